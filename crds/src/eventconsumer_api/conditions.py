@@ -1,0 +1,48 @@
+"""Condition types and reasons: the vocabulary of the resource's status. Every reason is documented here.
+
+kstatus-compatible: `Reconciling` and `Stalled` are abnormal-true, the others normal-true.
+"""
+
+from enum import StrEnum
+
+
+class ConditionType(StrEnum):
+    """Types of status conditions."""
+
+    READY = "Ready"  # hosts run, own all partitions, and nothing needs a person
+    RECONCILING = "Reconciling"  # the operator is still working towards this generation
+    STALLED = "Stalled"  # a person must change something
+    HOSTS_AVAILABLE = "HostsAvailable"  # the desired number of hosts is ready
+    DRAINING = "Draining"  # events flow into files
+    SPARK_HEALTHY = "SparkHealthy"  # the last Spark application did not fail
+
+
+class Reason(StrEnum):
+    """Reasons of conditions and problems."""
+
+    # Healthy and in-between states.
+    AVAILABLE = "Available"  # as wanted
+    PROGRESSING = "Progressing"  # on the way: hosts start or partitions move
+    SUSPENDED = "Suspended"  # spec.suspend is true
+    DISABLED = "Disabled"  # the feature is not enabled in the spec
+    IDLE = "Idle"  # nothing to do
+    NO_REPORT = "NoReport"  # no host has answered yet
+    # Problems that hosts report, each with the field to change.
+    SPEC_INVALID = "SpecInvalid"  # the resource does not fit the schema
+    SECRET_KEY_MISSING = "SecretKeyMissing"  # Secret or key absent or empty  # noqa: S105
+    CONNECTION_STRING_INVALID = "ConnectionStringInvalid"  # it cannot be parsed, or lacks a part
+    INSECURE_ENDPOINT = "InsecureEndpoint"  # plain HTTP or AMQP without the administrator's flag
+    EVENT_HUB_NOT_FOUND = "EventHubNotFound"  # no such hub or consumer group
+    EVENT_HUB_UNAUTHORIZED = "EventHubUnauthorized"  # the hub refuses the credential
+    EVENT_HUB_UNREACHABLE = "EventHubUnreachable"  # no connection
+    STORAGE_UNREACHABLE = "StorageUnreachable"  # no connection
+    STORAGE_UNAUTHORIZED = "StorageUnauthorized"  # storage refuses the credential
+    CONTAINER_INVALID = "ContainerInvalid"  # storage refuses the container's name
+    LEASE_INVALID = "LeaseInvalid"  # a lease blob cannot be read
+    FENCED = "Fenced"  # another reader with a higher epoch holds the partition
+    HUB_CHANGED = "HubChanged"  # the hub was deleted and created again
+    DATA_GAP = "DataGap"  # retention removed events before they were read
+    # What the operator finds.
+    FORBIDDEN = "Forbidden"  # the operator lacks a right
+    HOSTS_FAILING = "HostsFailing"  # host pods do not start
+    SPARK_FAILED = "SparkFailed"  # the application of the open batch failed

@@ -1,0 +1,80 @@
+"""HostConfig: the resolved configuration that the operator writes into a ConfigMap and the host parses.
+
+Resolved means: every default filled, every computed name fixed, every credential a file path. It holds no secret. The
+hash of its canonical JSON is the pod template's hash, so only a change that a host must notice restarts pods.
+"""
+
+import hashlib
+
+from pydantic import Field
+
+from eventconsumer_api.model import Model
+from eventconsumer_api.v1alpha1 import Processing, Roll, StartingPosition, Trigger
+
+
+class ResourceRef(Model):
+    """The EventConsumer a host or a Spark job belongs to."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+class Credential(Model):
+    """How to sign in, and what to name when it fails: one of `connection_string_file` and `client_id` is set."""
+
+    field: str = Field(description="Path of the authentication field in the resource, for messages.")
+    secret: str = Field(default="", description="Name of the Secret, for messages.")
+    key: str = Field(default="", description="Key in the Secret, for messages.")
+    connection_string_file: str | None = None
+    client_id: str | None = None
+
+
+class HubConfig(Model):
+    """The Event Hub; namespace and name may be absent where the connection string has them."""
+
+    fully_qualified_namespace: str | None = None
+    name: str | None = None
+    consumer_group: str
+    credential: Credential
+
+
+class BlobLocation(Model):
+    """A folder in a container; the URL may be absent where the connection string has it."""
+
+    storage_account_url: str | None = None
+    container: str
+    prefix: str = Field(description="Folder inside the container, without a slash at the end; may be empty.")
+    credential: Credential
+
+
+class LeaseConfig(Model):
+    """The lease container: `location.prefix` is put before the consumer group as it is (no separator is added)."""
+
+    location: BlobLocation
+    duration_seconds: int
+
+
+class HostConfig(Model):
+    """All a host needs to know."""
+
+    resource: ResourceRef
+    event_hub: HubConfig
+    leases: LeaseConfig
+    starting_position: StartingPosition
+    processing: Processing
+    sink: BlobLocation
+    roll: Roll
+    batches: Trigger | None = Field(description="When the leading host freezes a Spark batch; absent: Spark is off.")
+    drain_seconds: int = Field(description="Time from SIGTERM in which a host must have flushed and released, seconds.")
+    allow_insecure_endpoints: bool = Field(
+        default=False, description="Plain AMQP and HTTP allowed: set by the administrator for emulators only."
+    )
+
+    def to_json(self) -> str:
+        """Canonical JSON: stable across runs for equal values."""
+        return self.model_dump_json(by_alias=True, indent=2)
+
+    def digest(self) -> str:
+        """First 16 hexadecimal digits of the SHA-256 of the canonical JSON."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]

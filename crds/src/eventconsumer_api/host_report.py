@@ -1,0 +1,87 @@
+"""HostReport: what a host answers on `GET /status`, and what the operator builds the resource's status from.
+
+A host reports what it does itself; the one host that leads adds what it measured for the whole consumer. Unknown fields
+are ignored so that operator and hosts of neighbouring versions understand each other during an upgrade.
+"""
+
+from datetime import datetime
+from enum import StrEnum
+
+from pydantic import Field
+
+from eventconsumer_api.model import Report
+
+
+class HostState(StrEnum):
+    """What a host is doing."""
+
+    STARTING = "Starting"
+    RUNNING = "Running"
+    BLOCKED = "Blocked"  # a problem that needs a person; the host keeps trying
+    DRAINING = "Draining"  # SIGTERM received
+
+
+class Problem(Report):
+    """Something that needs a person: which field, what is wrong, what to do."""
+
+    field: str = Field(description="Path in the resource, such as spec.sink.container.")
+    reason: str = Field(description="One of conditions.Reason.")
+    message: str = Field(description="What is wrong and what to do; no secret in it.")
+
+
+class PartitionReport(Report):
+    """One partition this host owns."""
+
+    id: str
+    epoch: int
+    next_sequence_number: int | None = Field(
+        default=None, description="Where its chain of files goes on; absent before open."
+    )
+    events: int = Field(default=0, description="Events committed by this pump.")
+    files: int = Field(default=0, description="Files committed by this pump.")
+
+
+class BatchReport(Report):
+    """A frozen batch that no commit record exists for yet."""
+
+    number: int
+    files: int
+    bytes: int
+    events: int
+    reason: str = Field(description="Which trigger fired: Files or Age.")
+
+
+class FleetReport(Report):
+    """What the leading host measured for the whole consumer."""
+
+    partition_count: int
+    hub_created_at: datetime
+    owners: dict[str, str] = Field(
+        description="Partition id -> owner of its unexpired lease; unowned partitions are absent."
+    )
+    lag_events: int | None = Field(
+        default=None, description="Events enqueued but not in a committed file; absent: unknown."
+    )
+    lag_seconds: float | None = Field(
+        default=None, description="Age of the oldest event not in a file; absent: unknown."
+    )
+    files: int = Field(description="Committed files, all partitions, since the chains' start.")
+    events: int
+    bytes: int
+    last_file_time: datetime | None = None
+    pending_files: int = Field(default=0, description="Committed files that are in no committed batch.")
+    processed_files: int = Field(default=0, description="Files in committed batches.")
+    committed_batch: int = Field(default=0, description="Number of the last committed batch; 0: none.")
+    committed_reason: str = Field(default="", description="Why that batch started.")
+    open_batch: BatchReport | None = None
+
+
+class HostReport(Report):
+    """The answer of `GET /status`."""
+
+    owner: str = Field(description="Owner id: <pod name>.<pod uid>.")
+    state: HostState
+    partition_count: int | None = Field(default=None, description="Partitions of the hub; absent: not known yet.")
+    partitions: tuple[PartitionReport, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    fleet: FleetReport | None = Field(default=None, description="Only from the leading host.")

@@ -1,0 +1,22 @@
+"""Labels, annotations, paths and ports that operator, hosts and Spark jobs share."""
+
+MANAGED_BY = "eventconsumer-operator"
+FIELD_MANAGER = "eventconsumer-operator"
+
+LABEL_NAME = "app.kubernetes.io/name"
+LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
+LABEL_COMPONENT = "app.kubernetes.io/component"
+LABEL_CONSUMER = "eventconsumer.io/consumer"
+LABEL_BATCH = "eventconsumer.io/batch"
+
+ANNOTATION_CONFIG_HASH = "eventconsumer.io/config-hash"
+
+COMPONENT_HOST = "host"
+COMPONENT_SPARK = "spark"
+
+HOST_PORT = 8080
+CONFIG_FILE = "/etc/eventconsumer/config.json"
+SECRETS_DIR = "/var/run/secrets/eventconsumer.io"
+BATCH_JOB_ENV = "EVENTCONSUMER_BATCH_JOB"
+HOST_SERVICE_ACCOUNT = "eventconsumer-host"
+SPARK_SERVICE_ACCOUNT = "eventconsumer-spark"

@@ -1,0 +1,19 @@
+"""The base of every model: camelCase on the wire, frozen, unknown fields refused.
+
+Refusing unknown fields is what keeps "accepted but ignored" from happening: a field exists when it works.
+"""
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+
+class Model(BaseModel):
+    """A frozen value with camelCase JSON names; `populate_by_name` lets Python code use snake_case."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True, extra="forbid")
+
+
+class Report(Model):
+    """A value that one program writes and another, perhaps of another version, reads: unknown fields are ignored."""
+
+    model_config = ConfigDict(extra="ignore")

@@ -1,0 +1,324 @@
+"""EventConsumer v1alpha1: the single source of truth for the resource's spec.
+
+The structural schema of the CRD (crdgen.py), the operator's parser and the reference page all come from these models.
+Field constraints become OpenAPI constraints; cross-field rules are CEL, attached with `rules(...)`, and are enforced by
+the API server, so there is no webhook. Defaults are static scalars; computed values appear in `status.effective`.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field
+
+from eventconsumer_api.model import Model
+
+GROUP = "eventconsumer.io"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+KIND = "EventConsumer"
+PLURAL = "eventconsumers"
+
+
+def rules(*checks: tuple[str, str]) -> ConfigDict:
+    """Attach CEL rules to a model: pairs of (expression that must hold, message naming field and remedy)."""
+    validations = [{"rule": rule, "message": message} for rule, message in checks]
+    extra: dict[str, Any] = {"x-kubernetes-validations": validations}
+    return ConfigDict(json_schema_extra=extra)
+
+
+# Storage refuses anything else: 3 to 63 characters, lower-case letters, digits, single hyphens between them.
+ContainerName = Annotated[str, Field(min_length=3, max_length=63, pattern=r"^[a-z0-9](-?[a-z0-9])+$")]
+BlobPrefix = Annotated[str, Field(max_length=512, pattern=r"^([A-Za-z0-9_.=-]+/)*[A-Za-z0-9_.=-]*$")]
+StorageUrl = Annotated[str, Field(max_length=512, pattern=r"^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[a-z0-9]+)?/?$")]
+Quantity = Annotated[str, Field(max_length=32, pattern=r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi)?$")]
+JavaMemory = Annotated[str, Field(max_length=16, pattern=r"^[0-9]+[mg]$")]
+
+
+class SecretKeyRef(Model):
+    """One key of a Secret in the same namespace."""
+
+    name: str = Field(min_length=1, max_length=253, description="Name of the Secret, in the resource's namespace.")
+    key: str = Field(
+        min_length=1,
+        max_length=253,
+        pattern=r"^[-._a-zA-Z0-9]+$",
+        description="Key in the Secret that holds the value.",
+    )
+
+
+class WorkloadIdentity(Model):
+    """A federated Microsoft Entra identity; no secret is stored."""
+
+    client_id: str = Field(min_length=1, max_length=64, description="Client id of the managed identity or application.")
+
+
+class Authentication(Model):
+    """How the hosts sign in: exactly one of the two."""
+
+    model_config = rules(
+        (
+            "has(self.connectionStringSecretRef) != has(self.workloadIdentity)",
+            "authentication: set exactly one of connectionStringSecretRef and workloadIdentity",
+        )
+    )
+
+    connection_string_secret_ref: SecretKeyRef | None = Field(
+        default=None, description="A connection string in a Secret; mounted as a file, read by the hosts only."
+    )
+    workload_identity: WorkloadIdentity | None = Field(default=None, description="Sign in with workload identity.")
+
+
+class EventHub(Model):
+    """The Event Hub to drain, and the consumer group to read it with."""
+
+    model_config = rules(
+        (
+            "has(self.authentication.connectionStringSecretRef) || "
+            "(has(self.fullyQualifiedNamespace) && has(self.name))",
+            "eventHub: fullyQualifiedNamespace and name are required with workloadIdentity",
+        ),
+        (
+            "has(self.name) == has(oldSelf.name) && (!has(self.name) || self.name == oldSelf.name)",
+            "eventHub.name cannot change: create another EventConsumer for another hub",
+        ),
+        (
+            "has(self.fullyQualifiedNamespace) == has(oldSelf.fullyQualifiedNamespace) && "
+            "(!has(self.fullyQualifiedNamespace) || self.fullyQualifiedNamespace == oldSelf.fullyQualifiedNamespace)",
+            "eventHub.fullyQualifiedNamespace cannot change: create another EventConsumer for another hub",
+        ),
+        (
+            "self.consumerGroup == oldSelf.consumerGroup",
+            "eventHub.consumerGroup cannot change: create another EventConsumer for another consumer group",
+        ),
+    )
+
+    fully_qualified_namespace: str | None = Field(
+        default=None,
+        max_length=253,
+        pattern=r"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$",
+        description="Host name of the namespace, such as shop.servicebus.windows.net; else the connection string's.",
+    )
+    name: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=256,
+        pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$",
+        description="Name of the Event Hub; optional where the connection string has EntityPath.",
+    )
+    consumer_group: str = Field(
+        default="$Default", min_length=1, max_length=50, description="Consumer group; one EventConsumer each."
+    )
+    authentication: Authentication = Field(description="How hosts sign in to Event Hubs (Listen is enough).")
+
+
+class LeaseStore(Model):
+    """The blob container that holds partition leases, which are also the checkpoints."""
+
+    model_config = rules(
+        (
+            "has(self.authentication.connectionStringSecretRef) || has(self.storageAccountUrl)",
+            "leaseStore: storageAccountUrl is required with workloadIdentity",
+        ),
+        (
+            "self.container == oldSelf.container",
+            "leaseStore.container cannot change: checkpoints would be lost; create another EventConsumer",
+        ),
+    )
+
+    storage_account_url: StorageUrl | None = Field(
+        default=None, description="Blob endpoint, such as https://shop.blob.core.windows.net."
+    )
+    container: ContainerName = Field(description="Container of the lease blobs; created where missing.")
+    prefix: BlobPrefix = Field(
+        default="", description="Put before the consumer group in lease names. A new prefix starts without checkpoints."
+    )
+    lease_duration_seconds: int = Field(default=30, ge=15, le=60, description="Duration of a partition lease, seconds.")
+    authentication: Authentication = Field(description="How hosts sign in to the storage account.")
+
+
+class PositionType(StrEnum):
+    """Where reading starts while a partition has no checkpoint."""
+
+    EARLIEST = "Earliest"
+    LATEST = "Latest"
+
+
+class StartingPosition(Model):
+    """Where to start in a partition that has no checkpoint and no drained file yet."""
+
+    type: PositionType = Field(default=PositionType.EARLIEST, description="Earliest (all retained events) or Latest.")
+
+
+class Processing(Model):
+    """How hosts receive."""
+
+    max_batch_size: int = Field(
+        default=300, ge=1, le=10_000, description="Events handed to the sink at a time, at most."
+    )
+    prefetch: int = Field(
+        default=3000, ge=1, le=50_000, description="Events requested ahead for each partition (credit)."
+    )
+    max_wait_seconds: int = Field(
+        default=60, ge=1, le=300, description="Longest wait for events before a health check."
+    )
+
+
+class ScalingMode(StrEnum):
+    """How the number of hosts is chosen."""
+
+    PARTITION_COUNT = "PartitionCount"
+    FIXED = "Fixed"
+
+
+class Scaling(Model):
+    """How many hosts run."""
+
+    model_config = rules(
+        (
+            "(has(self.mode) && self.mode == 'Fixed') == has(self.replicas)",
+            "scaling.replicas is required with mode: Fixed and refused with any other mode",
+        ),
+    )
+
+    mode: ScalingMode = Field(
+        default=ScalingMode.PARTITION_COUNT,
+        description="PartitionCount: partitions / partitionsPerHost. Fixed: replicas.",
+    )
+    partitions_per_host: int = Field(default=1, ge=1, le=1024, description="Partitions for each host (PartitionCount).")
+    replicas: int | None = Field(
+        default=None, ge=0, le=1024, description="Number of hosts (Fixed); what `kubectl scale` sets."
+    )
+
+
+class Roll(Model):
+    """When a file is complete: whichever limit is reached first."""
+
+    max_bytes: int = Field(
+        default=134_217_728, ge=1024, le=1_073_741_824, description="Bytes of events in memory before compression."
+    )
+    max_seconds: int = Field(default=60, ge=1, le=86_400, description="Age of the oldest event in the file, seconds.")
+    max_events: int = Field(default=1_000_000, ge=1, le=10_000_000, description="Number of events.")
+
+
+class Sink(Model):
+    """Where drained files go."""
+
+    model_config = rules(
+        (
+            "has(self.authentication.connectionStringSecretRef) || has(self.storageAccountUrl)",
+            "sink: storageAccountUrl is required with workloadIdentity",
+        ),
+        (
+            "self.container == oldSelf.container",
+            "sink.container cannot change: the files' chain would start anew; create another EventConsumer",
+        ),
+        (
+            "(has(self.prefix) ? self.prefix : '') == (has(oldSelf.prefix) ? oldSelf.prefix : '')",
+            "sink.prefix cannot change: the files' chain would start anew; create another EventConsumer",
+        ),
+    )
+
+    storage_account_url: StorageUrl | None = Field(
+        default=None, description="Blob endpoint, such as https://shop.blob.core.windows.net."
+    )
+    container: ContainerName = Field(description="Container of the drained files; created where missing.")
+    prefix: BlobPrefix = Field(default="", description="Folder of the files; empty means <namespace>/<name>.")
+    authentication: Authentication = Field(description="How hosts and Spark sign in to the storage account.")
+    roll: Roll = Field(default=Roll(), description="When a file is complete.")
+
+
+class Trigger(Model):
+    """When a Spark batch starts: whichever comes first; nothing pending, nothing started."""
+
+    files: int = Field(default=10, ge=1, le=100_000, description="Number of drained files not yet in a batch.")
+    age_seconds: int = Field(default=300, ge=1, le=604_800, description="Age of the oldest such file, seconds.")
+
+
+class Application(Model):
+    """The PySpark program that processes a batch."""
+
+    main_file: str = Field(
+        default="local:///app/eventconsumer_spark/job.py",
+        max_length=1024,
+        pattern=r"^local:///.+\.py$",
+        description="Program in the Spark image; the default copies the batch's events to Parquet.",
+    )
+    arguments: list[Annotated[str, Field(max_length=4096)]] = Field(
+        default=[], max_length=100, description="Arguments of the program. Never put secrets here."
+    )
+
+
+class SparkPod(Model):
+    """Size of a driver or executor."""
+
+    cores: int = Field(default=1, ge=1, le=64, description="Task slots (threads).")
+    core_request: Quantity | None = Field(default=None, description="CPU requested from Kubernetes; default: cores.")
+    memory: JavaMemory = Field(default="1g", description="Heap, such as 1g; the pod gets Spark's overhead on top.")
+
+
+class Executors(SparkPod):
+    """Size and number of executors."""
+
+    instances: int = Field(default=2, ge=1, le=1000, description="Number of executor pods.")
+
+
+class Output(Model):
+    """Where Spark writes."""
+
+    path: str = Field(
+        max_length=1024,
+        pattern=r"^abfss?://[a-z0-9-]+@[A-Za-z0-9.-]+(:[0-9]+)?(/[A-Za-z0-9_.=-]+)*/?$",
+        description="Folder in the sink's storage account: abfss://<container>@<account host>/<folder>.",
+    )
+
+
+class Spark(Model):
+    """Spark applications over the drained files."""
+
+    model_config = rules(
+        (
+            "!has(self.enabled) || !self.enabled || has(self.output)",
+            "spark.output.path is required where spark.enabled is true",
+        ),
+    )
+
+    enabled: bool = Field(default=True, description="Start applications.")
+    trigger: Trigger = Field(default=Trigger(), description="When a batch starts.")
+    application: Application = Field(default=Application(), description="What runs.")
+    driver: SparkPod = Field(default=SparkPod(), description="Size of the driver.")
+    executor: Executors = Field(default=Executors(), description="Size and number of executors.")
+    output: Output | None = Field(default=None, description="Where the result goes.")
+
+
+class Resources(Model):
+    """Requests and limits of each host container."""
+
+    requests: dict[str, Quantity] = Field(default={}, max_length=8, description="Such as {cpu: 100m, memory: 256Mi}.")
+    limits: dict[str, Quantity] = Field(default={}, max_length=8, description="Such as {memory: 1Gi}.")
+
+
+class Pods(Model):
+    """What may be set on the host pods."""
+
+    resources: Resources = Field(default=Resources(), description="Requests and limits of each host.")
+    termination_grace_period_seconds: int = Field(
+        default=60, ge=5, le=3600, description="Time a host has to flush, commit, checkpoint and release, seconds."
+    )
+
+
+class EventConsumerSpec(Model):
+    """What the user wants: which hub to drain, where to, and what Spark does with it."""
+
+    event_hub: EventHub = Field(description="The Event Hub to drain.")
+    lease_store: LeaseStore = Field(description="Partition leases and checkpoints.")
+    starting_position: StartingPosition = Field(
+        default=StartingPosition(), description="Where to start without a checkpoint."
+    )
+    processing: Processing = Field(default=Processing(), description="How hosts receive.")
+    scaling: Scaling = Field(default=Scaling(), description="How many hosts run.")
+    sink: Sink = Field(description="Where drained files go.")
+    spark: Spark | None = Field(default=None, description="Spark applications over the drained files; absent: none.")
+    pods: Pods = Field(default=Pods(), description="What may be set on the host pods.")
+    suspend: bool = Field(
+        default=False, description="Stop hosts and start no Spark application; leases and files stay."
+    )
