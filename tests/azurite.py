@@ -1,0 +1,83 @@
+"""A real Azurite blob service as a process, for tests: started on a free port, stopped by its pid."""
+
+import socket
+import subprocess
+import time
+import uuid
+from pathlib import Path
+from typing import IO
+
+ACCOUNT = "devstoreaccount1"
+# The development key that every copy of Azurite ships; it protects nothing.
+KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+BINARY = Path(__file__).parents[1] / "local/azurite/node_modules/.bin/azurite-blob"
+
+
+def free_port() -> int:
+    """A TCP port on loopback that nothing listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class AzuriteProcess:
+    """One Azurite; `stop` ends it, `start` brings it back on the same port (its in-memory blobs are then gone)."""
+
+    def __init__(self, log: Path) -> None:
+        self.port = free_port()
+        self._log: IO[bytes] = log.open("ab")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Blob endpoint of the development account."""
+        return f"http://127.0.0.1:{self.port}/{ACCOUNT}"
+
+    @property
+    def connection_string(self) -> str:
+        """Connection string of the development account."""
+        return f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};BlobEndpoint={self.url};"
+
+    def container(self) -> str:
+        """A container name that no other test uses; the container is not created."""
+        return f"test-{uuid.uuid4().hex[:16]}"
+
+    def start(self, timeout: float = 30) -> None:
+        """Start and wait until the port answers.
+
+        Raises:
+            RuntimeError: Azurite is not installed, ended, or did not answer in `timeout` seconds.
+        """
+        if not BINARY.exists():
+            raise RuntimeError(f"Azurite is not installed at {BINARY}: run `make env`")
+        flags = ["--skipApiVersionCheck", "--loose", "--disableTelemetry", "--silent", "--inMemoryPersistence"]
+        self._process = subprocess.Popen(
+            [str(BINARY), "--blobHost", "127.0.0.1", "--blobPort", str(self.port), *flags],
+            stdout=self._log,
+            stderr=self._log,
+        )
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                raise RuntimeError(f"Azurite ended with {self._process.returncode}: see {self._log.name}")
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            time.sleep(0.05)
+        raise RuntimeError(f"Azurite did not answer within {timeout} s: see {self._log.name}")
+
+    def stop(self) -> None:
+        """End the process and wait for it."""
+        if self._process and self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(10)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        self._process = None
+
+    def close(self) -> None:
+        """Stop for good."""
+        self.stop()
+        self._log.close()
