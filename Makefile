@@ -16,3 +16,47 @@ env: $(VENV)/.ready ## The Python environment, hash-pinned
 $(VENV)/.ready: requirements/dev.txt requirements/bootstrap.txt $(DISTS:%=%/pyproject.toml)
 	@./local/bootstrap $(VENV) $(DISTS)
 	@touch $@
+
+AZURITE := local/azurite/node_modules/.bin/azurite-blob
+.PHONY: azurite
+azurite: $(AZURITE) ## Azurite as a program, for the tests
+
+$(AZURITE): local/azurite/package-lock.json
+	@command -v npm >/dev/null || { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends nodejs npm; }
+	@echo "Azurite, from its lock file"
+	@cd local/azurite && npm ci --silent --no-audit --no-fund
+	@touch $@
+
+.PHONY: lock
+lock: ## Resolve requirements/*.in again, with hashes
+	@for name in bootstrap processor operator spark emulator dev; do \
+	  $(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
+	    --custom-compile-command 'make lock' requirements/$$name.in -o requirements/$$name.txt || exit 1; done
+	@cd local/azurite && npm install --package-lock-only --omit-lockfile-registry-resolved --silent
+
+# --- the demo ------------------------------------------------------------------------------------
+.PHONY: demo demo-down
+demo: env ## Event Hub to files to Spark, on a real Kubernetes on this machine (CLUSTER=current: on yours)
+	@$(PY) -m eventconsumer_demo up
+
+demo-down: env ## Remove all that the demo made; caches stay
+	@$(PY) -m eventconsumer_demo down
+
+# --- checks --------------------------------------------------------------------------------------
+.PHONY: lint types borders check test
+lint: env ## Style
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+
+types: env ## Types
+	@$(VENV)/bin/mypy $(DISTS:%=%/src)
+
+borders: env ## Who may import whom
+	@$(VENV)/bin/lint-imports
+
+check: lint types borders ## The fast subset, under a minute
+	@$(VENV)/bin/pytest tests/unit
+
+test: lint types borders azurite ## Everything: style, types, borders, unit, contract, integration, end to end
+	@$(PY) -m local_cluster tools
+	@$(VENV)/bin/pytest tests

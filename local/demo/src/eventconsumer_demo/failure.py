@@ -1,0 +1,67 @@
+"""Explains a failed demo: what failed, the conditions, events and log lines that matter, and how to go on."""
+
+from collections.abc import Callable
+from typing import Any
+
+from eventconsumer_demo.cluster import Cluster
+from eventconsumer_demo.steps import DemoError, console
+
+LOG_LINES = 15
+
+
+def _conditions(cluster: Cluster, name: str) -> str:
+    status: dict[str, Any] = cluster.get("eventconsumer", name).get("status", {})
+    rows = [
+        f"{c['type']}={c['status']} {c.get('reason', '')}: {c.get('message', '')}" for c in status.get("conditions", [])
+    ]
+    return "\n".join(rows) or "the resource has no status yet"
+
+
+def _pods(cluster: Cluster) -> str:
+    return cluster.kubectl("get", "pods,jobs,statefulsets", "-o", "wide")
+
+
+def _events(cluster: Cluster) -> str:
+    lines = cluster.kubectl(
+        "get", "events", "--field-selector", "type!=Normal", "--sort-by", ".lastTimestamp"
+    ).splitlines()
+    return "\n".join(lines[-LOG_LINES:])
+
+
+def _logs(cluster: Cluster) -> str:
+    """The end of the log of each pod that is not as it should be, and of the operator."""
+    parts = []
+    for pod in cluster.get("pods")["items"]:
+        name, phase = pod["metadata"]["name"], pod["status"].get("phase")
+        states = pod["status"].get("containerStatuses", [])
+        healthy = phase == "Succeeded" or (phase == "Running" and all(state["ready"] for state in states))
+        if healthy and "operator" not in name:
+            continue
+        log = cluster.kubectl("logs", name, "--tail", str(LOG_LINES), "--prefix")
+        parts.append(f"{name} ({phase})\n{log}")
+    return "\n".join(parts)
+
+
+def explain(error: DemoError, cluster: Cluster | None, name: str) -> None:
+    """Print everything that helps, each part on its own: one that fails does not hide the others."""
+    console.rule(style="red")
+    console.print(f"[red bold]The demo failed:[/] {error}")
+    if error.detail:
+        console.print(error.detail, markup=False)
+    if cluster:
+        sections: dict[str, Callable[[], str]] = {
+            "conditions": lambda: _conditions(cluster, name),
+            "pods": lambda: _pods(cluster),
+            "warnings": lambda: _events(cluster),
+            "logs": lambda: _logs(cluster),
+        }
+        for title, read in sections.items():
+            try:
+                text = read()
+            except DemoError as nested:
+                text = f"not readable: {nested}"
+            console.print(f"\n[bold]{title}[/]")
+            console.print(text, markup=False, soft_wrap=True)
+    if error.hint:
+        console.print(f"\n[bold]Hint:[/] {error.hint}")
+    console.print("Retry with `make demo`; it goes on from what is there. `make demo-down` removes everything.")

@@ -1,0 +1,166 @@
+"""The demo's steps, one function each: from an empty cluster to a checked result."""
+
+import json
+import time
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import yaml
+from azure.storage.blob import ContainerClient
+from rich.table import Table
+
+from eventconsumer_demo import watch
+from eventconsumer_demo.cluster import Cluster
+from eventconsumer_demo.steps import DemoError, console
+from eventconsumer_demo.verify import Tally, differences, read_result
+
+ROOT = Path(__file__).parents[4]
+RESOURCE = ROOT / "examples" / "local.yaml"
+RELEASE = "eventconsumer"
+CONSUMER = "orders"
+HUB, PARTITIONS = "orders", 8
+EMULATOR = "eventhubs.azure.svc.cluster.local"
+STAND_INS = (("blob", "azurite"), ("azure", "eventhubs"))
+DEMO_LABEL = "eventconsumer.io/demo"
+BLOB_NAMESPACE, BLOB_SERVICE, BLOB_PORT = "blob", "service/devstoreaccount1", 10000
+ACCOUNT = "devstoreaccount1"
+# The keys that Azurite and Microsoft's Event Hubs emulator ship; they protect nothing.
+STORAGE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+HUB_KEY = "SAS_KEY_VALUE"
+
+
+def storage_connection_string(endpoint: str) -> str:
+    """Connection string of the development account at a blob endpoint."""
+    return f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={STORAGE_KEY};BlobEndpoint={endpoint};"
+
+
+def hub_connection_string() -> str:
+    """Connection string of the demo's hub in the emulator."""
+    return (
+        f"Endpoint=sb://{EMULATOR};SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey={HUB_KEY};"
+        f"UseDevelopmentEmulator=true;EntityPath={HUB}"
+    )
+
+
+def stand_ins(cluster: Cluster, images: dict[str, str]) -> None:
+    """Azurite under its product-style name, and the Event Hubs emulator: fresh ones, so that every run starts clean."""
+    values = {"AZURITE_IMAGE": images["azurite"], "EMULATOR_IMAGE": images["emulator"]}
+    for file in (ROOT / "local/azurite/azurite.yaml", ROOT / "local/emulator/emulator.yaml"):
+        cluster.apply(file, values)
+    for namespace, name in STAND_INS:
+        cluster.run("kubectl", "-n", namespace, "rollout", "status", f"deployment/{name}", "--timeout=90s", timeout=100)
+
+
+def install_operator(cluster: Cluster, images: dict[str, str]) -> None:
+    """`helm upgrade --install` of the chart with the images just built."""
+    values = {f"image.{name}": images[name] for name in ("operator", "processor", "spark")}
+    settings = [part for name, image in values.items() for part in ("--set-string", f"{name}={image}")]
+    chart = str(ROOT / "helm/eventconsumer")
+    cluster.helm(
+        "upgrade",
+        "--install",
+        RELEASE,
+        chart,
+        *settings,
+        "--set",
+        "allowInsecureEndpoints=true",
+        "--wait",
+        "--timeout",
+        "120s",
+    )
+
+
+def start_publisher(cluster: Cluster, images: dict[str, str], events: int) -> None:
+    """Start the Job that publishes `events` events."""
+    program = resources.files("eventconsumer_demo").joinpath("publisher.py").read_text()
+    cluster.config_map("publisher", {"publisher.py": program})
+    cluster.secret("publisher-hub", connectionString=hub_connection_string())
+    manifest = ROOT / "local/demo/manifests/publisher.yaml"
+    cluster.apply(manifest, {"PROCESSOR_IMAGE": images["processor"], "EVENTS": str(events)})
+
+
+def publisher_check(cluster: Cluster) -> Callable[[], None]:
+    """A check for the watch: raises when the publisher failed."""
+
+    def check() -> None:
+        if cluster.get("job", "publisher").get("status", {}).get("failed"):
+            raise DemoError("the publisher failed", detail=cluster.kubectl("logs", "job/publisher", "--tail", "20"))
+
+    return check
+
+
+def sent_events(cluster: Cluster) -> dict[str, Tally]:
+    """What the publisher says it sent: {partition key: Tally}."""
+    cluster.kubectl("wait", "job/publisher", "--for=condition=Complete", "--timeout=60s")
+    last = cluster.kubectl("logs", "job/publisher").strip().splitlines()[-1]
+    return {key: Tally(**numbers) for key, numbers in json.loads(last)["sent"].items()}
+
+
+def apply_consumer(cluster: Cluster) -> None:
+    """The Secrets and the one resource that does it all."""
+    endpoint = f"http://{ACCOUNT}.blob.svc.cluster.local:{BLOB_PORT}"
+    cluster.secret("orders-hub", connectionString=hub_connection_string())
+    cluster.secret("orders-storage", connectionString=storage_connection_string(endpoint))
+    cluster.apply(RESOURCE)
+
+
+def follow(cluster: Cluster, events: int, timeout: float) -> watch.View:
+    """Watch until all is drained and processed."""
+    return watch.follow(cluster, CONSUMER, events, timeout=timeout, check=publisher_check(cluster))
+
+
+def verify(cluster: Cluster) -> dict[str, Tally]:
+    """Read Spark's result and compare it with what was sent.
+
+    Raises:
+        DemoError: They differ; the differences are in `detail`.
+    """
+    output = urlsplit(yaml.safe_load(RESOURCE.read_text())["spec"]["spark"]["output"]["path"])
+    with cluster.port_forward(BLOB_NAMESPACE, BLOB_SERVICE, BLOB_PORT) as port:
+        connection = storage_connection_string(f"http://127.0.0.1:{port}/{ACCOUNT}")
+        with ContainerClient.from_connection_string(connection, output.username or "") as container:
+            result = read_result(container, output.path.strip("/"))
+    if wrong := differences(sent_events(cluster), result):
+        raise DemoError("the result is not what was sent", detail="\n".join(wrong))
+    return result
+
+
+def show_result(result: dict[str, Tally]) -> None:
+    """The first partition keys and the total."""
+    table = Table("partition key", "events", "distinct ids", title="What Spark computed")
+    for key in sorted(result)[:5]:
+        table.add_row(key, f"{result[key].events:,}", f"{result[key].ids:,}")
+    if len(result) > 5:
+        table.add_row(f"… and {len(result) - 5} more", "", "")
+    total = sum(tally.events for tally in result.values())
+    table.add_row("all", f"{total:,}", f"{sum(tally.ids or 0 for tally in result.values()):,}", style="bold")
+    console.print(table)
+    console.print(f"[green bold]Every one of {total:,} events is in the result exactly once.[/]")
+
+
+def reset(cluster: Cluster) -> None:
+    """Remove what an earlier run left, but not the operator: each run starts from an empty hub and empty storage."""
+    cluster.kubectl("delete", "eventconsumer", "--all", "--ignore-not-found", "--wait=true")
+    cluster.kubectl("delete", "job", "--all", "--ignore-not-found", "--wait=true", "--cascade=foreground")
+    deadline = time.monotonic() + 90
+    while cluster.get("pods", "-l", "app.kubernetes.io/component=host")["items"]:
+        if time.monotonic() > deadline:
+            raise DemoError(
+                "host pods of an earlier run do not end", hint="kubectl delete pods --all, then `make demo`"
+            )
+        time.sleep(1)
+    for namespace, name in STAND_INS:  # both keep everything in memory
+        _refuse_foreign_namespace(cluster, namespace)
+        cluster.run("kubectl", "-n", namespace, "delete", "deployment", name, "--ignore-not-found", "--wait=true")
+
+
+def _refuse_foreign_namespace(cluster: Cluster, namespace: str) -> None:
+    """On the user's own cluster a namespace of that name may hold something else."""
+    found = cluster.run("kubectl", "get", "namespace", namespace, "--ignore-not-found", "-o", "json")
+    if found and DEMO_LABEL not in json.loads(found)["metadata"].get("labels", {}):
+        raise DemoError(
+            f"namespace {namespace} exists and does not belong to the demo",
+            hint=f"use a cluster that has no namespace {namespace}",
+        )

@@ -1,0 +1,41 @@
+"""Numbered steps with elapsed time, and the one error type that the demo ends with."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+
+console = Console(highlight=False)
+
+
+class DemoError(Exception):
+    """A step failed. `hint` says what to do; `detail` holds the relevant log lines."""
+
+    def __init__(self, message: str, *, hint: str = "", detail: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+        self.detail = detail
+
+
+class Steps:
+    """Counts steps out of a known total."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._number = 0
+        self._started = time.monotonic()
+
+    @contextmanager
+    def step(self, title: str) -> Iterator[None]:
+        """Show a step's number and title, then how long it took."""
+        self._number += 1
+        console.print(f"[bold][{self._number}/{self._total}][/bold] {title}".replace("[/bold]]", "]"), markup=True)
+        started = time.monotonic()
+        yield
+        console.print(f"      [green]done[/green] in {time.monotonic() - started:.1f} s")
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the first step."""
+        return time.monotonic() - self._started

@@ -1,0 +1,86 @@
+"""Follows one EventConsumer until all that was sent is drained and processed: a line whenever something changed."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from eventconsumer_demo.cluster import Cluster
+from eventconsumer_demo.steps import DemoError, console
+
+HEADER = (
+    f"{'time':>6}  {'hosts':>7}  {'partitions':>10}  {'lag':>8}  {'files':>6}  {'events':>8}  {'in Spark':>8}  Spark"
+)
+
+
+@dataclass(frozen=True)
+class View:
+    """What the resource's status says, as the demo shows it."""
+
+    hosts: str
+    partitions: str
+    lag: int | None
+    files: int
+    events: int
+    processed: int
+    batch: str
+    ready: str
+
+    @classmethod
+    def of(cls, status: dict[str, Any]) -> "View":
+        """Read a status; absent parts are shown as not known yet."""
+        hosts, partitions = status.get("hosts", {}), status.get("partitions", {})
+        drained, spark = status.get("drained", {}), status.get("spark", {})
+        conditions = {each["type"]: each for each in status.get("conditions", [])}
+        ready = conditions.get("Ready", {})
+        application = spark.get("lastApplication", "")
+        return cls(
+            hosts=f"{hosts.get('ready', 0)}/{hosts.get('desired', '?')}",
+            partitions=f"{partitions.get('owned', 0)}/{partitions.get('total', '?')}",
+            lag=status.get("lag", {}).get("events"),
+            files=drained.get("files", 0),
+            events=drained.get("events", 0),
+            processed=spark.get("processedFiles", 0),
+            batch=f"{application} {conditions.get('SparkHealthy', {}).get('reason', '')}".strip(),
+            ready=""
+            if ready.get("status") == "True"
+            else f"{ready.get('reason', 'Waiting')}: {ready.get('message', '')}",
+        )
+
+    def line(self, elapsed: float) -> str:
+        """One line of the table."""
+        lag = "?" if self.lag is None else f"{self.lag:,}"
+        return (
+            f"{elapsed:5.0f}s  {self.hosts:>7}  {self.partitions:>10}  {lag:>8}  {self.files:>6}  "
+            f"{self.events:>8,}  {self.processed:>8}  {self.batch}"
+        )
+
+    def finished(self, events: int) -> bool:
+        """All `events` are in files, and all files went through Spark."""
+        return self.events >= events and self.lag == 0 and self.files > 0 and self.processed >= self.files
+
+
+def follow(cluster: Cluster, name: str, events: int, *, timeout: float, check: Callable[[], None]) -> View:
+    """Print the table until the consumer is finished with `events` events.
+
+    Args:
+        check: Called each round; raises when something else failed, such as the publisher.
+
+    Raises:
+        DemoError: Not finished within `timeout` seconds.
+    """
+    console.print(HEADER, style="bold")
+    started = time.monotonic()
+    shown: View | None = None
+    while (elapsed := time.monotonic() - started) < timeout:
+        check()
+        view = View.of(cluster.get("eventconsumer", name).get("status", {}))
+        if view != shown:
+            console.print(view.line(elapsed), markup=False)
+            if view.ready and (shown is None or view.ready != shown.ready):
+                console.print(f"        {view.ready}", style="dim", markup=False)
+            shown = view
+        if view.finished(events):
+            return view
+        time.sleep(1)
+    raise DemoError(f"EventConsumer {name} was not finished after {timeout:.0f} s", hint="look at the conditions below")
