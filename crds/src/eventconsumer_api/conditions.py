@@ -44,5 +44,7 @@ class Reason(StrEnum):
     DATA_GAP = "DataGap"  # retention removed events before they were read
     # What the operator finds.
     FORBIDDEN = "Forbidden"  # the operator lacks a right
+    NAME_TAKEN = "NameTaken"  # an object of somebody else has the name of one the operator must create
+    REFUSED = "Refused"  # the API server does not accept an object the operator must create: admission, quota
     HOSTS_FAILING = "HostsFailing"  # host pods do not start
     SPARK_FAILED = "SparkFailed"  # the application of the open batch failed

@@ -8,7 +8,7 @@ the API server, so there is no webhook. Defaults are static scalars; computed va
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from eventconsumer_api.model import Model
 
@@ -30,7 +30,22 @@ def rules(*checks: tuple[str, str]) -> ConfigDict:
 ContainerName = Annotated[str, Field(min_length=3, max_length=63, pattern=r"^[a-z0-9](-?[a-z0-9])+$")]
 BlobPrefix = Annotated[str, Field(max_length=512, pattern=r"^([A-Za-z0-9_.=-]+/)*[A-Za-z0-9_.=-]*$")]
 StorageUrl = Annotated[str, Field(max_length=512, pattern=r"^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[a-z0-9]+)?/?$")]
-Quantity = Annotated[str, Field(max_length=32, pattern=r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi)?$")]
+
+
+def _number_as_text(value: object) -> object:
+    """YAML reads `cpu: 2` as a number; like Kubernetes' own resources, a quantity may be written so."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+Quantity = Annotated[
+    str,
+    BeforeValidator(_number_as_text),
+    Field(
+        max_length=32,
+        pattern=r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi)?$",
+        json_schema_extra={"x-kubernetes-int-or-string": True},
+    ),
+]
 JavaMemory = Annotated[str, Field(max_length=16, pattern=r"^[0-9]+[mg]$")]
 
 
@@ -288,6 +303,9 @@ class Spark(Model):
     driver: SparkPod = Field(default=SparkPod(), description="Size of the driver.")
     executor: Executors = Field(default=Executors(), description="Size and number of executors.")
     output: Output | None = Field(default=None, description="Where the result goes.")
+    timeout_seconds: int = Field(
+        default=3600, ge=60, le=86_400, description="Time an application may take; then it is ended as failed, seconds."
+    )
 
 
 class Resources(Model):

@@ -1,0 +1,186 @@
+"""Generates the CustomResourceDefinition from the pydantic models.
+
+`python -m eventconsumer_api.crdgen > crds/eventconsumers.yaml`. The models are the single source of truth; the YAML is
+committed and a test refuses drift. What JSON Schema says and a structural schema cannot is translated (references are
+inlined, `X or null` becomes an absent X) and everything else is refused loudly, so that no constraint of a model is
+lost on the way to the API server.
+"""
+
+import sys
+from typing import Any
+
+from pydantic import BaseModel
+
+from eventconsumer_api.status import EventConsumerStatus
+from eventconsumer_api.v1alpha1 import GROUP, KIND, PLURAL, VERSION, EventConsumerSpec
+
+Schema = dict[str, Any]
+
+# Keywords that a structural schema knows and means the same by.
+_KEPT = {
+    "type", "description", "format", "enum", "pattern", "required",
+    "minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems", "minProperties", "maxProperties",
+}  # fmt: skip
+_EXTENSIONS = "x-kubernetes-"
+
+# StatefulSet pods carry a label of the form <name>-host-<10 characters>, which may have 63; Services need a DNS label.
+NAME_MAX = 47
+_NAME_RULES = [
+    {
+        "rule": f"self.metadata.name.size() <= {NAME_MAX} "
+        "&& self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+        "message": f"metadata.name: write at most {NAME_MAX} lower-case letters, digits and hyphens, "
+        "starting with a letter (Services and pods are named after it)",
+    }
+]
+
+
+class UnsupportedSchemaError(TypeError):
+    """A model uses something that a structural schema cannot express; the message names the place and the keyword."""
+
+
+def structural(model: type[BaseModel], *, defaults: bool) -> Schema:
+    """Return the structural schema of a model, with camelCase names and no references.
+
+    Args:
+        model: The model.
+        defaults: Whether the API server fills in static scalar defaults. Not in a status: absent means "not known".
+
+    Raises:
+        UnsupportedSchemaError: A keyword has no equivalent in a CustomResourceDefinition.
+    """
+    document = model.model_json_schema(by_alias=True)
+    schema = _convert(document, document.get("$defs", {}), model.__name__)
+    return schema if defaults else _without_defaults(schema)
+
+
+def _without_defaults(node: Schema) -> Schema:
+    result = {keyword: value for keyword, value in node.items() if keyword != "default"}
+    if "properties" in result:
+        result["properties"] = {name: _without_defaults(sub) for name, sub in result["properties"].items()}
+    if "items" in result:
+        result["items"] = _without_defaults(result["items"])
+    return result
+
+
+def _convert(node: Schema, definitions: dict[str, Schema], where: str) -> Schema:
+    node = _resolve(node, definitions)
+    result: Schema = {}
+    for keyword, value in node.items():
+        if keyword in _KEPT or keyword.startswith(_EXTENSIONS):
+            result[keyword] = value
+        elif keyword == "properties":
+            result[keyword] = {name: _convert(sub, definitions, f"{where}.{name}") for name, sub in value.items()}
+        elif keyword == "items":
+            result[keyword] = _convert(value, definitions, f"{where}[]")
+        elif keyword == "additionalProperties":
+            # `false` is what a structural schema with properties means anyway: the API server prunes or refuses others.
+            if isinstance(value, dict):
+                result[keyword] = _convert(value, definitions, f"{where}.*")
+        elif keyword == "default":
+            # Scalars only: a defaulted object would be written into every resource and fight GitOps tools.
+            if isinstance(value, str | int | float | bool) and value != "":
+                result[keyword] = value
+        elif keyword not in {"title", "$defs"}:
+            raise UnsupportedSchemaError(f"{where}: a structural schema has no {keyword!r}; model it differently")
+    if result.get("x-kubernetes-int-or-string"):
+        del result["type"]
+    return result
+
+
+def _resolve(node: Schema, definitions: dict[str, Schema]) -> Schema:
+    """Inline a reference, and reduce `X or null` to X; what stands beside them (description, default) wins."""
+    if "anyOf" in node:
+        options = [option for option in node["anyOf"] if option != {"type": "null"}]
+        if len(options) == 1:
+            beside = {keyword: value for keyword, value in node.items() if keyword != "anyOf"}
+            return _resolve(options[0] | beside, definitions)
+    if "$ref" in node:
+        target = definitions[node["$ref"].removeprefix("#/$defs/")]
+        beside = {keyword: value for keyword, value in node.items() if keyword != "$ref"}
+        return _resolve(target | beside, definitions)
+    return node
+
+
+def custom_resource_definition() -> Schema:
+    """Return the CustomResourceDefinition as a plain dict."""
+    schema: Schema = {
+        "type": "object",
+        "description": "Drains an Azure Event Hub into files, each event exactly once, and has Spark process them.",
+        "required": ["spec"],
+        "x-kubernetes-validations": _NAME_RULES,
+        "properties": {
+            "apiVersion": {"type": "string", "description": f"{GROUP}/{VERSION}."},
+            "kind": {"type": "string", "description": f"{KIND}."},
+            "metadata": {"type": "object"},
+            "spec": structural(EventConsumerSpec, defaults=True),
+            "status": structural(EventConsumerStatus, defaults=False),
+        },
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{PLURAL}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "kind": KIND,
+                "listKind": f"{KIND}List",
+                "plural": PLURAL,
+                "singular": KIND.lower(),
+                "shortNames": ["evc"],
+                "categories": [PLURAL],
+            },
+            "versions": [
+                {
+                    "name": VERSION,
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": schema},
+                    "subresources": {
+                        "status": {},
+                        "scale": {
+                            "specReplicasPath": ".spec.scaling.replicas",
+                            "statusReplicasPath": ".status.replicas",
+                            "labelSelectorPath": ".status.selector",
+                        },
+                    },
+                    "additionalPrinterColumns": _columns(),
+                }
+            ],
+        },
+    }
+
+
+def _columns() -> list[Schema]:
+    ready = '.status.conditions[?(@.type=="Ready")]'
+    return [
+        {"name": "Ready", "type": "string", "jsonPath": f"{ready}.status"},
+        {"name": "Hub", "type": "string", "jsonPath": ".spec.eventHub.name"},
+        {"name": "Group", "type": "string", "jsonPath": ".spec.eventHub.consumerGroup"},
+        {"name": "Hosts", "type": "integer", "jsonPath": ".status.hosts.ready"},
+        {"name": "Partitions", "type": "integer", "jsonPath": ".status.partitions.owned"},
+        {"name": "Lag", "type": "integer", "jsonPath": ".status.lag.events"},
+        {"name": "Suspended", "type": "boolean", "jsonPath": ".spec.suspend"},
+        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+        {"name": "Reason", "type": "string", "jsonPath": f"{ready}.reason", "priority": 1},
+    ]
+
+
+def render() -> str:
+    """Return the committed YAML text."""
+    import yaml
+
+    class Plain(yaml.SafeDumper):
+        """Anchors and aliases make a file that people and some tools cannot read."""
+
+        def ignore_aliases(self, data: object) -> bool:
+            return True
+
+    header = "# Generated from the models in crds/src by `python -m eventconsumer_api.crdgen`; do not edit.\n"
+    return header + yaml.dump(custom_resource_definition(), Dumper=Plain, sort_keys=False, width=120)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())

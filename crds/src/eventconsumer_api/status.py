@@ -1,0 +1,110 @@
+"""The status of an EventConsumer: exactly what the operator writes, and nothing that it does not.
+
+The same models make the typed status schema of the CRD and parse the previous status, from which the operator keeps
+what a silent fleet cannot tell again (the partition count, say) and the transition times of conditions. Unknown fields
+are ignored: an operator of a neighbouring version may have written them.
+"""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from eventconsumer_api.conditions import ConditionType
+from eventconsumer_api.model import Report
+
+Count = Annotated[int, Field(ge=0)]
+
+
+class Condition(Report):
+    """One condition, in the shape of metav1.Condition."""
+
+    type: ConditionType = Field(description="Which aspect.")
+    status: Literal["True", "False", "Unknown"] = Field(description="Whether it holds.")
+    reason: str = Field(max_length=64, description="One word for programs; the reasons are documented constants.")
+    message: str = Field(max_length=4096, description="A sentence for people: what is wrong and what to do.")
+    last_transition_time: datetime = Field(description="When the status last changed.")
+    observed_generation: Count = Field(description="Generation of the spec this is about.")
+
+
+class HubStatus(Report):
+    """What hosts learned about the Event Hub."""
+
+    partition_count: Count | None = Field(default=None, description="Number of partitions.")
+    created_at: datetime | None = Field(default=None, description="When the Event Hub was created.")
+
+
+class HostsStatus(Report):
+    """Host pods."""
+
+    desired: Count = Field(default=0, description="Hosts wanted.")
+    ready: Count = Field(default=0, description="Hosts ready.")
+
+
+class PartitionsStatus(Report):
+    """Partitions and their owners."""
+
+    total: Count = Field(default=0, description="Partitions of the Event Hub; 0: not known yet.")
+    owned: Count = Field(default=0, description="Partitions that a host reads.")
+    unowned: Count = Field(default=0, description="Partitions that no host reads.")
+
+
+class LagStatus(Report):
+    """How far files are behind the Event Hub."""
+
+    events: Count | None = Field(default=None, description="Events not yet in a committed file.")
+    seconds: Count | None = Field(default=None, description="Age of the oldest such event, seconds.")
+
+
+class DrainedStatus(Report):
+    """What is in files."""
+
+    files: Count = Field(default=0, description="Committed files.")
+    events: Count = Field(default=0, description="Events in them.")
+    bytes: Count = Field(default=0, description="Size of them, bytes.")
+    last_file_time: datetime | None = Field(default=None, description="When the last file was committed.")
+
+
+class SparkStatus(Report):
+    """What Spark did with the files."""
+
+    last_batch: Count = Field(default=0, description="Number of the last batch that was started; 0: none.")
+    last_application: str = Field(default="", description="Name of its Job.")
+    pending_files: Count = Field(default=0, description="Files in no committed batch.")
+    processed_files: Count = Field(default=0, description="Files in committed batches.")
+    reason: str = Field(default="", description="Which trigger started the last batch: Files or Age.")
+
+
+class EffectiveStatus(Report):
+    """Values the operator computed from the spec and its own settings."""
+
+    replicas: Count = Field(description="Hosts wanted.")
+    image: str = Field(description="Image of the hosts.")
+    spark_image: str = Field(description="Image of Spark drivers and executors.")
+    sink_prefix: str = Field(description="Folder of the files in the sink's container.")
+    config_hash: str = Field(description="Digest of the configuration the hosts run with.")
+
+
+class EventConsumerStatus(Report):
+    """What the operator observed."""
+
+    observed_generation: Count = Field(default=0, description="Generation of the spec this status is about.")
+    conditions: list[Condition] = Field(
+        default=[],
+        max_length=16,
+        description="Ready, Reconciling, Stalled, HostsAvailable, Draining, SparkHealthy.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    )
+    hub: HubStatus = Field(default=HubStatus(), description="The Event Hub.")
+    replicas: Count = Field(default=0, description="Host pods that exist (for the scale subresource).")
+    selector: str = Field(default="", description="Label selector of the host pods (for the scale subresource).")
+    hosts: HostsStatus = Field(default=HostsStatus(), description="Host pods.")
+    partitions: PartitionsStatus = Field(default=PartitionsStatus(), description="Partitions and their owners.")
+    lag: LagStatus = Field(default=LagStatus(), description="How far files are behind.")
+    drained: DrainedStatus = Field(default=DrainedStatus(), description="What is in files.")
+    spark: SparkStatus | None = Field(default=None, description="Spark; absent where it is not enabled.")
+    effective: EffectiveStatus | None = Field(default=None, description="Computed values; absent for an invalid spec.")
+
+    def condition(self, kind: ConditionType) -> Condition | None:
+        """Return the condition of this type, if it is there."""
+        return next((condition for condition in self.conditions if condition.type is kind), None)
