@@ -1,0 +1,43 @@
+"""The demo's cluster for the end-to-end suite: the demo itself is the set-up, its outcome the first thing tested."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from eventconsumer_demo.cluster import Cluster
+
+ROOT = Path(__file__).parents[2]
+EVENTS = 20_000
+NAMESPACE = "eventconsumer-demo"
+
+
+def _python(*arguments: str, timeout: float) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", *arguments], capture_output=True, text=True, timeout=timeout, check=False, cwd=ROOT
+    )
+
+
+@dataclass(frozen=True)
+class Demo:
+    """The finished demo: what it printed, and the cluster it left running."""
+
+    exit_code: int
+    output: str
+    cluster: Cluster
+
+
+@pytest.fixture(scope="session")
+def demo() -> Iterator[Demo]:
+    """`make demo` with fewer events; the cluster is removed at the end unless it ran before."""
+    ran_before = _python("local_cluster", "status", timeout=60).returncode == 0
+    result = _python("eventconsumer_demo", "up", "--events", str(EVENTS), timeout=3000)
+    print(result.stdout, result.stderr, sep="\n")
+    path = _python("local_cluster", "path", timeout=60).stdout.strip()
+    kubeconfig = Path(_python("local_cluster", "kubeconfig", timeout=60).stdout.strip())
+    yield Demo(result.returncode, result.stdout + result.stderr, Cluster(NAMESPACE, path=path, kubeconfig=kubeconfig))
+    if not ran_before:
+        down = _python("eventconsumer_demo", "down", timeout=600)
+        assert down.returncode == 0, down.stdout + down.stderr

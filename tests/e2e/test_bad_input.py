@@ -1,0 +1,142 @@
+"""Bad input on the real cluster: a condition with field and remedy within 30 s, healed by itself when corrected."""
+
+import copy
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+from eventconsumer_demo import run
+from eventconsumer_demo.steps import DemoError
+
+from tests.e2e.conftest import ROOT, Demo
+
+pytestmark = pytest.mark.timeout(600)
+
+GOOD_HUB = run.hub_connection_string()
+GOOD_STORAGE = run.storage_connection_string("http://devstoreaccount1.blob.svc.cluster.local:10000")
+HUB_FIELD = "spec.eventHub.authentication.connectionStringSecretRef"
+
+# case -> (hub connection string or None, hub name, storage connection string, field named, reason)
+CASES: dict[str, tuple[str | None, str, str, str, str]] = {
+    "garbled": ("Endpoint", "orders", GOOD_STORAGE, HUB_FIELD, "ConnectionStringInvalid"),
+    "wrong-hub": (
+        GOOD_HUB.replace(";EntityPath=orders", ""),
+        "nowhere",
+        GOOD_STORAGE,
+        "spec.eventHub.name",
+        "EventHubNotFound",
+    ),
+    "no-key": (None, "orders", GOOD_STORAGE, HUB_FIELD, "SecretKeyMissing"),
+    "wrong-key": (
+        GOOD_HUB.replace("SAS_KEY_VALUE", "U0VDUkVULXdyb25nLWtleQ=="),
+        "orders",
+        GOOD_STORAGE,
+        HUB_FIELD,
+        "EventHubUnauthorized",
+    ),
+    "no-storage": (
+        GOOD_HUB,
+        "orders",
+        GOOD_STORAGE.replace("blob.svc", "nowhere.svc"),
+        "spec.leaseStore",
+        "StorageUnreachable",
+    ),
+}
+
+
+def consumer(name: str, hub: str) -> dict[str, Any]:
+    """The demo's resource under another name, without Spark, with Secrets and containers of its own."""
+    resource: dict[str, Any] = copy.deepcopy(yaml.safe_load((ROOT / "examples/local.yaml").read_text()))
+    resource["metadata"]["name"] = name
+    spec = resource["spec"]
+    del spec["spark"]
+    spec["eventHub"]["name"] = hub
+    spec["scaling"] = {"mode": "Fixed", "replicas": 1}
+    spec["eventHub"]["authentication"]["connectionStringSecretRef"]["name"] = f"{name}-hub"
+    for part in ("leaseStore", "sink"):
+        spec[part]["container"] = f"{name}-{part.lower()}"
+        spec[part]["authentication"]["connectionStringSecretRef"]["name"] = f"{name}-storage"
+    return resource
+
+
+def condition(demo: Demo, name: str, kind: str) -> dict[str, Any]:
+    """One condition of a consumer; empty where it has none yet."""
+    status = demo.cluster.get("eventconsumer", name).get("status", {})
+    return next((each for each in status.get("conditions", []) if each["type"] == kind), {})
+
+
+def wait_for(demo: Demo, name: str, kind: str, status: str, seconds: float) -> dict[str, Any]:
+    """Poll until the condition has the status; fail with what it says after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = condition(demo, name, kind)
+        if found.get("status") == status:
+            return found
+        assert time.monotonic() < deadline, f"{name}: {kind} is not {status} after {seconds} s: {found}"
+        time.sleep(1)
+
+
+@pytest.fixture(scope="module")
+def mistakes(demo: Demo) -> Iterator[Demo]:
+    """All wrong consumers at once."""
+    for name, (hub_string, hub, storage, _, _) in CASES.items():
+        demo.cluster.secret(f"{name}-hub", **({"connectionString": hub_string} if hub_string else {"other": "value"}))
+        demo.cluster.secret(f"{name}-storage", connectionString=storage)
+        demo.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(consumer(name, hub)))
+    yield demo
+    demo.cluster.kubectl("delete", "eventconsumer", *CASES, "--ignore-not-found")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_mistake_is_named_within_30_seconds(mistakes: Demo, name: str) -> None:
+    *_, field, reason = CASES[name]
+    stalled = wait_for(mistakes, name, "Stalled", "True", 30)
+    assert stalled["reason"] == reason, stalled
+    assert field in stalled["message"], stalled
+    assert condition(mistakes, name, "Ready")["status"] == "False"
+
+
+def test_pods_do_not_crash_loop_and_leak_nothing(mistakes: Demo) -> None:
+    pods = mistakes.cluster.get("pods", "-l", "app.kubernetes.io/component=host")["items"]
+    for pod in pods:
+        for state in pod["status"].get("containerStatuses", []):
+            assert state["restartCount"] == 0, pod["metadata"]["name"]
+    everything = mistakes.cluster.kubectl("get", "eventconsumers,events,pods,configmaps", "-o", "yaml")
+    logs = "".join(mistakes.cluster.kubectl("logs", f"{name}-host-0") for name in CASES)
+    for secret in ("U0VDUkVULXdyb25nLWtleQ", "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6"):
+        assert secret not in everything
+        assert secret not in logs
+
+
+@pytest.mark.parametrize("name", ["no-key", "garbled", "wrong-key"])
+def test_it_heals_by_itself_when_corrected(mistakes: Demo, name: str) -> None:
+    mistakes.cluster.secret(f"{name}-hub", connectionString=GOOD_HUB)
+    wait_for(mistakes, name, "Ready", "True", 90)
+    assert condition(mistakes, name, "Stalled")["status"] == "False"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("leaseStore", "container"), "Bad_Container", "spec.leaseStore.container"),
+        (("sink", "container"), "a--b", "spec.sink.container"),
+        (("sink", "roll"), {"maxSeconds": 0}, "spec.sink.roll.maxSeconds"),
+        (("eventHub", "authentication"), {}, "exactly one of connectionStringSecretRef and workloadIdentity"),
+        (("scaling",), {"mode": "Fixed"}, "scaling.replicas is required with mode: Fixed"),
+        (("typo",), 1, "typo"),
+    ],
+)
+def test_the_api_server_refuses_and_names_the_field(
+    demo: Demo, path: tuple[str, ...], value: object, message: str
+) -> None:
+    resource = consumer("refused", "orders")
+    target = resource["spec"]
+    for key in path[:-1]:
+        target = target[key]
+    target[path[-1]] = value
+    with pytest.raises(DemoError) as refused:
+        demo.cluster.kubectl("apply", "--validate=strict", "-f", "-", stdin=json.dumps(resource))
+    assert message in refused.value.detail

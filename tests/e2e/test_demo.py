@@ -1,0 +1,60 @@
+"""The demo's path, end to end on the real parts: hub -> hosts -> files -> Spark -> result."""
+
+import json
+
+import pytest
+
+from tests.e2e.conftest import EVENTS, Demo
+
+pytestmark = pytest.mark.timeout(3600)
+
+
+def test_every_event_is_in_the_result_exactly_once(demo: Demo) -> None:
+    assert demo.exit_code == 0, demo.output
+    assert f"Every one of {EVENTS:,} events is in the result exactly once." in demo.output
+
+
+def test_status_tells_the_whole_story(demo: Demo) -> None:
+    resource = demo.cluster.get("eventconsumer", "orders")
+    status = resource["status"]
+    conditions = {each["type"]: each for each in status["conditions"]}
+    assert conditions["Ready"]["status"] == "True"
+    assert conditions["Stalled"]["status"] == "False"
+    assert conditions["SparkHealthy"]["status"] == "True"
+    assert status["observedGeneration"] == resource["metadata"]["generation"]
+    assert status["hub"]["partitionCount"] == 8
+    assert status["hosts"] == {"desired": 4, "ready": 4}
+    assert status["partitions"] == {"total": 8, "owned": 8, "unowned": 0}
+    assert status["drained"]["events"] == EVENTS
+    assert status["lag"]["events"] == 0
+    assert status["spark"]["processedFiles"] == status["drained"]["files"]
+
+
+def test_printer_columns_and_scale(demo: Demo) -> None:
+    header, row = demo.cluster.kubectl("get", "evc", "orders").splitlines()
+    assert header.split() == ["NAME", "READY", "HUB", "GROUP", "HOSTS", "PARTITIONS", "LAG", "SUSPENDED", "AGE"]
+    assert row.split()[:7] == ["orders", "True", "orders", "$Default", "4", "8", "0"]
+    scale = json.loads(
+        demo.cluster.kubectl(
+            "get", "--raw", "/apis/eventconsumer.io/v1alpha1/namespaces/eventconsumer-demo/eventconsumers/orders/scale"
+        )
+    )
+    assert scale["status"]["replicas"] == 4
+    assert "eventconsumer.io/consumer=orders" in scale["status"]["selector"]
+
+
+def test_the_operator_reads_no_secret(demo: Demo) -> None:
+    account = "system:serviceaccount:eventconsumer-demo:eventconsumer-operator"
+    answer = demo.cluster.run("kubectl", "auth", "can-i", "--list", "-n", "eventconsumer-demo", f"--as={account}")
+    assert "eventconsumers" in answer
+    assert "secrets" not in answer
+
+
+def test_no_key_in_any_log(demo: Demo) -> None:
+    key = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq"
+    names = [pod["metadata"]["name"] for pod in demo.cluster.get("pods")["items"]]
+    assert any(name.startswith("orders-host-") for name in names)
+    for name in names:
+        log = demo.cluster.kubectl("logs", name)
+        assert key not in log, f"the storage key stands in the log of {name}"
+        assert "SAS_KEY_VALUE" not in log, f"the hub key stands in the log of {name}"
