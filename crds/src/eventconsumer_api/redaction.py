@@ -8,7 +8,7 @@ import re
 
 _SECRETS = re.compile(
     r"(?i)(?P<name>SharedAccessKey|AccountKey|SharedAccessSignature|sig|se?cret|password|access_token|client_assertion)"
-    r"(?P<sep>\s*[=:]\s*)(?P<quote>[\"']?)(?:SharedAccessSignature\s+)?[^\s;&,\"']+"
+    r"(?P<sep>[\"']?\s*[=:]\s*)(?P<quote>[\"']?)(?:SharedAccessSignature\s+)?[^\s;&,\"']+"
 )
 _BEARER = re.compile(r"(?i)(bearer\s+|SharedAccessSignature\s+)[^\s\"',]+")
 HIDDEN = "***"
