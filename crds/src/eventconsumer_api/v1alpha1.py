@@ -39,12 +39,13 @@ def _number_as_text(value: object) -> object:
 
 Quantity = Annotated[
     str,
-    BeforeValidator(_number_as_text),
+    # The constraints stand before the validator: after it, pydantic leaves the pattern out of the JSON schema.
     Field(
         max_length=32,
         pattern=r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi)?$",
         json_schema_extra={"x-kubernetes-int-or-string": True},
     ),
+    BeforeValidator(_number_as_text),
 ]
 JavaMemory = Annotated[str, Field(max_length=16, pattern=r"^[0-9]+[mg]$")]
 

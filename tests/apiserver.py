@@ -1,0 +1,164 @@
+"""A real Kubernetes API server without a cluster: etcd and kube-apiserver as processes, ready in seconds.
+
+Nothing runs beside them (no controller, scheduler or kubelet), so a test decides what pods and Jobs do by writing their
+status, while schemas, CEL rules, server-side apply and RBAC are the real ones.
+"""
+
+import os
+import shutil
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import yaml
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from tests.azurite import free_port
+
+ADMIN = "admin"
+READY_SECONDS = 90
+
+
+def find_binary(name: str) -> Path:
+    """Where the local cluster keeps a binary it built.
+
+    Raises:
+        RuntimeError: It was not built yet.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "eventconsumer" / "bin"
+    found = sorted((path for path in cache.rglob(name) if path.is_file()), key=lambda path: path.stat().st_mtime)
+    if not found:
+        raise RuntimeError(f"{name} is not under {cache}: run `make cluster-tools` (it builds the cluster's binaries)")
+    return found[-1]
+
+
+class ApiServerProcess:
+    """etcd and kube-apiserver; users are given by name and act with the rights RBAC gives them."""
+
+    def __init__(self, folder: Path, users: tuple[str, ...] = ()) -> None:
+        """Prepare keys and tokens in `folder`; `ADMIN` may do everything, the other `users` only what roles say."""
+        self.folder = folder
+        self.port = free_port()
+        self._etcd_port, self._peer_port = free_port(), free_port()
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._tokens = {user: f"token-of-{number}" for number, user in enumerate((ADMIN, *users))}
+        lines = [
+            f'{token},{user},{user},"{"system:masters" if user == ADMIN else "system:authenticated"}"'
+            for user, token in self._tokens.items()
+        ]
+        (folder / "tokens.csv").write_text("\n".join(lines) + "\n")
+        key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        (folder / "sa.key").write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            )
+        )
+
+    @property
+    def url(self) -> str:
+        """Where the API answers."""
+        return f"https://127.0.0.1:{self.port}"
+
+    def kubeconfig(self, user: str = ADMIN, namespace: str = "default") -> Path:
+        """Write a kubeconfig for one of the users and return its path."""
+        path = self.folder / f"kubeconfig-{user.replace(':', '-')}-{namespace}.yaml"
+        content: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "test",
+            "clusters": [
+                {
+                    "name": "test",
+                    "cluster": {
+                        "server": self.url,
+                        "certificate-authority": str(self.folder / "certs" / "apiserver.crt"),
+                    },
+                }
+            ],
+            "users": [{"name": "test", "user": {"token": self._tokens[user]}}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test", "namespace": namespace}}],
+        }
+        path.write_text(yaml.safe_dump(content))
+        return path
+
+    def start(self) -> None:
+        """Start both and wait until the API server is ready.
+
+        Raises:
+            RuntimeError: A process ended, or the API server did not become ready in time.
+        """
+        client = f"http://127.0.0.1:{self._etcd_port}"
+        peer = f"http://127.0.0.1:{self._peer_port}"
+        self._run(
+            "etcd",
+            f"--data-dir={self.folder / 'etcd'}",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}",
+            "--unsafe-no-fsync",
+            "--log-level=warn",
+        )
+        self._run(
+            "kube-apiserver",
+            f"--etcd-servers={client}",
+            f"--secure-port={self.port}",
+            "--bind-address=127.0.0.1",
+            f"--cert-dir={self.folder / 'certs'}",
+            f"--token-auth-file={self.folder / 'tokens.csv'}",
+            "--authorization-mode=RBAC",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={self.folder / 'sa.key'}",
+            f"--service-account-signing-key-file={self.folder / 'sa.key'}",
+            "--service-cluster-ip-range=10.0.0.0/24",
+            # Nothing creates the default service account here, and there is no node whose endpoint would matter.
+            "--disable-admission-plugins=ServiceAccount",
+            "--endpoint-reconciler-type=none",
+        )
+        self._wait_ready()
+
+    def stop(self) -> None:
+        """End both, the API server first, and wait for them."""
+        while self._processes:
+            process = self._processes.pop()
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        shutil.rmtree(self.folder / "etcd", ignore_errors=True)
+
+    def _run(self, name: str, *flags: str) -> None:
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self._processes.append(subprocess.Popen([find_binary(name), *flags], stdout=log, stderr=log))
+
+    def _wait_ready(self) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        context = _without_verification()
+        request = urllib.request.Request(
+            f"{self.url}/readyz", headers={"Authorization": f"Bearer {self._tokens[ADMIN]}"}
+        )
+        while time.monotonic() < deadline:
+            if any(process.poll() is not None for process in self._processes):
+                break
+            try:
+                with urllib.request.urlopen(request, timeout=5, context=context):
+                    return
+            except (urllib.error.URLError, OSError):
+                time.sleep(0.2)
+        tail = (self.folder / "kube-apiserver.log").read_text(errors="replace")[-1500:]
+        self.stop()
+        raise RuntimeError(f"the API server did not become ready: see {self.folder}/*.log; its last lines:\n{tail}")
+
+
+def _without_verification() -> Any:
+    import ssl
+
+    # The certificate is made by the API server while it starts; the readiness probe comes before it can be read.
+    return ssl._create_unverified_context()
