@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# The two roles of the Spark image.
+#
+#   driver [--conf k=v]… PROGRAM.py [ARGUMENT]…   the driver of a batch, in a pod that a Job created (client mode)
+#   executor                                      what Spark asks of the pods that the driver creates
+#
+# The driver expects POD_NAME, POD_IP and POD_NAMESPACE (downward API), and sets itself:
+#   spark.master, spark.submit.deployMode, spark.kubernetes.{namespace,driver.pod.name}, spark.driver.{host,bindAddress,port},
+#   spark.driver.blockManager.port, spark.kubernetes.authenticate.{caCertFile,oauthTokenFile},
+#   spark.kubernetes.executor.{podTemplateFile,podTemplateContainerName,disableConfigMap,deleteOnTermination},
+#   spark.authenticate and spark.network.crypto.*
+# Left to the caller's --conf: sizes (spark.{driver,executor}.memory, spark.executor.{cores,instances},
+# spark.kubernetes.executor.request.cores), spark.kubernetes.container.image, executor labels. The settings above win over the caller's.
+set -euo pipefail
+
+SERVICE_ACCOUNT=/var/run/secrets/kubernetes.io/serviceaccount
+
+driver() {
+  local name
+  for name in POD_NAME POD_IP POD_NAMESPACE; do
+    [ -n "${!name:-}" ] || { echo "entrypoint: $name is not set: give it to the driver by the downward API" >&2; exit 2; }
+  done
+  local own=(
+    --master k8s://https://kubernetes.default.svc
+    --deploy-mode client
+    --conf "spark.kubernetes.namespace=$POD_NAMESPACE"
+    # Executors are owned by this pod: they go when it goes, however it ends.
+    --conf "spark.kubernetes.driver.pod.name=$POD_NAME"
+    --conf "spark.driver.host=$POD_IP"
+    --conf "spark.driver.bindAddress=$POD_IP"
+    # Fixed, so that a network policy can name them.
+    --conf spark.driver.port=7078
+    --conf spark.driver.blockManager.port=7079
+    --conf "spark.kubernetes.authenticate.caCertFile=$SERVICE_ACCOUNT/ca.crt"
+    --conf "spark.kubernetes.authenticate.oauthTokenFile=$SERVICE_ACCOUNT/token"
+    --conf spark.kubernetes.executor.podTemplateFile=/opt/spark/executor-pod.yaml
+    --conf spark.kubernetes.executor.podTemplateContainerName=executor
+    # The image has the configuration; a ConfigMap for each application is not needed.
+    --conf spark.kubernetes.executor.disableConfigMap=true
+    # The storage credential travels from driver to executors: only they may connect, and nobody else may listen.
+    --conf spark.authenticate=true
+    --conf spark.network.crypto.enabled=true
+    --conf spark.network.crypto.cipher=AES/GCM/NoPadding
+  )
+  # The options of spark-submit end where the program begins; what comes later among equals wins.
+  local theirs=()
+  while [ "${1:-}" = --conf ]; do
+    theirs+=("$1" "${2:?entrypoint: --conf needs key=value}")
+    shift 2
+  done
+  [ $# -gt 0 ] || { echo "entrypoint: driver needs a program, such as local:///app/eventconsumer_spark/job.py" >&2; exit 2; }
+  exec tini -s -- "$SPARK_HOME/bin/spark-submit" "${theirs[@]}" "${own[@]}" "$@"
+}
+
+executor() {
+  # SPARK_JAVA_OPT_0, _1, …: one JVM option each, in order.
+  local options=() index=0 name
+  while name="SPARK_JAVA_OPT_$index"; [ -n "${!name+set}" ]; do
+    options+=("${!name}")
+    index=$((index + 1))
+  done
+  exec tini -s -- java "${options[@]}" "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" \
+    -cp "/opt/spark/conf:$SPARK_HOME/jars/*" org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \
+    --driver-url "$SPARK_DRIVER_URL" --executor-id "$SPARK_EXECUTOR_ID" --cores "$SPARK_EXECUTOR_CORES" \
+    --app-id "$SPARK_APPLICATION_ID" --hostname "$SPARK_EXECUTOR_POD_IP" \
+    --resourceProfileId "$SPARK_RESOURCE_PROFILE_ID" --podName "$SPARK_EXECUTOR_POD_NAME"
+}
+
+case "${1:-}" in
+  driver) shift; driver "$@" ;;
+  executor) executor ;;
+  *) echo "entrypoint: the first argument must be driver or executor, not '${1:-}'" >&2; exit 2 ;;
+esac

@@ -1,0 +1,118 @@
+"""PURE: how Spark reaches the sink's storage account: paths and Hadoop settings of the ABFS connector.
+
+Invariant: the settings hold the credential, so they are given to a running session only (session.py) and never
+become arguments, Spark properties or environment. The host is the one of `spark.output.path`: the user chooses
+there between the blob endpoint and, for accounts with a hierarchical namespace, the dfs endpoint; the drained files
+are read through the same host.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from eventconsumer_spark.account import StorageAccount
+from eventconsumer_spark.errors import ConfigurationError
+
+_TOKEN_PROVIDER = "org.apache.hadoop.fs.azurebfs.oauth2.WorkloadIdentityTokenProvider"  # noqa: S105 - a class name
+
+
+@dataclass(frozen=True)
+class AbfsFolder:
+    """A folder as ABFS names it; `host` includes the port, `path` has no slash at either end."""
+
+    scheme: str
+    container: str
+    host: str
+    path: str
+
+    def __str__(self) -> str:
+        return self.child("")
+
+    def child(self, path: str) -> str:
+        """URI of something in this folder."""
+        full = "/".join(filter(None, (self.path, path)))
+        return f"{self.scheme}://{self.container}@{self.host}/{full}"
+
+
+def output_folder(output: str, account: StorageAccount) -> AbfsFolder:
+    """Parse `spark.output.path` and check that it can be reached with the sink's credential.
+
+    Raises:
+        ConfigurationError: It is no ABFS URI, names another account, or wants TLS of an endpoint without.
+    """
+    url = urlsplit(output)
+    container, at, host = url.netloc.rpartition("@")
+    if url.scheme not in ("abfs", "abfss") or not at or not container or not host:
+        raise ConfigurationError(
+            f"spark.output.path {output!r}: write abfss://<container>@<account>.blob.core.windows.net/<folder>"
+        )
+    if (name := host.split(".", 1)[0]) != account.name:
+        raise ConfigurationError(
+            f"spark.output.path is in the account {name!r}, the sink in {account.name!r}: write to the sink's account"
+        )
+    if url.scheme == "abfss" and not account.secure:
+        raise ConfigurationError(
+            f"spark.output.path {output!r}: the sink's endpoint {account.endpoint} has no TLS: write abfs:// instead"
+        )
+    # abfs:// to an endpoint with TLS is lifted to abfss://: a connection is never weaker than the sink's.
+    return AbfsFolder("abfss" if account.secure else "abfs", container, host, url.path.strip("/"))
+
+
+def input_folder(container: str, output: AbfsFolder) -> AbfsFolder:
+    """The root of the sink's container, through the same host as the output."""
+    return AbfsFolder(output.scheme, container, output.host, "")
+
+
+def hadoop_settings(account: StorageAccount, host: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Hadoop settings for `host`, the credential among them.
+
+    Args:
+        account: Gives the credential.
+        host: Host of the ABFS URIs, with port where it has one.
+        environment: Where the workload identity webhook puts tenant and token file.
+
+    Raises:
+        ConfigurationError: Workload identity without the webhook's environment.
+    """
+    settings = {
+        # The result's container may be new.
+        "fs.azure.createRemoteFileSystemDuringInitialization": "true",
+        # v1 renames at the end of the job: on the blob endpoint that fails with partitionBy, and rows of a failed job
+        # stay visible.
+        "mapreduce.fileoutputcommitter.algorithm.version": "2",
+    }
+    if host.split(".", 2)[1:2] == ["blob"]:
+        settings |= {"fs.azure.fns.account.service.type": "BLOB", "fs.azure.account.hns.enabled": "false"}
+    if not account.secure:
+        settings["fs.azure.always.use.https"] = "false"
+    if account.key:
+        return settings | {
+            f"fs.azure.account.auth.type.{host}": "SharedKey",
+            f"fs.azure.account.key.{host}": account.key,
+        }
+    if account.sas:
+        return settings | {
+            f"fs.azure.account.auth.type.{host}": "SAS",
+            f"fs.azure.sas.fixed.token.{host}": account.sas,
+        }
+    return settings | _workload_identity(account, host, environment)
+
+
+def _workload_identity(account: StorageAccount, host: str, environment: Mapping[str, str]) -> dict[str, str]:
+    try:
+        tenant, token_file = environment["AZURE_TENANT_ID"], environment["AZURE_FEDERATED_TOKEN_FILE"]
+    except KeyError as missing:
+        raise ConfigurationError(
+            f"workload identity: {missing.args[0]} is not set: install the Azure workload identity webhook and "
+            "annotate the service account of the Spark pods with azure.workload.identity/client-id"
+        ) from None
+    return {
+        f"fs.azure.account.auth.type.{host}": "OAuth",
+        f"fs.azure.account.oauth.provider.type.{host}": _TOKEN_PROVIDER,
+        f"fs.azure.account.oauth2.msi.tenant.{host}": tenant,
+        f"fs.azure.account.oauth2.client.id.{host}": account.client_id or "",
+        f"fs.azure.account.oauth2.token.file.{host}": token_file,
+        f"fs.azure.account.oauth2.msi.authority.{host}": environment.get(
+            "AZURE_AUTHORITY_HOST", "https://login.microsoftonline.com/"
+        ),
+    }

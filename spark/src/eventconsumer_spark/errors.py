@@ -1,0 +1,42 @@
+"""Everything that can stop a batch, each with a message that names the thing, the cause and the remedy.
+
+    SparkJobError
+    ├── ConfigurationError     the job's description, the credential or the output path cannot work as they are
+    ├── StorageError           the storage account refused or did not answer
+    ├── ManifestError          the batch's manifest is missing, unreadable or another resource's
+    ├── FilesChangedError      a file of the batch is missing or is not the one that the manifest froze
+    └── CountMismatchError     the files hold another number of events than the manifest says
+
+None of them is retried inside the job: a batch that fails is left uncommitted, and its output is overwritten by the
+next attempt. Messages are redacted where they are built, because they end in logs and in the pod's termination
+message.
+"""
+
+from eventconsumer_api.redaction import redact
+
+
+class SparkJobError(Exception):
+    """Base of all errors of this package."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(redact(message))
+
+
+class ConfigurationError(SparkJobError):
+    """The job's description, the credential or the output path cannot work as they are."""
+
+
+class StorageError(SparkJobError):
+    """The storage account refused or did not answer."""
+
+
+class ManifestError(SparkJobError):
+    """The batch's manifest is missing, unreadable or another resource's."""
+
+
+class FilesChangedError(SparkJobError):
+    """A file of the batch is missing or is not the one that the manifest froze."""
+
+
+class CountMismatchError(SparkJobError):
+    """The files hold another number of events than the manifest says."""

@@ -1,0 +1,80 @@
+"""The frozen list of a batch's files: loaded, and held against what storage has now.
+
+Invariant: nothing is read that is not, byte for byte, what the leading host froze. Slots never change (S1), so a
+difference means that somebody else touched the container; the batch then stops and names the files rather than
+process something unknown.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+
+from eventconsumer_api.batch import BatchFile, BatchJob, BatchManifest, manifest_name
+from pydantic import ValidationError
+
+from eventconsumer_spark.errors import FilesChangedError, ManifestError
+from eventconsumer_spark.store import BlobFacts, BlobStore
+
+MAX_MANIFEST_BYTES = 64 * 1024 * 1024
+"""A manifest is parsed only below this size; 100,000 files need about 25 MB."""
+
+_LOOKERS = 16  # Parallel HEAD requests: the check is bound by latency.
+_NAMED = 5  # Files named in a message; more are counted.
+
+
+def load_manifest(store: BlobStore, job: BatchJob) -> BatchManifest:
+    """Read the manifest of `job`.
+
+    Raises:
+        ManifestError: There is none, it is too large or unreadable, or belongs to another resource or batch.
+    """
+    name = manifest_name(job.sink.prefix, job.number)
+    content = store.read(name, MAX_MANIFEST_BYTES + 1)
+    if content is None:
+        raise ManifestError(
+            f"batch {job.number} has no manifest {name}: the leading host writes it before a job starts"
+        )
+    if len(content) > MAX_MANIFEST_BYTES:
+        raise ManifestError(f"manifest {name} is larger than {MAX_MANIFEST_BYTES} bytes: lower spark.trigger.files")
+    try:
+        manifest = BatchManifest.model_validate_json(content)
+    except ValidationError as error:
+        raise ManifestError(f"manifest {name} is not readable: {error.errors()[0]['msg']}") from error
+    if (manifest.number, manifest.resource.uid) != (job.number, job.resource.uid):
+        raise ManifestError(
+            f"manifest {name} is of batch {manifest.number} of {manifest.resource.namespace}/{manifest.resource.name} "
+            f"(uid {manifest.resource.uid}), not of this resource (uid {job.resource.uid}): give each EventConsumer "
+            "its own sink.prefix"
+        )
+    return manifest
+
+
+def check_files(store: BlobStore, manifest: BatchManifest) -> None:
+    """Check ETag and size of each file of the batch.
+
+    Raises:
+        FilesChangedError: Some are missing or different; names them.
+    """
+    with ThreadPoolExecutor(_LOOKERS) as pool:
+        found = pool.map(lambda file: store.facts(file.path), manifest.files)
+        differences = [text for text in map(difference, manifest.files, found) if text]
+    if differences:
+        more = f" and {len(differences) - _NAMED} more" if len(differences) > _NAMED else ""
+        raise FilesChangedError(
+            f"batch {manifest.number} is not what was frozen: {'; '.join(differences[:_NAMED])}{more}: drained files "
+            "are never to be changed or deleted: restore them (soft delete or versions of the storage account)"
+        )
+
+
+def difference(expected: BatchFile, found: BlobFacts | None) -> str | None:
+    """PURE: what is wrong with one file, as text; None where it is the frozen one."""
+    if found is None:
+        return f"{expected.path} is missing"
+    if found.size != expected.size:
+        return f"{expected.path} has {found.size} bytes, not {expected.size}"
+    if _bare(found.etag) != _bare(expected.etag):
+        return f"{expected.path} has ETag {_bare(found.etag)}, not {_bare(expected.etag)}"
+    return None
+
+
+def _bare(etag: str) -> str:
+    # Headers carry quotes, listings do not.
+    return etag.strip('"')

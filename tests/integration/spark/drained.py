@@ -1,0 +1,121 @@
+"""Drained files as hosts leave them: Parquet slots in a container, and the manifest of a batch over them."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from io import BytesIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from azure.storage.blob import ContainerClient
+from eventconsumer_api.batch import BatchFile, BatchJob, BatchManifest, Range, Totals, commit_name, manifest_name
+from eventconsumer_api.host_config import BlobLocation, Credential, ResourceRef
+
+from tests.azurite import ACCOUNT
+
+RESOURCE = ResourceRef(namespace="shop", name="orders", uid="5f1c9e0a-7d7c-4f6e-9a55-2c6c1a1b2c3d")
+PREFIX = "shop/orders"
+START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+SCHEMA = pa.schema(
+    [
+        ("sequence_number", pa.int64()),
+        ("offset", pa.string()),
+        ("enqueued_time", pa.timestamp("us", tz="UTC")),
+        ("partition_key", pa.string()),
+        ("partition_id", pa.string()),
+        ("body", pa.binary()),
+        ("properties", pa.map_(pa.string(), pa.string())),
+        ("system_properties", pa.map_(pa.string(), pa.string())),
+        ("content_type", pa.string()),
+        ("message_id", pa.string()),
+        ("correlation_id", pa.string()),
+    ]
+)
+
+
+def event(partition: str, sequence: int) -> dict[str, object]:
+    """One event; its id is unique over all partitions, its key one of three and none."""
+    number = int(partition) * 1_000_000 + sequence
+    return {
+        "sequence_number": sequence,
+        "offset": str(sequence * 1000),
+        "enqueued_time": START + timedelta(seconds=sequence),
+        "partition_key": None if number % 7 == 0 else f"key-{number % 3}",
+        "partition_id": partition,
+        "body": f"body {number}".encode(),
+        "properties": [("id", str(number)), ("note", "ä=ö")],
+        "system_properties": [("x-opt-sequence-number", str(sequence))],
+        "content_type": None,
+        "message_id": f"m{number}",
+        "correlation_id": None,
+    }
+
+
+@dataclass
+class DrainedBatch:
+    """A container with slots; `files` is what the manifest will say."""
+
+    container: ContainerClient
+    host: str
+    secret_file: str
+    files: list[BatchFile] = field(default_factory=list)
+    events: list[dict[str, object]] = field(default_factory=list)
+
+    def slot(self, partition: str, first: int, count: int) -> BatchFile:
+        """Write one drained file and list it."""
+        rows = [event(partition, number) for number in range(first, first + count)]
+        buffer = BytesIO()
+        pq.write_table(pa.Table.from_pylist(rows, SCHEMA), buffer, compression="zstd")
+        path = f"{PREFIX}/inc=0123456789abcdef/partition={partition}/from={first:020d}.parquet"
+        answer = self.container.upload_blob(path, buffer.getvalue())
+        etag = str(answer.get_blob_properties().etag)
+        size = buffer.getbuffer().nbytes
+        last = first + count - 1
+        file = BatchFile(path=path, etag=etag, size=size, partition=partition, first=first, last=last, count=count)
+        self.files.append(file)
+        self.events.extend(rows)
+        return file
+
+    def freeze(self, number: int = 1, uid: str = RESOURCE.uid) -> BatchJob:
+        """Write the manifest and return the job that processes it."""
+        ranges = {
+            partition: Range(
+                first=min(file.first for file in self.files if file.partition == partition),
+                last=max(file.last for file in self.files if file.partition == partition),
+            )
+            for partition in {file.partition for file in self.files}
+        }
+        manifest = BatchManifest(
+            number=number,
+            created_at=START,
+            reason="Files",
+            resource=RESOURCE.model_copy(update={"uid": uid}),
+            incarnation="0123456789abcdef",
+            files=self.files,
+            ranges=ranges,
+            next={partition: covered.last + 1 for partition, covered in ranges.items()},
+            totals=Totals(files=len(self.files), events=len(self.events), bytes=sum(file.size for file in self.files)),
+        )
+        self.container.upload_blob(manifest_name(PREFIX, number), manifest.model_dump_json(by_alias=True))
+        credential = Credential(
+            field="spec.sink.authentication.connectionStringSecretRef",
+            secret="orders-storage",
+            key="connectionString",
+            connection_string_file=self.secret_file,
+        )
+        return BatchJob(
+            resource=RESOURCE,
+            application=f"orders-5f1c9e0a-b{number}",
+            number=number,
+            sink=BlobLocation(container=self.container.container_name, prefix=PREFIX, credential=credential),
+            output=f"abfs://{self.container.container_name}-out@{self.host}/results",
+        )
+
+    def commit(self, number: int = 1) -> bytes | None:
+        """The batch's commit, byte for byte; None where there is none."""
+        blob = self.container.get_blob_client(commit_name(PREFIX, number))
+        return bytes(blob.download_blob().readall()) if blob.exists() else None
+
+
+def host_name(port: int) -> str:
+    """A product-style name of the development account: ABFS takes the account from the first label."""
+    return f"{ACCOUNT}.blob.localhost:{port}"

@@ -1,0 +1,140 @@
+"""A driver's whole life against real storage: result, commit, second run, and each refusal before a commit."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from eventconsumer_api.batch import BatchCommit, BatchJob, commit_name
+from eventconsumer_spark import Batch
+from eventconsumer_spark.batch import process
+from eventconsumer_spark.errors import FilesChangedError, ManifestError
+
+from tests.azurite import KEY
+from tests.integration.spark.conftest import ROOT, Driver
+from tests.integration.spark.drained import PREFIX, DrainedBatch
+
+Result = Callable[[BatchJob], list[dict[str, Any]]]
+
+
+def never(_: Batch) -> int:
+    """A program that must not be reached."""
+    raise AssertionError("the program ran")
+
+
+def expected(drained: DrainedBatch) -> dict[str | None, tuple[int, int, int]]:
+    """Events, ids and sum of ids for each key, without Spark."""
+    numbers: dict[Any, list[int]] = {}
+    for row in drained.events:
+        numbers.setdefault(row["partition_key"], []).append(int(dict(row["properties"])["id"]))  # type: ignore[call-overload]
+    return {key: (len(ids), len(set(ids)), sum(ids)) for key, ids in numbers.items()}
+
+
+def test_batch_is_processed_once_and_again_with_the_same_result(
+    drained: DrainedBatch, driver: Driver, result: Result
+) -> None:
+    drained.slot("0", 0, 500)
+    drained.slot("0", 500, 300)
+    drained.slot("1", 40, 200)
+    job = drained.freeze()
+    drained.slot("1", 240, 10)  # Not of this batch: it must not be read.
+    del drained.events[-10:]
+
+    first = driver(job)
+    assert first.returncode == 0, first.stdout
+    rows = {row["partition_key"]: (row["events"], row["ids"], row["id_sum"]) for row in result(job)}
+    assert rows == expected(drained)
+    commit = drained.commit()
+    assert commit is not None
+    record = BatchCommit.model_validate_json(commit)
+    assert (record.files, record.rows_read, record.rows_written) == (3, 1000, len(rows))
+    assert record.output == f"{job.output}/_batch=1"
+    assert KEY not in first.stdout
+
+    # The commit is lost with the driver: the next attempt replaces the output.
+    drained.container.delete_blob(commit_name(PREFIX, 1))
+    second = driver(job)
+    assert second.returncode == 0, second.stdout
+    assert {row["partition_key"]: (row["events"], row["ids"], row["id_sum"]) for row in result(job)} == rows
+    again = drained.commit()
+    assert again is not None
+    assert BatchCommit.model_validate_json(again).attempt != record.attempt
+
+    # Committed: nothing is done, nothing is overwritten.
+    third = driver(job, conf={"spark.master": "local[0]"})  # A master that no session could be started with.
+    assert third.returncode == 0, third.stdout
+    assert "nothing to do" in third.stdout
+    assert drained.commit() == again
+
+
+def test_default_program_copies_every_event(drained: DrainedBatch, driver: Driver, result: Result) -> None:
+    drained.slot("0", 0, 20)
+    drained.slot("3", 7, 20)
+    job = drained.freeze()
+    ended = driver(job, ROOT / "spark/src/eventconsumer_spark/job.py")
+    assert ended.returncode == 0, ended.stdout
+    key = Counter((row["partition_id"], row["sequence_number"]) for row in drained.events)
+    copied = result(job)
+    assert Counter((row["partition_id"], row["sequence_number"]) for row in copied) == key
+    assert [row for row in copied if row["message_id"] == "m3000007"] == [
+        row for row in drained.events if row["message_id"] == "m3000007"
+    ]
+
+
+def test_wrong_count_is_refused_before_the_commit(drained: DrainedBatch, driver: Driver) -> None:
+    wrong = drained.slot("0", 0, 100)
+    drained.files[0] = wrong.model_copy(update={"count": 103})
+    ended = driver(drained.freeze())
+    assert ended.returncode == 1
+    assert "hold 100 events" in ended.stdout
+    assert "the manifest says 103 (difference -3)" in ended.stdout
+    assert drained.commit() is None
+
+
+def test_key_is_nowhere_in_what_spark_shows(drained: DrainedBatch, driver: Driver) -> None:
+    drained.slot("0", 0, 10)
+    ended = driver(drained.freeze(), Path(__file__).with_name("show_environment.py"))
+    assert ended.returncode == 0, ended.stdout
+    shown = json.loads(next(line for line in ended.stdout.splitlines() if line.startswith("{")))
+    # The setting itself is shown, so the page was complete; its value is not.
+    assert shown["hadoop"][f"fs.azure.account.key.{drained.host}"] == "*********(redacted)"
+    assert shown["live_key_length"] == len(KEY)
+    assert KEY not in ended.stdout
+
+
+def test_changed_file_is_named(drained: DrainedBatch) -> None:
+    drained.slot("0", 0, 10)
+    changed = drained.slot("0", 10, 10)
+    job = drained.freeze()
+    content = drained.container.download_blob(changed.path).readall()
+    drained.container.upload_blob(changed.path, content, overwrite=True)  # Same bytes, but not the frozen blob.
+    with pytest.raises(FilesChangedError, match=f"{changed.path} has ETag"):
+        process(job, never, {})
+    assert drained.commit() is None
+
+
+def test_missing_and_resized_files_are_named(drained: DrainedBatch) -> None:
+    missing, resized = drained.slot("0", 0, 10), drained.slot("1", 0, 10)
+    job = drained.freeze()
+    drained.container.delete_blob(missing.path)
+    drained.container.upload_blob(resized.path, b"other", overwrite=True)
+    with pytest.raises(FilesChangedError) as raised:
+        process(job, never, {})
+    assert f"{missing.path} is missing" in str(raised.value)
+    assert f"{resized.path} has 5 bytes, not {resized.size}" in str(raised.value)
+
+
+def test_manifest_of_another_resource_is_refused(drained: DrainedBatch) -> None:
+    drained.slot("0", 0, 10)
+    job = drained.freeze(uid="another")
+    with pytest.raises(ManifestError, match=r"give each EventConsumer its own sink\.prefix"):
+        process(job, never, {})
+
+
+def test_batch_without_manifest_is_refused(drained: DrainedBatch) -> None:
+    drained.slot("0", 0, 10)
+    job = drained.freeze().model_copy(update={"number": 2})
+    with pytest.raises(ManifestError, match="batch 2 has no manifest"):
+        process(job, never, {})
