@@ -1,0 +1,79 @@
+"""The command line: `python -m local_cluster …`; results on standard output, progress on standard error."""
+
+import os
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from local_cluster.cluster import DOWN_STEPS, UP_STEPS, Cluster
+from local_cluster.errors import ClusterError
+from local_cluster.layout import Layout, Network
+from local_cluster.progress import Progress
+
+app = typer.Typer(help="A real single-node Kubernetes without Docker, for development.", no_args_is_help=True, add_completion=False)
+_console = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def _cluster() -> Cluster:
+    return Cluster(Layout.from_environment(), Network())
+
+
+@app.command()
+def up(
+    recreate: Annotated[bool, typer.Option(help="Replace a running cluster of another version; its objects are lost.")] = False,
+) -> None:
+    """Start the cluster, or give it back what it lost; does nothing to a healthy one."""
+    cluster, progress = _cluster(), Progress(UP_STEPS)
+    cluster.up(progress, recreate=recreate)
+    progress.finish(f"The cluster runs. KUBECONFIG={cluster.layout.kubeconfig}")
+
+
+@app.command()
+def down(purge: Annotated[bool, typer.Option(help="Remove the images, too.")] = False) -> None:
+    """Stop the cluster and remove every trace of it; images and binaries are kept for the next time."""
+    progress = Progress(DOWN_STEPS)
+    _cluster().down(progress, purge=purge)
+    progress.finish("The cluster is gone.")
+
+
+@app.command()
+def status() -> None:
+    """Show the processes of the cluster; the exit code is 0 if all are ready, 3 otherwise."""
+    cluster = _cluster()
+    table = Table("component", "pid", "ready", "log", box=None)
+    components = cluster.status()
+    for component in components:
+        log = cluster.processes.log(component.name)
+        table.add_row(component.name, str(component.pid or "-"), "yes" if component.ready else "no", str(log))
+    Console(soft_wrap=True).print(table)
+    if not all(component.ready for component in components):
+        raise typer.Exit(3)
+
+
+@app.command()
+def kubeconfig() -> None:
+    """Print the path of the administrator's kubeconfig."""
+    print(Layout.from_environment().kubeconfig)
+
+
+@app.command()
+def env() -> None:
+    """Print shell lines that make kubectl and helm speak to the cluster: `eval "$(python -m local_cluster env)"`."""
+    layout = Layout.from_environment()
+    print(f'export KUBECONFIG="{layout.kubeconfig}"\nexport PATH="{layout.bin}:$PATH"')
+
+
+def main() -> None:
+    """Run a command; an expected error is a message and exit code 1, not a traceback."""
+    os.environ["PATH"] += os.pathsep + os.pathsep.join(("/usr/local/sbin", "/usr/sbin", "/sbin"))  # sudo-less root shells
+    try:
+        app()
+    except ClusterError as error:
+        _console.print(f"[red]error:[/red] {str(error).replace('[', chr(92) + '[')}")
+        raise SystemExit(1) from None
+
+
+if __name__ == "__main__":
+    main()

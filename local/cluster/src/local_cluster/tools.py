@@ -1,0 +1,173 @@
+"""Build Kubernetes, etcd, CoreDNS and Helm from their Go modules, once per user and version.
+
+Each folder under `tools/` is a Go module that pins one product. Its binaries are kept in the cache under a name that contains a
+hash of the module's files and of the build flags: another version is another folder, and the second run costs nothing. A folder
+appears by a rename after the whole build, so a folder that exists is complete.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from local_cluster.errors import ClusterError
+from local_cluster.shell import run
+
+
+@dataclass(frozen=True)
+class ToolModule:
+    """One Go module under `tools/`.
+
+    Attributes:
+        name: Folder name.
+        packages: What `go build` is asked for: `tool` is every tool directive of the go.mod.
+        binaries: The commands that must come out.
+        versioned: Module path whose version is linked into the binaries, if they report one that others rely on.
+        rename: Commands that Go names otherwise than the product does.
+    """
+
+    name: str
+    packages: str
+    binaries: tuple[str, ...]
+    versioned: str | None = None
+    rename: tuple[tuple[str, str], ...] = ()
+
+
+MODULES = (
+    ToolModule(
+        "kubernetes",
+        "tool",
+        ("kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubectl", "kubelet"),
+        versioned="k8s.io/kubernetes",
+    ),
+    ToolModule("etcd", "tool", ("etcd",), rename=(("server", "etcd"),)),
+    ToolModule("coredns", ".", ("coredns",)),
+    ToolModule("helm", "tool", ("helm",)),
+    ToolModule("pause", ".", ("pause",)),
+)
+
+
+def module_version(go_mod: str, path: str) -> str:
+    """The version that a go.mod requires of a module.
+
+    Args:
+        go_mod: Text of the file.
+        path: Module path, such as `k8s.io/kubernetes`.
+
+    Returns:
+        Such as `v1.35.4`.
+
+    Raises:
+        ValueError: The file does not require the module.
+    """
+    found = re.search(rf"^(?:require)?\s*{re.escape(path)} (v\S+)", go_mod, re.MULTILINE)
+    if found is None:
+        raise ValueError(f"go.mod does not require {path}")
+    return found[1]
+
+
+def link_flags(module: ToolModule, go_mod: str) -> str:
+    """The `-ldflags` of a module: no symbol tables, and the version where clients negotiate by it."""
+    flags = "-s -w"
+    if module.versioned:
+        version = module_version(go_mod, module.versioned)
+        major, minor, _ = version.removeprefix("v").split(".", 2)
+        package = "k8s.io/component-base/version"
+        flags += f" -X {package}.gitVersion={version} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}"
+        flags += f" -X {package}.gitTreeState=clean"
+    return flags
+
+
+def module_digest(folder: Path, flags: str) -> str:
+    """A name for everything that decides what comes out of a build: 12 hex digits.
+
+    Args:
+        folder: The Go module; its go.mod, go.sum and Go sources count.
+        flags: The link flags.
+    """
+    digest = hashlib.sha256(flags.encode())
+    for file in sorted(path for path in folder.iterdir() if path.name in {"go.mod", "go.sum"} or path.suffix == ".go"):
+        content = file.read_bytes()
+        digest.update(f"\0{file.name}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()[:12]
+
+
+class Tools:
+    """The binaries of all modules, built on demand."""
+
+    def __init__(self, sources: Path, cache: Path) -> None:
+        """Look at the sources; nothing is built yet.
+
+        Args:
+            sources: Folder with one Go module a product.
+            cache: Where the binaries are kept, a folder a module and version.
+        """
+        self._sources = sources
+        self._folders: dict[str, Path] = {}
+        self._flags: dict[str, str] = {}
+        for module in MODULES:
+            flags = link_flags(module, (sources / module.name / "go.mod").read_text())
+            self._flags[module.name] = flags
+            self._folders[module.name] = cache / "bin" / f"{module.name}-{module_digest(sources / module.name, flags)}"
+        self._logs = cache / "logs"
+
+    def path(self, binary: str) -> Path:
+        """Where a binary is, or will be after its build.
+
+        Raises:
+            KeyError: No module makes it.
+        """
+        for module in MODULES:
+            if binary in module.binaries:
+                return self._folders[module.name] / binary
+        raise KeyError(binary)
+
+    def fingerprint(self) -> str:
+        """Names the versions of all modules."""
+        return " ".join(folder.name for folder in self._folders.values())
+
+    def missing(self) -> list[ToolModule]:
+        """The modules that are not in the cache."""
+        return [module for module in MODULES if not self._folders[module.name].is_dir()]
+
+    def build(self, module: ToolModule, find_go: Callable[[], Path]) -> None:
+        """Build one module into the cache: minutes for Kubernetes, half a minute for the others.
+
+        Raises:
+            CommandFailed: The compiler or the module download failed.
+            ClusterError: The build made other commands than `binaries` names.
+        """
+        target = self._folders[module.name]
+        target.parent.mkdir(parents=True, exist_ok=True)
+        environment = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOTOOLCHAIN": "auto", "GOWORK": "off"}
+        with tempfile.TemporaryDirectory(prefix=f".{module.name}-", dir=target.parent) as scratch:
+            made = Path(scratch) / "bin"
+            made.mkdir()
+            command = [find_go(), "build", "-trimpath", "-ldflags", self._flags[module.name], "-o", f"{made}/", module.packages]
+            run(command, env=environment, cwd=self._sources / module.name, log=self._logs / f"build-{module.name}.log")
+            for made_as, known_as in module.rename:
+                (made / made_as).rename(made / known_as)
+            if missing := set(module.binaries) - set(os.listdir(made)):
+                raise ClusterError(f"Building {module.name} did not make {sorted(missing)}; its tool directives must name them")
+            if not target.exists():
+                made.rename(target)
+        self._forget_other_versions(module, keep=target)
+
+    def link(self, folder: Path, binaries: tuple[str, ...]) -> None:
+        """Make `folder` hold a link to each of the binaries, for the user's PATH."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for binary in binaries:
+            link = folder / binary
+            link.unlink(missing_ok=True)
+            link.symlink_to(self.path(binary))
+
+    def _forget_other_versions(self, module: ToolModule, keep: Path) -> None:
+        """Keep this version and the one before it: two clones at neighbouring versions do not rebuild in turns."""
+        others = [path for path in keep.parent.glob(f"{module.name}-*") if path != keep]
+        for stale in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True)[1:]:
+            shutil.rmtree(stale)

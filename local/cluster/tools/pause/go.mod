@@ -1,0 +1,3 @@
+module local-cluster-tools/pause
+
+go 1.21
