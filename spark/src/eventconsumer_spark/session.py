@@ -1,4 +1,4 @@
-"""The Spark session of a batch: safe defaults, and access to the sink's storage account.
+"""The Spark session of a batch: safe settings, and access to the sink's storage account.
 
 Invariant: the credential enters a session that already runs, in its Hadoop configuration only. So it is in no
 argument, environment variable or Spark property; the executors get it with each task's configuration, over
@@ -15,16 +15,7 @@ SAFE = {
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|account[.]key|sas[.]",
     "spark.eventLog.enabled": "false",
 }
-"""Settings that a program cannot change by mistake."""
-
-DEFAULTS = {
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "8",
-    "spark.sql.parquet.compression.codec": "zstd",
-    # A driver lives for one batch: the web server would cost more than it shows, and needs no password.
-    "spark.ui.enabled": "false",
-}
-"""Settings that `--conf` may override."""
+"""Settings that no `--conf` changes; defaults that one may change are in conf/spark-defaults.conf."""
 
 
 def start_session(application: str, hadoop: Mapping[str, str]) -> SparkSession:
@@ -35,8 +26,6 @@ def start_session(application: str, hadoop: Mapping[str, str]) -> SparkSession:
         hadoop: Settings of abfs.hadoop_settings, the credential among them.
     """
     conf = SparkConf().setAppName(application).setAll(list(SAFE.items()))
-    for key, value in DEFAULTS.items():
-        conf.setIfMissing(key, value)
     spark = SparkSession.builder.config(conf=conf).getOrCreate()
     # Python has no public way to the live Hadoop configuration; `spark.hadoop.*` properties would show the key.
     live = spark.sparkContext._jsc.hadoopConfiguration()

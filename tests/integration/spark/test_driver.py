@@ -95,12 +95,14 @@ def test_wrong_count_is_refused_before_the_commit(drained: DrainedBatch, driver:
 
 def test_key_is_nowhere_in_what_spark_shows(drained: DrainedBatch, driver: Driver) -> None:
     drained.slot("0", 0, 10)
-    ended = driver(drained.freeze(), Path(__file__).with_name("show_environment.py"))
+    web = {"spark.ui.enabled": "true", "spark.ui.port": "0"}
+    ended = driver(drained.freeze(), Path(__file__).with_name("show_environment.py"), web)
     assert ended.returncode == 0, ended.stdout
     shown = json.loads(next(line for line in ended.stdout.splitlines() if line.startswith("{")))
-    # The setting itself is shown, so the page was complete; its value is not.
-    assert shown["hadoop"][f"fs.azure.account.key.{drained.host}"] == "*********(redacted)"
-    assert shown["live_key_length"] == len(KEY)
+    # The setting itself is shown, so the pages were complete; its value is not.
+    hadoop = dict(shown["api"]["hadoopProperties"])
+    assert hadoop[f"fs.azure.account.key.{drained.host}"] == "*********(redacted)"
+    assert f"fs.azure.account.key.{drained.host}" in shown["page"]
     assert KEY not in ended.stdout
 
 
