@@ -1,0 +1,7 @@
+"""``python -m eventhubs_emulator``."""
+
+import sys
+
+from .cli import main
+
+sys.exit(main())

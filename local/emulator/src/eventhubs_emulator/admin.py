@@ -1,0 +1,208 @@
+"""The admin side: looks at the namespace, changes it, and injects faults, over HTTP with JSON bodies.
+
+    GET    /healthz                                  {"ready": true}
+    GET    /hubs                                     every hub with its partitions' heads and tails
+    GET    /hubs/{hub}                               one of them
+    PUT    /hubs/{hub}                               create: partitions, groups
+    DELETE /hubs/{hub}                               delete; its links are detached with amqp:not-found
+    POST   /hubs/{hub}/recreate                      delete and create, empty, with a later created_at: partitions?
+    POST   /hubs/{hub}/partitions                    grow: total
+    POST   /hubs/{hub}/partitions/{id}/events        put one: body or base64, properties?, key?
+    POST   /hubs/{hub}/partitions/{id}/retention     drop every event below: before
+    POST   /hubs/{hub}/partitions/{id}/skip          leave out sequence numbers: count
+    GET    /links                                    readers and producers: partition, group, epoch, credit, connection
+    GET    /counters                                 events and transfers, tokens, reads of properties
+    GET    /policies                                 names and rights, never keys
+    PUT    /policies                                 replace all: policies [{name, key, rights}]
+    POST   /faults/drop-connections                  cut without a word: connection?
+    POST   /faults/detach                            condition?, description? and a selection
+    POST   /faults/freeze, /faults/unfreeze          links that stay silent: a selection
+    POST   /faults/refuse                            attaches to refuse: condition?, description?, times?, a selection
+    POST   /faults/busy                              answer com.microsoft:server-busy: a selection
+    POST   /faults/delay                             seconds before each write of events and answers: seconds
+    POST   /faults/redeliver                         readers go on from: sequence_number, and a selection
+    POST   /faults/cbs                               refuse tokens: status? (none: never answer), description?
+    POST   /faults/expire-tokens                     every token given so far is expired: connection?
+    DELETE /faults                                   end every lasting fault
+
+A selection is any of hub, partition, group, connection, kind ("reader" or "producer"); without one, all links are
+meant. Freeze, refuse, busy, delay and cbs last until they are taken back; the others happen once.
+"""
+
+import base64
+import binascii
+from typing import Any
+
+from .broker import Broker
+from .errors import BadRequest, LinkFailed, NotFound, UsageError
+from .faults import CbsFault, Faults, Refusal, Selection
+from .http import Call
+from .hub import Hub
+from .messages import encode_event
+from .services import partition_properties
+from .tokens import Policy
+
+
+class Admin:
+    """Answers the admin side's calls.
+
+    Args:
+        broker: the namespace.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def __call__(self, call: Call) -> dict[str, Any]:
+        """Answers a call.
+
+        Raises:
+            BadRequest: the call is malformed.
+            NotFound: there is no such route or entity.
+        """
+        match (call.method, *call.path):
+            case ("GET", "healthz"):
+                return {"ready": True}
+            case ("GET", "links"):
+                return {"links": [link.describe() for link in self._broker.links]}
+            case ("GET", "counters"):
+                return dict(self._broker.counters)
+            case (_, "policies"):
+                return self._policies(call)
+            case (_, "hubs", *rest):
+                return self._hubs(call, rest)
+            case ("DELETE", "faults"):
+                self._broker.faults = Faults()
+                self._broker.wake_all()
+                return {}
+            case ("POST", "faults", name):
+                return self._fault(call, name)
+        raise NotFound(f"there is no {call.method} /{'/'.join(call.path)}")
+
+    def _policies(self, call: Call) -> dict[str, Any]:
+        if call.method == "PUT":
+            entries = call.need("policies", list)
+            try:
+                policies = [Policy.of(entry["name"], entry["key"], entry["rights"]) for entry in entries]
+            except (KeyError, TypeError):
+                raise BadRequest("each policy needs name, key and a list of rights") from None
+            except UsageError as error:
+                raise BadRequest(str(error)) from None
+            self._broker.policies = {policy.name: policy for policy in policies}
+        return {"policies": [{"name": p.name, "rights": sorted(p.rights)} for p in self._broker.policies.values()]}
+
+    # Hubs
+
+    def _hubs(self, call: Call, path: list[str]) -> dict[str, Any]:
+        broker = self._broker
+        match (call.method, *path):
+            case ("GET",):
+                return {"hubs": [self._hub(broker.hub(name)) for name in broker.names()]}
+            case ("GET", name):
+                return self._hub(broker.hub(name))
+            case ("PUT", name):
+                groups = [str(group) for group in call.get("groups", list, [])]
+                return self._hub(broker.create_hub(name, call.get("partitions", int, 4), groups))
+            case ("DELETE", name):
+                broker.delete_hub(name)
+                return {}
+            case ("POST", name, "recreate"):
+                return self._hub(broker.recreate_hub(name, call.get("partitions", int)))
+            case ("POST", name, "partitions"):
+                hub = broker.hub(name)
+                hub.add_partitions(call.need("total", int))
+                return self._hub(hub)
+            case ("POST", name, "partitions", partition, action):
+                return self._partition(call, broker.hub(name), partition, action)
+        raise NotFound(f"there is no {call.method} /{'/'.join(call.path)}")
+
+    def _hub(self, hub: Hub) -> dict[str, Any]:
+        now = self._broker.clock()
+        return {
+            "name": hub.name,
+            "created_at_ms": hub.created_ms,
+            "groups": hub.groups,
+            "partitions": [
+                {**partition_properties(partition, now), "events": len(partition), "bytes": partition.memory}
+                for partition in hub.partitions
+            ],
+        }
+
+    def _partition(self, call: Call, hub: Hub, partition_id: str, action: str) -> dict[str, Any]:
+        partition = hub.partition(partition_id)
+        if action == "events":
+            event = encode_event(_body(call), call.get("properties", dict), call.get("key", str))
+            partition.append([event], self._broker.clock())
+            return {"sequence_number": partition.last_sequence_number}
+        if action == "retention":
+            return {"dropped": partition.drop_before(call.need("before", int))}
+        if action == "skip":
+            count = call.need("count", int)
+            if count < 1:
+                raise BadRequest(f"a gap of {count} sequence numbers is none: take 1 or more")
+            partition.skip_numbers(count)
+            return {"next_sequence_number": partition.next_sequence_number}
+        raise NotFound(f"there is no {call.method} /{'/'.join(call.path)}")
+
+    # Faults
+
+    def _fault(self, call: Call, name: str) -> dict[str, Any]:
+        broker, faults, selection = self._broker, self._broker.faults, _selection(call)
+        match name:
+            case "drop-connections":
+                return {"dropped": self._on_connections(call, "drop")}
+            case "expire-tokens":
+                return {"expired": self._on_connections(call, "expire_claims")}
+            case "detach":
+                return {"detached": broker.detach(selection, _error(call, "amqp:link:detach-forced"))}
+            case "freeze":
+                faults.frozen.append(selection)
+            case "unfreeze":
+                faults.frozen = [] if selection == Selection() else [s for s in faults.frozen if s != selection]
+            case "refuse":
+                faults.refusals.append(Refusal(selection, _error(call, "amqp:internal-error"), call.get("times", int)))
+            case "busy":
+                faults.busy.append(selection)
+            case "delay":
+                faults.delay = float(call.need("seconds", int | float))  # type: ignore[arg-type]
+            case "redeliver":
+                links = [link for link in broker.select(selection) if link.endpoint.kind == "reader"]
+                for link in links:
+                    link.seek(call.need("sequence_number", int))
+                return {"readers": len(links)}
+            case "cbs":
+                faults.cbs = CbsFault(call.get("status", int), call.get("description", str, "Fault injected."))
+            case _:
+                raise NotFound(f"there is no fault {name!r}")
+        broker.wake_all()
+        return {}
+
+    def _on_connections(self, call: Call, action: str) -> int:
+        wanted = call.get("connection", int)
+        chosen = [c for number, c in self._broker.connections.items() if wanted in (None, number)]
+        for connection in chosen:
+            getattr(connection, action)()
+        return len(chosen)
+
+
+def _selection(call: Call) -> Selection:
+    return Selection(
+        hub=call.get("hub", str),
+        partition=call.get("partition", str),
+        group=call.get("group", str),
+        connection=call.get("connection", int),
+        kind=call.get("kind", str),
+    )
+
+
+def _error(call: Call, condition: str) -> LinkFailed:
+    return LinkFailed(call.get("condition", str, condition), call.get("description", str, "Fault injected."))
+
+
+def _body(call: Call) -> bytes:
+    if "base64" not in call.body:
+        return str(call.need("body", str)).encode()
+    try:
+        return base64.b64decode(call.need("base64", str), validate=True)
+    except (binascii.Error, ValueError):
+        raise BadRequest("field 'base64' is not base64") from None

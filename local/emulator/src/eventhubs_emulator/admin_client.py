@@ -1,0 +1,153 @@
+"""A client for the admin side, so that tests read as sentences. Blocking, standard library only.
+
+admin = AdminClient("http://127.0.0.1:8081")
+admin.detach(hub="orders", partition="0", condition="amqp:link:detach-forced")
+admin.move_retention("orders", "0", before=100)
+"""
+
+import base64
+import json
+import urllib.error
+import urllib.request
+from typing import Any
+from urllib.parse import quote
+
+
+class AdminError(Exception):
+    """The admin side refused a call; the text is its explanation."""
+
+
+class AdminClient:
+    """Calls the admin side of an emulator.
+
+    Args:
+        url: where it is, such as ``http://127.0.0.1:8081``.
+        timeout: seconds to wait for an answer.
+
+    Every method raises ``AdminError`` if the call is refused, and ``OSError`` if nobody answers. Keywords named
+    ``selection`` are any of hub, partition, group, connection and kind; without one, all links are meant.
+    """
+
+    def __init__(self, url: str, timeout: float = 10.0) -> None:
+        self.url = url.rstrip("/")
+        self._timeout = timeout
+
+    def call(self, method: str, path: str, **body: Any) -> dict[str, Any]:
+        """One call; fields that are None are left out."""
+        fields = {name: value for name, value in body.items() if value is not None}
+        request = urllib.request.Request(
+            self.url + quote(path),
+            method=method,
+            data=json.dumps(fields).encode() if fields else None,
+            headers={"Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=self._timeout) as response:
+                return dict(json.load(response))
+        except urllib.error.HTTPError as error:
+            with error:
+                raise AdminError(json.load(error)["error"]) from None
+
+    # The namespace
+
+    def hubs(self) -> list[dict[str, Any]]:
+        """Every hub with its partitions."""
+        return list(self.call("GET", "/hubs")["hubs"])
+
+    def hub(self, hub: str) -> dict[str, Any]:
+        """A hub with its partitions' heads and tails."""
+        return self.call("GET", f"/hubs/{hub}")
+
+    def create_hub(self, hub: str, partitions: int = 4, groups: list[str] | None = None) -> dict[str, Any]:
+        """Creates a hub."""
+        return self.call("PUT", f"/hubs/{hub}", partitions=partitions, groups=groups)
+
+    def delete_hub(self, hub: str) -> None:
+        """Deletes a hub."""
+        self.call("DELETE", f"/hubs/{hub}")
+
+    def recreate_hub(self, hub: str, partitions: int | None = None) -> dict[str, Any]:
+        """Deletes a hub and creates it again, empty."""
+        return self.call("POST", f"/hubs/{hub}/recreate", partitions=partitions)
+
+    def add_partitions(self, hub: str, total: int) -> dict[str, Any]:
+        """Grows a hub to a total number of partitions."""
+        return self.call("POST", f"/hubs/{hub}/partitions", total=total)
+
+    def put_event(
+        self, hub: str, partition: str, body: bytes, properties: dict[str, Any] | None = None, key: str | None = None
+    ) -> int:
+        """Enqueues an event; returns its sequence number."""
+        text = base64.b64encode(body).decode()
+        path = f"/hubs/{hub}/partitions/{partition}/events"
+        return int(self.call("POST", path, base64=text, properties=properties, key=key)["sequence_number"])
+
+    def move_retention(self, hub: str, partition: str, before: int) -> int:
+        """Drops every event below a sequence number; returns how many."""
+        return int(self.call("POST", f"/hubs/{hub}/partitions/{partition}/retention", before=before)["dropped"])
+
+    def skip_numbers(self, hub: str, partition: str, count: int) -> int:
+        """Leaves out sequence numbers; returns the next one."""
+        return int(self.call("POST", f"/hubs/{hub}/partitions/{partition}/skip", count=count)["next_sequence_number"])
+
+    def links(self, **selection: Any) -> list[dict[str, Any]]:
+        """The readers and producers whose fields equal the selection."""
+        links = self.call("GET", "/links")["links"]
+        return [link for link in links if all(link[name] == value for name, value in selection.items())]
+
+    def counters(self) -> dict[str, int]:
+        """How many events, transfers and tokens there were."""
+        return self.call("GET", "/counters")
+
+    def set_policies(self, *policies: tuple[str, str, list[str]]) -> None:
+        """Replaces all policies by (name, key, rights)."""
+        self.call("PUT", "/policies", policies=[{"name": n, "key": k, "rights": r} for n, k, r in policies])
+
+    # Faults
+
+    def drop_connections(self, connection: int | None = None) -> int:
+        """Cuts connections without a word; returns how many."""
+        return int(self.call("POST", "/faults/drop-connections", connection=connection)["dropped"])
+
+    def detach(self, condition: str | None = None, description: str | None = None, **selection: Any) -> int:
+        """Detaches links with an error; returns how many."""
+        reply = self.call("POST", "/faults/detach", condition=condition, description=description, **selection)
+        return int(reply["detached"])
+
+    def freeze(self, **selection: Any) -> None:
+        """Links get no more events."""
+        self.call("POST", "/faults/freeze", **selection)
+
+    def unfreeze(self, **selection: Any) -> None:
+        """Ends a freeze with the same selection; all of them without one."""
+        self.call("POST", "/faults/unfreeze", **selection)
+
+    def refuse(
+        self, condition: str | None = None, description: str | None = None, times: int | None = None, **selection: Any
+    ) -> None:
+        """Refuses attaches, some or all."""
+        self.call("POST", "/faults/refuse", condition=condition, description=description, times=times, **selection)
+
+    def busy(self, **selection: Any) -> None:
+        """Producers and new readers are told that the server is busy."""
+        self.call("POST", "/faults/busy", **selection)
+
+    def delay(self, seconds: float) -> None:
+        """Waits before each write of events and answers; 0 ends it."""
+        self.call("POST", "/faults/delay", seconds=seconds)
+
+    def redeliver(self, sequence_number: int, **selection: Any) -> int:
+        """Makes readers go on from a sequence number; returns how many."""
+        return int(self.call("POST", "/faults/redeliver", sequence_number=sequence_number, **selection)["readers"])
+
+    def fail_cbs(self, status: int | None = None, description: str | None = None) -> None:
+        """Refuses every token with a status, or never answers."""
+        self.call("POST", "/faults/cbs", status=status, description=description)
+
+    def expire_tokens(self, connection: int | None = None) -> int:
+        """Makes every token given so far expired; returns on how many connections."""
+        return int(self.call("POST", "/faults/expire-tokens", connection=connection)["expired"])
+
+    def clear_faults(self) -> None:
+        """Ends every lasting fault."""
+        self.call("DELETE", "/faults")

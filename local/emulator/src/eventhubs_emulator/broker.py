@@ -1,0 +1,249 @@
+"""The namespace: hubs, policies, faults, and the links that are attached to them right now.
+
+The one place where connections meet: a reader that displaces another, an event that wakes readers, a hub that is
+deleted under its links. It knows links only as ``AttachedLink`` and calls ``detach`` on them; the protocol side turns
+that into frames.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from .errors import BadRequest, LinkFailed, NotFound
+from .faults import Endpoint, Faults, Selection
+from .hub import Hub, Partition, Retention
+from .keys import partition_of_key
+from .messages import Event
+from .readers import displaced_by
+from .tokens import DEFAULT_POLICY, Policy
+
+OUT_OF_RANGE = "com.microsoft:argument-out-of-range"
+
+
+class AttachedLink(Protocol):
+    """A reader or producer as the namespace sees it."""
+
+    endpoint: Endpoint
+    epoch: int | None
+
+    def detach(self, error: LinkFailed) -> None:
+        """Detaches the link with an error."""
+
+    def seek(self, sequence_number: int) -> None:
+        """Makes a reader go on from another sequence number; does nothing for a producer."""
+
+    def describe(self) -> dict[str, Any]:
+        """The link's state for the admin side."""
+
+
+class Connected(Protocol):
+    """A connection as the namespace sees it."""
+
+    number: int
+
+    def drop(self) -> None:
+        """Cuts the connection without a word."""
+
+    def wake(self) -> None:
+        """Lets it look for something to send."""
+
+    def expire_claims(self) -> None:
+        """Makes every token that it was given count as expired."""
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+class Broker:
+    """A namespace.
+
+    Args:
+        retention: what every partition keeps.
+        policies: the shared access policies; Microsoft's emulator default if there are none.
+        allow_jwt: whether bearer tokens are accepted (without being verified).
+        clock: milliseconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        retention: Retention | None = None,
+        policies: Iterable[Policy] = (),
+        allow_jwt: bool = False,
+        clock: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        self.retention = retention or Retention()
+        self.policies = {policy.name: policy for policy in policies} or {DEFAULT_POLICY.name: DEFAULT_POLICY}
+        self.allow_jwt = allow_jwt
+        self.clock = clock
+        self.faults = Faults()
+        self.hubs: dict[str, Hub] = {}
+        self.links: list[AttachedLink] = []
+        self.connections: dict[int, Connected] = {}
+        self.counters: Counter[str] = Counter()
+        self._last_created = 0
+
+    # Hubs
+
+    def hub(self, name: str) -> Hub:
+        """A hub by its name in any case.
+
+        Raises:
+            NotFound: there is none of that name.
+        """
+        found = self.hubs.get(name.lower())
+        if found is None:
+            raise NotFound(f"there is no hub {name!r}; there are: {', '.join(self.names()) or 'none'}")
+        return found
+
+    def names(self) -> list[str]:
+        """The names of all hubs."""
+        return sorted(hub.name for hub in self.hubs.values())
+
+    def create_hub(self, name: str, partitions: int, groups: Iterable[str] = ()) -> Hub:
+        """Creates a hub.
+
+        Raises:
+            BadRequest: the name is taken or unusable, or the number of partitions is.
+        """
+        if not name or "/" in name or name.startswith("$"):
+            raise BadRequest(f"{name!r} cannot name a hub: it must not be empty, contain '/' or start with '$'")
+        if name.lower() in self.hubs:
+            raise BadRequest(f"hub {name!r} exists; recreate or delete it instead")
+        # Strictly later than any hub before, so that a recreated hub can always be told from the old one.
+        self._last_created = max(self.clock(), self._last_created + 1)
+        hub = Hub(name, partitions, groups, self.retention, self._last_created)
+        self.hubs[name.lower()] = hub
+        return hub
+
+    def delete_hub(self, name: str) -> Hub:
+        """Deletes a hub and detaches its links, as Azure does."""
+        hub = self.hub(name)
+        del self.hubs[name.lower()]
+        self.detach(Selection(hub=hub.name), not_found(hub.name))
+        return hub
+
+    def recreate_hub(self, name: str, partitions: int | None = None) -> Hub:
+        """Deletes a hub and creates it again, empty, under the same name."""
+        old = self.delete_hub(name)
+        return self.create_hub(old.name, partitions or len(old.partitions), old.groups)
+
+    # Links
+
+    def reader_partition(self, hub_name: str, group: str, partition_id: str) -> tuple[Hub, Partition]:
+        """What a reader asked for.
+
+        Raises:
+            LinkFailed: the hub, group or partition does not exist.
+        """
+        hub = self.hubs.get(hub_name.lower())
+        if hub is None:
+            raise not_found(hub_name)
+        if not hub.has_group(group):
+            raise not_found(f"{hub.name}/ConsumerGroups/{group}")
+        return hub, self.link_partition(hub, partition_id)
+
+    def producer_hub(self, hub_name: str) -> Hub:
+        """What a producer asked for.
+
+        Raises:
+            LinkFailed: the hub does not exist.
+        """
+        hub = self.hubs.get(hub_name.lower())
+        if hub is None:
+            raise not_found(hub_name)
+        return hub
+
+    def link_partition(self, hub: Hub, partition_id: str) -> Partition:
+        """A partition that a link names.
+
+        Raises:
+            LinkFailed: the hub has no such partition.
+        """
+        try:
+            return hub.partition(partition_id)
+        except NotFound:
+            raise LinkFailed(
+                OUT_OF_RANGE,
+                "The specified partition is invalid for an EventHub partition sender or receiver. It should be between "
+                f"0 and {len(hub.partitions) - 1}. Parameter name: PartitionId",
+            ) from None
+
+    def admit(self, link: AttachedLink) -> None:
+        """Lets a link in, displacing readers whose epoch is not higher.
+
+        Raises:
+            LinkFailed: a fault or the epoch rules refuse it.
+        """
+        self.faults.check_attach(link.endpoint)
+        mine = link.endpoint
+        if mine.kind == "reader":
+            present = [
+                other
+                for other in self.links
+                if other.endpoint.kind == "reader"
+                and (other.endpoint.hub, other.endpoint.partition) == (mine.hub, mine.partition)
+                and (other.endpoint.group or "").lower() == (mine.group or "").lower()
+            ]
+            reasons = displaced_by(link.epoch, [other.epoch for other in present])
+            for other, reason in zip(present, reasons, strict=bool(reasons)):
+                other.detach(reason)
+        self.links.append(link)
+
+    def forget(self, link: AttachedLink) -> None:
+        """Takes a link out; unknown links are ignored."""
+        if link in self.links:
+            self.links.remove(link)
+
+    def select(self, selection: Selection) -> list[AttachedLink]:
+        """The links that are meant."""
+        return [link for link in self.links if selection.matches(link.endpoint)]
+
+    def detach(self, selection: Selection, error: LinkFailed) -> int:
+        """Detaches links with an error.
+
+        Returns:
+            How many.
+        """
+        links = self.select(selection)
+        for link in links:
+            link.detach(error)
+        return len(links)
+
+    def wake_all(self) -> None:
+        """Lets every connection look for something to send."""
+        for connection in tuple(self.connections.values()):
+            connection.wake()
+
+    # Events
+
+    def publish(self, hub: Hub, partition: Partition | None, events: list[Event]) -> None:
+        """Enqueues the events of one transfer, all in one partition.
+
+        Args:
+            hub: the hub.
+            partition: the partition if the producer chose it; else the key or the turn decides.
+            events: the events; all have the key of the first one.
+        """
+        if not events:
+            return
+        if partition is None:
+            key = events[0].key
+            partition = hub.partitions[partition_of_key(key, len(hub.partitions))] if key else hub.next_partition()
+        partition.append(events, self.clock())
+        self.counters["events_in"] += len(events)
+        self.counters["transfers_in"] += 1
+
+    def expire(self) -> None:
+        """Drops events that grew too old."""
+        now = self.clock()
+        for hub in self.hubs.values():
+            for partition in hub.partitions:
+                partition.expire(now)
+
+
+def not_found(path: str) -> LinkFailed:
+    """The error for an entity that does not exist."""
+    return LinkFailed("amqp:not-found", f"The messaging entity '{path}' could not be found.")

@@ -1,0 +1,64 @@
+"""The errors of the emulator, and the AMQP error each one becomes on the wire.
+
+    EmulatorError
+    ├── UsageError              wrong command line or configuration: printed, exit 2
+    ├── NotFound                the admin side named a hub, partition or policy that does not exist: HTTP 404
+    ├── BadRequest              the admin side sent something malformed: HTTP 400
+    └── AmqpError               has a condition and a description
+        ├── ConnectionFailed    close(error), then the socket is closed
+        │   └── DecodeError     the bytes are not AMQP (also while decoding a message: the link is detached)
+        ├── SessionFailed       end(error)
+        └── LinkFailed          attach, then detach(closed, error); or a rejected transfer
+
+Invariant: whatever a peer sends, it meets one of these, never a bare Python exception; so every failure that a
+client sees carries a condition it can act on.
+"""
+
+
+class EmulatorError(Exception):
+    """Base of everything the emulator raises on purpose."""
+
+
+class UsageError(EmulatorError):
+    """The command line or configuration cannot be used; the text names the option, the cause and the remedy."""
+
+
+class NotFound(EmulatorError):
+    """The admin side asked for something that does not exist."""
+
+
+class BadRequest(EmulatorError):
+    """The admin side was sent something it cannot use."""
+
+
+class AmqpError(EmulatorError):
+    """A failure that is reported to the AMQP peer.
+
+    Attributes:
+        condition: the AMQP error condition, such as ``amqp:not-found``.
+        description: what a person needs to mend it.
+    """
+
+    def __init__(self, condition: str, description: str) -> None:
+        super().__init__(f"{condition}: {description}")
+        self.condition = condition
+        self.description = description
+
+
+class ConnectionFailed(AmqpError):
+    """The connection cannot go on."""
+
+
+class DecodeError(ConnectionFailed):
+    """Bytes that are not valid AMQP 1.0, or that exceed a bound."""
+
+    def __init__(self, description: str) -> None:
+        super().__init__("amqp:decode-error", description)
+
+
+class SessionFailed(AmqpError):
+    """The session cannot go on; the connection can."""
+
+
+class LinkFailed(AmqpError):
+    """The link is refused or detached; the session can go on."""

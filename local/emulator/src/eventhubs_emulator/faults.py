@@ -1,0 +1,107 @@
+"""The faults that tests inject, as plain state that the protocol side asks about. Pure.
+
+Nothing here touches a link: freezing, refusing and throttling are answers to questions ("may this link send?"), so a
+fault ends by being taken out of the state and needs no undoing.
+"""
+
+from dataclasses import dataclass, field
+
+from .errors import LinkFailed
+
+SERVER_BUSY = "com.microsoft:server-busy"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """What a link is attached to.
+
+    Attributes:
+        kind: ``reader`` or ``producer``.
+        hub: the hub's name.
+        partition: the partition id; None for a producer to the hub.
+        group: the consumer group; None for a producer.
+        connection: the number of its connection.
+    """
+
+    kind: str
+    hub: str
+    partition: str | None
+    group: str | None
+    connection: int
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which links are meant; None means any."""
+
+    hub: str | None = None
+    partition: str | None = None
+    group: str | None = None
+    connection: int | None = None
+    kind: str | None = None
+
+    def matches(self, endpoint: Endpoint) -> bool:
+        """Whether the endpoint is selected."""
+        return (
+            (self.hub is None or self.hub.lower() == endpoint.hub.lower())
+            and (self.partition is None or self.partition == endpoint.partition)
+            and (self.group is None or self.group.lower() == (endpoint.group or "").lower())
+            and (self.connection is None or self.connection == endpoint.connection)
+            and (self.kind is None or self.kind == endpoint.kind)
+        )
+
+
+@dataclass(slots=True)
+class Refusal:
+    """Attaches to refuse: ``remaining`` of them, or all if None."""
+
+    selection: Selection
+    error: LinkFailed
+    remaining: int | None = None
+
+
+@dataclass(slots=True)
+class CbsFault:
+    """How ``$cbs`` fails: with a status, or silently if the status is None."""
+
+    status: int | None
+    description: str
+
+
+@dataclass(slots=True)
+class Faults:
+    """Every fault that is in force.
+
+    Attributes:
+        frozen: links that get no events, though they have credit.
+        refusals: attaches that are answered with an error.
+        busy: producers and new readers that are told ``com.microsoft:server-busy``.
+        delay: seconds to wait before each write of events and each answer to a producer.
+        cbs: how authentication fails, or None.
+    """
+
+    frozen: list[Selection] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+    busy: list[Selection] = field(default_factory=list)
+    delay: float = 0.0
+    cbs: CbsFault | None = None
+
+    def is_frozen(self, endpoint: Endpoint) -> bool:
+        """Whether the link must stay silent."""
+        return any(selection.matches(endpoint) for selection in self.frozen)
+
+    def check_busy(self, endpoint: Endpoint) -> None:
+        """Raises ``server-busy`` if the endpoint is throttled."""
+        if any(selection.matches(endpoint) for selection in self.busy):
+            raise LinkFailed(
+                SERVER_BUSY, "The server is busy. Please wait before retrying the operation (fault injected)."
+            )
+
+    def check_attach(self, endpoint: Endpoint) -> None:
+        """Raises the error with which this attach is to be refused, and counts it."""
+        for refusal in self.refusals:
+            if refusal.remaining != 0 and refusal.selection.matches(endpoint):
+                if refusal.remaining is not None:
+                    refusal.remaining -= 1
+                raise refusal.error
+        self.check_busy(endpoint)

@@ -1,0 +1,127 @@
+"""Sockets and timers around the protocol: one task reads, one writes, one looks at the clock.
+
+The reader stops reading while the writer is behind, so a client that does not read its answers cannot fill the
+memory; the writer asks the connection for events only when the last ones are on their way.
+"""
+
+import asyncio
+import contextlib
+import logging
+import ssl
+
+from .broker import Broker
+from .connection import Connection
+from .errors import ConnectionFailed
+
+READ_SIZE = 256 * 1024
+WRITE_SIZE = 256 * 1024
+MAX_PENDING_FRAMES = 5000
+"""Frames that may wait to be written before no more are read."""
+TICK_SECONDS = 0.5
+
+_log = logging.getLogger("eventhubs_emulator")
+
+
+class AmqpServer:
+    """The AMQP endpoint of a namespace.
+
+    Args:
+        broker: the namespace.
+        idle_ms: milliseconds without a frame after which a client is disconnected.
+        max_connections: how many clients may be connected.
+    """
+
+    def __init__(self, broker: Broker, idle_ms: int = 240_000, max_connections: int = 1000) -> None:
+        self._broker = broker
+        self._idle_ms = idle_ms
+        self._max_connections = max_connections
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._last_number = 0
+
+    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
+        """Listens.
+
+        Returns:
+            The port, chosen by the system if 0 was asked for.
+        """
+        self._server = await asyncio.start_server(self._serve, host, port, ssl=tls, limit=READ_SIZE)
+        self._tasks.add(asyncio.create_task(self._tick()))
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        """Closes every connection and stops listening."""
+        if self._server is not None:
+            self._server.close()
+        for connection in tuple(self._broker.connections.values()):
+            connection.drop()
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            self._broker.expire()
+            for connection in tuple(self._broker.connections.values()):
+                if isinstance(connection, Connection):
+                    connection.tick()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self._last_number += 1
+        number, wake, written = self._last_number, asyncio.Event(), asyncio.Event()
+        connection = Connection(self._broker, number, wake.set, writer.transport.abort, self._idle_ms)
+        if len(self._broker.connections) >= self._max_connections:
+            _log.warning("connection=%d refused: there are %d already", number, self._max_connections)
+            writer.transport.abort()
+        self._broker.connections[number] = connection
+        writer.transport.set_write_buffer_limits(high=4 * WRITE_SIZE)
+        writing = asyncio.create_task(self._write(connection, writer, wake, written))
+        try:
+            await self._read(connection, reader, wake, written)
+        except (ConnectionError, TimeoutError, ssl.SSLError, asyncio.CancelledError):
+            pass
+        finally:
+            connection.end()
+            with contextlib.suppress(ConnectionError, TimeoutError, ssl.SSLError, asyncio.CancelledError):
+                await writing
+            del self._broker.connections[number]
+            self._tasks.discard(task)
+            writer.transport.abort()
+            _log.info("connection=%d gone", number)
+
+    async def _read(
+        self, connection: Connection, reader: asyncio.StreamReader, wake: asyncio.Event, written: asyncio.Event
+    ) -> None:
+        while not connection.closed and (data := await reader.read(READ_SIZE)):
+            try:
+                connection.receive(data)
+            except Exception:
+                _log.exception("connection=%d internal error", connection.number)
+                connection.fail(ConnectionFailed("amqp:internal-error", "The emulator failed; its log tells why."))
+            wake.set()
+            while len(connection.output) > MAX_PENDING_FRAMES and not connection.closed:
+                written.clear()
+                await written.wait()
+
+    async def _write(
+        self, connection: Connection, writer: asyncio.StreamWriter, wake: asyncio.Event, written: asyncio.Event
+    ) -> None:
+        try:
+            while not connection.closed or connection.output:
+                await wake.wait()
+                wake.clear()
+                while data := connection.take_output(WRITE_SIZE):
+                    if self._broker.faults.delay:
+                        await asyncio.sleep(self._broker.faults.delay)
+                    writer.write(data)
+                    await writer.drain()
+                    written.set()
+            writer.close()
+        finally:
+            # Whatever ended the writing, the reader must not wait for it.
+            connection.end()
+            written.set()

@@ -1,0 +1,210 @@
+"""The two request-and-reply services of a namespace: ``$cbs`` (put a token) and ``$management`` (read properties).
+
+A client attaches a pair of links, sends a request and waits for the message that carries the request's id as
+correlation id, in the same AMQP type. Clients give no reply-to that could be relied on, so a reply goes to the link
+that receives from the same service in the same session, and in the same connection if that session has none.
+"""
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from .errors import DecodeError, LinkFailed, NotFound
+from .hub import Partition
+from .links import Incoming, Outgoing
+from .messages import Request, encode_response, parse_request
+from .performatives import Attach, address_of
+from .tokens import LISTEN, SAS_TYPE, SEND, Grant, TokenRefused, check_jwt, check_sas, path_of
+from .values import Array, Int, Symbol, Timestamp
+
+if TYPE_CHECKING:
+    from .connection import Connection
+    from .session import Session
+
+SERVICES = ("$cbs", "$management")
+MAX_REQUEST_SIZE = 64 * 1024
+"""Bytes of a request; a token has a few kilobytes at most."""
+MAX_WAITING_REPLIES = 100
+"""Replies that wait for the client's credit; a client that lets more pile up is detached."""
+
+
+class ReplyLink(Outgoing):
+    """The link on which a client receives the replies of a service."""
+
+    def __init__(self, session: "Session", attach: Attach, service: str) -> None:
+        super().__init__(session, attach)
+        self.service = service
+        self.address = address_of(attach.target)
+        self._waiting: deque[bytes] = deque()
+
+    def reply(self, message: bytes) -> None:
+        """Sends a reply as soon as the client gives credit."""
+        if len(self._waiting) >= MAX_WAITING_REPLIES:
+            self.detach(LinkFailed("amqp:resource-limit-exceeded", "Too many replies wait for credit on this link."))
+            return
+        self._waiting.append(message)
+        self.connection.wake()
+
+    def pump(self, budget: int) -> int:
+        """Sends waiting replies."""
+        size = self.flush()
+        while self._waiting and self.credit > 0 and not self.blocked:
+            self.enqueue(self._waiting.popleft())
+            size += self.flush()
+        if not self._waiting:
+            self.finish_drain()
+        return size
+
+
+class RequestLink(Incoming):
+    """The link on which a client sends requests to a service."""
+
+    max_message_size = MAX_REQUEST_SIZE
+
+    def __init__(self, session: "Session", attach: Attach, service: str) -> None:
+        super().__init__(session, attach)
+        self.service = service
+
+    def on_message(self, message: bytes, message_format: int) -> None:
+        """Answers a request."""
+        request = parse_request(message)
+        answer = put_token(self.connection, request) if self.service == "$cbs" else read(self.connection, request)
+        if answer is None:
+            return
+        status, description, body, condition = answer
+        properties: dict[str, Any] = {"status-code": Int(status), "status-description": description}
+        if condition:
+            properties["error-condition"] = Symbol(condition)
+        target = self._reply_link(request.reply_to)
+        if target is None:
+            raise LinkFailed("amqp:precondition-failed", f"Attach a link that receives from '{self.service}' first.")
+        target.reply(encode_response(request.message_id, properties, body))
+
+    def _reply_link(self, reply_to: str | None) -> ReplyLink | None:
+        mine = [link for link in self.session.links.values() if isinstance(link, ReplyLink)]
+        others = [
+            link
+            for session in self.connection.sessions.values()
+            for link in session.links.values()
+            if isinstance(link, ReplyLink)
+        ]
+        fitting = [link for link in mine + others if link.service == self.service]
+        named = [link for link in fitting if reply_to is not None and link.address == reply_to]
+        return next(iter(named + fitting), None)
+
+
+Answer = tuple[int, str, Any, str | None]
+"""Status code, status description, body, and the error condition if the service names one."""
+
+
+def put_token(connection: "Connection", request: Request) -> Answer | None:
+    """Takes a token.
+
+    Returns:
+        What to answer; None to stay silent (a fault).
+    """
+    broker = connection.broker
+    fault = broker.faults.cbs
+    if fault is not None:
+        broker.counters["cbs_failed"] += 1
+        return None if fault.status is None else (fault.status, fault.description, None, None)
+    properties = request.properties
+    if properties.get("operation") != "put-token":
+        return 400, f"Operation {str(properties.get('operation'))[:50]!r} is not supported, use put-token.", None, None
+    audience, token = properties.get("name"), request.body
+    token = token.decode("ascii", "replace") if isinstance(token, bytes) else token
+    if not isinstance(audience, str) or not isinstance(token, str):
+        return 400, "put-token needs the audience as property 'name' and the token as text in the body.", None, None
+    try:
+        grant = check_token(connection, str(properties.get("type")), token, audience, properties.get("expiration"))
+    except TokenRefused as error:
+        broker.counters["cbs_refused"] += 1
+        return 401, str(error), None, None
+    except DecodeError as error:
+        return 400, error.description, None, None
+    hub = path_of(audience).partition("/")[0]
+    if hub and hub not in broker.hubs:
+        return 404, f"The messaging entity '{audience}' could not be found.", None, None
+    connection.grant(grant)
+    broker.counters["cbs_accepted"] += 1
+    return 202, "Accepted", None, None
+
+
+def check_token(connection: "Connection", kind: str, token: str, audience: str, expiration: Any = None) -> Grant:
+    """Verifies a token of either type.
+
+    Raises:
+        TokenRefused: it does not authenticate.
+        DecodeError: its type is unknown.
+    """
+    broker, now = connection.broker, connection.broker.clock() / 1000
+    if kind == SAS_TYPE:
+        return check_sas(token, audience, broker.policies, now)
+    if kind == "jwt":
+        if not broker.allow_jwt:
+            raise TokenRefused(
+                "InvalidIssuer: Bearer tokens are not accepted here; start the emulator with --allow-jwt."
+            )
+        seconds = expiration / 1000 if isinstance(expiration, Timestamp) else None
+        return check_jwt(token, audience, seconds, now)
+    raise DecodeError(
+        "Property 'type' in the 'application-properties' section is either missing, has the wrong type, or has an "
+        f"unexpected value: use '{SAS_TYPE}' or 'jwt'."
+    )
+
+
+def read(connection: "Connection", request: Request) -> Answer:
+    """Answers a READ of a hub's or a partition's properties."""
+    broker, properties = connection.broker, request.properties
+    broker.counters["management_reads"] += 1
+    kind, name = properties.get("type"), properties.get("name")
+    if properties.get("operation") != "READ" or not isinstance(name, str):
+        return 400, "The request needs the properties operation=READ, type and name.", None, "amqp:not-allowed"
+    if not _may_read(connection, name, properties.get("security_token")):
+        text = f"Unauthorized access. 'Listen' claim(s) are required to perform this operation. Resource: '{name}'."
+        return 401, text, None, "amqp:unauthorized-access"
+    hub = broker.hubs.get(name.lower())
+    if hub is None:
+        return 404, f"The messaging entity '{name}' could not be found.", None, "amqp:not-found"
+    if kind == "com.microsoft:eventhub":
+        body = {
+            "type": kind,
+            "name": hub.name,
+            "created_at": Timestamp(hub.created_ms),
+            "partition_count": Int(len(hub.partitions)),
+            "partition_ids": Array.of(str, *(partition.id for partition in hub.partitions)),
+        }
+        return 200, "OK", body, None
+    if kind == "com.microsoft:partition":
+        try:
+            partition = hub.partition(str(properties.get("partition")))
+        except NotFound as error:
+            return 400, str(error), None, "com.microsoft:argument-out-of-range"
+        return 200, "OK", {"type": kind, "name": hub.name, **partition_properties(partition, broker.clock())}, None
+    return 400, f"There is nothing of type {str(kind)[:50]!r} to read.", None, "amqp:not-allowed"
+
+
+def partition_properties(partition: Partition, now_ms: int) -> dict[str, Any]:
+    """What Event Hubs tells about a partition; an empty one has -1, "-1" and the year 1."""
+    return {
+        "partition": partition.id,
+        "begin_sequence_number": partition.begin_sequence_number,
+        "last_enqueued_sequence_number": partition.last_sequence_number,
+        "last_enqueued_offset": partition.last_offset,
+        "last_enqueued_time_utc": Timestamp(partition.last_enqueued_ms),
+        "runtime_info_retrieval_time_utc": Timestamp(now_ms),
+        "is_partition_empty": len(partition) == 0,
+    }
+
+
+def _may_read(connection: "Connection", hub: str, token: Any) -> bool:
+    """Whether a claim of the connection, or the token in the request itself, allows reading the properties."""
+    path, now = hub.lower(), connection.broker.clock() / 1000
+    if any(connection.has_right(path, right, now) for right in (LISTEN, SEND)):
+        return True
+    if not isinstance(token, str):
+        return False
+    try:
+        check_token(connection, SAS_TYPE if token.startswith("SharedAccessSignature ") else "jwt", token, hub)
+    except TokenRefused:
+        return False
+    return True
