@@ -1,5 +1,6 @@
 """The command line: `python -m local_cluster …`; results on standard output, progress on standard error."""
 
+import json
 import os
 from typing import Annotated
 
@@ -7,13 +8,34 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from local_cluster.cluster import DOWN_STEPS, UP_STEPS, Cluster
+from local_cluster import host
+from local_cluster.cluster import DOWN_STEPS, TOOL_STEPS, UP_STEPS, Cluster
 from local_cluster.errors import ClusterError
+from local_cluster.images.builder import Builder
+from local_cluster.images.catalog import DOCKERFILES, LOCAL_REGISTRY
 from local_cluster.layout import Layout, Network
 from local_cluster.progress import Progress
 
-app = typer.Typer(help="A real single-node Kubernetes without Docker, for development.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(
+    help="A real single-node Kubernetes without Docker, for development.", no_args_is_help=True, add_completion=False
+)
 _console = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+Names = Annotated[
+    list[str] | None, typer.Argument(help=f"Some of: {', '.join(sorted(DOCKERFILES))}; all if none is given.")
+]
+Registry = Annotated[
+    str, typer.Option(envvar="REGISTRY", help="Prefix of the references; a registry your cluster pulls from.")
+]
+
+
+def _image_names(names: list[str] | None) -> list[str]:
+    if unknown := set(names or ()) - set(DOCKERFILES):
+        raise typer.BadParameter(
+            f"no such image: {', '.join(sorted(unknown))}; there are {', '.join(sorted(DOCKERFILES))}"
+        )
+    return [name for name in DOCKERFILES if not names or name in names]
 
 
 def _cluster() -> Cluster:
@@ -22,7 +44,9 @@ def _cluster() -> Cluster:
 
 @app.command()
 def up(
-    recreate: Annotated[bool, typer.Option(help="Replace a running cluster of another version; its objects are lost.")] = False,
+    recreate: Annotated[
+        bool, typer.Option(help="Replace a running cluster of another version; its objects are lost.")
+    ] = False,
 ) -> None:
     """Start the cluster, or give it back what it lost; does nothing to a healthy one."""
     cluster, progress = _cluster(), Progress(UP_STEPS)
@@ -53,6 +77,44 @@ def status() -> None:
 
 
 @app.command()
+def tools() -> None:
+    """Install missing packages and build missing binaries; starts nothing. The first time takes minutes."""
+    host.check_rights()
+    progress = Progress(TOOL_STEPS)
+    _cluster().build_tools(progress)
+    progress.finish("The cluster's binaries are there.")
+
+
+@app.command()
+def build(
+    names: Names = None,
+    registry: Registry = LOCAL_REGISTRY,
+    push: Annotated[bool, typer.Option(help="Send the images to the registry.")] = False,
+) -> None:
+    """Build the images that changed, and load them into the cluster if it runs."""
+    builder = Builder(Layout.from_environment(), _image_names(names), registry)
+    progress = Progress(builder.steps() + (len(builder.images) if push else 0))
+    builder.build(progress)
+    if push:
+        builder.push(progress)
+    progress.finish("The images are there.")
+
+
+@app.command()
+def images(names: Names = None, registry: Registry = LOCAL_REGISTRY) -> None:
+    """Print the full reference of each image's current version as JSON; builds nothing."""
+    found = Builder(Layout.from_environment(), _image_names(names), registry).images
+    print(json.dumps({image.name: image.reference for image in found}, indent=2))
+
+
+@app.command()
+def prefetch() -> None:
+    """Do everything that needs a network or minutes: packages, binaries, images. Starts nothing."""
+    tools()
+    build()
+
+
+@app.command()
 def kubeconfig() -> None:
     """Print the path of the administrator's kubeconfig."""
     print(Layout.from_environment().kubeconfig)
@@ -67,7 +129,9 @@ def env() -> None:
 
 def main() -> None:
     """Run a command; an expected error is a message and exit code 1, not a traceback."""
-    os.environ["PATH"] += os.pathsep + os.pathsep.join(("/usr/local/sbin", "/usr/sbin", "/sbin"))  # sudo-less root shells
+    os.environ["PATH"] += os.pathsep + os.pathsep.join(
+        ("/usr/local/sbin", "/usr/sbin", "/sbin")
+    )  # sudo-less root shells
     try:
         app()
     except ClusterError as error:

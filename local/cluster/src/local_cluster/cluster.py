@@ -30,7 +30,8 @@ from local_cluster.runtime import Containerd, load_single_binary
 from local_cluster.shell import run
 from local_cluster.tools import Tools
 
-UP_STEPS = 7
+TOOL_STEPS = 2
+UP_STEPS = TOOL_STEPS + 5
 DOWN_STEPS = 2
 _NODE_PATIENCE = 120.0
 _FOR_USERS = ("kubectl", "helm")
@@ -221,7 +222,12 @@ class Cluster:
                 if answer.startswith("True") and default:
                     return
             time.sleep(0.3)
-        raise NotReady("kubelet", f"did not make the node ready ({answer or 'it did not register'})", "", self.processes.log("kubelet"))
+        raise NotReady(
+            "kubelet",
+            f"did not make the node ready ({answer or 'it did not register'})",
+            "",
+            self.processes.log("kubelet"),
+        )
 
     def _stop(self) -> bool:
         """Stop in the opposite order of starting, removing containers while containerd still can.

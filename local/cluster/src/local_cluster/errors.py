@@ -1,11 +1,11 @@
 """Every error the local cluster raises on purpose. Each message names the thing, the cause and the remedy.
 
-    ClusterError
-    ├── HostUnfit         the machine lacks a right or a kernel feature
-    ├── Conflict          something that is not ours stands in the way (a port, another kubelet, a network)
-    ├── CommandFailed     a program we ran returned non-zero
-    ├── NotReady          a process of the cluster ended early or did not become ready in time
-    └── LeftoverStuck     something a former cluster left behind cannot be removed
+ClusterError
+├── HostUnfit         the machine lacks a right or a kernel feature
+├── Conflict          something that is not ours stands in the way (a port, another kubelet, a network)
+├── CommandFailed     a program we ran returned non-zero
+├── NotReady          a process of the cluster ended early or did not become ready in time
+└── LeftoverStuck     something a former cluster left behind cannot be removed
 """
 
 from collections.abc import Sequence

@@ -50,7 +50,13 @@ def removal(saved: str, own_chains: Iterable[str]) -> str:
         ]
         if ours or jumps:
             # Declaring a chain empties it, so that afterwards none is referred to and each can be deleted.
-            output += [f"*{table}", *(f":{chain} - [0:0]" for chain in ours), *jumps, *(f"-X {chain}" for chain in ours), "COMMIT"]
+            output += [
+                f"*{table}",
+                *(f":{chain} - [0:0]" for chain in ours),
+                *jumps,
+                *(f"-X {chain}" for chain in ours),
+                "COMMIT",
+            ]
     return "\n".join([*output, ""]) if output else ""
 
 

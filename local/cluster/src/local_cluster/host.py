@@ -88,7 +88,9 @@ def traits(state: Path) -> HostTraits:
     """
     folders = [folder for folder in _CNI_FOLDERS if (Path(folder) / "ptp").exists()]
     if not folders:
-        raise HostUnfit(f"The CNI plugin `ptp` is in none of {', '.join(_CNI_FOLDERS)}. Install the CNI reference plugins.")
+        raise HostUnfit(
+            f"The CNI plugin `ptp` is in none of {', '.join(_CNI_FOLDERS)}. Install the CNI reference plugins."
+        )
     return HostTraits(
         may_lower_oom_score=_may_lower_oom_score(),
         snapshotter="overlayfs" if overlay_works(state) else "native",

@@ -66,7 +66,11 @@ class Authority:
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
     def issue(
-        self, common_name: str, organization: str | None = None, hosts: Sequence[str] = (), addresses: Sequence[IPv4Address] = ()
+        self,
+        common_name: str,
+        organization: str | None = None,
+        hosts: Sequence[str] = (),
+        addresses: Sequence[IPv4Address] = (),
     ) -> Pair:
         """A client certificate, or, with hosts or addresses, one that also serves."""
         key = ec.generate_private_key(ec.SECP256R1())
@@ -125,7 +129,9 @@ def write_pki(folder: Path, network: Network, now: datetime.datetime) -> None:
         _write(folder / f"{name}.kubeconfig", config.encode())
 
     signer = ec.generate_private_key(ec.SECP256R1())
-    public = signer.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    public = signer.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
     _write(folder / "service-account.key", _pem(signer))
     _write(folder / "service-account.pub", public)
 
@@ -145,7 +151,10 @@ def kubeconfig(server: str, authority: bytes, client: Pair, user: str) -> str:
         "users": [
             {
                 "name": user,
-                "user": {"client-certificate-data": embedded(client.certificate), "client-key-data": embedded(client.key)},
+                "user": {
+                    "client-certificate-data": embedded(client.certificate),
+                    "client-key-data": embedded(client.key),
+                },
             }
         ],
         "contexts": [{"name": name, "context": {"cluster": name, "user": user}}],

@@ -99,11 +99,19 @@ class ProcessTable:
             folder.mkdir(parents=True, exist_ok=True)
         with self.log(component.name).open("ab") as log:
             child = subprocess.Popen(
-                component.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", env=env, start_new_session=True
+                component.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                env=env,
+                start_new_session=True,
             )
         seen = procfs.observe(child.pid)
         if seen is None:  # cannot be: an unreaped child keeps its entry
-            raise NotReady(component.name, "vanished at its start", self._excerpt(component.name), self.log(component.name))
+            raise NotReady(
+                component.name, "vanished at its start", self._excerpt(component.name), self.log(component.name)
+            )
         record = Record(component.name, child.pid, seen.identity.started, self._boot)
         path = self._records / f"{component.name}.json"
         path.with_suffix(".new").write_text(record.to_json())

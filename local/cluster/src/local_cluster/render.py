@@ -60,7 +60,11 @@ def containerd(layout: Layout, traits: HostTraits, pause_image: str, *, with_pod
         pause_image: Reference of the sandbox image.
         with_pods: False leaves the CRI plugin out: containers of a dead cluster can then be removed without being recovered.
     """
-    disabled = ["io.containerd.internal.v1.opt", "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.btrfs"]
+    disabled = [
+        "io.containerd.internal.v1.opt",
+        "io.containerd.snapshotter.v1.devmapper",
+        "io.containerd.snapshotter.v1.btrfs",
+    ]
     if not with_pods:
         disabled.append("io.containerd.grpc.v1.cri")
     return f"""\
@@ -121,7 +125,9 @@ def cni(layout: Layout, network: Network) -> dict[str, Any]:
 def kubelet(layout: Layout, network: Network, traits: HostTraits) -> dict[str, Any]:
     """The kubelet's configuration."""
     # A laptop's disk is often nearly full; images cannot be pulled again, so neither eviction nor image collection may start early.
-    floor = {"memory.available": "64Mi"} | {f"{fs}.{what}": "1%" for fs in ("nodefs", "imagefs") for what in ("available", "inodesFree")}
+    floor = {"memory.available": "64Mi"} | {
+        f"{fs}.{what}": "1%" for fs in ("nodefs", "imagefs") for what in ("available", "inodesFree")
+    }
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -219,7 +225,11 @@ def bootstrap_objects() -> list[dict[str, Any]]:
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRoleBinding",
             "metadata": {"name": "eventconsumer:coredns"},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "eventconsumer:coredns"},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": "eventconsumer:coredns",
+            },
             "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "eventconsumer:coredns"}],
         },
     ]

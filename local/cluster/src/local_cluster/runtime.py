@@ -25,6 +25,11 @@ class Containerd:
         """References of all images that pods can use."""
         return set(run([*self._ctr, "images", "list", "--quiet"]).split())
 
+    def images_in_use(self) -> set[str]:
+        """References of the images that containers were made from."""
+        listed = run([*self._ctr, "containers", "list"]).splitlines()[1:]
+        return {words[1] for line in listed if len(words := line.split()) > 1}
+
     def load(self, archive: Path) -> None:
         """Import the images of a docker archive; some seconds per 100 MB."""
         run([*self._ctr, "images", "import", archive])

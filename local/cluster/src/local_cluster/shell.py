@@ -56,7 +56,14 @@ def run(
     try:
         if log is None:
             done = subprocess.run(
-                words, env=environment, cwd=cwd, input=stdin, text=True, capture_output=True, timeout=timeout, check=False
+                words,
+                env=environment,
+                cwd=cwd,
+                input=stdin,
+                text=True,
+                capture_output=True,
+                timeout=timeout,
+                check=False,
             )
             output, said = done.stdout, done.stderr + done.stdout
         else:
@@ -66,7 +73,15 @@ def run(
                 sink.flush()
                 start = sink.tell()
                 done = subprocess.run(
-                    words, env=environment, cwd=cwd, input=stdin, text=True, stdout=sink, stderr=sink, timeout=timeout, check=False
+                    words,
+                    env=environment,
+                    cwd=cwd,
+                    input=stdin,
+                    text=True,
+                    stdout=sink,
+                    stderr=sink,
+                    timeout=timeout,
+                    check=False,
                 )
                 sink.seek(start)
                 output, said = "", sink.read()

@@ -52,7 +52,9 @@ def mounts_below(mountinfo: str, folder: Path) -> list[str]:
         mountinfo: Text of /proc/self/mountinfo, in which blanks are written as \\040.
         folder: Its own mount point, if it is one, does not count.
     """
-    points = [re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), line.split()[4]) for line in mountinfo.splitlines()]
+    points = [
+        re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), line.split()[4]) for line in mountinfo.splitlines()
+    ]
     return [point for point in reversed(points) if point.startswith(f"{folder}/")]
 
 
@@ -151,7 +153,11 @@ def sweep(layout: Layout, addresses: Network, programs: Iterable[str]) -> list[s
 
 def _pod_cgroups() -> list[Path]:
     """`kubepods` in the one hierarchy of cgroup v2, or in each of v1."""
-    return [path for path in (_CGROUPS / "kubepods", *_CGROUPS.glob("*/kubepods")) if path.is_dir() and not path.is_symlink()]
+    return [
+        path
+        for path in (_CGROUPS / "kubepods", *_CGROUPS.glob("*/kubepods"))
+        if path.is_dir() and not path.is_symlink()
+    ]
 
 
 def _in_pod_cgroups() -> list[Process]:

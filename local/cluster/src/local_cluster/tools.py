@@ -148,12 +148,23 @@ class Tools:
         with tempfile.TemporaryDirectory(prefix=f".{module.name}-", dir=target.parent) as scratch:
             made = Path(scratch) / "bin"
             made.mkdir()
-            command = [find_go(), "build", "-trimpath", "-ldflags", self._flags[module.name], "-o", f"{made}/", module.packages]
+            command = [
+                find_go(),
+                "build",
+                "-trimpath",
+                "-ldflags",
+                self._flags[module.name],
+                "-o",
+                f"{made}/",
+                module.packages,
+            ]
             run(command, env=environment, cwd=self._sources / module.name, log=self._logs / f"build-{module.name}.log")
             for made_as, known_as in module.rename:
                 (made / made_as).rename(made / known_as)
             if missing := set(module.binaries) - set(os.listdir(made)):
-                raise ClusterError(f"Building {module.name} did not make {sorted(missing)}; its tool directives must name them")
+                raise ClusterError(
+                    f"Building {module.name} did not make {sorted(missing)}; its tool directives must name them"
+                )
             if not target.exists():
                 made.rename(target)
         self._forget_other_versions(module, keep=target)

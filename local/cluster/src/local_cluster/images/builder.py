@@ -1,0 +1,135 @@
+"""Build what is not there yet, and hand it to the cluster."""
+
+import contextlib
+import fcntl
+from collections.abc import Iterator
+from pathlib import Path
+
+from local_cluster import host, packages
+from local_cluster.errors import CommandFailed, Conflict
+from local_cluster.images import base, catalog
+from local_cluster.images.buildah import Buildah
+from local_cluster.images.catalog import LOCAL_REGISTRY, Image
+from local_cluster.layout import REPOSITORY, Layout
+from local_cluster.mirror import debian_mirror
+from local_cluster.progress import Progress
+from local_cluster.runtime import Containerd
+
+FIXED_STEPS = 2
+
+
+class Builder:
+    """The images of one repository, in buildah's storage and in containerd's."""
+
+    def __init__(self, layout: Layout, names: list[str], registry: str = LOCAL_REGISTRY) -> None:
+        """Read the Dockerfiles of the named images."""
+        self._layout = layout
+        self._registry = registry
+        self._scratch = layout.state / "scratch"
+        self.images = [catalog.describe(REPOSITORY, name, registry) for name in names]
+
+    def steps(self) -> int:
+        """How many steps `build` will show."""
+        return FIXED_STEPS + len(self.images)
+
+    def build(self, progress: Progress) -> None:
+        """Build the images that are not there, and load them into the cluster if it runs.
+
+        Raises:
+            ClusterError: With the step that failed and its log.
+        """
+        host.check_rights()
+        with self._lock():
+            with progress.step("checking Debian packages"):
+                if installed := packages.install(packages.BUILD):
+                    progress.note(f"installed {', '.join(installed)}")
+            buildah = Buildah(
+                self._layout.build_storage, "overlay" if host.overlay_works(self._layout.state) else "vfs"
+            )
+            present = buildah.references()
+            self._ensure_base(buildah, present, progress)
+            loaded = self._in_containerd()
+            for image in self.images:
+                self._ensure(image, buildah, present, loaded, progress)
+            self._forget_outdated(buildah, loaded)
+
+    def push(self, progress: Progress) -> None:
+        """Send the built images to the registry that their references name.
+
+        Raises:
+            Conflict: No registry was named.
+        """
+        if self._registry == LOCAL_REGISTRY:
+            raise Conflict(
+                "`localhost` is no registry. Name the one your cluster pulls from: REGISTRY=registry.example.com/team"
+            )
+        with self._lock():
+            buildah = Buildah(
+                self._layout.build_storage, "overlay" if host.overlay_works(self._layout.state) else "vfs"
+            )
+            for image in self.images:
+                with progress.step(f"pushing {image.reference}"):
+                    buildah.push(image.reference)
+
+    def _ensure_base(self, buildah: Buildah, present: set[str], progress: Progress) -> None:
+        if base.reference() in present:
+            with progress.step("base image is there"):
+                return
+        log = self._fresh_log("base")
+        with progress.step("making the base image"):
+            base.make(buildah, debian_mirror(), self._scratch, log)
+
+    def _ensure(
+        self, image: Image, buildah: Buildah, present: set[str], loaded: set[str] | None, progress: Progress
+    ) -> None:
+        if loaded is not None and image.reference in loaded:
+            with progress.step(f"{image.name} is up to date"):
+                return
+        if image.reference in present and loaded is None:
+            with progress.step(f"{image.name} is built"):
+                return
+        if image.reference not in present:
+            with progress.step(f"building {image.name}"):
+                catalog.build(buildah, REPOSITORY, image, self._scratch, self._fresh_log(image.name))
+                self._load(image, buildah, loaded)
+        else:
+            with progress.step(f"loading {image.name} into the cluster"):
+                self._load(image, buildah, loaded)
+
+    def _load(self, image: Image, buildah: Buildah, loaded: set[str] | None) -> None:
+        if loaded is None:
+            return  # no cluster runs; `build` loads it once one does
+        with buildah.archive(image.reference, self._scratch) as archive:
+            self._containerd().load(archive)
+        loaded.add(image.reference)
+
+    def _forget_outdated(self, buildah: Buildah, loaded: set[str] | None) -> None:
+        """Keep the current versions only; what running pods use stays until they end, for `keep` names it."""
+        stale = catalog.outdated(buildah.references(), self.images, keep=set())
+        with contextlib.suppress(CommandFailed):  # an image that a build of another clone uses right now
+            buildah.forget(stale)
+        if loaded is not None:
+            containerd = self._containerd()
+            containerd.forget_images(catalog.outdated(loaded, self.images, keep=containerd.images_in_use()))
+
+    def _in_containerd(self) -> set[str] | None:
+        """References that pods can use; None if no cluster runs."""
+        with contextlib.suppress(CommandFailed):
+            return self._containerd().images()
+        return None
+
+    def _containerd(self) -> Containerd:
+        return Containerd(self._layout.containerd_socket)
+
+    def _fresh_log(self, name: str) -> Path:
+        log = self._layout.build_logs / f"image-{name}.log"
+        log.unlink(missing_ok=True)
+        return log
+
+    @contextlib.contextmanager
+    def _lock(self) -> Iterator[None]:
+        """One build at a time; others wait."""
+        self._layout.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with (self._layout.state / "build.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield

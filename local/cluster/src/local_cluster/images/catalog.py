@@ -1,0 +1,106 @@
+"""The images of the project, and the build of each."""
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from local_cluster.errors import CommandFailed
+from local_cluster.images import base
+from local_cluster.images.buildah import Buildah, build_arguments
+from local_cluster.images.context import Dockerfile, content_hash, context_files, parse_dockerfile, stage
+from local_cluster.shell import run
+
+LOCAL_REGISTRY = "localhost"
+
+# name: Dockerfile; the quick ones first, so that a mistake shows early
+DOCKERFILES = {
+    "emulator": "local/emulator/Dockerfile",
+    "operator": "operator/Dockerfile",
+    "processor": "processor_image/Dockerfile",
+    "azurite": "local/azurite/Dockerfile",
+    "spark": "spark/Dockerfile",
+}
+
+
+@dataclass(frozen=True)
+class Image:
+    """One image in its current version.
+
+    Attributes:
+        name: Short name, such as `operator`.
+        reference: Full name whose tag is the hash of its content.
+        dockerfile: Path relative to the context.
+        instructions: What the Dockerfile says.
+        files: What it copies, relative to the context.
+    """
+
+    name: str
+    reference: str
+    dockerfile: Path
+    instructions: Dockerfile
+    files: tuple[Path, ...]
+
+    @property
+    def repository(self) -> str:
+        """The reference without its tag."""
+        return self.reference.rpartition(":")[0]
+
+
+def describe(root: Path, name: str, registry: str = LOCAL_REGISTRY) -> Image:
+    """Compute the current version of an image.
+
+    Args:
+        root: The repository, which is the build context.
+        name: One of `DOCKERFILES`.
+        registry: Prefix of the reference.
+
+    Raises:
+        ClusterError: The Dockerfile copies what does not exist.
+    """
+    dockerfile = Path(DOCKERFILES[name])
+    instructions = parse_dockerfile((root / dockerfile).read_text())
+    files = tuple(context_files(root, instructions.sources))
+    tag = content_hash(root, sorted({*files, dockerfile}), base.reference())
+    return Image(name, f"{registry}/eventconsumer/{name}:{tag}", dockerfile, instructions, files)
+
+
+def build(buildah: Buildah, root: Path, image: Image, scratch: Path, log: Path) -> None:
+    """Build one image from a clean copy of exactly the files that its hash covers.
+
+    Raises:
+        CommandFailed: A step of the Dockerfile failed.
+    """
+    scratch.mkdir(parents=True, exist_ok=True)
+    arguments = {"BASE_IMAGE": base.reference()} | build_arguments(
+        image.instructions.arguments, os.environ, configured_pip_index()
+    )
+    with tempfile.TemporaryDirectory(prefix=".context-", dir=scratch) as folder:
+        context = Path(folder)
+        stage(root, {*image.files, image.dockerfile}, context)
+        buildah.build(context / image.dockerfile, context, image.reference, arguments, log)
+
+
+def outdated(references: set[str], images: list[Image], keep: set[str]) -> set[str]:
+    """The references of older versions of the images.
+
+    Args:
+        references: What a store holds.
+        images: The current versions.
+        keep: References that stay in any case.
+    """
+    repositories = {image.repository for image in images}
+    current = {image.reference for image in images} | keep
+    return {
+        reference
+        for reference in references
+        if reference.rpartition(":")[0] in repositories and reference not in current
+    }
+
+
+def configured_pip_index() -> str | None:
+    """The index that pip is configured to use on this machine, if it is not the public one."""
+    try:
+        return run(["python3", "-m", "pip", "config", "get", "global.index-url"]).strip() or None
+    except CommandFailed:
+        return None
