@@ -1,7 +1,8 @@
 """Bring the cluster up, tell how it is, and take it down.
 
-`up` ends in one state whatever it finds: a healthy cluster of this version is left alone, one that lost some of its processes gets
-those back and keeps its objects, and one of which nothing runs any more (a crash, a reboot) is swept away and started anew.
+`up` ends in one state whatever it finds: a healthy cluster of this version is left alone, one that lost some of its
+processes gets those back and keeps its objects, and one of which nothing runs any more (a crash, a reboot) is swept
+away and started anew.
 """
 
 import contextlib
@@ -143,7 +144,7 @@ class Cluster:
         Raises:
             CommandFailed: It failed.
         """
-        command = [self.tools.path("kubectl"), f"--kubeconfig={self.layout.kubeconfig}", *arguments]
+        command = [str(self.tools.path("kubectl")), f"--kubeconfig={self.layout.kubeconfig}", *arguments]
         return run(command, stdin=stdin, timeout=60)
 
     def fingerprint(self) -> str:
@@ -162,8 +163,8 @@ class Cluster:
             same = self._recorded_fingerprint() in {self.fingerprint(), None}
             if alive and not same and not recreate:
                 raise Conflict(
-                    "A cluster of another version of this repository runs. Use `up --recreate` (make test does) to replace it; "
-                    "its objects are lost, its images are kept."
+                    "A cluster of another version of this repository runs. Replace it with `python -m local_cluster up "
+                    "--recreate`; its objects are lost, its images are kept."
                 )
             if alive and same:
                 progress.note(f"{len(alive)} of {len(self.components)} processes run; starting what is missing")
@@ -254,7 +255,7 @@ class Cluster:
         sweep.remove_files(self.layout)
 
     def _forget_containers(self) -> None:
-        """Remove the containers of a dead cluster from containerd's store, which outlives it, by a containerd without pods."""
+        """Remove the containers of a dead cluster from containerd's store, by a containerd that starts no pods."""
         if not self.layout.containerd_root.exists():
             return
         config = self.layout.live / "containerd-sweep.toml"

@@ -25,7 +25,7 @@ def confinement(network: Network) -> list[list[str]]:
 
 
 def removal(saved: str, own_chains: Iterable[str]) -> str:
-    """What `iptables-restore --noflush` must be told to remove every chain of the cluster, and every rule that jumps to one.
+    """How to remove every chain of the cluster, and every rule of other chains that jumps to one.
 
     Args:
         saved: Output of `iptables-save`.

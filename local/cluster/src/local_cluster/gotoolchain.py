@@ -1,7 +1,8 @@
 """Find a Go that can build the tools, or get one through apt.
 
-Any Go from 1.21 on will do: it fetches the toolchain a go.mod asks for through the Go module proxy (GOTOOLCHAIN=auto). Debian 12's
-own Go (1.19) cannot; its backports hold one that can, installed beside whatever is there, without changing apt's configuration.
+Any Go from 1.21 on will do: it fetches the toolchain a go.mod asks for through the Go module proxy
+(GOTOOLCHAIN=auto). Debian 12's own Go (1.19) cannot; its backports hold one that can, installed beside whatever is
+there, without changing apt's configuration.
 """
 
 import re

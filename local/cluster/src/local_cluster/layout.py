@@ -1,8 +1,8 @@
 """Where everything of the cluster lives, and the addresses it uses.
 
-Invariant: what a cluster creates while it runs lies under `live` (or carries a name from this module), so that the remains of a
-killed cluster can be told from everything else on the machine. The place does not depend on where the repository was cloned: a
-second clone finds and heals the cluster of the first.
+Invariant: what a cluster creates while it runs lies under `live` (or carries a name from this module), so that the
+remains of a killed cluster can be told from everything else on the machine. The place does not depend on where the
+repository was cloned: a second clone finds and heals the cluster of the first.
 """
 
 import os
@@ -18,6 +18,9 @@ TOOL_MODULES = REPOSITORY / "local" / "cluster" / "tools"
 NODE_NAME = "local"
 CLUSTER_DOMAIN = "cluster.local"
 CNI_NETWORK = "eventconsumer"
+NODE_ADDRESS = IPv4Address("10.201.255.1")
+POD_ADDRESSES = IPv4Network("10.201.0.0/24")
+SERVICE_ADDRESSES = IPv4Network("10.201.1.0/24")
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,8 @@ class Network:
     """The addresses of the cluster: none of them is reachable from, or depends on, another machine.
 
     Attributes:
-        interface: Carries the node's address. A bridge without ports, because every kernel that runs containers has bridges.
+        interface: Carries the node's address. A bridge without ports, because every kernel that runs containers has
+            bridges.
         node: The address that all control-plane ports are bound to.
         pods: Given out to pods, each on its own routed veth pair.
         services: Virtual; routed to `interface` so that programs of the host reach services, too.
@@ -33,9 +37,9 @@ class Network:
     """
 
     interface: str = "ecnode0"
-    node: IPv4Address = IPv4Address("10.201.255.1")
-    pods: IPv4Network = IPv4Network("10.201.0.0/24")
-    services: IPv4Network = IPv4Network("10.201.1.0/24")
+    node: IPv4Address = NODE_ADDRESS
+    pods: IPv4Network = POD_ADDRESSES
+    services: IPv4Network = SERVICE_ADDRESSES
     chain: str = "EVENTCONSUMER-FORWARD"
 
     @property

@@ -1,7 +1,7 @@
 """The Debian packages the cluster stands on, installed only where they are missing.
 
-None of them starts a service: `policy-rc.d` forbids it for the length of the installation, for containerd's package would
-otherwise start a daemon of its own on a machine with an init system.
+None of them starts a service: `policy-rc.d` forbids it for the length of the installation, for containerd's package
+would otherwise start a daemon of its own on a machine with an init system.
 """
 
 import shutil
@@ -57,7 +57,7 @@ def install(wanted: dict[str, str]) -> list[str]:
 
 
 def install_named(packages: list[str], options: tuple[str, ...] = ()) -> None:
-    """Install packages by name through apt, with a package list that is fetched if the present one does not know them."""
+    """Install packages by name through apt; the package list is fetched if the present one does not know them."""
     if shutil.which("apt-get") is None:
         raise HostUnfit(
             f"These programs are missing: {', '.join(packages)}, and there is no apt-get to install them with. "

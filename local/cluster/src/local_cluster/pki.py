@@ -1,8 +1,8 @@
 """Keys, certificates and kubeconfigs of one cluster, made in memory and written once.
 
-Two authorities: one that the API server, the kubelet and all clients trust, and one for etcd alone, so that holding a cluster
-certificate (as the kubelet does) opens no way around the API server. All keys are ECDSA P-256 and live as long as the cluster's
-`live` directory.
+Two authorities: one that the API server, the kubelet and all clients trust, and one for etcd alone, so that holding a
+cluster certificate (as the kubelet does) opens no way around the API server. All keys are ECDSA P-256 and live as
+long as the cluster's `live` directory.
 """
 
 import base64

@@ -1,6 +1,7 @@
 """Start the cluster's processes, remember them, and stop exactly them.
 
-Invariant: a record is written before anyone waits for the process, and it is only ever acted on if pid, start time and boot agree.
+Invariant: a record is written before anyone waits for the process, and it is only ever acted on if pid, start time
+and boot agree.
 """
 
 import json
@@ -13,8 +14,8 @@ from pathlib import Path
 from local_cluster import procfs
 from local_cluster.components import Component
 from local_cluster.errors import LeftoverStuck, NotReady
-from local_cluster.procfs import Identity
 from local_cluster.probes import Prober
+from local_cluster.procfs import Identity
 from local_cluster.shell import telling_lines
 
 _LOG_EXCERPT_BYTES = 64 * 1024

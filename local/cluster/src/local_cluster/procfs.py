@@ -1,7 +1,7 @@
 """Read /proc: which processes there are, since when, and who their parent is.
 
-A pid alone names nothing, for pids are used again; a pid together with its start time (in clock ticks since boot) and the boot it was
-seen in names one process for good.
+A pid alone names nothing, for pids are used again; a pid together with its start time (in clock ticks since boot) and
+the boot it was seen in names one process for good.
 """
 
 import contextlib
@@ -73,8 +73,8 @@ def observe(pid: int) -> Process | None:
 
 def all_processes() -> Iterator[Process]:
     """Every process of the machine."""
-    for entry in os.listdir(PROC):
-        if entry.isdigit() and (process := observe(int(entry))) is not None:
+    for entry in PROC.iterdir():
+        if entry.name.isdigit() and (process := observe(int(entry.name))) is not None:
             yield process
 
 

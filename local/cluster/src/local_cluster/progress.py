@@ -1,7 +1,7 @@
 """Show what happens, how far it is and how long it took, on a terminal and in a log alike.
 
-On a terminal the running step is a spinner with a clock. Elsewhere each step is a line when it starts, a sign of life every half
-minute, and a line when it ends: a step that takes minutes must never look like one that hangs.
+On a terminal the running step is a spinner with a clock. Elsewhere each step is a line when it starts, a sign of life
+every half minute, and a line when it ends: a step that takes minutes must never look like one that hangs.
 """
 
 import threading

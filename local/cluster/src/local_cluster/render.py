@@ -1,7 +1,7 @@
 """PURE: the configuration files of the cluster, as text.
 
-Nothing here looks at the machine: what depends on it comes in as `HostTraits`. Each setting that differs from what a cloud cluster
-would have says why.
+Nothing here looks at the machine: what depends on it comes in as `HostTraits`. Each setting that differs from what a
+cloud cluster would have says why.
 """
 
 import json
@@ -58,7 +58,8 @@ def containerd(layout: Layout, traits: HostTraits, pause_image: str, *, with_pod
         layout: Gives root, state and socket.
         traits: What the machine allows.
         pause_image: Reference of the sandbox image.
-        with_pods: False leaves the CRI plugin out: containers of a dead cluster can then be removed without being recovered.
+        with_pods: False leaves the CRI plugin out: containers of a dead cluster can then be removed without being
+            recovered.
     """
     disabled = [
         "io.containerd.internal.v1.opt",
@@ -100,8 +101,8 @@ oom_score = 0
 def cni(layout: Layout, network: Network) -> dict[str, Any]:
     """One routed veth pair a pod.
 
-    Routed rather than bridged: between two ports of a bridge, answers would bypass the translation of service addresses unless the
-    kernel has br_netfilter, and not every kernel has.
+    Routed rather than bridged: between two ports of a bridge, answers would bypass the translation of service
+    addresses unless the kernel has br_netfilter, and not every kernel has.
     """
     return {
         "cniVersion": "1.0.0",
@@ -124,7 +125,8 @@ def cni(layout: Layout, network: Network) -> dict[str, Any]:
 
 def kubelet(layout: Layout, network: Network, traits: HostTraits) -> dict[str, Any]:
     """The kubelet's configuration."""
-    # A laptop's disk is often nearly full; images cannot be pulled again, so neither eviction nor image collection may start early.
+    # A laptop's disk is often nearly full; images cannot be pulled again, so neither eviction nor image collection
+    # may start early.
     floor = {"memory.available": "64Mi"} | {
         f"{fs}.{what}": "1%" for fs in ("nodefs", "imagefs") for what in ("available", "inodesFree")
     }

@@ -1,7 +1,7 @@
 """Take away what a cluster left behind: processes, mounts, namespaces, cgroups, rules, files.
 
-The usual end (`down`) and the end after a crash go through the same steps, so the rare way is exercised by the common one. Each
-step finds its objects by the state directory or by our names; what it does not find is gone already.
+The usual end (`down`) and the end after a crash go through the same steps, so the rare way is exercised by the common
+one. Each step finds its objects by the state directory or by our names; what it does not find is gone already.
 """
 
 import contextlib

@@ -1,12 +1,11 @@
 """Build Kubernetes, etcd, CoreDNS and Helm from their Go modules, once per user and version.
 
-Each folder under `tools/` is a Go module that pins one product. Its binaries are kept in the cache under a name that contains a
-hash of the module's files and of the build flags: another version is another folder, and the second run costs nothing. A folder
-appears by a rename after the whole build, so a folder that exists is complete.
+Each folder under `tools/` is a Go module that pins one product. Its binaries are kept in the cache under a name that
+contains a hash of the module's files and of the build flags: another version is another folder, and the second run
+costs nothing. A folder appears by a rename after the whole build, so a folder that exists is complete.
 """
 
 import hashlib
-import os
 import re
 import shutil
 import tempfile
@@ -148,20 +147,12 @@ class Tools:
         with tempfile.TemporaryDirectory(prefix=f".{module.name}-", dir=target.parent) as scratch:
             made = Path(scratch) / "bin"
             made.mkdir()
-            command = [
-                find_go(),
-                "build",
-                "-trimpath",
-                "-ldflags",
-                self._flags[module.name],
-                "-o",
-                f"{made}/",
-                module.packages,
-            ]
+            flags = self._flags[module.name]
+            command = [str(find_go()), "build", "-trimpath", "-ldflags", flags, "-o", f"{made}/", module.packages]
             run(command, env=environment, cwd=self._sources / module.name, log=self._logs / f"build-{module.name}.log")
             for made_as, known_as in module.rename:
                 (made / made_as).rename(made / known_as)
-            if missing := set(module.binaries) - set(os.listdir(made)):
+            if missing := set(module.binaries) - {path.name for path in made.iterdir()}:
                 raise ClusterError(
                     f"Building {module.name} did not make {sorted(missing)}; its tool directives must name them"
                 )

@@ -1,4 +1,4 @@
-"""The base image where no registry can be reached: Debian 12 with Python 3.11, made from Debian packages by debootstrap."""
+"""The base image where no registry can be reached: Debian 12 with Python 3.11, made by debootstrap."""
 
 import os
 import tempfile
@@ -45,7 +45,7 @@ def make(buildah: Buildah, mirror: str, scratch: Path, log: Path) -> None:
     scratch.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".base-", dir=scratch) as folder:
         root = Path(folder) / "root"
-        command = ["debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, root, mirror]
+        command = ["debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, str(root), mirror]
         run(command, log=log, env={"DEBIAN_FRONTEND": "noninteractive"})
         sources = _SOURCES.format(mirror=mirror, suite=SUITE, security=security_mirror(mirror))
         (root / "etc/apt/sources.list").write_text(sources)

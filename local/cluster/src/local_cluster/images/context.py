@@ -85,7 +85,7 @@ def content_hash(root: Path, files: Iterable[Path], *ingredients: str) -> str:
 
 
 def stage(root: Path, files: Iterable[Path], target: Path) -> None:
-    """Copy the files to an empty folder with uniform times and modes, so that a layer cache recognises them in another clone."""
+    """Copy files to an empty folder, with uniform times and modes: a layer cache then knows them in another clone."""
     for file in files:
         copy = target / file
         copy.parent.mkdir(parents=True, exist_ok=True)
