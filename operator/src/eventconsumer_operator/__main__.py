@@ -1,0 +1,57 @@
+"""The process: `python -m eventconsumer_operator --processor-image … --spark-image …`.
+
+Ends with 0 after SIGTERM or SIGINT, with 1 when a watch broke for good; being started anew is the remedy for
+everything.
+"""
+
+import asyncio
+import functools
+import os
+import sys
+
+import aiohttp
+
+from eventconsumer_operator import logs
+from eventconsumer_operator.api import KubernetesApi, connect
+from eventconsumer_operator.controller import Controller
+from eventconsumer_operator.health import Health, serve
+from eventconsumer_operator.hosts import HttpHosts
+from eventconsumer_operator.keys import Key
+from eventconsumer_operator.reconcile import Reconciler
+from eventconsumer_operator.settings import Settings, parse_settings
+from eventconsumer_operator.watch import dead_watchers, watch
+from eventconsumer_operator.workqueue import WorkQueue
+
+
+async def run(settings: Settings) -> None:
+    """Run the operator until it is told to stop."""
+    async with await connect() as client, aiohttp.ClientSession() as session:
+        api = KubernetesApi(client)
+        queue: WorkQueue[Key] = WorkQueue()
+        reconciler = Reconciler(api, HttpHosts(session, settings.host_port), settings)
+        health = Health(queue, functools.partial(dead_watchers, settings.namespaces))
+        background = [
+            asyncio.create_task(Controller(api, queue, reconciler, settings).run(), name="controller"),
+            asyncio.create_task(serve(health, settings.health_port), name="health"),
+        ]
+        # The watch comes last and ends first: it handles the signals.
+        watching = asyncio.create_task(watch(api, settings.namespaces, queue.add), name="watch")
+        try:
+            done, _ = await asyncio.wait([watching, *background], return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in (watching, *background):
+                task.cancel()
+            await asyncio.gather(watching, *background, return_exceptions=True)
+
+
+def main() -> None:
+    """Entry point."""
+    settings = parse_settings(sys.argv[1:], os.environ)
+    logs.configure(settings.log_level)
+    asyncio.run(run(settings))
+
+
+if __name__ == "__main__":
+    main()

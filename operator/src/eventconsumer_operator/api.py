@@ -1,0 +1,179 @@
+"""The Kubernetes API as the operator uses it: few verbs, plain dicts, one field manager, our own errors.
+
+`Api` is the interface, `KubernetesApi` the official asyncio client behind it; the tests' fake has the same interface
+and passes the same contract tests. Every request has a time limit, so that a hanging API server never hangs a
+reconcile.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import aiohttp
+from eventconsumer_api.labels import FIELD_MANAGER
+from kubernetes.aio import client, config
+
+from eventconsumer_operator.errors import Forbidden, Gone, OperatorError, Refused, Transient
+from eventconsumer_operator.manifest import EVENT_CONSUMER, Kind, Manifest, describe, kind_of, name_of
+
+_TIMEOUT = aiohttp.ClientTimeout(total=15, sock_connect=5)
+_PAGE = 500
+_APPLY = "application/apply-patch+yaml"
+
+
+class Api(Protocol):
+    """What the operator asks of a Kubernetes API. Every method may raise Forbidden, Refused or Transient."""
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
+        """Return the object, or None if there is none."""
+
+    async def list(self, kind: Kind, namespace: str, labels: Mapping[str, str] | None = None) -> list[Manifest]:
+        """Return all objects of the namespace that carry `labels`."""
+
+    async def apply(self, manifest: Manifest) -> Manifest:
+        """Server-side apply as the operator's field manager; take over fields of other managers."""
+
+    async def apply_status(self, manifest: Manifest) -> None:
+        """Server-side apply of the status of an EventConsumer.
+
+        Raises:
+            Gone: It does not exist, or another one has its name (metadata.uid is compared).
+        """
+
+    async def create(self, manifest: Manifest) -> bool:
+        """Create the object; return False if an object of that name exists."""
+
+    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
+        """Delete the object if it still is the one with `uid`; its dependents follow in the background."""
+
+
+class KubernetesApi:
+    """`Api` over the official client."""
+
+    def __init__(self, api_client: Any) -> None:
+        """Use a configured `kubernetes.aio.client.ApiClient`; the caller closes it."""
+        self._client = api_client
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
+        """See `Api`."""
+        try:
+            return await self._request("GET", kind.path(namespace, name))
+        except Gone:
+            return None
+
+    async def list(self, kind: Kind, namespace: str, labels: Mapping[str, str] | None = None) -> list[Manifest]:
+        """See `Api`."""
+        query: dict[str, str | int] = {"limit": _PAGE}
+        if labels:
+            query["labelSelector"] = ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
+        items: list[Manifest] = []
+        while True:
+            page = await self._request("GET", kind.path(namespace), query)
+            # Items of a list carry no kind of their own.
+            items += [{"apiVersion": kind.api_version, "kind": kind.name} | item for item in page["items"]]
+            if not page["metadata"].get("continue"):
+                return items
+            query["continue"] = page["metadata"]["continue"]
+
+    async def apply(self, manifest: Manifest) -> Manifest:
+        """See `Api`."""
+        path = kind_of(manifest).path(manifest["metadata"]["namespace"], name_of(manifest))
+        return await self._request("PATCH", path, {"fieldManager": FIELD_MANAGER, "force": "true"}, manifest, _APPLY)
+
+    async def apply_status(self, manifest: Manifest) -> None:
+        """See `Api`."""
+        path = EVENT_CONSUMER.path(manifest["metadata"]["namespace"], name_of(manifest), "status")
+        query: dict[str, str | int] = {"fieldManager": FIELD_MANAGER, "force": "true"}
+        try:
+            await self._request("PATCH", path, query, manifest, _APPLY)
+        except _Conflict as error:
+            # `force` settles every conflict about fields: what is left is another uid.
+            raise Gone(str(error)) from error
+
+    async def create(self, manifest: Manifest) -> bool:
+        """See `Api`."""
+        path = kind_of(manifest).path(manifest["metadata"]["namespace"])
+        try:
+            await self._request("POST", path, {"fieldManager": FIELD_MANAGER}, manifest)
+        except _Conflict:
+            return False
+        return True
+
+    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
+        """See `Api`."""
+        options = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+        try:
+            await self._request("DELETE", kind.path(namespace, name), body=options)
+        except (Gone, _Conflict):
+            return  # it is gone, or its name belongs to another object by now
+
+    async def is_served(self, kind: Kind) -> bool:
+        """Whether the API server knows the kind."""
+        try:
+            resources = await self._request("GET", f"/apis/{kind.api_version}")
+        except Gone:
+            return False
+        return any(resource["name"] == kind.plural for resource in resources["resources"])
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str | int] | None = None,
+        body: Manifest | None = None,
+        content_type: str = "application/json",
+    ) -> Manifest:
+        what = f"{method} {describe(body)}" if body and "kind" in body else f"{method} {path}"
+        headers = {"Accept": "application/json", "Content-Type": content_type}
+        try:
+            request = await self._client.param_serialize(
+                method,
+                path,
+                query_params=list((query or {}).items()),
+                header_params=headers,
+                body=body,
+                auth_settings=["BearerToken"],
+            )
+            response = await self._client.call_api(*request, _request_timeout=_TIMEOUT)
+            content = await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Transient(f"{what}: no answer from the API server ({type(error).__name__}: {error})") from error
+        if 200 <= response.status < 300:
+            result: Manifest = json.loads(content)
+            return result
+        raise _error(response.status, f"{what}: {_reason(content)}")
+
+
+class _Conflict(Transient):
+    """HTTP 409."""
+
+
+_ERRORS: dict[int, type[OperatorError]] = {
+    400: Refused,
+    403: Forbidden,
+    404: Gone,
+    409: _Conflict,
+    422: Refused,
+}
+
+
+def _error(status: int, message: str) -> OperatorError:
+    # 401 too is transient: the client reads a rotated token within a minute.
+    return _ERRORS.get(status, Transient)(f"{message} (HTTP {status})")
+
+
+def _reason(content: bytes) -> str:
+    try:
+        return str(json.loads(content)["message"])
+    except (ValueError, KeyError, TypeError):
+        return content[:300].decode(errors="replace") or "no reason given"
+
+
+async def connect() -> Any:
+    """Return an API client configured from the pod's service account, else from the kubeconfig."""
+    settings = client.Configuration()
+    try:
+        config.load_incluster_config(client_configuration=settings)
+    except config.ConfigException:
+        await config.load_kube_config(client_configuration=settings)
+    return client.ApiClient(settings)

@@ -1,0 +1,188 @@
+"""Judges the world: one pure check for each condition, in the order in which people need to know.
+
+`Facts` are the few numbers and texts that the checks need, so that each check reads like a specification. A Finding
+becomes a condition in status.py, which adds times; nothing here knows the previous status.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from eventconsumer_api.conditions import ConditionType, Reason
+
+from eventconsumer_operator.errors import OperatorError, SpecError
+
+Verdict = Literal["True", "False", "Unknown"]
+
+
+@dataclass(frozen=True)
+class Blocker:
+    """Something that a person must change."""
+
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True)
+class SparkFacts:
+    """Spark's share of the facts.
+
+    Attributes:
+        enabled: Whether the spec wants Spark.
+        running: Text about the batch that is being processed; empty if none is.
+        failure: Text about the open batch's failed Job, with the remedy; empty if it did not fail.
+    """
+
+    enabled: bool = False
+    running: str = ""
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What conditions are judged by.
+
+    Attributes:
+        suspended: spec.suspend.
+        errors: What kept the operator from planning or applying.
+        problems: What hosts say a person must change.
+        pod_failures: Why host pods do not start.
+        desired: Hosts wanted.
+        ready: Hosts ready.
+        existing: Host pods that exist.
+        current: Host pods of the newest template.
+        reported: Whether any host has answered.
+        total: Partitions of the hub; 0 if not known.
+        owned: Partitions that are read.
+        behind: Whether events wait; None if not known.
+        spark: Spark's share.
+    """
+
+    suspended: bool = False
+    errors: tuple[OperatorError, ...] = ()
+    problems: tuple[Blocker, ...] = ()
+    pod_failures: tuple[str, ...] = ()
+    desired: int = 0
+    ready: int = 0
+    existing: int = 0
+    current: int = 0
+    reported: bool = False
+    total: int = 0
+    owned: int = 0
+    behind: bool | None = None
+    spark: SparkFacts = SparkFacts()
+
+    @property
+    def blockers(self) -> tuple[Blocker, ...]:
+        """Everything a person must change, most fundamental first."""
+        return tuple(self._blockers())
+
+    @property
+    def scaled(self) -> bool:
+        """Whether exactly the wanted hosts exist, of the newest template."""
+        return self.existing == self.desired == self.current
+
+    def _blockers(self) -> Iterator[Blocker]:
+        for error in self.errors:
+            if error.reason not in {None, Reason.PROGRESSING}:
+                yield Blocker(error.reason or Reason.REFUSED, str(error))
+        if not self.suspended:
+            yield from self.problems
+            if self.pod_failures:
+                yield Blocker(Reason.HOSTS_FAILING, "; ".join(self.pod_failures))
+        if self.spark.failure:
+            yield Blocker(Reason.SPARK_FAILED, self.spark.failure)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A condition without its times."""
+
+    status: Verdict
+    reason: Reason
+    message: str
+
+
+def stalled(facts: Facts) -> Finding:
+    """Whether a person must change something."""
+    if not facts.blockers:
+        return Finding("False", Reason.AVAILABLE, "nothing needs a person")
+    return Finding("True", facts.blockers[0].reason, "; ".join(blocker.message for blocker in facts.blockers))
+
+
+def hosts_available(facts: Facts) -> Finding:
+    """Whether the wanted hosts are ready."""
+    count = f"{facts.ready} of {facts.desired} hosts are ready"
+    if facts.suspended:
+        return Finding("False", Reason.SUSPENDED, "spec.suspend is true: no hosts run")
+    if facts.ready >= facts.desired:
+        return Finding("True", Reason.AVAILABLE, count)
+    if facts.pod_failures:
+        return Finding("False", Reason.HOSTS_FAILING, f"{count}; " + "; ".join(facts.pod_failures))
+    if facts.existing == 0:
+        return Finding(
+            "False", Reason.PROGRESSING, f"{count}; no host pod exists yet: if that lasts, kubectl describe statefulset"
+        )
+    return Finding("False", Reason.PROGRESSING, count)
+
+
+def draining(facts: Facts) -> Finding:
+    """Whether events flow into files."""
+    if facts.suspended:
+        return Finding("False", Reason.SUSPENDED, "spec.suspend is true: no events are read")
+    if not facts.reported:
+        return Finding("Unknown", Reason.NO_REPORT, "no host has answered yet")
+    count = f"{facts.owned} of {facts.total} partitions are read"
+    if facts.total == 0 or facts.owned < facts.total:
+        return Finding("True" if facts.owned else "False", Reason.PROGRESSING, count)
+    if facts.behind is False:
+        return Finding("True", Reason.IDLE, f"{count}; all events are in files")
+    return Finding("True", Reason.AVAILABLE, count)
+
+
+def spark_healthy(facts: Facts) -> Finding:
+    """Whether Spark's last application did not fail."""
+    if not facts.spark.enabled:
+        return Finding("True", Reason.DISABLED, "the spec asks for no Spark application")
+    if facts.spark.failure:
+        return Finding("False", Reason.SPARK_FAILED, facts.spark.failure)
+    if facts.spark.running:
+        return Finding("True", Reason.PROGRESSING, facts.spark.running)
+    return Finding("True", Reason.IDLE, "no batch is open")
+
+
+def reconciling(facts: Facts) -> Finding:
+    """Whether the operator is still working towards the spec."""
+    if any(isinstance(error, SpecError) for error in facts.errors):
+        return Finding("False", Reason.SPEC_INVALID, "waits for a valid spec")
+    if facts.errors:
+        return Finding("True", Reason.PROGRESSING, str(facts.errors[0]))
+    if not facts.scaled:
+        return Finding("True", Reason.PROGRESSING, f"{facts.current} of {facts.desired} hosts are up to date")
+    if facts.ready < facts.desired:
+        return Finding("True", Reason.PROGRESSING, f"{facts.ready} of {facts.desired} hosts are ready")
+    if facts.desired and (not facts.reported or facts.owned < facts.total or not facts.total):
+        return Finding("True", Reason.PROGRESSING, draining(facts).message)
+    return Finding("False", Reason.AVAILABLE, "as the spec says")
+
+
+def ready(facts: Facts) -> Finding:
+    """Whether hosts run, own all partitions, and nothing needs a person."""
+    blocked = stalled(facts)
+    if blocked.status == "True":
+        return Finding("False", blocked.reason, blocked.message)
+    for check in (hosts_available, draining):
+        finding = check(facts)
+        if finding.status != "True" or finding.reason is Reason.PROGRESSING:
+            return Finding("False", finding.reason, finding.message)
+    return Finding("True", Reason.AVAILABLE, draining(facts).message)
+
+
+CHECKS: tuple[tuple[ConditionType, Callable[[Facts], Finding]], ...] = (
+    (ConditionType.READY, ready),
+    (ConditionType.RECONCILING, reconciling),
+    (ConditionType.STALLED, stalled),
+    (ConditionType.HOSTS_AVAILABLE, hosts_available),
+    (ConditionType.DRAINING, draining),
+    (ConditionType.SPARK_HEALTHY, spark_healthy),
+)

@@ -1,0 +1,102 @@
+"""Kubernetes objects as plain dicts, and the few questions that are asked of them everywhere. Pure.
+
+Dicts and not the client's model classes: those refuse fields that they do not know, and a server is often newer than
+a client.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from eventconsumer_api.v1alpha1 import API_VERSION, KIND, PLURAL
+
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of object and where the API serves it.
+
+    Attributes:
+        api_version: Group and version, such as apps/v1.
+        name: Such as StatefulSet.
+        plural: Such as statefulsets.
+    """
+
+    api_version: str
+    name: str
+    plural: str
+
+    def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
+        """URL path of the collection, an object, or a subresource."""
+        root = f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
+        parts = [root, "namespaces", namespace, self.plural, name, subresource]
+        return "/".join(part for part in parts if part)
+
+
+EVENT_CONSUMER = Kind(API_VERSION, KIND, PLURAL)
+CONFIG_MAP = Kind("v1", "ConfigMap", "configmaps")
+SERVICE = Kind("v1", "Service", "services")
+POD = Kind("v1", "Pod", "pods")
+EVENT = Kind("v1", "Event", "events")
+STATEFUL_SET = Kind("apps/v1", "StatefulSet", "statefulsets")
+JOB = Kind("batch/v1", "Job", "jobs")
+
+_KINDS = {
+    (kind.api_version, kind.name): kind for kind in (EVENT_CONSUMER, CONFIG_MAP, SERVICE, POD, EVENT, STATEFUL_SET, JOB)
+}
+
+
+def kind_of(manifest: Mapping[str, Any]) -> Kind:
+    """The kind that a manifest says it is."""
+    return _KINDS[manifest["apiVersion"], manifest["kind"]]
+
+
+def name_of(manifest: Mapping[str, Any]) -> str:
+    """The object's name."""
+    return str(manifest["metadata"]["name"])
+
+
+def describe(manifest: Mapping[str, Any]) -> str:
+    """Kind and name as kubectl writes them, such as statefulset/orders-host."""
+    return f"{str(manifest['kind']).lower()}/{name_of(manifest)}"
+
+
+def controller_uid(manifest: Mapping[str, Any]) -> str | None:
+    """Uid of the owner that controls the object; None if nobody does."""
+    for owner in manifest["metadata"].get("ownerReferences", []):
+        if owner.get("controller"):
+            return str(owner["uid"])
+    return None
+
+
+def is_being_deleted(manifest: Mapping[str, Any]) -> bool:
+    """Whether somebody deleted the object and it only waits for its finalizers."""
+    return "deletionTimestamp" in manifest["metadata"]
+
+
+def difference(desired: object, live: object, path: str = "") -> str | None:
+    """The first thing that `desired` says and `live` does not, as text; None if `live` has all of it.
+
+    What only `live` has is ignored: defaults of the API server, and fields of other managers.
+    """
+    if isinstance(desired, dict) and isinstance(live, dict):
+        for name, value in desired.items():
+            inner = f"{path}.{name}" if path else name
+            if name not in live:
+                if value in ({}, [], None):
+                    continue  # the API server drops what is empty
+                return f"{inner} is missing"
+            found = difference(value, live[name], inner)
+            if found:
+                return found
+        return None
+    if isinstance(desired, list) and isinstance(live, list):
+        if len(desired) != len(live):
+            return f"{path} has {len(live)} entries, not {len(desired)}"
+        for index, (value, other) in enumerate(zip(desired, live, strict=True)):
+            found = difference(value, other, f"{path}[{index}]")
+            if found:
+                return found
+        return None
+    return None if desired == live else f"{path} is {live!r}, not {desired!r}"

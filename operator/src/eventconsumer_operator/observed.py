@@ -1,0 +1,99 @@
+"""Observed: everything one reconcile knows about the world, read once and frozen.
+
+Plans and status are functions of it. Nothing in here is decided yet; the properties only answer questions that several
+readers have.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from eventconsumer_api.host_config import ResourceRef
+from eventconsumer_api.host_report import FleetReport, HostReport, Problem
+from eventconsumer_api.status import EventConsumerStatus
+from pydantic import ValidationError
+
+from eventconsumer_operator.keys import Key
+from eventconsumer_operator.manifest import Kind, Manifest
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """One EventConsumer as the API server has it.
+
+    Attributes:
+        spec: As written, not validated.
+        status: As last written by an operator; empty where it cannot be read.
+    """
+
+    key: Key
+    uid: str
+    generation: int
+    spec: Mapping[str, Any]
+    status: EventConsumerStatus = field(default_factory=EventConsumerStatus)
+
+    @property
+    def reference(self) -> ResourceRef:
+        """How hosts and Spark jobs are told about it."""
+        return ResourceRef(namespace=self.key.namespace, name=self.key.name, uid=self.uid)
+
+
+def consumer_from(manifest: Manifest) -> Consumer:
+    """Read an EventConsumer manifest."""
+    metadata = manifest["metadata"]
+    try:
+        status = EventConsumerStatus.model_validate(manifest.get("status", {}))
+    except ValidationError:
+        # Written by hand or by an operator of another age. It is only a memory: start without one.
+        status = EventConsumerStatus()
+    return Consumer(
+        key=Key(metadata["namespace"], metadata["name"]),
+        uid=metadata["uid"],
+        generation=metadata.get("generation", 0),
+        spec=manifest.get("spec", {}),
+        status=status,
+    )
+
+
+@dataclass(frozen=True)
+class Observed:
+    """The world as one reconcile sees it.
+
+    Attributes:
+        now: Time of reading, UTC.
+        consumer: The resource.
+        children: Live objects by kind and name, for each fixed name that exists, whoever owns it.
+        jobs: Spark Jobs of this resource.
+        pods: Host pods of this resource.
+        reports: Answers of hosts by pod name; hosts that did not answer are absent.
+    """
+
+    now: datetime
+    consumer: Consumer
+    children: Mapping[tuple[Kind, str], Manifest] = field(default_factory=dict)
+    jobs: tuple[Manifest, ...] = ()
+    pods: tuple[Manifest, ...] = ()
+    reports: Mapping[str, HostReport] = field(default_factory=dict)
+
+    @cached_property
+    def fleet(self) -> FleetReport | None:
+        """What the leading host measured; where two claim to lead (a change of leader), the one that is further on."""
+        reports = (report.fleet for report in self.reports.values() if report.fleet)
+        return max(reports, key=lambda fleet: (fleet.committed_batch, fleet.files), default=None)
+
+    @property
+    def partition_count(self) -> int | None:
+        """Partitions of the hub, from the hosts or, while they are silent, from the last status; None: never known."""
+        counts = [report.partition_count for report in self.reports.values() if report.partition_count]
+        return max(counts) if counts else self.consumer.status.hub.partition_count
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What hosts say a person must change; once each, in a stable order."""
+        found: dict[tuple[str, str], Problem] = {}
+        for _, report in sorted(self.reports.items()):
+            for problem in report.problems:
+                found.setdefault((problem.field, problem.reason), problem)
+        return tuple(found[where] for where in sorted(found))

@@ -1,0 +1,67 @@
+"""The plan: which objects must exist, as a pure function of the resource, the world and the settings.
+
+Nothing here calls anything. The same input always gives the same plan, byte for byte, which is what makes a second
+reconcile of a resting world write nothing.
+"""
+
+from dataclasses import dataclass
+
+from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.v1alpha1 import EventConsumerSpec
+
+from eventconsumer_operator.manifest import Manifest
+from eventconsumer_operator.observed import Observed
+from eventconsumer_operator.plan.config import host_config
+from eventconsumer_operator.plan.endpoints import check_endpoints
+from eventconsumer_operator.plan.hosts import config_map, service, stateful_set
+from eventconsumer_operator.plan.scale import wanted_hosts
+from eventconsumer_operator.plan.spark import batch_job, unwanted_jobs
+from eventconsumer_operator.plan.spec import parse_spec
+from eventconsumer_operator.settings import Settings
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What must be.
+
+    Attributes:
+        spec: The validated spec.
+        config: What hosts are told.
+        hosts: Number of hosts wanted.
+        applied: Objects to create or correct, in this order.
+        job: The Spark Job to create once, if any.
+        deleted: Live objects to delete.
+    """
+
+    spec: EventConsumerSpec
+    config: HostConfig
+    hosts: int
+    applied: tuple[Manifest, ...]
+    job: Manifest | None
+    deleted: tuple[Manifest, ...]
+
+
+def make_plan(observed: Observed, settings: Settings) -> Plan:
+    """Decide what must be.
+
+    Raises:
+        SpecError: The spec does not fit the schema or names an endpoint that the settings forbid.
+    """
+    consumer = observed.consumer
+    spec = parse_spec(consumer.spec)
+    if not settings.allow_insecure_endpoints:
+        check_endpoints(spec)
+    config = host_config(consumer, spec, settings)
+    hosts = wanted_hosts(spec, observed.partition_count)
+    return Plan(
+        spec=spec,
+        config=config,
+        hosts=hosts,
+        applied=(
+            config_map(consumer, config),
+            service(consumer),
+            stateful_set(consumer, spec, config, hosts, settings.processor_image),
+        ),
+        job=batch_job(observed, spec, config, settings.spark_image),
+        deleted=unwanted_jobs(observed, spec),
+    )

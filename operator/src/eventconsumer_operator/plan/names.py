@@ -1,0 +1,67 @@
+"""Names, labels and owners of children. Pure.
+
+Names are fixed functions of the resource, so that a repeated or interrupted reconcile finds what it made before.
+Children carry our own labels only: labels of the resource itself belong to the user's tools, and copying them
+confuses those.
+"""
+
+from eventconsumer_api import labels
+from eventconsumer_api.v1alpha1 import API_VERSION, KIND
+
+from eventconsumer_operator.keys import Key
+from eventconsumer_operator.manifest import Kind, Manifest
+from eventconsumer_operator.observed import Consumer
+
+APPLICATION = "eventconsumer"
+_JOB_NAME_PART = 40  # <40>-<8>-b<10 digits> stays within the 63 characters of a label
+
+
+def host_name(key: Key) -> str:
+    """Name of the ConfigMap, Service and StatefulSet of the hosts."""
+    return f"{key.name}-host"
+
+
+def job_name(key: Key, uid: str, batch: int) -> str:
+    """Name of the Spark Job of a batch: the same whoever looks at the same batch of the same resource."""
+    return f"{key.name[:_JOB_NAME_PART]}-{uid[:8]}-b{batch}"
+
+
+def selector(key: Key, component: str) -> dict[str, str]:
+    """Labels by which the pods of a component are found."""
+    return {
+        labels.LABEL_NAME: APPLICATION,
+        labels.LABEL_COMPONENT: component,
+        labels.LABEL_CONSUMER: key.name,
+    }
+
+
+def selector_text(key: Key, component: str) -> str:
+    """`selector` as kubectl writes it."""
+    return ",".join(f"{name}={value}" for name, value in selector(key, component).items())
+
+
+def child_labels(key: Key, component: str) -> dict[str, str]:
+    """Labels of a child."""
+    return selector(key, component) | {labels.LABEL_MANAGED_BY: labels.MANAGED_BY}
+
+
+def child(consumer: Consumer, kind: Kind, name: str, component: str) -> Manifest:
+    """The head of a child: kind, name, labels and owner."""
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.name,
+        "metadata": {
+            "name": name,
+            "namespace": consumer.key.namespace,
+            "labels": child_labels(consumer.key, component),
+            "ownerReferences": [
+                {
+                    "apiVersion": API_VERSION,
+                    "kind": KIND,
+                    "name": consumer.key.name,
+                    "uid": consumer.uid,
+                    "controller": True,
+                }
+            ],
+        },
+    }

@@ -1,0 +1,125 @@
+"""Reconciles one key: load -> plan -> apply -> status.
+
+Level-triggered: every step starts from what is there, so it may be interrupted anywhere and repeated at any time.
+Failures of single children end up in the status; only what keeps us from reading or writing the resource itself is
+raised.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+from eventconsumer_api.conditions import ConditionType
+from eventconsumer_api.status import EventConsumerStatus
+
+from eventconsumer_operator.api import Api
+from eventconsumer_operator.apply import Outcome, apply
+from eventconsumer_operator.errors import DependencyNotReady, Gone, SpecError, Transient
+from eventconsumer_operator.events import record
+from eventconsumer_operator.hosts import Hosts
+from eventconsumer_operator.keys import Key
+from eventconsumer_operator.load import load
+from eventconsumer_operator.manifest import EVENT_CONSUMER
+from eventconsumer_operator.observed import Observed
+from eventconsumer_operator.plan import Plan, make_plan
+from eventconsumer_operator.settings import Settings
+from eventconsumer_operator.status import make_status, same_but_numbers
+
+_log = logging.getLogger(__name__)
+
+MOVING_SECONDS = 3.0  # while anything moves
+RESTING_SECONDS = 15.0  # while nothing does: hosts tell us of problems only when asked
+NUMBERS_SECONDS = 3.0  # at most this often is a status written in which only numbers moved
+
+
+@dataclass(frozen=True)
+class Next:
+    """When to look again.
+
+    Attributes:
+        delay: Seconds; None: never, unless somebody says so.
+        failed: Whether to wait longer each time.
+    """
+
+    delay: float | None
+    failed: bool = False
+
+
+class Reconciler:
+    """Reconciles keys; safe to call for several keys at a time, not for one key twice at a time."""
+
+    def __init__(self, api: Api, hosts: Hosts, settings: Settings) -> None:
+        """Work with these."""
+        self._api = api
+        self._hosts = hosts
+        self._settings = settings
+        self._written: dict[Key, float] = {}
+
+    async def reconcile(self, key: Key) -> Next:
+        """Bring one resource nearer to its spec.
+
+        Raises:
+            Forbidden, Transient: The resource could not be read or its status not be written.
+        """
+        observed = await load(self._api, self._hosts, key)
+        if observed is None:
+            self._written.pop(key, None)
+            return Next(None)
+        plan, outcome = await self._plan_and_apply(observed)
+        status = make_status(observed, plan, tuple(outcome.errors), self._settings)
+        for change in outcome.changes:
+            _log.info("%s: %s", key, change)
+        written = await self._write(observed, status)
+        return _next(outcome, status, written)
+
+    async def _plan_and_apply(self, observed: Observed) -> tuple[Plan | None, Outcome]:
+        try:
+            plan = make_plan(observed, self._settings)
+        except SpecError as error:
+            # What runs goes on with the last valid spec: a typing error is no reason to stop draining.
+            return None, Outcome(errors=[error])
+        return plan, await apply(self._api, observed, plan)
+
+    async def _write(self, observed: Observed, status: EventConsumerStatus) -> bool:
+        consumer = observed.consumer
+        if status == consumer.status:
+            return False
+        now = asyncio.get_running_loop().time()
+        too_soon = now - self._written.get(consumer.key, float("-inf")) < NUMBERS_SECONDS
+        if too_soon and same_but_numbers(status, consumer.status):
+            return True
+        try:
+            await self._api.apply_status(
+                {
+                    "apiVersion": EVENT_CONSUMER.api_version,
+                    "kind": EVENT_CONSUMER.name,
+                    "metadata": {
+                        "name": consumer.key.name,
+                        "namespace": consumer.key.namespace,
+                        "uid": consumer.uid,
+                    },
+                    "status": status.model_dump(mode="json", by_alias=True, exclude_none=True),
+                }
+            )
+        except Gone:
+            return False
+        self._written[consumer.key] = now
+        await record(self._api, observed, status)
+        return True
+
+
+def _next(outcome: Outcome, status: EventConsumerStatus, written: bool) -> Next:
+    if any(isinstance(error, Transient) for error in outcome.errors):
+        return Next(None, failed=True)
+    delays = [error.delay for error in outcome.errors if isinstance(error, DependencyNotReady)]
+    if delays:
+        return Next(min(delays))
+    moving = written or any(_is_true(status, kind) for kind in (ConditionType.RECONCILING, ConditionType.STALLED))
+    if moving or (status.spark and status.spark.pending_files) or status.lag.events:
+        return Next(MOVING_SECONDS)
+    return Next(RESTING_SECONDS)
+
+
+def _is_true(status: EventConsumerStatus, kind: ConditionType) -> bool:
+    condition = status.condition(kind)
+    return condition is not None and condition.status == "True"

@@ -1,0 +1,218 @@
+"""Computes the status from what was observed, planned and applied. Pure.
+
+The status is a function of the world, with a memory of three things that the world cannot tell again: what hosts said
+while they are silent now, when each condition last changed, and how often it may change. A resting system gives the
+same status each time, so nothing is written.
+"""
+
+from datetime import datetime, timedelta
+
+from eventconsumer_api import labels
+from eventconsumer_api.conditions import Reason
+from eventconsumer_api.status import (
+    Condition,
+    DrainedStatus,
+    EffectiveStatus,
+    EventConsumerStatus,
+    HostsStatus,
+    HubStatus,
+    LagStatus,
+    PartitionsStatus,
+    SparkStatus,
+)
+
+from eventconsumer_operator.errors import OperatorError
+from eventconsumer_operator.findings import CHECKS, Blocker, Facts, Finding, SparkFacts
+from eventconsumer_operator.jobs import JobState, state_of
+from eventconsumer_operator.manifest import STATEFUL_SET, Manifest, name_of
+from eventconsumer_operator.observed import Observed
+from eventconsumer_operator.plan import Plan
+from eventconsumer_operator.plan.names import host_name, job_name, selector_text
+from eventconsumer_operator.podfailures import pod_failures
+from eventconsumer_operator.settings import Settings
+
+MESSAGE_LIMIT = 1024
+# The leading host sees a commit within seconds. A Job that succeeded and left no commit for this long did not do its
+# work.
+_COMMIT_GRACE = timedelta(seconds=120)
+
+
+def make_status(
+    observed: Observed, plan: Plan | None, errors: tuple[OperatorError, ...], settings: Settings
+) -> EventConsumerStatus:
+    """The status to be.
+
+    Args:
+        observed: The world before the plan was applied.
+        plan: The plan; None if none could be made, and then `errors` says why.
+        errors: What kept the operator from planning or applying.
+        settings: For the effective values.
+    """
+    previous = observed.consumer.status
+    facts = gather(observed, plan, errors)
+    fleet = observed.fleet
+    drained = previous.drained
+    if fleet:
+        drained = DrainedStatus(
+            files=fleet.files, events=fleet.events, bytes=fleet.bytes, last_file_time=fleet.last_file_time
+        )
+    return EventConsumerStatus(
+        observed_generation=observed.consumer.generation,
+        conditions=_conditions(observed, facts),
+        hub=HubStatus(
+            partition_count=observed.partition_count,
+            created_at=fleet.hub_created_at if fleet else previous.hub.created_at,
+        ),
+        replicas=facts.existing,
+        selector=selector_text(observed.consumer.key, labels.COMPONENT_HOST),
+        hosts=HostsStatus(desired=facts.desired, ready=facts.ready),
+        partitions=PartitionsStatus(total=facts.total, owned=facts.owned, unowned=facts.total - facts.owned),
+        lag=_lag(observed, facts),
+        drained=drained,
+        spark=_spark(observed, plan),
+        effective=_effective(plan, settings) if plan else previous.effective,
+    )
+
+
+def gather(observed: Observed, plan: Plan | None, errors: tuple[OperatorError, ...]) -> Facts:
+    """Reduce the world to what conditions are judged by."""
+    stateful_set = _hosts_set(observed)
+    status = stateful_set.get("status", {})
+    # While the StatefulSet controller has not seen the newest template, its numbers are about the old one.
+    seen = status.get("observedGeneration", 0) >= stateful_set.get("metadata", {}).get("generation", 1)
+    desired = plan.hosts if plan else stateful_set.get("spec", {}).get("replicas", 0)
+    suspended = bool(plan and plan.spec.suspend)
+    total = observed.partition_count or 0
+    return Facts(
+        suspended=suspended,
+        errors=errors,
+        problems=tuple(
+            Blocker(_reason(problem.reason), f"{problem.field}: {problem.message}") for problem in observed.problems
+        ),
+        pod_failures=pod_failures(observed.pods),
+        desired=desired,
+        ready=min(status.get("readyReplicas", 0), desired),
+        existing=status.get("replicas", 0),
+        current=status.get("updatedReplicas", status.get("replicas", 0)) if seen else 0,
+        reported=bool(observed.reports),
+        total=total,
+        owned=0 if suspended else min(_owned(observed), total),
+        behind=observed.fleet.lag_events > 0 if observed.fleet and observed.fleet.lag_events is not None else None,
+        spark=_spark_facts(observed, plan),
+    )
+
+
+def _hosts_set(observed: Observed) -> Manifest:
+    return observed.children.get((STATEFUL_SET, host_name(observed.consumer.key)), {})
+
+
+def _reason(text: str) -> Reason:
+    try:
+        return Reason(text)
+    except ValueError:
+        return Reason.HOSTS_FAILING  # a newer host knows more reasons than this operator; its message still tells
+
+
+def _owned(observed: Observed) -> int:
+    if observed.fleet:
+        return len(observed.fleet.owners)
+    if observed.reports:
+        return len({partition.id for report in observed.reports.values() for partition in report.partitions})
+    # Nobody answers: without pods nobody reads, and otherwise the last word stands for now.
+    return observed.consumer.status.partitions.owned if observed.pods else 0
+
+
+def _lag(observed: Observed, facts: Facts) -> LagStatus:
+    fleet = observed.fleet
+    if facts.suspended:
+        return LagStatus()
+    if fleet is None:
+        return observed.consumer.status.lag
+    return LagStatus(
+        events=fleet.lag_events, seconds=None if fleet.lag_seconds is None else max(0, round(fleet.lag_seconds))
+    )
+
+
+def _spark(observed: Observed, plan: Plan | None) -> SparkStatus | None:
+    previous, fleet = observed.consumer.status.spark, observed.fleet
+    if plan is None or fleet is None:
+        return previous
+    if plan.spec.spark is None or not plan.spec.spark.enabled:
+        return None
+    number = fleet.open_batch.number if fleet.open_batch else fleet.committed_batch
+    return SparkStatus(
+        last_batch=number,
+        last_application=job_name(observed.consumer.key, observed.consumer.uid, number) if number else "",
+        pending_files=fleet.pending_files,
+        processed_files=fleet.processed_files,
+        reason=fleet.open_batch.reason if fleet.open_batch else fleet.committed_reason,
+    )
+
+
+def _spark_facts(observed: Observed, plan: Plan | None) -> SparkFacts:
+    fleet, consumer = observed.fleet, observed.consumer
+    if plan is None or plan.spec.spark is None or not plan.spec.spark.enabled:
+        return SparkFacts()
+    if fleet is None or fleet.open_batch is None:
+        return SparkFacts(enabled=True)
+    number = fleet.open_batch.number
+    name = job_name(consumer.key, consumer.uid, number)
+    running = f"batch {number} ({fleet.open_batch.files} files): {name}"
+    job = next((job for job in observed.jobs if name_of(job) == name), None)
+    failure = _job_failure(job, number, observed.now) if job else ""
+    return SparkFacts(enabled=True, running="" if failure else running, failure=failure)
+
+
+def _job_failure(job: Manifest, number: int, now: datetime) -> str:
+    status = state_of(job)
+    name = name_of(job)
+    remedy = f"kubectl logs job/{name} shows why; kubectl delete job {name} tries the batch again"
+    if status.state is JobState.FAILED:
+        return f"spec.spark: batch {number} failed ({status.message}): {remedy}"
+    if status.state is JobState.SUCCEEDED and now - datetime.fromisoformat(status.finished) > _COMMIT_GRACE:
+        return f"spec.spark: batch {number} ended without a commit record: {remedy}"
+    return ""
+
+
+def _effective(plan: Plan, settings: Settings) -> EffectiveStatus:
+    return EffectiveStatus(
+        replicas=plan.hosts,
+        image=settings.processor_image,
+        spark_image=settings.spark_image,
+        sink_prefix=plan.config.sink.prefix,
+        config_hash=plan.config.digest(),
+    )
+
+
+def _conditions(observed: Observed, facts: Facts) -> list[Condition]:
+    conditions = []
+    for kind, check in CHECKS:
+        finding = check(facts)
+        before = observed.consumer.status.condition(kind)
+        unchanged = before is not None and before.status == finding.status
+        conditions.append(
+            Condition(
+                type=kind,
+                status=finding.status,
+                reason=finding.reason,
+                message=_shortened(finding),
+                last_transition_time=before.last_transition_time if before and unchanged else observed.now,
+                observed_generation=observed.consumer.generation,
+            )
+        )
+    return conditions
+
+
+def _shortened(finding: Finding) -> str:
+    message = finding.message
+    return message if len(message) <= MESSAGE_LIMIT else message[: MESSAGE_LIMIT - 1] + "…"
+
+
+def same_but_numbers(one: EventConsumerStatus, other: EventConsumerStatus) -> bool:
+    """Whether two statuses differ at most in the numbers that move all the time while events flow."""
+    return _without_numbers(one) == _without_numbers(other)
+
+
+def _without_numbers(status: EventConsumerStatus) -> EventConsumerStatus:
+    spark = status.spark.model_copy(update={"pending_files": 0, "processed_files": 0}) if status.spark else None
+    return status.model_copy(update={"lag": LagStatus(), "drained": DrainedStatus(), "spark": spark})

@@ -1,0 +1,117 @@
+"""A queue of keys: each key at most once, never handled twice at a time, later or sooner, with backoff after failures.
+
+The rules are those of client-go's work queue. `add` while a key waits keeps the earlier of the two times; `add` while
+it is being handled makes it ready again when the handler is done, so that nothing seen in between is missed. Failures
+of one key delay that key only. Time is the event loop's, so tests run on virtual time.
+"""
+
+import asyncio
+import heapq
+import random
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """Exponential backoff with jitter.
+
+    Attributes:
+        base: Delay after the first failure, seconds.
+        cap: Longest delay, seconds.
+        jitter: Part of the delay that is random: 0.5 means between half of the delay and all of it.
+    """
+
+    base: float = 0.5
+    cap: float = 120.0
+    jitter: float = 0.5
+
+    def delay(self, failures: int, rng: random.Random) -> float:
+        """Seconds to wait after this many failures in a row (1 or more)."""
+        # 2 ** 60 seconds is beyond any cap; the bound keeps the power from overflowing after days of failures.
+        full = min(self.cap, self.base * 2.0 ** min(failures - 1, 60))
+        return full * (1 - self.jitter * rng.random())
+
+
+class WorkQueue(Generic[KeyT]):
+    """The queue. Not thread-safe: one event loop."""
+
+    def __init__(self, backoff: Backoff | None = None, rng: random.Random | None = None) -> None:
+        """Start empty.
+
+        Args:
+            backoff: Delays after failures.
+            rng: Source of jitter.
+        """
+        self._backoff = backoff or Backoff()
+        self._rng = rng or random.Random()  # noqa: S311 - jitter, not cryptography
+        self._due: dict[KeyT, float] = {}
+        self._heap: list[tuple[float, int, KeyT]] = []
+        self._sequence = 0
+        self._active: set[KeyT] = set()
+        self._failures: dict[KeyT, int] = {}
+        self._changed = asyncio.Event()
+
+    def __len__(self) -> int:
+        """Keys that wait, ready or not."""
+        return len(self._due)
+
+    def add(self, key: KeyT, delay: float = 0.0) -> None:
+        """Ask for `key` to be handled `delay` seconds from now; an earlier wish stands."""
+        when = asyncio.get_running_loop().time() + max(0.0, delay)
+        if key in self._due and self._due[key] <= when:
+            return
+        self._due[key] = when
+        if key not in self._active:
+            self._push(when, key)
+
+    def retry(self, key: KeyT) -> float:
+        """Ask for `key` again after a failure; return the delay, seconds."""
+        self._failures[key] = self._failures.get(key, 0) + 1
+        delay = self._backoff.delay(self._failures[key], self._rng)
+        self.add(key, delay)
+        return delay
+
+    def succeeded(self, key: KeyT) -> None:
+        """Forget the failures of `key`."""
+        self._failures.pop(key, None)
+
+    async def get(self) -> KeyT:
+        """Wait for the next key that is due and not being handled; call `done` with it afterwards."""
+        while True:
+            delay = self._until_next()
+            if delay is not None and delay <= 0:
+                _, _, key = heapq.heappop(self._heap)
+                del self._due[key]
+                self._active.add(key)
+                return key
+            self._changed.clear()
+            try:
+                await asyncio.wait_for(self._changed.wait(), delay)
+            except TimeoutError:
+                continue
+
+    def done(self, key: KeyT) -> None:
+        """Say that the handling of `key` has ended, well or not."""
+        self._active.discard(key)
+        if key in self._due:
+            self._push(self._due[key], key)
+
+    def overdue(self) -> float:
+        """Seconds by which the key that waits longest is late; 0 if none is late."""
+        delay = self._until_next()
+        return max(0.0, -delay) if delay is not None else 0.0
+
+    def _push(self, when: float, key: KeyT) -> None:
+        self._sequence += 1
+        heapq.heappush(self._heap, (when, self._sequence, key))
+        self._changed.set()
+
+    def _until_next(self) -> float | None:
+        # An entry is stale when its key is being handled, or waits for another time than the entry says.
+        while self._heap and (self._heap[0][2] in self._active or self._due.get(self._heap[0][2]) != self._heap[0][0]):
+            heapq.heappop(self._heap)
+        return self._heap[0][0] - asyncio.get_running_loop().time() if self._heap else None
