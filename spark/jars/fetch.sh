@@ -4,7 +4,7 @@
 #   spark/jars/fetch.sh             into ${XDG_CACHE_HOME:-~/.cache}/eventconsumer/jars-<digest of SHA256SUMS>; prints that folder
 #   spark/jars/fetch.sh FOLDER      into FOLDER (the image's build)
 #
-# A folder that is already complete costs nothing. To change a version: edit pom.xml and write the digests that the check prints.
+# A folder that is already complete costs nothing. MAVEN_MIRROR is asked instead of Maven Central where it is set. To change a version: edit pom.xml and write the digests that the check prints.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 digest=$(sha256sum "$here/SHA256SUMS" | cut -c1-16)
@@ -17,7 +17,14 @@ if ! complete "$folder"; then
   mkdir -p "$(dirname "$folder")"
   fresh=$(mktemp -d "$folder.XXXXXX")
   trap 'rm -rf "$fresh"' EXIT
-  mvn -B -q -f "$here/pom.xml" dependency:copy-dependencies "-Djars.directory=$fresh" >&2
+  settings=()
+  if [ -n "${MAVEN_MIRROR:-}" ]; then
+    mirror="<mirror><id>mirror</id><mirrorOf>central</mirrorOf><url>$MAVEN_MIRROR</url></mirror>"
+    echo "<settings><mirrors>$mirror</mirrors></settings>" >"$fresh/settings.xml"
+    settings=(-s "$fresh/settings.xml")
+  fi
+  mvn -B -q -f "$here/pom.xml" "${settings[@]}" dependency:copy-dependencies "-Djars.directory=$fresh" >&2
+  rm -f "$fresh/settings.xml"
   if ! complete "$fresh" || [ "$(find "$fresh" -name '*.jar' | wc -l)" != "$(grep -c . "$here/SHA256SUMS")" ]; then
     echo "The jars of pom.xml are not those of SHA256SUMS. Found:" >&2
     (cd "$fresh" && sha256sum -- *.jar) >&2

@@ -9,13 +9,14 @@ from typing import Any, Protocol, Self
 
 from azure.core.exceptions import (
     AzureError,
+    ClientAuthenticationError,
     HttpResponseError,
     ResourceExistsError,
     ResourceModifiedError,
     ResourceNotFoundError,
 )
 from azure.identity import WorkloadIdentityCredential
-from azure.storage.blob import ContainerClient
+from azure.storage.blob import ContainerClient, ExponentialRetry
 
 from eventconsumer_spark.account import StorageAccount
 from eventconsumer_spark.errors import StorageError
@@ -53,7 +54,12 @@ class AzureBlobStore:
         self._container = container
         self._endpoint = account.endpoint
         self._client = ContainerClient(
-            account.endpoint, container, credential=_credential(account), retry_total=5, connection_timeout=10
+            account.endpoint,
+            container,
+            credential=_credential(account),
+            # About half a minute; the default waits for three.
+            retry_policy=ExponentialRetry(initial_backoff=1, increment_base=2, retry_total=5),
+            connection_timeout=10,
         )
 
     def __enter__(self) -> Self:
@@ -94,7 +100,8 @@ class AzureBlobStore:
     def _failure(self, verb: str, name: str, error: AzureError) -> StorageError:
         cause = error.message.splitlines()[0] if error.message else type(error).__name__
         remedy = "check that the account is reachable from the Spark pods"
-        if isinstance(error, HttpResponseError) and error.status_code in (401, 403):
+        denied = isinstance(error, HttpResponseError) and error.status_code in (401, 403)
+        if denied or isinstance(error, ClientAuthenticationError):
             remedy = "check that the credential of spec.sink may read and write this container"
         place = f"container {self._container} of {self._endpoint}"
         return StorageError(f"cannot {verb} {name} in {place}: {cause}: {remedy}")

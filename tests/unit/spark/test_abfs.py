@@ -1,0 +1,84 @@
+"""Where Spark reads and writes, and with which settings."""
+
+import pytest
+from eventconsumer_spark.abfs import hadoop_settings, input_folder, output_folder
+from eventconsumer_spark.account import StorageAccount
+from eventconsumer_spark.batch import batch_output
+from eventconsumer_spark.errors import ConfigurationError
+
+CLOUD = StorageAccount("https://shop.blob.core.windows.net", "shop", key="a2V5")
+LOCAL_HOST = "shop.blob.svc.cluster.local:10000"
+LOCAL = StorageAccount(f"http://{LOCAL_HOST}", "shop", key="a2V5")
+
+
+def test_output_and_input_share_the_host_that_the_user_chose() -> None:
+    output = output_folder("abfss://results@shop.dfs.core.windows.net/a/b/", CLOUD)
+    assert str(output) == "abfss://results@shop.dfs.core.windows.net/a/b"
+    assert batch_output(output, 7) == "abfss://results@shop.dfs.core.windows.net/a/b/_batch=7"
+    drained = input_folder("drained", output)
+    assert drained.child("x/from=1.parquet") == "abfss://drained@shop.dfs.core.windows.net/x/from=1.parquet"
+
+
+def test_output_may_be_the_root_of_a_container() -> None:
+    assert (
+        batch_output(output_folder(f"abfs://results@{LOCAL_HOST}", LOCAL), 1) == f"abfs://results@{LOCAL_HOST}/_batch=1"
+    )
+
+
+def test_connection_is_never_weaker_than_the_sinks() -> None:
+    assert output_folder("abfs://results@shop.blob.core.windows.net/a", CLOUD).scheme == "abfss"
+
+
+@pytest.mark.parametrize(
+    ("path", "account", "remedy"),
+    [
+        ("s3://bucket/folder", CLOUD, "write abfss://"),
+        ("abfss://shop.blob.core.windows.net/folder", CLOUD, "write abfss://"),
+        ("abfss://results@other.blob.core.windows.net/a", CLOUD, "write to the sink's account"),
+        (f"abfss://results@{LOCAL_HOST}/a", LOCAL, "write abfs:// instead"),
+    ],
+)
+def test_impossible_output_is_refused(path: str, account: StorageAccount, remedy: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"spark\.output\.path") as raised:
+        output_folder(path, account)
+    assert remedy in str(raised.value)
+
+
+def test_blob_endpoint_without_tls() -> None:
+    settings = hadoop_settings(LOCAL, LOCAL_HOST, {})
+    assert settings["fs.azure.fns.account.service.type"] == "BLOB"
+    assert settings["fs.azure.account.hns.enabled"] == "false"
+    assert settings["fs.azure.always.use.https"] == "false"
+    assert settings[f"fs.azure.account.key.{LOCAL_HOST}"] == "a2V5"
+    assert settings["mapreduce.fileoutputcommitter.algorithm.version"] == "2"
+
+
+def test_dfs_endpoint_finds_out_itself_whether_the_namespace_is_hierarchical() -> None:
+    settings = hadoop_settings(CLOUD, "shop.dfs.core.windows.net", {})
+    assert not {"fs.azure.fns.account.service.type", "fs.azure.account.hns.enabled", "fs.azure.always.use.https"} & set(
+        settings
+    )
+
+
+def test_shared_access_signature() -> None:
+    account = StorageAccount(CLOUD.endpoint, "shop", sas="sv=1&sig=x")
+    settings = hadoop_settings(account, "shop.blob.core.windows.net", {})
+    assert settings["fs.azure.account.auth.type.shop.blob.core.windows.net"] == "SAS"
+    assert settings["fs.azure.sas.fixed.token.shop.blob.core.windows.net"] == "sv=1&sig=x"
+
+
+def test_workload_identity_uses_what_the_webhook_gives() -> None:
+    account = StorageAccount(CLOUD.endpoint, "shop", client_id="client")
+    host = "shop.blob.core.windows.net"
+    settings = hadoop_settings(account, host, {"AZURE_TENANT_ID": "tenant", "AZURE_FEDERATED_TOKEN_FILE": "/token"})
+    assert settings[f"fs.azure.account.auth.type.{host}"] == "OAuth"
+    assert settings[f"fs.azure.account.oauth.provider.type.{host}"].endswith(".WorkloadIdentityTokenProvider")
+    assert settings[f"fs.azure.account.oauth2.client.id.{host}"] == "client"
+    assert settings[f"fs.azure.account.oauth2.msi.tenant.{host}"] == "tenant"
+    assert settings[f"fs.azure.account.oauth2.token.file.{host}"] == "/token"
+
+
+def test_workload_identity_without_the_webhook_says_what_to_install() -> None:
+    account = StorageAccount(CLOUD.endpoint, "shop", client_id="client")
+    with pytest.raises(ConfigurationError, match=r"AZURE_FEDERATED_TOKEN_FILE.*workload identity webhook"):
+        hadoop_settings(account, "shop.blob.core.windows.net", {"AZURE_TENANT_ID": "tenant"})

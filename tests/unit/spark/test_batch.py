@@ -1,0 +1,192 @@
+"""Manifest, commit and job description, against a container in memory."""
+
+from datetime import UTC, datetime
+
+import pytest
+from eventconsumer_api.batch import (
+    BatchCommit,
+    BatchFile,
+    BatchJob,
+    BatchManifest,
+    Range,
+    Totals,
+    commit_name,
+    manifest_name,
+)
+from eventconsumer_api.host_config import BlobLocation, Credential, ResourceRef
+from eventconsumer_api.labels import BATCH_JOB_ENV
+from eventconsumer_spark.batch import Batch, load_job, process
+from eventconsumer_spark.commit import commit_batch, find_commit
+from eventconsumer_spark.errors import ConfigurationError, FilesChangedError, ManifestError, StorageError
+from eventconsumer_spark.manifest import MAX_MANIFEST_BYTES, check_files, difference, load_manifest
+from eventconsumer_spark.store import BlobFacts
+
+from tests.fakes.spark_store import FakeBlobStore
+
+RESOURCE = ResourceRef(namespace="shop", name="orders", uid="uid-1")
+PREFIX = "shop/orders"
+JOB = BatchJob(
+    resource=RESOURCE,
+    application="orders-uid1-b3",
+    number=3,
+    sink=BlobLocation(
+        container="drained",
+        prefix=PREFIX,
+        credential=Credential(field="spec.sink.x", secret="s", key="k", connection_string_file="/nowhere/k"),
+    ),
+    output="abfss://results@shop.blob.core.windows.net/orders",
+)
+PATHS = [f"{PREFIX}/inc=1/partition=0/from={n:020d}.parquet" for n in (0, 10)]
+
+
+@pytest.fixture
+def store() -> FakeBlobStore:
+    blobs = FakeBlobStore()
+    for path in PATHS:
+        blobs.put(path, b"parquet")
+    return blobs
+
+
+def frozen(store: FakeBlobStore, **changes: object) -> BatchManifest:
+    """The manifest over what the store has now, written to it."""
+    files = [
+        BatchFile(path=path, etag=store.blobs[path][0], size=7, partition="0", first=n, last=n + 9, count=10)
+        for path, n in zip(PATHS, (0, 10), strict=True)
+    ]
+    manifest = BatchManifest(
+        number=3,
+        created_at=datetime(2026, 1, 1, tzinfo=UTC),
+        reason="Files",
+        resource=RESOURCE,
+        incarnation="1",
+        files=files,
+        ranges={"0": Range(first=0, last=19)},
+        next={"0": 20},
+        totals=Totals(),
+    ).model_copy(update=changes)
+    store.put(manifest_name(PREFIX, 3), manifest.model_dump_json(by_alias=True).encode())
+    return manifest
+
+
+def record(attempt: str, rows: int = 20) -> BatchCommit:
+    return BatchCommit(
+        number=3,
+        committed_at=datetime(2026, 1, 1, tzinfo=UTC),
+        application=JOB.application,
+        attempt=attempt,
+        output="abfss://…",
+        files=2,
+        rows_read=rows,
+        rows_written=rows,
+        seconds=1.0,
+    )
+
+
+def test_manifest_is_read_as_written(store: FakeBlobStore) -> None:
+    manifest = frozen(store)
+    assert load_manifest(store, JOB) == manifest
+    check_files(store, manifest)
+
+
+def test_missing_manifest(store: FakeBlobStore) -> None:
+    with pytest.raises(ManifestError, match=r"batch 3 has no manifest shop/orders/_batches/0000000003\.json"):
+        load_manifest(store, JOB)
+
+
+def test_unreadable_manifest(store: FakeBlobStore) -> None:
+    store.put(manifest_name(PREFIX, 3), b"{}")
+    with pytest.raises(ManifestError, match="not readable"):
+        load_manifest(store, JOB)
+
+
+def test_manifest_is_not_parsed_above_the_limit(store: FakeBlobStore) -> None:
+    store.put(manifest_name(PREFIX, 3), b" " * (MAX_MANIFEST_BYTES + 1))
+    with pytest.raises(ManifestError, match="larger than"):
+        load_manifest(store, JOB)
+
+
+@pytest.mark.parametrize("changes", [{"number": 4}, {"resource": RESOURCE.model_copy(update={"uid": "uid-2"})}])
+def test_manifest_of_something_else(store: FakeBlobStore, changes: dict[str, object]) -> None:
+    frozen(store, **changes)
+    with pytest.raises(ManifestError, match=r"own sink\.prefix"):
+        load_manifest(store, JOB)
+
+
+def test_changed_and_missing_files_are_named(store: FakeBlobStore) -> None:
+    manifest = frozen(store)
+    store.put(PATHS[0], b"parquet")
+    store.delete(PATHS[1])
+    with pytest.raises(FilesChangedError) as raised:
+        check_files(store, manifest)
+    assert f"{PATHS[0]} has ETag" in str(raised.value)
+    assert f"{PATHS[1]} is missing" in str(raised.value)
+
+
+def test_many_changed_files_are_counted(store: FakeBlobStore) -> None:
+    manifest = frozen(store)
+    files = [manifest.files[0].model_copy(update={"path": f"gone-{n}"}) for n in range(12)]
+    with pytest.raises(FilesChangedError, match=r"gone-0 is missing.*gone-4 is missing and 7 more"):
+        check_files(store, manifest.model_copy(update={"files": files}))
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (BlobFacts('"0x1"', 7), None),
+        (BlobFacts("0x1", 7), None),
+        (BlobFacts("0x2", 7), "a has ETag 0x2, not 0x1"),
+        (BlobFacts("0x1", 8), "a has 8 bytes, not 7"),
+        (None, "a is missing"),
+    ],
+)
+def test_difference_of_one_file(found: BlobFacts | None, text: str | None) -> None:
+    file = BatchFile(path="a", etag='"0x1"', size=7, partition="0", first=0, last=0, count=1)
+    assert difference(file, found) == text
+
+
+def test_first_commit_stands(store: FakeBlobStore) -> None:
+    assert find_commit(store, JOB) is None
+    first = commit_batch(store, JOB, record("a"))
+    second = commit_batch(store, JOB, record("b", rows=5))
+    assert first.ours
+    assert not second.ours
+    assert second.record == record("a")
+    assert find_commit(store, JOB) == record("a")
+
+
+def test_commit_whose_answer_was_lost_is_ours(store: FakeBlobStore) -> None:
+    store.lose_next_answer = True
+    assert commit_batch(store, JOB, record("a")).ours
+    assert find_commit(store, JOB) == record("a")
+
+
+def test_foreign_blob_in_the_place_of_a_commit(store: FakeBlobStore) -> None:
+    store.put(commit_name(PREFIX, 3), b"hello")
+    with pytest.raises(StorageError, match=r"_commits/0000000003\.json is not readable"):
+        commit_batch(store, JOB, record("a"))
+
+
+def test_job_from_the_environment() -> None:
+    assert load_job({BATCH_JOB_ENV: JOB.model_dump_json(by_alias=True)}) == JOB
+
+
+@pytest.mark.parametrize(
+    ("environment", "text"),
+    [
+        ({}, "is not set"),
+        ({BATCH_JOB_ENV: "{"}, "Invalid JSON"),
+        ({BATCH_JOB_ENV: JOB.model_dump_json(by_alias=True, exclude={"output"})}, "output: Field required"),
+    ],
+)
+def test_bad_job_description_names_the_variable_and_the_field(environment: dict[str, str], text: str) -> None:
+    with pytest.raises(ConfigurationError, match=BATCH_JOB_ENV) as raised:
+        load_job(environment)
+    assert text in str(raised.value)
+
+
+def test_missing_secret_file_names_the_field_and_the_secret() -> None:
+    def never(_: Batch) -> int:
+        raise AssertionError("the program ran")
+
+    with pytest.raises(ConfigurationError, match=r"spec\.sink\.x \(Secret 's', key 'k'\) cannot be read: No such file"):
+        process(JOB, never, {})
