@@ -1,0 +1,20 @@
+{{/* Labels of every object of the chart. */}}
+{{- define "eventconsumer.labels" -}}
+app.kubernetes.io/name: eventconsumer
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
+{{/* Labels that select the operator's pod. */}}
+{{- define "eventconsumer.selector" -}}
+app.kubernetes.io/name: eventconsumer
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: operator
+{{- end }}
+
+{{/* The served namespaces, as a JSON list. */}}
+{{- define "eventconsumer.namespaces" -}}
+{{ .Values.watchNamespaces | default (list .Release.Namespace) | toJson }}
+{{- end }}
