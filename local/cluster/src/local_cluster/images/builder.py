@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from local_cluster import host, packages
-from local_cluster.errors import CommandFailed, Conflict
+from local_cluster.errors import CommandFailed, Conflict, NotBuilt
 from local_cluster.images import base, catalog
 from local_cluster.images.buildah import Buildah
 from local_cluster.images.catalog import LOCAL_REGISTRY, Image
@@ -43,9 +43,7 @@ class Builder:
             with progress.step("checking Debian packages"):
                 if installed := packages.install(packages.BUILD):
                     progress.note(f"installed {', '.join(installed)}")
-            buildah = Buildah(
-                self._layout.build_storage, "overlay" if host.overlay_works(self._layout.state) else "vfs"
-            )
+            buildah = self._buildah()
             present = buildah.references()
             self._ensure_base(buildah, present, progress)
             loaded = self._in_containerd()
@@ -53,23 +51,33 @@ class Builder:
                 self._ensure(image, buildah, present, loaded, progress)
             self._forget_outdated(buildah, loaded)
 
-    def push(self, progress: Progress) -> None:
-        """Send the built images to the registry that their references name.
+    def load(self, progress: Progress) -> None:
+        """Hand the built images to the cluster: into its containerd, or to the registry that was named.
 
         Raises:
-            Conflict: No registry was named.
+            NotBuilt: An image is missing.
+            Conflict: No local cluster runs, and no registry was named.
         """
-        if self._registry == LOCAL_REGISTRY:
-            raise Conflict(
-                "`localhost` is no registry. Name the one your cluster pulls from: REGISTRY=registry.example.com/team"
-            )
+        host.check_rights()
         with self._lock():
-            buildah = Buildah(
-                self._layout.build_storage, "overlay" if host.overlay_works(self._layout.state) else "vfs"
-            )
+            buildah = self._buildah()
+            present = buildah.references()
+            if missing := [image.name for image in self.images if image.reference not in present]:
+                raise NotBuilt(f"Not built in this version: {', '.join(missing)}. Run `python -m local_cluster build`.")
+            if self._registry != LOCAL_REGISTRY:
+                for image in self.images:
+                    with progress.step(f"pushing {image.reference}"):
+                        buildah.push(image.reference)
+                return
+            loaded = self._in_containerd()
+            if loaded is None:
+                raise Conflict(
+                    "No local cluster runs: start it with `python -m local_cluster up`, or name the registry that your "
+                    "cluster pulls from: REGISTRY=registry.example.com/team"
+                )
             for image in self.images:
-                with progress.step(f"pushing {image.reference}"):
-                    buildah.push(image.reference)
+                self._ensure(image, buildah, present, loaded, progress)
+            self._forget_outdated(buildah, loaded)
 
     def _ensure_base(self, buildah: Buildah, present: set[str], progress: Progress) -> None:
         if base.reference() in present:
@@ -117,6 +125,10 @@ class Builder:
         with contextlib.suppress(CommandFailed):
             return self._containerd().images()
         return None
+
+    def _buildah(self) -> Buildah:
+        driver = "overlay" if host.overlay_works(self._layout.state) else "vfs"
+        return Buildah(self._layout.build_storage, driver)
 
     def _containerd(self) -> Containerd:
         return Containerd(self._layout.containerd_socket)
