@@ -1,0 +1,61 @@
+"""What a pump has received and not committed: batches in order, and when they must become a file."""
+
+from dataclasses import dataclass, field
+
+from eventconsumer_api.v1alpha1 import Roll
+
+from eventconsumer_processor.source.batch import EventBatch
+
+
+@dataclass(slots=True)
+class Buffer:
+    """Batches of one partition, in sequence order, none of them empty."""
+
+    batches: list[EventBatch] = field(default_factory=list)
+    size: int = 0  # bytes
+    count: int = 0  # events
+    since: float = 0.0  # when the oldest batch came, seconds of the host's clock
+    gaps: list[str] = field(default_factory=list)  # ranges that are missing in between, such as "17-20"
+
+    def __bool__(self) -> bool:
+        return bool(self.batches)
+
+    @property
+    def first(self) -> int:
+        """Sequence number of the first event."""
+        return self.batches[0].sequence_numbers[0]
+
+    @property
+    def last(self) -> int:
+        """Sequence number of the last event."""
+        return self.batches[-1].sequence_numbers[-1]
+
+    def add(self, batch: EventBatch, now: float) -> None:
+        """Append a batch that is not empty."""
+        if not self.batches:
+            self.since = now
+        self.batches.append(batch)
+        self.size += batch.size
+        self.count += len(batch)
+
+    def drop_through(self, sequence_number: int) -> None:
+        """Forget the events up to and including `sequence_number`."""
+        kept = [batch for batch in (batch.after(sequence_number) for batch in self.batches) if len(batch)]
+        self.batches = kept
+        self.size = sum(batch.size for batch in kept)
+        self.count = sum(len(batch) for batch in kept)
+        self.gaps.clear()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.batches = []
+        self.size = self.count = 0
+        self.gaps.clear()
+
+    def seconds_left(self, roll: Roll, now: float) -> float:
+        """Seconds until the buffer must become a file, 0 where it must now; the full age while it is empty."""
+        if not self.batches:
+            return float(roll.max_seconds)
+        if self.size >= roll.max_bytes or self.count >= roll.max_events:
+            return 0.0
+        return max(0.0, self.since + roll.max_seconds - now)

@@ -1,0 +1,71 @@
+"""The host's HTTP side: /healthz, /status and /metrics.
+
+/healthz answers 200 as long as the host's loops turn, also while it is blocked by something a person must change: a
+restart would heal nothing. It answers 503 when no loop has turned for a minute, so that the kubelet restarts a stuck
+process.
+"""
+
+from collections.abc import Callable
+
+from aiohttp import web
+from eventconsumer_api.host_report import HostReport
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from eventconsumer_processor.metrics import Metrics
+
+STUCK_SECONDS = 60.0
+
+
+class Heartbeat:
+    """When the host's loop last turned."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._last = clock()
+
+    def beat(self) -> None:
+        """The loop turned."""
+        self._last = self._clock()
+
+    @property
+    def age(self) -> float:
+        """Seconds since then."""
+        return self._clock() - self._last
+
+
+class HealthServer:
+    """Serves the three paths on one port."""
+
+    def __init__(self, heartbeat: Heartbeat, report: Callable[[], HostReport], metrics: Metrics) -> None:
+        self._heartbeat = heartbeat
+        self._report = report
+        self._metrics = metrics
+        app = web.Application()
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/status", self._status)
+        app.router.add_get("/metrics", self._exposition)
+        self._runner = web.AppRunner(app, access_log=None)
+
+    async def start(self, port: int) -> int:
+        """Listen on all addresses; the port, which is a free one where 0 was asked for."""
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, None, port, shutdown_timeout=1)
+        await site.start()
+        addresses = self._runner.addresses
+        return int(addresses[0][1])
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        await self._runner.cleanup()
+
+    async def _healthz(self, _: web.Request) -> web.Response:
+        age = self._heartbeat.age
+        if age > STUCK_SECONDS:
+            return web.Response(status=503, text=f"no loop has turned for {age:.0f} s\n")
+        return web.Response(text="ok\n")
+
+    async def _status(self, _: web.Request) -> web.Response:
+        return web.json_response(text=self._report().model_dump_json(by_alias=True))
+
+    async def _exposition(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})

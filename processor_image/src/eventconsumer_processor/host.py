@@ -1,0 +1,177 @@
+"""One host process: register, drain while registered, and hand everything over at SIGTERM.
+
+    Starting ──register──> Running ──SIGTERM──> Draining ──> exit 0
+        │  ▲                  │
+        ▼  │ every few        │ a credential changed
+      Blocked  seconds  <─────┘
+
+While blocked, the process stays up and says in /status which field to change; a credential file that appears or changes
+is read again. A change while running ends the session in order (flush, commit, checkpoint, release) and registers anew.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from random import Random
+
+import structlog
+from eventconsumer_api.host_config import Credential, HostConfig
+from eventconsumer_api.host_report import HostReport, HostState, Problem
+
+from eventconsumer_processor.credentials import fingerprint
+from eventconsumer_processor.health import HealthServer, Heartbeat
+from eventconsumer_processor.leader import Leader
+from eventconsumer_processor.lease.keeper import boottime
+from eventconsumer_processor.lease.store import LeaseStore
+from eventconsumer_processor.metrics import Metrics
+from eventconsumer_processor.partitions import PartitionManager
+from eventconsumer_processor.pump import Work
+from eventconsumer_processor.registration import Registration, register
+from eventconsumer_processor.sink.parquet import encode
+from eventconsumer_processor.sink.slots import Chain, incarnation
+
+REGISTER_RETRY_SECONDS = 4.0
+WATCH_SECONDS = 2.0
+
+log = structlog.get_logger(__name__)
+
+
+class Host:
+    """A host; `run` returns after a stop was requested and everything was handed over."""
+
+    def __init__(self, config: HostConfig, owner: str, clock: Callable[[], float] = boottime) -> None:
+        self._config = config
+        self._owner = owner
+        self._clock = clock
+        self._metrics = Metrics()
+        self._heartbeat = Heartbeat(clock)
+        self._stop = asyncio.Event()
+        self._state = HostState.STARTING
+        self._blocked: list[Problem] = []
+        self._partitions: PartitionManager | None = None
+        self._leader: Leader | None = None
+
+    def request_stop(self) -> None:
+        """Stop in order."""
+        self._state = HostState.DRAINING
+        self._stop.set()
+
+    async def run(self, port: int) -> None:
+        """Serve and drain until stopped.
+
+        Args:
+            port: Of the HTTP side; 0 takes a free one.
+        """
+        server = HealthServer(self._heartbeat, self.report, self._metrics)
+        log.info("listening", port=await server.start(port), owner=self._owner)
+        try:
+            while not self._stop.is_set():
+                seen = fingerprint(self._credentials())
+                registered = await register(self._config, self._metrics.observe_storage)
+                self._heartbeat.beat()
+                if isinstance(registered, Registration):
+                    await self._session(registered, seen)
+                else:
+                    await self._wait_blocked(registered, seen)
+        finally:
+            await server.stop()
+
+    def report(self) -> HostReport:
+        """What /status answers."""
+        partitions, leader = self._partitions, self._leader
+        found = [*self._blocked]
+        if partitions:
+            found += partitions.problems()
+        if leader:
+            found += leader.problems.values()
+        state = self._state
+        if state is HostState.RUNNING and found:
+            state = HostState.BLOCKED
+        return HostReport(
+            owner=self._owner,
+            state=state,
+            partition_count=len(partitions.partition_ids) if partitions else None,
+            partitions=partitions.reports() if partitions else [],
+            problems=_distinct(found),
+            fleet=leader.fleet if leader else None,
+        )
+
+    def _credentials(self) -> list[Credential]:
+        return [
+            self._config.event_hub.credential,
+            self._config.leases.location.credential,
+            self._config.sink.credential,
+        ]
+
+    async def _wait_blocked(self, found: list[Problem], seen: str) -> None:
+        if found != self._blocked:
+            for problem in found:
+                log.error("blocked", field=problem.field, reason=problem.reason, message=problem.message)
+        self._blocked = found
+        self._enter(HostState.BLOCKED)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(REGISTER_RETRY_SECONDS):
+                await self._changed(seen)
+
+    async def _session(self, registration: Registration, seen: str) -> None:
+        config, info = self._config, registration.info
+        self._blocked = []
+        log.info("registered", hub=info.name, namespace=info.namespace, partitions=len(info.partition_ids))
+        rng = Random()  # noqa: S311 - spreads hosts, guards nothing
+        work = Work(self._owner, config, registration.hub, info, encode, self._metrics, self._clock, rng)
+        era = incarnation(info)
+        leases = LeaseStore(
+            registration.leases,
+            config.leases.location.prefix,
+            config.event_hub.consumer_group,
+            config.leases.duration_seconds,
+            self._clock,
+        )
+
+        def chain(partition: str) -> Chain:
+            return Chain(registration.sink, config.sink.prefix, era, partition)
+
+        partitions = self._partitions = PartitionManager(work, leases, chain)
+        leader = self._leader = Leader(
+            work,
+            blobs=registration.sink,
+            incarnation=era,
+            chain=chain,
+            partitions=partitions,
+            seconds=config.leases.duration_seconds,
+        )
+        self._enter(HostState.RUNNING)
+        loops = [
+            asyncio.create_task(partitions.run(self._heartbeat.beat), name="scan"),
+            asyncio.create_task(leader.run(), name="lead"),
+            asyncio.create_task(self._changed(seen), name="watch"),
+        ]
+        try:
+            ended, _ = await asyncio.wait(loops, return_when=asyncio.FIRST_COMPLETED)
+            for loop in ended:
+                loop.result()  # a loop that failed ends the process: the kubelet starts a fresh one
+        finally:
+            for loop in loops:
+                loop.cancel()
+            await asyncio.gather(*loops, return_exceptions=True)
+            log.info("draining", partitions=len(partitions.reports()))
+            await partitions.drain(config.drain_seconds)
+            self._partitions = self._leader = None
+            await registration.close()
+
+    async def _changed(self, seen: str) -> None:
+        """Return when a stop is requested or a credential file differs from what was seen."""
+        while not self._stop.is_set() and fingerprint(self._credentials()) == seen:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), WATCH_SECONDS)
+        if not self._stop.is_set():
+            log.info("a credential changed")
+
+    def _enter(self, state: HostState) -> None:
+        if self._state is not HostState.DRAINING:
+            self._state = state
+
+
+def _distinct(found: list[Problem]) -> list[Problem]:
+    """One problem for each field and reason: the first."""
+    return list({(problem.field, problem.reason): problem for problem in reversed(found)}.values())[::-1]

@@ -1,0 +1,84 @@
+"""The EventProcessorHost layout: names and bodies of lease blobs, byte for byte as that library writes them.
+
+Reading is lenient (any key order, the Java library's camelCase keys, absent values), writing is strict. Bodies are
+capped before they are parsed, and whatever does not fit is `LeaseInvalid`: a damaged lease never looks like a fresh
+one.
+"""
+
+import json
+
+from eventconsumer_processor.errors import LeaseInvalid
+from eventconsumer_processor.lease.model import Checkpoint, Lease
+
+MAX_BODY_BYTES = 16 * 1024
+OWNER_METADATA = "OWNINGHOST"
+
+
+def blob_name(prefix: str, consumer_group: str, partition: str) -> str:
+    """Name of a partition's lease blob: the prefix is put in front as it is, without a separator."""
+    return f"{blob_prefix(prefix, consumer_group)}{partition}"
+
+
+def blob_prefix(prefix: str, consumer_group: str) -> str:
+    """What the names of all lease blobs of a consumer group start with."""
+    return f"{prefix.strip()}{consumer_group}/"
+
+
+def encode(lease: Lease) -> bytes:
+    """Body of a lease blob."""
+    checkpoint = lease.checkpoint
+    body = {
+        "Offset": checkpoint.offset if checkpoint else None,
+        "SequenceNumber": checkpoint.sequence_number if checkpoint else 0,
+        "PartitionId": lease.partition,
+        "Owner": lease.owner,
+        "Token": lease.token,
+        "Epoch": lease.epoch,
+    }
+    return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def decode(data: bytes, partition: str) -> Lease:
+    """The lease in a body.
+
+    Raises:
+        LeaseInvalid: Too large, not the JSON object of a lease, or of another partition.
+    """
+    if len(data) > MAX_BODY_BYTES:
+        raise LeaseInvalid(f"it is larger than {MAX_BODY_BYTES} bytes")
+    try:
+        body = json.loads(data)
+    except (ValueError, RecursionError):
+        raise LeaseInvalid("it is not JSON") from None
+    if not isinstance(body, dict):
+        raise LeaseInvalid("it is not a JSON object")
+    values = {str(key).lower(): value for key, value in body.items()}
+    named = _text(values, "partitionid")
+    if named and named != partition:
+        raise LeaseInvalid(f"its PartitionId is {named!r}")
+    offset = _text(values, "offset")
+    return Lease(
+        partition=partition,
+        owner=_text(values, "owner"),
+        token=_text(values, "token"),
+        epoch=_integer(values, "epoch", default=0),
+        checkpoint=Checkpoint(offset, _integer(values, "sequencenumber", default=0)) if offset else None,
+    )
+
+
+def _text(values: dict[str, object], key: str) -> str:
+    value = values.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise LeaseInvalid(f"its {key} is not text")
+    return value
+
+
+def _integer(values: dict[str, object], key: str, default: int) -> int:
+    value = values.get(key)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int) or not -(2**63) <= value < 2**63:
+        raise LeaseInvalid(f"its {key} is not an integer")
+    return value

@@ -1,0 +1,124 @@
+"""Turns errors into problems that a person can act on: the field, what is wrong, what to do.
+
+Pure: every message names the thing, the cause and the remedy, and holds no secret (errors are redacted where they are
+built).
+"""
+
+from eventconsumer_api.conditions import Reason
+from eventconsumer_api.host_config import BlobLocation, HostConfig, HubConfig
+from eventconsumer_api.host_report import Problem
+
+from eventconsumer_processor.errors import (
+    Blocked,
+    HostError,
+    HubNotFound,
+    HubUnauthorized,
+    Refused,
+    SourceError,
+    StorageError,
+    Unauthorized,
+)
+from eventconsumer_processor.source.hub import HubInfo
+
+HUB = "spec.eventHub"
+LEASES = "spec.leaseStore"
+SINK = "spec.sink"
+
+
+def hub_problem(config: HubConfig, error: SourceError, *, group: bool = False) -> Problem:
+    """The problem behind a failed hub request.
+
+    Args:
+        config: The hub's configuration.
+        error: What failed.
+        group: The hub itself answered, so what was not found is the consumer group.
+    """
+    name = config.name or "named by EntityPath"
+    if isinstance(error, HubNotFound) and group:
+        return Problem(
+            field=f"{HUB}.consumerGroup",
+            reason=Reason.EVENT_HUB_NOT_FOUND,
+            message=f"Event Hub {name} has no consumer group {config.consumer_group}: create it, or name an existing one "
+            f"({error})",
+        )
+    if isinstance(error, HubNotFound):
+        return Problem(
+            field=f"{HUB}.name",
+            reason=Reason.EVENT_HUB_NOT_FOUND,
+            message=f"there is no Event Hub {name} in this namespace: create it, or correct the name ({error})",
+        )
+    if isinstance(error, HubUnauthorized):
+        return Problem(
+            field=config.credential.field,
+            reason=Reason.EVENT_HUB_UNAUTHORIZED,
+            message=f"Event Hubs refuses the credential: give it the right Listen, or renew its key ({error})",
+        )
+    return Problem(
+        field=f"{HUB}.fullyQualifiedNamespace" if config.fully_qualified_namespace else config.credential.field,
+        reason=Reason.EVENT_HUB_UNREACHABLE,
+        message=f"Event Hubs cannot be reached: check the host name, DNS, firewall and network policies ({error})",
+    )
+
+
+def storage_problem(owner_field: str, location: BlobLocation, error: StorageError) -> Problem:
+    """The problem behind a failed storage request.
+
+    Args:
+        owner_field: `LEASES` or `SINK`.
+        location: The account and container.
+        error: What failed.
+    """
+    endpoint_field = f"{owner_field}.storageAccountUrl" if location.storage_account_url else location.credential.field
+    if isinstance(error, Unauthorized):
+        return Problem(
+            field=location.credential.field,
+            reason=Reason.STORAGE_UNAUTHORIZED,
+            message=f"storage refuses the credential for container {location.container}: give it the role Storage Blob "
+            f"Data Contributor, or renew its key ({error})",
+        )
+    if isinstance(error, Refused) and error.status == 400 and "container" in str(error):
+        return Problem(
+            field=f"{owner_field}.container",
+            reason=Reason.CONTAINER_INVALID,
+            message=f"storage refuses the container name {location.container!r}: use 3 to 63 lower-case letters, "
+            f"digits and single hyphens ({error})",
+        )
+    return Problem(
+        field=endpoint_field,
+        reason=Reason.STORAGE_UNREACHABLE,
+        message=f"the storage account of container {location.container} does not answer as it should: check the host "
+        f"name, DNS, firewall and network policies ({error})",
+    )
+
+
+def hub_changed(expected: HubInfo, found: HubInfo) -> Problem:
+    """The hub was deleted and created again: nothing may be read into the old chains."""
+    return Problem(
+        field=f"{HUB}.name",
+        reason=Reason.HUB_CHANGED,
+        message=f"Event Hub {found.name} was deleted and created again (now from {found.created_at.isoformat()}, before "
+        f"from {expected.created_at.isoformat()}): its events start anew, so create another EventConsumer with another "
+        "leaseStore.prefix and sink.prefix; the files drained so far stay",
+    )
+
+
+def position_beyond_end(partition: str, expected: int, last: int) -> Problem:
+    """The chain or the checkpoint is ahead of the hub."""
+    return Problem(
+        field=LEASES,
+        reason=Reason.HUB_CHANGED,
+        message=f"partition {partition} would go on at sequence number {expected}, but the hub's last is {last}: the "
+        "checkpoint was edited, or another hub is read now; correct the lease blob, or create another EventConsumer",
+    )
+
+
+def of(config: HostConfig, part: str, error: HostError) -> Problem:
+    """The problem behind any error of one part (`HUB`, `LEASES` or `SINK`)."""
+    if isinstance(error, Blocked):
+        return error.problem
+    if isinstance(error, SourceError):
+        return hub_problem(config.event_hub, error)
+    location = config.leases.location if part == LEASES else config.sink
+    if isinstance(error, StorageError):
+        return storage_problem(part, location, error)
+    return Problem(field=part, reason=Reason.LEASE_INVALID, message=str(error))

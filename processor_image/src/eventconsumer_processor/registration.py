@@ -1,0 +1,118 @@
+"""Registration: reach the hub and both containers, and check that this is still the same hub.
+
+All three parts are tried at once and every problem is collected, so that one never hides another. A record of the hub
+in the sink (`<prefix>/_hub.json`, put-if-absent) holds when it was created: a hub that was deleted and created again is
+noticed by every later host, and never drained into the old chains.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeVar
+
+from eventconsumer_api.conditions import Reason
+from eventconsumer_api.host_config import BlobLocation, HostConfig
+from eventconsumer_api.host_report import Problem
+
+from eventconsumer_processor import problems
+from eventconsumer_processor.credentials import blob_service, hub_access
+from eventconsumer_processor.errors import Blocked, Conflict, HostError, HubNotFound, Refused
+from eventconsumer_processor.source.hub import Hub, HubInfo
+from eventconsumer_processor.source.sdk import SdkHub
+from eventconsumer_processor.storage import AzureBlobStore, BlobStore, Observer
+
+T = TypeVar("T")
+_RECORD_LIMIT = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Registration:
+    """Everything a host works with, reached and checked."""
+
+    hub: Hub
+    info: HubInfo
+    leases: BlobStore
+    sink: BlobStore
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await asyncio.gather(self.hub.close(), self.leases.close(), self.sink.close())
+
+
+async def register(config: HostConfig, observe: Observer) -> Registration | list[Problem]:
+    """Reach everything once; the registration, or all problems found."""
+    found: list[Problem] = []
+
+    async def attempt(part: str, action: Awaitable[T]) -> T | None:
+        try:
+            return await action
+        except HostError as error:
+            found.append(problems.of(config, part, error))
+            return None
+
+    hub, leases, sink = await asyncio.gather(
+        attempt(problems.HUB, _reach_hub(config)),
+        attempt(problems.LEASES, _reach_container(config, problems.LEASES, config.leases.location, observe)),
+        attempt(problems.SINK, _reach_container(config, problems.SINK, config.sink, observe)),
+    )
+    if hub and leases and sink:
+        registration = Registration(hub[0], hub[1], leases, sink)
+        await attempt(problems.SINK, check_same_hub(sink, config.sink.prefix, hub[1]))
+        if not found:
+            return registration
+    await asyncio.gather(*(part.close() for part in (hub and hub[0], leases, sink) if part))
+    return found
+
+
+async def check_same_hub(sink: BlobStore, prefix: str, info: HubInfo) -> None:
+    """Record the hub in the sink, or compare it with the record there.
+
+    Raises:
+        Blocked: The hub was created again since the first host drained it.
+        StorageError: A request failed, or the record cannot be read.
+    """
+    name = f"{prefix}/_hub.json"
+    record = {"namespace": info.namespace, "name": info.name, "createdAt": info.created_at.isoformat()}
+    blob = await sink.read(name, _RECORD_LIMIT)
+    if blob is None:
+        try:
+            await sink.put(name, json.dumps(record).encode(), if_absent=True)
+            return
+        except Conflict:
+            blob = await sink.read(name, _RECORD_LIMIT)
+    try:
+        seen = json.loads(blob.data) if blob else record
+        known = HubInfo(seen["namespace"], seen["name"], datetime.fromisoformat(seen["createdAt"]), ())
+    except (ValueError, KeyError, TypeError):
+        raise Refused(f"the record of the hub, blob {name}, cannot be read: restore it from a backup") from None
+    if known.created_at != info.created_at:
+        problem = problems.hub_changed(known, info)
+        raise Blocked(problem.field, Reason.HUB_CHANGED, problem.message)
+
+
+async def _reach_hub(config: HostConfig) -> tuple[Hub, HubInfo]:
+    hub = SdkHub(hub_access(config.event_hub, config.allow_insecure_endpoints))
+    try:
+        info = await hub.describe()
+        try:
+            await hub.check_consumer_group(info.partition_ids[0])
+        except HubNotFound as error:
+            problem = problems.hub_problem(config.event_hub, error, group=True)
+            raise Blocked(problem.field, Reason(problem.reason), problem.message) from error
+    except HostError:
+        await hub.close()
+        raise
+    return hub, info
+
+
+async def _reach_container(config: HostConfig, part: str, location: BlobLocation, observe: Observer) -> BlobStore:
+    service = blob_service(location, part, config.allow_insecure_endpoints)
+    store = AzureBlobStore(service, location.container, observe)
+    try:
+        await store.ensure_container()
+    except HostError:
+        await store.close()
+        raise
+    return store

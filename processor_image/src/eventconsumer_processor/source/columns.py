@@ -1,0 +1,136 @@
+"""Turns decoded AMQP messages into columns.
+
+Properties become text: strings as they are, everything else as JSON, so that 5 and "5" differ from each other only in a
+way a reader can ask the publisher about, and nothing is lost. Bytes that are no UTF-8 become {"$binary": "<base64>"}.
+(pyamqp gives strings, symbols and binaries all as bytes, and timestamps as integers, so these cannot be told apart
+here.)
+"""
+
+import base64
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Protocol
+from uuid import UUID
+
+from eventconsumer_processor.source.batch import EVENT_OVERHEAD_BYTES, EventBatch, FlatMap
+
+SEQUENCE_NUMBER = b"x-opt-sequence-number"
+OFFSET = b"x-opt-offset"
+ENQUEUED_TIME = b"x-opt-enqueued-time"
+PARTITION_KEY = b"x-opt-partition-key"
+_OWN_COLUMNS = {SEQUENCE_NUMBER, OFFSET, ENQUEUED_TIME, PARTITION_KEY}
+_OWN_FIELDS = {"message_id", "correlation_id", "content_type"}
+
+
+class Properties(Protocol):
+    """The bare message's properties section: a named tuple."""
+
+    message_id: Any
+    correlation_id: Any
+    content_type: Any
+
+    def _asdict(self) -> dict[str, Any]: ...
+
+
+class Message(Protocol):
+    """A decoded AMQP message, as pyamqp gives it."""
+
+    message_annotations: Mapping[Any, Any] | None
+    application_properties: Mapping[Any, Any] | None
+    properties: Properties | None
+    data: Sequence[bytes] | None
+    sequence: Sequence[Any] | None
+    value: Any
+
+
+def to_batch(messages: Iterable[Message]) -> EventBatch:
+    """The columns of messages of one partition, in the order they came."""
+    batch = EventBatch()
+    for message in messages:
+        _append(batch, message)
+    return batch
+
+
+def _append(batch: EventBatch, message: Message) -> None:
+    annotations = message.message_annotations or {}
+    key = annotations.get(PARTITION_KEY)
+    body = _body(message)
+    size = EVENT_OVERHEAD_BYTES + len(body) + (len(key) if key else 0)
+    batch.sequence_numbers.append(int(annotations[SEQUENCE_NUMBER]))
+    batch.offsets.append(as_text(annotations.get(OFFSET, b"")))
+    batch.enqueued_ms.append(int(annotations.get(ENQUEUED_TIME) or 0))
+    batch.partition_keys.append(None if key is None else as_text(key))
+    batch.bodies.append(body)
+    size += _extend(batch.properties, (message.application_properties or {}).items())
+    system = [item for item in annotations.items() if item[0] not in _OWN_COLUMNS] if len(annotations) > 3 else []
+    properties = message.properties
+    if properties is None:
+        batch.content_types.append(None)
+        batch.message_ids.append(None)
+        batch.correlation_ids.append(None)
+    else:
+        batch.content_types.append(_optional(properties.content_type))
+        batch.message_ids.append(_optional(properties.message_id))
+        batch.correlation_ids.append(_optional(properties.correlation_id))
+        fields = properties._asdict().items()
+        system += [(name, value) for name, value in fields if value is not None and name not in _OWN_FIELDS]
+    size += _extend(batch.system_properties, system)
+    batch.sizes.append(size)
+
+
+def _body(message: Message) -> bytes:
+    data = message.data
+    if data:
+        return data[0] if len(data) == 1 else b"".join(data)
+    if message.sequence is not None:
+        return as_text(list(message.sequence)).encode()
+    if message.value is not None:
+        return message.value if isinstance(message.value, bytes) else as_text(message.value).encode()
+    return b""
+
+
+def _extend(column: FlatMap, items: Iterable[tuple[Any, Any]]) -> int:
+    """Append one event's entries; their size in bytes."""
+    size = 0
+    for key, value in items:
+        name, text = as_text(key), as_text(value)
+        column.keys.append(name)
+        column.values.append(text)
+        size += len(name) + len(text)
+    column.ends.append(len(column.keys))
+    return size
+
+
+def _optional(value: Any) -> str | None:
+    return None if value is None else as_text(value)
+
+
+def as_text(value: Any) -> str:
+    """A value as text: strings as they are, other types as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return json.dumps(_plain(value))
+    if isinstance(value, UUID | Decimal):
+        return str(value)
+    return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def _plain(value: Any) -> Any:
+    """A value that JSON can hold."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return {"$binary": base64.b64encode(value).decode()}
+    if isinstance(value, Mapping):
+        return {as_text(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return str(value)

@@ -1,0 +1,74 @@
+"""What the host needs from an Event Hub: facts about it, and a reader per partition.
+
+All methods raise `errors.SourceError`. A `Source` is one attached link; when it fails it is closed and another one is
+opened, so retries, epochs and positions are decided in one place, the pump.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from eventconsumer_processor.source.batch import EventBatch
+
+
+@dataclass(frozen=True, slots=True)
+class HubInfo:
+    """The hub as it is now; another `created_at` means that it was deleted and created again."""
+
+    namespace: str
+    name: str
+    created_at: datetime
+    partition_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """A partition's retained range; both sequence numbers are -1 where it never had an event."""
+
+    first: int
+    last: int
+    last_enqueued_time: datetime
+    is_empty: bool
+
+    @property
+    def earliest(self) -> int:
+        """Sequence number of the first event that can still be read, or of the next one where there is none."""
+        return self.last + 1 if self.is_empty else self.first
+
+
+class Source(Protocol):
+    """One attached link to a partition."""
+
+    async def receive(self, max_events: int, max_wait: float) -> EventBatch:
+        """Wait up to `max_wait` seconds for events; an empty batch when none came.
+
+        Raises:
+            LinkStolen: A reader with an equal or higher epoch attached.
+            SourceError: The link is gone.
+        """
+
+    async def close(self) -> None:
+        """Detach; never fails."""
+
+
+class Hub(Protocol):
+    """An Event Hub."""
+
+    async def describe(self) -> HubInfo:
+        """Ask for the hub's properties."""
+
+    async def partition(self, partition: str) -> PartitionInfo:
+        """Ask for a partition's properties."""
+
+    async def open(self, partition: str, after: int, epoch: int, prefetch: int) -> Source:
+        """Attach a reader for the events with a sequence number above `after`, under the given epoch."""
+
+    async def check_consumer_group(self, partition: str) -> None:
+        """Make sure that the consumer group exists.
+
+        Raises:
+            HubNotFound: It does not.
+        """
+
+    async def close(self) -> None:
+        """Close connections; never fails."""

@@ -1,0 +1,228 @@
+"""Event Hubs through azure-eventhub 5.15.1: the one module that touches the SDK, and its private parts.
+
+The public `receive` retries, balances and rewinds on its own, which is exactly what must not happen under our leases.
+So a link is opened with `_create_consumer`, its client is driven here one read at a time, and every error comes back to
+the pump. What this module sees to, each a trap of the SDK:
+
+- messages are taken straight from the link: no EventData, no 50 ms sleep between reads, no second task;
+- credit is given again at half, not at zero; nothing is read while the pump does not ask, which is the backpressure;
+- the number of frames a read may wait for adapts, as a read of n frames returns only after n frames or a pause of 0.2
+  s;
+- delivery tags, which pyamqp keeps for the life of a link, are dropped;
+- the keep-alive task, which reads from the same socket, is off: the pump reads often enough;
+- AMQP types that the decoder lacks (char, decimal32, decimal64) are added: one event with them would stop its
+  partition.
+"""
+
+import asyncio
+import contextlib
+import struct
+from typing import Any
+
+from azure.core.exceptions import ClientAuthenticationError
+from azure.eventhub._pyamqp import _decode
+from azure.eventhub._pyamqp.constants import LinkState
+from azure.eventhub._pyamqp.error import AMQPException, AuthenticationException
+from azure.eventhub.aio import EventHubConsumerClient
+from azure.eventhub.exceptions import AuthenticationError, EventHubError
+
+from eventconsumer_processor.credentials import HubAccess
+from eventconsumer_processor.errors import HubNotFound, HubUnauthorized, HubUnreachable, LinkStolen, SourceError
+from eventconsumer_processor.source.batch import EventBatch
+from eventconsumer_processor.source.columns import to_batch
+from eventconsumer_processor.source.hub import HubInfo, PartitionInfo
+
+REQUEST_SECONDS = 10.0  # connecting, signing in and one answer
+CLOSE_SECONDS = 2.0
+FAST_READ_SECONDS = 0.02  # a read that took less had its frames waiting: read more of them next time
+_ERRORS = (
+    EventHubError,
+    AMQPException,
+    ClientAuthenticationError,
+    OSError,
+    TimeoutError,
+    ValueError,
+    AttributeError,
+    TypeError,
+)
+
+
+def _complete_decoder() -> None:
+    """Add decoders for the fixed-width types that pyamqp lacks; a char becomes its UTF-8 bytes, decimals stay raw."""
+    table = _decode._DECODE_BY_CONSTRUCTOR
+    table[0x73] = lambda buffer: (buffer[4:], chr(struct.unpack(">I", buffer[:4])[0]).encode())
+    table[0x74] = lambda buffer: (buffer[4:], buffer[:4].tobytes())
+    table[0x84] = lambda buffer: (buffer[8:], buffer[:8].tobytes())
+
+
+_complete_decoder()
+
+
+class SdkHub:
+    """`source.hub.Hub` on the SDK's consumer client."""
+
+    def __init__(self, access: HubAccess) -> None:
+        options: dict[str, Any] = {
+            "retry_total": 0,
+            "retry_backoff_factor": 0.01,
+            "auth_timeout": REQUEST_SECONDS,
+            "user_agent": "eventconsumer",
+        }
+        self._access = access
+        if access.connection_string is not None:
+            self._client = EventHubConsumerClient.from_connection_string(
+                access.connection_string, access.consumer_group, eventhub_name=access.name, **options
+            )
+        else:
+            assert access.identity is not None  # noqa: S101 - HubAccess holds one of the two
+            self._client = EventHubConsumerClient(
+                access.host, access.name, access.consumer_group, access.identity, **options
+            )
+
+    async def describe(self) -> HubInfo:
+        """See `Hub`."""
+        answer = await self._ask(self._client.get_eventhub_properties())
+        return HubInfo(
+            namespace=self._access.namespace,
+            name=self._access.name,
+            created_at=answer["created_at"],
+            partition_ids=tuple(answer["partition_ids"]),
+        )
+
+    async def partition(self, partition: str) -> PartitionInfo:
+        """See `Hub`."""
+        answer = await self._ask(self._client.get_partition_properties(partition))
+        return PartitionInfo(
+            first=int(answer["beginning_sequence_number"]),
+            last=int(answer["last_enqueued_sequence_number"]),
+            last_enqueued_time=answer["last_enqueued_time_utc"],
+            is_empty=bool(answer["is_empty"]),
+        )
+
+    async def open(self, partition: str, after: int, epoch: int, prefetch: int) -> "SdkSource":
+        """See `Hub`."""
+        source = SdkSource(self._consumer(partition, after, prefetch, owner_level=epoch), prefetch)
+        await source.open()
+        return source
+
+    async def check_consumer_group(self, partition: str) -> None:
+        """See `Hub`."""
+        source = SdkSource(self._consumer(partition, "@latest", prefetch=1), prefetch=1)
+        with contextlib.suppress(HubUnreachable, LinkStolen):  # an epoch reader is there: so the group exists
+            await source.open()
+        await source.close()
+
+    async def close(self) -> None:
+        """See `Hub`."""
+        with contextlib.suppress(*_ERRORS):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._client.close()
+
+    def _consumer(self, partition: str, position: int | str, prefetch: int, owner_level: int | None = None) -> Any:
+        consumer = self._client._create_consumer(
+            self._access.consumer_group,
+            partition,
+            position,
+            _unused_callback,
+            owner_level=owner_level,
+            prefetch=prefetch,
+        )
+        consumer._keep_alive = None
+        return consumer
+
+    async def _ask(self, request: Any) -> dict[str, Any]:
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                answer: dict[str, Any] = await request
+        except _ERRORS as error:
+            raise source_error(error) from error
+        if not answer:
+            raise HubUnreachable("the hub gave an empty answer to a management request")
+        return answer
+
+
+class SdkSource:
+    """`source.hub.Source` on one link of the SDK."""
+
+    def __init__(self, consumer: Any, prefetch: int) -> None:
+        self._consumer = consumer
+        self._prefetch = prefetch
+        self._messages: list[Any] = []
+        self._frames = 1  # how many frames the next read may wait for
+
+    async def open(self) -> None:
+        """Connect, sign in and attach.
+
+        Raises:
+            SourceError: See `Hub.open`.
+        """
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                await self._consumer._open()
+        except _ERRORS as error:
+            await self.close()
+            raise source_error(error) from error
+        self._consumer._handler._message_received_callback = self._take
+
+    async def receive(self, max_events: int, max_wait: float) -> EventBatch:
+        """See `Source`."""
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + max_wait
+        try:
+            while not self._messages:
+                started = clock()
+                await self._read(min(self._frames, max_events))
+                quick = self._messages and clock() - started < FAST_READ_SECONDS
+                self._frames = min(self._frames * 2, max_events) if quick else 1
+                if clock() >= deadline:
+                    break
+        except _ERRORS as error:
+            raise source_error(error) from error
+        taken, self._messages = self._messages[:max_events], self._messages[max_events:]
+        return to_batch(taken)
+
+    async def close(self) -> None:
+        """See `Source`."""
+        with contextlib.suppress(*_ERRORS):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._consumer.close()
+
+    async def _read(self, frames: int) -> None:
+        handler = self._consumer._handler
+        link = handler._link
+        if link is not None and link.state is LinkState.ATTACHED:
+            link._received_delivery_tags.clear()
+            if link.current_link_credit <= self._prefetch // 2:
+                await link.flow(link_credit=self._prefetch)
+        if not await handler.do_work_async(batch=frames):
+            raise HubUnreachable("the link was closed")
+
+    async def _take(self, message: Any) -> None:
+        self._messages.append(message)
+
+
+async def _unused_callback(*_: Any) -> None:
+    """The SDK wants a callback for its own loop, which is not used."""
+
+
+def source_error(error: BaseException) -> SourceError:
+    """The error of our tree for an error of the SDK."""
+    if isinstance(error, SourceError):
+        return error
+    condition = getattr(error, "condition", None) or getattr(error, "error", None) or ""
+    if isinstance(condition, bytes):
+        condition = bytes(condition).decode(errors="replace")
+    text = " ".join(str(error).split()) or type(error).__name__
+    marks = f"{condition} {text}".lower()
+    if "link:stolen" in marks:
+        return LinkStolen(text)
+    if any(mark in marks for mark in ("not-found", "status code: 404", "resource-deleted", "entity-disabled")):
+        return HubNotFound(text)
+    refused = ("status code: 401", "status code: 403", "unauthorized-access", "auth-failed", "invalidsignature")
+    if any(mark in marks for mark in refused) or isinstance(error, ClientAuthenticationError):
+        return HubUnauthorized(text)
+    if isinstance(error, AuthenticationException | AuthenticationError) and "tim" not in marks:
+        return HubUnauthorized(text)
+    if isinstance(error, TimeoutError):
+        text = f"no answer within {REQUEST_SECONDS:.0f} s"
+    return HubUnreachable(text)

@@ -1,0 +1,251 @@
+"""Blobs of one container: the few operations the host needs, behind a protocol that tests can fake.
+
+Nothing is retried here. Each caller runs in a loop of its own and knows what an unknown outcome means for it: a retried
+put-if-absent that fails with "exists" may have been ours. Every call is bounded in time, and every failure is one of
+`errors.StorageError`, with the service's code.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+from azure.core import MatchConditions
+from azure.core.exceptions import AzureError, ClientAuthenticationError, ResourceExistsError, ServiceRequestError
+from azure.storage.blob import BlobProperties
+from azure.storage.blob.aio import BlobClient, BlobLeaseClient, BlobServiceClient, ContainerClient
+
+from eventconsumer_processor.errors import Conflict, NotFound, Refused, StorageError, Unauthorized, Unavailable
+
+CONNECT_SECONDS = 5
+READ_SECONDS = 20
+MAX_PUT_BYTES = 2 * 1024**3  # a file is one Put Blob; the roll limit keeps it below
+
+
+@dataclass(frozen=True, slots=True)
+class BlobInfo:
+    """What storage says about a blob without its content."""
+
+    name: str
+    etag: str
+    size: int
+    last_modified: datetime
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    leased: bool = False  # an unexpired lease, or one that is breaking
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A blob with its content."""
+
+    info: BlobInfo
+    data: bytes
+
+
+class BlobStore(Protocol):
+    """One container. All methods raise `StorageError`."""
+
+    async def ensure_container(self) -> None:
+        """Create the container where it is missing."""
+
+    async def head(self, name: str) -> BlobInfo | None:
+        """Facts about a blob; None where it does not exist."""
+
+    async def read(self, name: str, limit: int) -> Blob | None:
+        """A blob with at most `limit` bytes of its content; None where it does not exist."""
+
+    async def put(
+        self,
+        name: str,
+        data: bytes,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        lease_id: str | None = None,
+        if_match: str | None = None,
+        if_absent: bool = False,
+    ) -> str:
+        """Write a whole blob in one request (its metadata is replaced too) and return its etag."""
+
+    async def list(self, prefix: str, *, metadata: bool = False) -> list[BlobInfo]:
+        """All blobs whose names start with `prefix`, in name order."""
+
+    async def acquire_lease(self, name: str, lease_id: str, seconds: int) -> None:
+        """Lease a free blob under the given id; the same id again is no error."""
+
+    async def change_lease(self, name: str, lease_id: str, proposed: str) -> None:
+        """Give a leased blob another lease id."""
+
+    async def renew_lease(self, name: str, lease_id: str) -> None:
+        """Renew a lease."""
+
+    async def release_lease(self, name: str, lease_id: str) -> None:
+        """Release a lease."""
+
+    async def close(self) -> None:
+        """Close connections."""
+
+
+Observer = Callable[[str, str], None]
+"""Called once a request with its operation and its outcome: ok, or the error's class in snake case."""
+
+
+class AzureBlobStore:
+    """`BlobStore` on Azure Blob Storage or Azurite."""
+
+    def __init__(self, service: BlobServiceClient, container: str, observe: Observer) -> None:
+        self._service = service
+        self._container: ContainerClient = service.get_container_client(container)
+        self._observe = observe
+
+    async def ensure_container(self) -> None:
+        """See `BlobStore`. Asked first, so that a credential that may not create containers can be used."""
+        async with self._call("get_container"):
+            if await self._container.exists():
+                return
+        async with self._call("create_container"):
+            try:
+                await self._container.create_container()
+            except ResourceExistsError:  # another host was faster
+                if not await self._container.exists():
+                    raise  # it is being deleted
+
+    async def head(self, name: str) -> BlobInfo | None:
+        """See `BlobStore`."""
+        try:
+            async with self._call("head"):
+                return _info(await self._blob(name).get_blob_properties())
+        except NotFound:
+            return None
+
+    async def read(self, name: str, limit: int) -> Blob | None:
+        """See `BlobStore`."""
+        try:
+            async with self._call("read"):
+                stream = await self._blob(name).download_blob(offset=0, length=limit)
+                return Blob(_info(stream.properties), await stream.readall())
+        except NotFound:
+            return None
+        except StorageError as error:
+            if error.status != 416:  # an empty blob has no range
+                raise
+            info = await self.head(name)
+            return Blob(info, b"") if info else None
+
+    async def put(
+        self,
+        name: str,
+        data: bytes,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        lease_id: str | None = None,
+        if_match: str | None = None,
+        if_absent: bool = False,
+    ) -> str:
+        """See `BlobStore`."""
+        options: dict[str, Any] = {}
+        if lease_id:
+            options["lease"] = lease_id
+        if if_match:
+            options |= {"etag": if_match, "match_condition": MatchConditions.IfNotModified}
+        async with self._call("put"):
+            answer = await self._blob(name).upload_blob(
+                data, overwrite=not if_absent, metadata=dict(metadata or {}), **options
+            )
+            return _etag(answer["etag"])
+
+    async def list(self, prefix: str, *, metadata: bool = False) -> list[BlobInfo]:
+        """See `BlobStore`."""
+        async with self._call("list"):
+            include = ["metadata"] if metadata else None
+            return [_info(found) async for found in self._container.list_blobs(prefix, include=include)]
+
+    async def acquire_lease(self, name: str, lease_id: str, seconds: int) -> None:
+        """See `BlobStore`."""
+        async with self._call("acquire_lease"):
+            await BlobLeaseClient(self._blob(name), lease_id).acquire(lease_duration=seconds)
+
+    async def change_lease(self, name: str, lease_id: str, proposed: str) -> None:
+        """See `BlobStore`."""
+        async with self._call("change_lease"):
+            await BlobLeaseClient(self._blob(name), lease_id).change(proposed)
+
+    async def renew_lease(self, name: str, lease_id: str) -> None:
+        """See `BlobStore`."""
+        async with self._call("renew_lease"):
+            await BlobLeaseClient(self._blob(name), lease_id).renew()
+
+    async def release_lease(self, name: str, lease_id: str) -> None:
+        """See `BlobStore`."""
+        async with self._call("release_lease"):
+            await BlobLeaseClient(self._blob(name), lease_id).release()
+
+    async def close(self) -> None:
+        """See `BlobStore`."""
+        await self._service.close()
+
+    def _blob(self, name: str) -> BlobClient:
+        return self._container.get_blob_client(name)
+
+    @asynccontextmanager
+    async def _call(self, operation: str) -> AsyncIterator[None]:
+        try:
+            yield
+        except (AzureError, OSError, TimeoutError, ValueError) as error:
+            mapped = storage_error(operation, error)
+            self._observe(operation, type(mapped).__name__.lower())
+            raise mapped from error
+        except asyncio.CancelledError:
+            self._observe(operation, "cancelled")
+            raise
+        self._observe(operation, "ok")
+
+
+def client_options() -> dict[str, Any]:
+    """Options of every storage client: bounded connect and read times, no retries of its own, a file in one request."""
+    return {
+        "connection_timeout": CONNECT_SECONDS,
+        "read_timeout": READ_SECONDS,
+        "retry_total": 0,
+        "max_single_put_size": MAX_PUT_BYTES,
+        "logging_enable": False,
+    }
+
+
+def storage_error(operation: str, error: Exception) -> StorageError:
+    """The error of our tree for an error of the client library."""
+    status = int(getattr(error, "status_code", None) or 0)
+    code = str(getattr(getattr(error, "error_code", None), "value", None) or getattr(error, "error_code", None) or "")
+    text = str(error).strip().splitlines()
+    message = f"{operation}: {code or status or type(error).__name__}: {text[0] if text else 'no message'}"
+    if status == 404:
+        return NotFound(message, status, code)
+    if status in {409, 412}:
+        return Conflict(message, status, code)
+    if status in {401, 403} or (isinstance(error, ClientAuthenticationError) and not status):
+        return Unauthorized(message, status, code)
+    if status in {0, 408, 429} or status >= 500:
+        if isinstance(error, ValueError):  # built by the library before any request
+            return Refused(message, status, code)
+        if isinstance(error, ServiceRequestError):
+            message = f"{operation}: no connection: {text[0] if text else type(error).__name__}"
+        return Unavailable(message, status, code)
+    return Refused(message, status, code)
+
+
+def _info(properties: BlobProperties) -> BlobInfo:
+    return BlobInfo(
+        name=str(properties.name),
+        etag=_etag(properties.etag),
+        size=int(properties.size or 0),
+        last_modified=properties.last_modified,
+        metadata=dict(properties.metadata or {}),
+        leased=properties.lease.state in {"leased", "breaking"},
+    )
+
+
+def _etag(value: object) -> str:
+    """Listings give etags without quotes, other answers with them: one form, with quotes."""
+    text = str(value)
+    return text if text.startswith(('"', "W/")) else f'"{text}"'

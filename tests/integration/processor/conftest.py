@@ -1,0 +1,28 @@
+"""A consumer on the real emulator and Azurite for each test."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.azurite import AzuriteProcess
+from tests.integration.processor.hosts import Consumer
+from tests.servers import EmulatorProcess
+
+MakeConsumer = Callable[..., Consumer]
+
+
+@pytest.fixture
+def consumer(emulator: EmulatorProcess, azurite: AzuriteProcess, tmp_path: Path) -> Iterator[MakeConsumer]:
+    """Makes a consumer of a new hub: `consumer(partitions=4, **config)`."""
+    made: list[Consumer] = []
+
+    def make(partitions: int = 4, hub: str = "orders", **overrides: Any) -> Consumer:
+        emulator.admin.create_hub(hub, partitions=partitions)
+        made.append(Consumer(tmp_path, emulator, azurite, hub, **overrides))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
