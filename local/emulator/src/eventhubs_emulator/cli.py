@@ -38,7 +38,9 @@ def _policies(values: Sequence[str]) -> list[Policy]:
     policies = []
     for name, rest in _pairs("--policy", values, "Name=Key:Listen,Send"):
         # The key may contain colons and equals signs; the rights cannot.
-        key, _, rights = rest.rpartition(":")
+        key, found, rights = rest.rpartition(":")
+        if not found:
+            raise UsageError(f"--policy {name}=...: the rights are missing; the form is Name=Key:Listen,Send")
         policies.append(Policy.of(name, key, rights.split(",")))
     return policies
 

@@ -13,7 +13,7 @@ def _rotate(value: int, bits: int) -> int:
     return ((value << bits) | (value >> (32 - bits))) & _MASK
 
 
-def _hash(data: bytes) -> tuple[int, int]:
+def lookup3(data: bytes) -> tuple[int, int]:
     """The two 32-bit results (c, b) of lookup3 over ``data`` with zero initial values."""
     a = b = c = (_SEED + len(data)) & _MASK
     pos, left = 0, len(data)
@@ -45,7 +45,7 @@ def partition_of_key(key: str, partitions: int) -> int:
         key: the partition key, not empty.
         partitions: how many partitions the hub has.
     """
-    c, b = _hash(key.encode("utf-8"))
+    c, b = lookup3(key.encode("utf-8"))
     short = (c ^ b) & 0xFFFF
     signed = short - 0x10000 if short >= 0x8000 else short
     return abs(signed) % partitions

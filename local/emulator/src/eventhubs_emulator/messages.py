@@ -9,7 +9,8 @@ footer.
 
 import struct
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from .codec import decode, encode, skip
 from .errors import DecodeError
@@ -61,8 +62,7 @@ def sections(data: bytes) -> list[tuple[int, int, int]]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """A message as it will be stored, apart from what the partition adds.
 
     Attributes:
@@ -125,7 +125,7 @@ def parse_event(data: bytes, key: str | None = None) -> Event:
         if code == HEADER:
             header = b"\x00\x53\x70" + data[start:stop]
         elif code == MESSAGE_ANNOTATIONS:
-            own, annotations, count = _annotations(data[start:stop])
+            own, annotations, count = _read_annotations(data[start:stop])
             key = own if key is None else key
         elif code != DELIVERY_ANNOTATIONS:
             body = body or DATA <= code <= VALUE
@@ -134,6 +134,11 @@ def parse_event(data: bytes, key: str | None = None) -> Event:
         # Event Hubs takes an event without a body; readers expect at least an empty one.
         rest.append(b"\x00\x53\x75\xa0\x00")
     return Event(header, annotations, count, b"".join(rest), key)
+
+
+def _read_annotations(raw: bytes) -> tuple[str | None, bytes, int]:
+    # The events of a keyed batch all have the same annotations: read short ones once.
+    return _short_annotations(raw) if len(raw) < 256 else _annotations(raw)
 
 
 def _annotations(raw: bytes) -> tuple[str | None, bytes, int]:
@@ -150,6 +155,9 @@ def _annotations(raw: bytes) -> tuple[str | None, bytes, int]:
     return (str(found) if found is not None else None), b"".join(others), len(others)
 
 
+_short_annotations = lru_cache(maxsize=1024)(_annotations)
+
+
 def parse_publication(data: bytes, message_format: int) -> list[Event]:
     """The events of one transfer: several if it is a batch.
 
@@ -161,7 +169,7 @@ def parse_publication(data: bytes, message_format: int) -> list[Event]:
     key, inner = None, []
     for code, start, stop in sections(data):
         if code == MESSAGE_ANNOTATIONS:
-            key, _, _ = _annotations(data[start:stop])
+            key, _, _ = _read_annotations(data[start:stop])
         elif code == DATA:
             message, _ = decode(data, start, stop)
             if not isinstance(message, bytes):

@@ -1,0 +1,184 @@
+"""The admin side and the command line: what they do, and how they say what is wrong."""
+
+import asyncio
+import socket
+from typing import Any
+
+import pytest
+from eventhubs_emulator.admin import Admin
+from eventhubs_emulator.admin_client import AdminClient, AdminError
+from eventhubs_emulator.broker import Broker
+from eventhubs_emulator.cli import main
+from eventhubs_emulator.errors import BadRequest, NotFound
+from eventhubs_emulator.http import Call, JsonServer
+
+from tests.unit.emulator.peer import Peer, fill
+
+READER = "orders/ConsumerGroups/$Default/Partitions/0"
+
+
+@pytest.fixture
+def broker() -> Broker:
+    made = Broker()
+    made.create_hub("orders", 2)
+    return made
+
+
+def call(broker: Broker, method: str, path: str, **body: Any) -> dict[str, Any]:
+    return Admin(broker)(Call(method, tuple(path.strip("/").split("/")), body))
+
+
+def test_hubs_are_made_grown_recreated_and_deleted(broker: Broker) -> None:
+    made = call(broker, "PUT", "/hubs/new", partitions=1, groups=["b"])
+    assert made["groups"] == ["$Default", "b"]
+    assert len(call(broker, "POST", "/hubs/NEW/partitions", total=3)["partitions"]) == 3
+    fill(broker, "new", 0, 2)
+    again = call(broker, "POST", "/hubs/new/recreate")
+    assert (len(again["partitions"]), again["partitions"][0]["events"]) == (3, 0)
+    assert again["created_at_ms"] > made["created_at_ms"]
+    call(broker, "DELETE", "/hubs/new")
+    assert [hub["name"] for hub in call(broker, "GET", "/hubs")["hubs"]] == ["orders"]
+
+
+def test_events_are_put_dropped_and_skipped(broker: Broker) -> None:
+    path = "/hubs/orders/partitions/1"
+    assert call(broker, "POST", f"{path}/events", body="x", properties={"a": 1}, key="k")["sequence_number"] == 0
+    assert call(broker, "POST", f"{path}/events", base64="AAE=")["sequence_number"] == 1
+    assert call(broker, "POST", f"{path}/skip", count=3) == {"next_sequence_number": 5}
+    assert call(broker, "POST", f"{path}/retention", before=1) == {"dropped": 1}
+    assert call(broker, "GET", "/hubs/orders")["partitions"][1]["begin_sequence_number"] == 1
+
+
+def test_links_tell_who_reads(broker: Broker) -> None:
+    peer = Peer(broker).open()
+    peer.attach_reader(READER, epoch=3, credit=7)
+    peer.attach_producer("orders", handle=1)
+    reader, producer = call(broker, "GET", "/links")["links"]
+    assert (reader["kind"], reader["epoch"], reader["credit"], reader["partition"]) == ("reader", 3, 7, "0")
+    assert (producer["kind"], producer["partition"]) == ("producer", None)
+
+
+def test_faults_are_set_and_cleared(broker: Broker) -> None:
+    call(broker, "POST", "/faults/freeze", partition="0")
+    call(broker, "POST", "/faults/freeze", partition="1")
+    call(broker, "POST", "/faults/unfreeze", partition="0")
+    assert [selection.partition for selection in broker.faults.frozen] == ["1"]
+    call(broker, "POST", "/faults/unfreeze")
+    assert broker.faults.frozen == []
+    call(broker, "POST", "/faults/delay", seconds=1)
+    call(broker, "POST", "/faults/busy")
+    call(broker, "POST", "/faults/cbs", status=401)
+    call(broker, "POST", "/faults/refuse", times=2)
+    assert (broker.faults.delay, len(broker.faults.busy), len(broker.faults.refusals)) == (1.0, 1, 1)
+    call(broker, "DELETE", "/faults")
+    assert (broker.faults.delay, broker.faults.busy, broker.faults.cbs) == (0.0, [], None)
+
+
+def test_connections_are_dropped_by_number(broker: Broker) -> None:
+    first, second = Peer(broker, 1).open(), Peer(broker, 2).open()
+    assert call(broker, "POST", "/faults/drop-connections", connection=2) == {"dropped": 1}
+    assert (first.dropped, second.dropped) == (False, True)
+
+
+def test_policies_are_replaced_and_keys_stay_inside(broker: Broker) -> None:
+    reply = call(broker, "PUT", "/policies", policies=[{"name": "a", "key": "topsecret", "rights": ["Listen"]}])
+    assert reply == {"policies": [{"name": "a", "rights": ["Listen"]}]}
+    assert broker.policies["a"].key == "topsecret"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "says"),
+    [
+        ("GET", "/hubs/nothing", {}, "there is no hub 'nothing'; there are: orders"),
+        ("PUT", "/hubs/orders", {}, "exists"),
+        ("PUT", "/hubs/a", {"partitions": "4"}, "'partitions' is str, expected int"),
+        ("PUT", "/hubs/a", {"partitions": True}, "'partitions' is bool"),
+        ("PUT", "/hubs/$x", {}, "cannot name a hub"),
+        ("POST", "/hubs/orders/partitions", {}, "'total' is missing"),
+        ("POST", "/hubs/orders/partitions/9/events", {"body": ""}, "no partition '9'"),
+        ("POST", "/hubs/orders/partitions/0/events", {"base64": "?"}, "not base64"),
+        ("POST", "/hubs/orders/partitions/0/skip", {"count": 0}, "take 1 or more"),
+        ("POST", "/faults/explode", {}, "no fault 'explode'"),
+        ("PUT", "/policies", {"policies": [{"name": "a"}]}, "needs name, key"),
+        ("PUT", "/policies", {"policies": [{"name": "a", "key": "k", "rights": ["x"]}]}, "unknown right"),
+        ("GET", "/nowhere", {}, "there is no GET /nowhere"),
+    ],
+)
+def test_a_wrong_call_is_explained(broker: Broker, method: str, path: str, body: dict, says: str) -> None:
+    with pytest.raises((BadRequest, NotFound), match=says.replace("(", r"\(").replace("$", r"\$")):
+        call(broker, method, path, **body)
+
+
+async def test_the_client_and_http_agree(broker: Broker) -> None:
+    server = JsonServer(Admin(broker))
+    port = await server.start("127.0.0.1", 0)
+    client = AdminClient(f"http://127.0.0.1:{port}")
+    try:
+        assert await asyncio.to_thread(client.put_event, "orders", "0", b"\x00\xff", {"a": 1}) == 0
+        assert (await asyncio.to_thread(client.hub, "orders"))["partitions"][0]["events"] == 1
+        assert await asyncio.to_thread(client.links, kind="reader") == []
+        with pytest.raises(AdminError, match="no hub 'none'"):
+            await asyncio.to_thread(client.hub, "none")
+    finally:
+        await server.stop()
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"GET /healthz HTTP/1.1\r\n\r\n", b"200"),
+        (b"POST /faults/freeze HTTP/1.1\r\nContent-Length: 3\r\n\r\n{x}", b"400"),
+        (b"POST /faults/freeze HTTP/1.1\r\nContent-Length: 2\r\n\r\n[]", b"400"),
+        (b"POST /faults/freeze HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n", b"400"),
+        (b"POST /faults/freeze HTTP/1.1\r\nContent-Length: -1\r\n\r\n", b"400"),
+        (b"\x00\r\n\r\n", b"404"),
+        (b"A" * 100_000, None),
+    ],
+)
+async def test_http_answers_or_hangs_up(broker: Broker, request_bytes: bytes, status: bytes | None) -> None:
+    server = JsonServer(Admin(broker))
+    port = await server.start("127.0.0.1", 0)
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request_bytes)
+        try:
+            answer = await asyncio.wait_for(reader.read(), 5)
+        except ConnectionError:
+            answer = b""
+        writer.close()
+        assert answer.split(b" ")[1:2] == ([] if status is None else [status])
+    finally:
+        await server.stop()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--hub", "orders"], "not of the form name=partitions"),
+        (["--hub", "orders=many"], "'many' is not a number of partitions"),
+        (["--hub", "orders=0"], "cannot have 0 partitions"),
+        (["--hub", "a=1", "--hub", "A=1"], "exists"),
+        (["--consumer-group", "a=b"], "no --hub creates"),
+        (["--policy", "a=b"], "the rights are missing"),
+        (["--policy", "a=b:"], "needs a name, a key and at least one right"),
+        (["--policy", "a=b:fly"], "unknown right 'fly'"),
+        (["--tls-cert", "x"], "go together"),
+        (["--tls-cert", "x", "--tls-key", "y"], "give a PEM certificate"),
+        (["--port-file", "/nowhere/ports", "--port", "0", "--admin-port", "0"], "cannot be written"),
+    ],
+)
+def test_a_wrong_option_is_explained_in_one_line(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert said.startswith("eventhubs-emulator: ")
+    assert says in said
+
+
+def test_a_port_that_is_taken_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        assert main(["--port", str(taken.getsockname()[1]), "--admin-port", "0"]) == 2
+    assert "choose another --host, --port" in capsys.readouterr().err

@@ -1,0 +1,233 @@
+"""The pure rules: where readers start, who stays, which partition a key has, which tokens are good."""
+
+import base64
+import hmac
+import json
+from typing import Any
+from urllib.parse import quote_plus, urlencode
+
+import pytest
+from eventhubs_emulator.errors import LinkFailed, UsageError
+from eventhubs_emulator.hub import Partition, Retention
+from eventhubs_emulator.keys import lookup3, partition_of_key
+from eventhubs_emulator.messages import encode_event
+from eventhubs_emulator.positions import parse_selector, start_of
+from eventhubs_emulator.readers import displaced_by
+from eventhubs_emulator.tokens import (
+    LISTEN,
+    MANAGE,
+    RIGHTS,
+    SEND,
+    Grant,
+    Policy,
+    TokenRefused,
+    check_jwt,
+    check_sas,
+    path_of,
+)
+
+
+@pytest.fixture
+def partition() -> Partition:
+    """Numbers 5 to 9 are kept; enqueued at 100 * number; the offset of each is 10 * something."""
+    made = Partition("0", Retention())
+    for number in range(10):
+        made.append([encode_event(b"x")], 100 * number)
+    made.drop_before(5)
+    return made
+
+
+def start(partition: Partition, condition: str) -> int:
+    return start_of(parse_selector(f"amqp.annotation.x-opt-{condition}"), partition)
+
+
+@pytest.mark.parametrize(
+    ("condition", "first"),
+    [
+        ("offset > '-1'", 5),
+        ("offset >= '-1'", 5),
+        ("offset > '@latest'", 10),
+        ("offset >= '@latest'", 10),
+        ("sequence-number > '6'", 7),
+        ("sequence-number >= '6'", 6),
+        ("sequence-number > '9'", 10),
+        ("sequence-number >= '9'", 9),
+        ("sequence-number > '-1'", 0),
+        ("enqueued-time > '600'", 7),
+        ("enqueued-time >= '600'", 6),
+        ("enqueued-time > '650'", 7),
+        ("enqueued-time > '0'", 5),
+        ("enqueued-time > '99999'", 10),
+        ("enqueued-time-utc > 600", 7),
+    ],
+)
+def test_a_selector_says_where_to_start(partition: Partition, condition: str, first: int) -> None:
+    assert start(partition, condition) == first
+
+
+def test_offsets_are_found_exactly_and_between(partition: Partition) -> None:
+    offset = partition.read(7, 1)[0].offset
+    assert start(partition, f"offset > '{offset}'") == 8
+    assert start(partition, f"offset >= '{offset}'") == 7
+    assert start(partition, f"offset > '{offset - 1}'") == 7
+    assert start(partition, f"offset > '{partition.last_offset}'") == 10
+
+
+def test_no_selector_starts_at_the_beginning(partition: Partition) -> None:
+    assert start_of(parse_selector(None), partition) == 5
+
+
+@pytest.mark.parametrize("condition", ["sequence-number > '10'", "sequence-number >= '10'", "offset > '9999999'"])
+def test_a_position_beyond_the_end_is_refused_as_azure_does(partition: Partition, condition: str) -> None:
+    with pytest.raises(LinkFailed, match=r"is invalid\. The last (sequence number|offset) in the system is") as caught:
+        start(partition, condition)
+    assert caught.value.condition == "com.microsoft:argument-error"
+
+
+@pytest.mark.parametrize("condition", ["sequence-number > '-1'", "sequence-number >= '-1'", "offset > '-1'"])
+def test_a_new_partition_takes_the_position_before_its_first_event(condition: str) -> None:
+    assert start(Partition("0", Retention()), condition) == 0
+
+
+@pytest.mark.parametrize("text", ["", "x-opt-offset > '1'", "amqp.annotation.x-opt-offset < '1'", "1=1; drop"])
+def test_another_filter_is_refused(text: str) -> None:
+    with pytest.raises(LinkFailed, match="is not supported"):
+        parse_selector(text)
+
+
+def test_a_value_that_is_no_number_is_refused(partition: Partition) -> None:
+    with pytest.raises(LinkFailed, match="not a number"):
+        start(partition, "offset > 'abc'")
+
+
+@pytest.mark.parametrize(
+    ("newcomer", "present", "displaced"),
+    [
+        (None, [], 0),
+        (None, [None] * 4, 0),
+        (0, [], 0),
+        (0, [0], 1),
+        (2, [1], 1),
+        (0, [None, None], 2),
+    ],
+)
+def test_who_goes_when_a_reader_comes(newcomer: int | None, present: list[int | None], displaced: int) -> None:
+    reasons = displaced_by(newcomer, present)
+    assert len(reasons) == displaced
+    assert {reason.condition for reason in reasons} <= {"amqp:link:stolen"}
+
+
+@pytest.mark.parametrize(
+    ("newcomer", "present", "condition", "says"),
+    [
+        (1, [2], "amqp:link:stolen", "higher epoch '2' already exists"),
+        (None, [0], "amqp:link:stolen", "non-epoch receiver is not allowed"),
+        (None, [None] * 5, "amqp:resource-limit-exceeded", "maximum number of allowed receivers"),
+    ],
+)
+def test_which_readers_are_refused(newcomer: int | None, present: list[int | None], condition: str, says: str) -> None:
+    with pytest.raises(LinkFailed, match=says) as caught:
+        displaced_by(newcomer, present)
+    assert caught.value.condition == condition
+
+
+def test_a_key_has_one_partition_and_keys_spread() -> None:
+    where = [partition_of_key(f"key-{number}", 8) for number in range(4000)]
+    assert where == [partition_of_key(f"key-{number}", 8) for number in range(4000)]
+    assert all(400 < where.count(partition) < 600 for partition in range(8))
+
+
+@pytest.mark.parametrize(
+    ("data", "hashed"),
+    [
+        (b"", (0xDEADBEEF, 0xDEADBEEF)),
+        (b"Four score and seven years ago", (0x17770551, 0xCE7226E6)),
+    ],
+)
+def test_the_hash_is_the_published_one(data: bytes, hashed: tuple[int, int]) -> None:
+    """The values are those that the author of lookup3 gives with it."""
+    assert lookup3(data) == hashed
+
+
+def test_a_negative_hash_is_reduced_as_c_does() -> None:
+    negative = [key for key in map(str, range(20)) if (lookup3(key.encode())[0] ^ lookup3(key.encode())[1]) & 0x8000]
+    assert negative
+    for key in negative:
+        c, b = lookup3(key.encode())
+        assert partition_of_key(key, 7) == (0x10000 - ((c ^ b) & 0xFFFF)) % 7
+
+
+POLICIES = {
+    "root": Policy.of("root", "secret", ["Manage"]),
+    "reader": Policy.of("reader", "a+b/c=", ["listen"]),
+}
+
+
+def sas(uri: str, name: str = "root", key: str = "secret", expiry: Any = 2000, **changes: str) -> str:
+    signed = f"{quote_plus(uri)}\n{expiry}".encode()
+    signature = base64.b64encode(hmac.digest(key.encode(), signed, "sha256")).decode()
+    return "SharedAccessSignature " + urlencode({"sr": uri, "sig": signature, "se": expiry, "skn": name, **changes})
+
+
+def test_a_good_token_grants_the_rights_of_its_policy() -> None:
+    audience = "sb://localhost:5672/orders"
+    assert check_sas(sas(audience), audience, POLICIES, 1000) == Grant("orders", RIGHTS, 2000)
+    token = sas(audience, "reader", "a+b/c=")
+    assert check_sas(token, audience + "/ConsumerGroups/x", POLICIES, 0).rights == {LISTEN}
+
+
+@pytest.mark.parametrize(
+    ("token", "says"),
+    [
+        (sas("sb://h/orders", key="wrong"), "InvalidSignature"),
+        (sas("sb://h/orders", name="nobody"), "InvalidSignature"),
+        (sas("sb://h/orders", expiry=999), "ExpiredToken"),
+        (sas("sb://h/orders", se="9999"), "InvalidSignature"),
+        (sas("sb://h/orders", se="soon"), "MalformedToken"),
+        (sas("sb://h/other"), "InvalidAudience"),
+        (sas("sb://h/ord"), "InvalidAudience"),
+        ("", "MalformedToken"),
+        ("SharedAccessSignature sr=a&sig=b", "MalformedToken"),
+        ("Bearer x", "MalformedToken"),
+    ],
+)
+def test_a_bad_token_is_refused_with_azures_words(token: str, says: str) -> None:
+    with pytest.raises(TokenRefused, match=says):
+        check_sas(token, "sb://h/orders", POLICIES, 1000)
+
+
+def test_a_namespace_token_covers_every_hub() -> None:
+    assert check_sas(sas("sb://localhost"), "sb://localhost/orders", POLICIES, 0).path == "orders"
+
+
+def jwt(claims: Any) -> str:
+    part = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+    return f"e30.{part}.sig"
+
+
+def test_a_bearer_token_lives_as_long_as_it_says() -> None:
+    assert check_jwt(jwt({"exp": 1500}), "orders", 9999, 1000).expires_at == 1500
+    assert check_jwt("opaque", "orders", 1200, 1000).expires_at == 1200
+    assert check_jwt("a.%%%.b", "orders", None, 1000).expires_at == float("inf")
+    assert check_jwt(jwt([]), "orders", None, 1000).rights == RIGHTS
+    for token, until in ((jwt({"exp": 900}), None), ("opaque", 900), ("", None)):
+        with pytest.raises(TokenRefused):
+            check_jwt(token, "orders", until, 1000)
+
+
+def test_a_grant_covers_what_is_below_it_and_not_what_only_begins_alike() -> None:
+    grant = Grant("orders", RIGHTS, 0)
+    assert grant.covers("orders")
+    assert grant.covers("orders/partitions/0")
+    assert not grant.covers("orders2")
+    assert path_of("amqps://host:5671/Orders/") == "orders"
+    assert path_of("/Orders") == "orders"
+
+
+def test_policies_are_read_and_keep_their_key_to_themselves() -> None:
+    assert Policy.of("a", "k", ["Listen", "SEND"]).rights == {LISTEN, SEND}
+    assert Policy.of("a", "k", [MANAGE]).rights == RIGHTS
+    assert "secret" not in repr(POLICIES)
+    for name, key, rights in (("a", "k", ["read"]), ("a", "", ["Listen"]), ("", "k", ["Listen"]), ("a", "k", [])):
+        with pytest.raises(UsageError, match="policy"):
+            Policy.of(name, key, rights)
