@@ -86,18 +86,21 @@ def tools() -> None:
 
 
 @app.command()
-def build(
-    names: Names = None,
-    registry: Registry = LOCAL_REGISTRY,
-    push: Annotated[bool, typer.Option(help="Send the images to the registry.")] = False,
-) -> None:
-    """Build the images that changed, and load them into the cluster if it runs."""
+def build(names: Names = None, registry: Registry = LOCAL_REGISTRY) -> None:
+    """Build the images that changed, and load them into the local cluster if it runs."""
     builder = Builder(Layout.from_environment(), _image_names(names), registry)
-    progress = Progress(builder.steps() + (len(builder.images) if push else 0))
+    progress = Progress(builder.steps())
     builder.build(progress)
-    if push:
-        builder.push(progress)
-    progress.finish("The images are there.")
+    progress.finish("The images are built.")
+
+
+@app.command()
+def load(names: Names = None, registry: Registry = LOCAL_REGISTRY) -> None:
+    """Hand the built images to the local cluster, or push them to the registry that is named."""
+    builder = Builder(Layout.from_environment(), _image_names(names), registry)
+    progress = Progress(len(builder.images))
+    builder.load(progress)
+    progress.finish("The cluster has the images.")
 
 
 @app.command()
@@ -118,6 +121,12 @@ def prefetch() -> None:
 def kubeconfig() -> None:
     """Print the path of the administrator's kubeconfig."""
     print(Layout.from_environment().kubeconfig)
+
+
+@app.command()
+def path() -> None:
+    """Print the folder that holds kubectl and helm."""
+    print(Layout.from_environment().bin)
 
 
 @app.command()

@@ -5,6 +5,7 @@ ClusterError
 ├── Conflict          something that is not ours stands in the way (a port, another kubelet, a network)
 ├── CommandFailed     a program we ran returned non-zero
 ├── NotReady          a process of the cluster ended early or did not become ready in time
+├── NotBuilt          an image is asked for that was not built in its current version
 └── LeftoverStuck     something a former cluster left behind cannot be removed
 """
 
@@ -22,6 +23,10 @@ class HostUnfit(ClusterError):
 
 class Conflict(ClusterError):
     """Something that belongs to others occupies what the cluster needs."""
+
+
+class NotBuilt(ClusterError):
+    """An image was not built in its current version."""
 
 
 class LeftoverStuck(ClusterError):
