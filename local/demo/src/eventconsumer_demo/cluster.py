@@ -59,12 +59,15 @@ class Cluster:
         """Helm in the demo's namespace."""
         return self.run("helm", "--namespace", self.namespace, *arguments, timeout=timeout)
 
-    def apply(self, file: Path, values: Mapping[str, str] | None = None) -> None:
-        """Apply a manifest, its ${NAMES} filled in from `values`."""
-        text = file.read_text()
-        if values:
-            text = Template(text).safe_substitute(values)
-        self.kubectl("apply", "-f", "-", stdin=text)
+    def apply(self, file: Path) -> None:
+        """Apply a manifest to the demo's namespace."""
+        self.kubectl("apply", "-f", str(file))
+
+    def apply_filled(self, file: Path, values: Mapping[str, str], *, namespace: str) -> None:
+        """Apply a manifest whose ${NAMES} are filled in from `values` to a namespace."""
+        self.run(
+            "kubectl", "-n", namespace, "apply", "-f", "-", stdin=Template(file.read_text()).safe_substitute(values)
+        )
 
     def ensure_namespace(self, name: str) -> None:
         """Create a namespace where it is missing; its pods must keep to the restricted Pod Security Standard."""

@@ -22,9 +22,10 @@ RELEASE = "eventconsumer"
 CONSUMER = "orders"
 HUB, PARTITIONS = "orders", 8
 EMULATOR = "eventhubs.azure.svc.cluster.local"
-STAND_INS = (("blob", "azurite"), ("azure", "eventhubs"))
 DEMO_LABEL = "eventconsumer.io/demo"
 BLOB_NAMESPACE, BLOB_SERVICE, BLOB_PORT = "blob", "service/devstoreaccount1", 10000
+HUB_NAMESPACE = "azure"
+STAND_INS = ((BLOB_NAMESPACE, "azurite"), (HUB_NAMESPACE, "eventhubs"))
 ACCOUNT = "devstoreaccount1"
 # The keys that Azurite and Microsoft's Event Hubs emulator ship; they protect nothing.
 STORAGE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
@@ -47,8 +48,8 @@ def hub_connection_string() -> str:
 def stand_ins(cluster: Cluster, images: dict[str, str]) -> None:
     """Azurite under its product-style name, and the Event Hubs emulator: fresh ones, so that every run starts clean."""
     values = {"AZURITE_IMAGE": images["azurite"], "EMULATOR_IMAGE": images["emulator"]}
-    for file in (ROOT / "local/azurite/azurite.yaml", ROOT / "local/emulator/emulator.yaml"):
-        cluster.apply(file, values)
+    cluster.apply_filled(ROOT / "local/azurite/azurite.yaml", values, namespace=BLOB_NAMESPACE)
+    cluster.apply_filled(ROOT / "local/emulator/emulator.yaml", values, namespace=HUB_NAMESPACE)
     for namespace, name in STAND_INS:
         cluster.run("kubectl", "-n", namespace, "rollout", "status", f"deployment/{name}", "--timeout=90s", timeout=100)
 
@@ -78,7 +79,8 @@ def start_publisher(cluster: Cluster, images: dict[str, str], events: int) -> No
     cluster.config_map("publisher", {"publisher.py": program})
     cluster.secret("publisher-hub", connectionString=hub_connection_string())
     manifest = ROOT / "local/demo/manifests/publisher.yaml"
-    cluster.apply(manifest, {"PROCESSOR_IMAGE": images["processor"], "EVENTS": str(events)})
+    values = {"PROCESSOR_IMAGE": images["processor"], "EVENTS": str(events)}
+    cluster.apply_filled(manifest, values, namespace=cluster.namespace)
 
 
 def publisher_check(cluster: Cluster) -> Callable[[], None]:
