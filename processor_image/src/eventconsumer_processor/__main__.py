@@ -15,12 +15,12 @@ from pathlib import Path
 from uuid import uuid4
 
 import structlog
-from eventconsumer_api.host_config import HostConfig
-from eventconsumer_api.labels import CONFIG_FILE, HOST_PORT
-from eventconsumer_api.redaction import redact
 from pydantic import ValidationError
 from structlog.typing import EventDict
 
+from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.labels import CONFIG_FILE, HOST_PORT
+from eventconsumer_api.redaction import redact
 from eventconsumer_processor.host import Host
 
 

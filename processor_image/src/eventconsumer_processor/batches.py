@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from pydantic import ValidationError
+
 from eventconsumer_api.batch import BatchFile, BatchManifest, Range, Totals, commit_name, manifest_name
 from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_api.v1alpha1 import Trigger
-from pydantic import ValidationError
-
 from eventconsumer_processor.errors import Refused, StorageError
 from eventconsumer_processor.sink.slots import Slot
 from eventconsumer_processor.storage import BlobStore

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 
 from eventconsumer_api.v1alpha1 import Roll
-
 from eventconsumer_processor.source.batch import EventBatch
 
 

@@ -8,7 +8,6 @@ number once, for all hosts, by the genesis record; nothing is ever read from "th
 from dataclasses import dataclass
 
 from eventconsumer_api.v1alpha1 import PositionType, StartingPosition
-
 from eventconsumer_processor.lease.model import Checkpoint, Lease
 from eventconsumer_processor.sink.slots import Chain, Slot
 from eventconsumer_processor.source.hub import Hub

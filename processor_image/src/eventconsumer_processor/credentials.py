@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 
 from azure.identity.aio import WorkloadIdentityCredential
 from azure.storage.blob.aio import BlobServiceClient
+
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.connection_string import ConnectionStringError, parse_connection_string
 from eventconsumer_api.host_config import BlobLocation, Credential, HubConfig
-
 from eventconsumer_processor.errors import Blocked
 from eventconsumer_processor.storage import client_options
 

@@ -8,9 +8,9 @@ process.
 from collections.abc import Callable
 
 from aiohttp import web
-from eventconsumer_api.host_report import HostReport
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from eventconsumer_api.host_report import HostReport
 from eventconsumer_processor.metrics import Metrics
 
 STUCK_SECONDS = 60.0

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from random import Random
 
 import structlog
+
 from eventconsumer_api.host_config import Credential, HostConfig
 from eventconsumer_api.host_report import HostReport, HostState, Problem
-
 from eventconsumer_processor.credentials import fingerprint
 from eventconsumer_processor.health import HealthServer, Heartbeat
 from eventconsumer_processor.leader import Leader

@@ -12,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import structlog
+
 from eventconsumer_api.batch import Totals
 from eventconsumer_api.host_report import BatchReport, FleetReport, Problem
-
 from eventconsumer_processor import problems
 from eventconsumer_processor.batches import BatchLog, BatchState, freeze, trigger
 from eventconsumer_processor.errors import Conflict, LeaseLost, SourceError, StorageError

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
+
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.host_report import PartitionReport, Problem
-
 from eventconsumer_processor import problems
 from eventconsumer_processor.errors import LeaseInvalid, LeaseLost, SourceError, StorageError
 from eventconsumer_processor.lease.balance import decide

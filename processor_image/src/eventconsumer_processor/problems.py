@@ -7,7 +7,6 @@ built).
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.host_config import BlobLocation, HostConfig, HubConfig
 from eventconsumer_api.host_report import Problem
-
 from eventconsumer_processor.errors import (
     Blocked,
     HostError,
@@ -38,8 +37,8 @@ def hub_problem(config: HubConfig, error: SourceError, *, group: bool = False) -
         return Problem(
             field=f"{HUB}.consumerGroup",
             reason=Reason.EVENT_HUB_NOT_FOUND,
-            message=f"Event Hub {name} has no consumer group {config.consumer_group}: create it, or name an existing one "
-            f"({error})",
+            message=f"Event Hub {name} has no consumer group {config.consumer_group}: create it, or name "
+            f"another one ({error})",
         )
     if isinstance(error, HubNotFound):
         return Problem(
@@ -96,9 +95,9 @@ def hub_changed(expected: HubInfo, found: HubInfo) -> Problem:
     return Problem(
         field=f"{HUB}.name",
         reason=Reason.HUB_CHANGED,
-        message=f"Event Hub {found.name} was deleted and created again (now from {found.created_at.isoformat()}, before "
-        f"from {expected.created_at.isoformat()}): its events start anew, so create another EventConsumer with another "
-        "leaseStore.prefix and sink.prefix; the files drained so far stay",
+        message=f"Event Hub {found.name} was deleted and created again (now from {found.created_at.isoformat()}, "
+        f"before from {expected.created_at.isoformat()}): its events start anew, so create another EventConsumer "
+        "with another leaseStore.prefix and sink.prefix; the files drained so far stay",
     )
 
 

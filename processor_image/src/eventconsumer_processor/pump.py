@@ -16,10 +16,10 @@ from random import Random
 from uuid import uuid4
 
 import structlog
+
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import PartitionReport, Problem
-
 from eventconsumer_processor import problems
 from eventconsumer_processor.buffer import Buffer
 from eventconsumer_processor.checkpoint import resume

@@ -15,7 +15,6 @@ from typing import TypeVar
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.host_config import BlobLocation, HostConfig
 from eventconsumer_api.host_report import Problem
-
 from eventconsumer_processor import problems
 from eventconsumer_processor.credentials import blob_service, hub_access
 from eventconsumer_processor.errors import Blocked, Conflict, HostError, HubNotFound, Refused

@@ -14,9 +14,9 @@ from typing import Any
 
 from azure.eventhub import EventData, EventHubProducerClient
 from azure.storage.blob import ContainerClient
+
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import HostReport, Problem
-
 from tests.azurite import AzuriteProcess
 from tests.servers import EmulatorProcess
 
@@ -176,9 +176,8 @@ class Consumer:
         with producer:
             sent = start
             while sent < start + count:
-                batch = producer.create_batch(
-                    **({"partition_id": partition} if partition else {"partition_key": f"key-{sent % 97}"})
-                )
+                key = None if partition else f"key-{sent % 97}"
+                batch = producer.create_batch(partition_id=partition, partition_key=key)
                 while sent < start + count and len(batch) < 500:
                     event = EventData(f"{sent}|".encode().ljust(size, b"x"))
                     event.properties = {"number": sent}
