@@ -13,7 +13,7 @@ import aiohttp
 from eventconsumer_api.labels import FIELD_MANAGER
 from kubernetes.aio import client, config
 
-from eventconsumer_operator.errors import Forbidden, Gone, OperatorError, Refused, Transient
+from eventconsumer_operator.errors import Changed, Forbidden, Gone, OperatorError, Refused, Transient
 from eventconsumer_operator.manifest import EVENT_CONSUMER, Kind, Manifest, describe, kind_of, name_of
 
 _TIMEOUT = aiohttp.ClientTimeout(total=15, sock_connect=5)
@@ -37,7 +37,9 @@ class Api(Protocol):
         """Server-side apply of the status of an EventConsumer.
 
         Raises:
-            Gone: It does not exist, or another one has its name (metadata.uid is compared).
+            Gone: It does not exist.
+            Changed: It is not at metadata.resourceVersion any more. A uid would not do: for a status the API server
+                ignores it, and the status of a deleted resource would be written to a new one of its name.
         """
 
     async def create(self, manifest: Manifest) -> bool:
@@ -83,19 +85,14 @@ class KubernetesApi:
     async def apply_status(self, manifest: Manifest) -> None:
         """See `Api`."""
         path = EVENT_CONSUMER.path(manifest["metadata"]["namespace"], name_of(manifest), "status")
-        query: dict[str, str | int] = {"fieldManager": FIELD_MANAGER, "force": "true"}
-        try:
-            await self._request("PATCH", path, query, manifest, _APPLY)
-        except _Conflict as error:
-            # `force` settles every conflict about fields: what is left is another uid.
-            raise Gone(str(error)) from error
+        await self._request("PATCH", path, {"fieldManager": FIELD_MANAGER, "force": "true"}, manifest, _APPLY)
 
     async def create(self, manifest: Manifest) -> bool:
         """See `Api`."""
         path = kind_of(manifest).path(manifest["metadata"]["namespace"])
         try:
             await self._request("POST", path, {"fieldManager": FIELD_MANAGER}, manifest)
-        except _Conflict:
+        except Changed:
             return False
         return True
 
@@ -104,7 +101,7 @@ class KubernetesApi:
         options = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
         try:
             await self._request("DELETE", kind.path(namespace, name), body=options)
-        except (Gone, _Conflict):
+        except (Gone, Changed):
             return  # it is gone, or its name belongs to another object by now
 
     async def is_served(self, kind: Kind) -> bool:
@@ -144,15 +141,11 @@ class KubernetesApi:
         raise _error(response.status, f"{what}: {_reason(content)}")
 
 
-class _Conflict(Transient):
-    """HTTP 409."""
-
-
 _ERRORS: dict[int, type[OperatorError]] = {
     400: Refused,
     403: Forbidden,
     404: Gone,
-    409: _Conflict,
+    409: Changed,
     422: Refused,
 }
 

@@ -7,6 +7,7 @@
     ├── Forbidden             Forbidden        slow retry: somebody must grant a right
     ├── DependencyNotReady    Progressing      retry after its own delay
     └── Transient             (none)           retry with backoff: API server away, conflict, throttled
+        ├── Changed           (none)           the object changed meanwhile
         └── Gone              (none)           the object vanished meanwhile
 
 Each message names the thing, the cause and the remedy, and is safe to show: nothing of a Secret ever reaches this
@@ -71,6 +72,10 @@ class DependencyNotReady(OperatorError):
 
 class Transient(OperatorError):
     """Trying again later is the remedy."""
+
+
+class Changed(Transient):
+    """The object is not the version that was read, or the name is taken (HTTP 409)."""
 
 
 class Gone(Transient):

@@ -24,12 +24,14 @@ class Consumer:
     """One EventConsumer as the API server has it.
 
     Attributes:
+        resource_version: Which version of it was read.
         spec: As written, not validated.
         status: As last written by an operator; empty where it cannot be read.
     """
 
     key: Key
     uid: str
+    resource_version: str
     generation: int
     spec: Mapping[str, Any]
     status: EventConsumerStatus = field(default_factory=EventConsumerStatus)
@@ -51,6 +53,7 @@ def consumer_from(manifest: Manifest) -> Consumer:
     return Consumer(
         key=Key(metadata["namespace"], metadata["name"]),
         uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
         generation=metadata.get("generation", 0),
         spec=manifest.get("spec", {}),
         status=status,

@@ -96,7 +96,7 @@ class Reconciler:
                     "metadata": {
                         "name": consumer.key.name,
                         "namespace": consumer.key.namespace,
-                        "uid": consumer.uid,
+                        "resourceVersion": consumer.resource_version,
                     },
                     "status": status.model_dump(mode="json", by_alias=True, exclude_none=True),
                 }

@@ -92,6 +92,7 @@ def _driver(
     return {
         "restartPolicy": "Never",
         "serviceAccountName": labels.SPARK_SERVICE_ACCOUNT,
+        "automountServiceAccountToken": True,  # the driver creates the executor pods
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": _DRIVER_GRACE_SECONDS,
         "securityContext": pod_security(),

@@ -1,0 +1,77 @@
+"""A real API server for this folder, with the CRD, a namespace for each test, and the chart's rights for the operator."""
+
+import itertools
+import os
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from eventconsumer_operator.api import KubernetesApi
+from kubernetes.aio import client, config
+
+from tests.apiserver import ApiServerProcess, find_binary
+
+ROOT = Path(__file__).parents[3]
+OPERATOR_USER = "system:serviceaccount:operator-system:eventconsumer-operator"
+_names = itertools.count(1)
+
+
+class Cluster:
+    """The API server, as an administrator with kubectl sees it."""
+
+    def __init__(self, server: ApiServerProcess) -> None:
+        self.server = server
+
+    def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run kubectl as administrator."""
+        return subprocess.run(
+            [find_binary("kubectl"), *arguments],
+            env=os.environ | {"KUBECONFIG": str(self.server.kubeconfig())},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=check,
+        )
+
+    def install_chart(self, namespace: str) -> None:
+        """Apply what the chart renders for one served namespace."""
+        rendered = subprocess.run(
+            [
+                find_binary("helm"), "template", "eventconsumer", ROOT / "helm/eventconsumer",
+                "--namespace", "operator-system", "--kube-version", "1.35.0",
+                "--set", "watchNamespaces={" + namespace + "}",
+            ],
+            capture_output=True, text=True, check=True,
+        ).stdout  # fmt: skip
+        self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=rendered)
+
+    def namespace(self) -> str:
+        """Create a namespace that no other test uses."""
+        name = f"test-{next(_names)}"
+        self.kubectl("create", "namespace", name)
+        return name
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The API server with the CRD served."""
+    server = ApiServerProcess(tmp_path_factory.mktemp("apiserver"), users=(OPERATOR_USER,))
+    server.start()
+    try:
+        result = Cluster(server)
+        result.kubectl("create", "namespace", "operator-system")
+        result.kubectl("apply", "--server-side", "-f", str(ROOT / "crds/eventconsumers.yaml"))
+        result.kubectl("wait", "--for=condition=Established", "crd/eventconsumers.eventconsumer.io", "--timeout=30s")
+        yield result
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+async def api(cluster: Cluster) -> AsyncIterator[KubernetesApi]:
+    """The operator's client with an administrator's rights."""
+    settings = client.Configuration()
+    await config.load_kube_config(config_file=str(cluster.server.kubeconfig()), client_configuration=settings)
+    async with client.ApiClient(settings) as connection:
+        yield KubernetesApi(connection)

@@ -1,0 +1,142 @@
+"""What the operator relies on in the Kubernetes API: the same tests for the fake and for a real API server."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from eventconsumer_api import labels
+from eventconsumer_operator.api import Api, KubernetesApi
+from eventconsumer_operator.errors import Changed, Gone
+from eventconsumer_operator.manifest import CONFIG_MAP, EVENT_CONSUMER, Manifest
+
+from tests.contract.operator.conftest import Cluster
+from tests.fakes.kubernetes import FakeKubernetes, event_consumer
+
+SECRET = {"connectionStringSecretRef": {"name": "s", "key": "k"}}
+SPEC = {
+    "eventHub": {"name": "orders", "authentication": SECRET},
+    "leaseStore": {"container": "leases", "authentication": SECRET},
+    "sink": {"container": "drained", "authentication": SECRET},
+}
+
+
+class Place:
+    """An API and a namespace of its own."""
+
+    def __init__(self, api: Api, namespace: str, create: Any) -> None:
+        self.api = api
+        self.namespace = namespace
+        self.create = create
+
+
+@pytest.fixture(params=["fake", "real"])
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    if request.param == "fake":
+        fake = FakeKubernetes()
+        yield Place(fake, "shop", fake.put)
+        return
+    cluster: Cluster = request.getfixturevalue("cluster")
+    api: KubernetesApi = request.getfixturevalue("api")
+
+    def create(manifest: Manifest) -> None:
+        import json
+
+        cluster.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(manifest))
+
+    yield Place(api, cluster.namespace(), create)
+
+
+def config_map(place: Place, data: dict[str, str], **metadata: Any) -> Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "c", "namespace": place.namespace} | metadata,
+        "data": data,
+    }
+
+
+async def test_get_of_nothing_is_none(place: Place) -> None:
+    assert await place.api.get(CONFIG_MAP, place.namespace, "nobody") is None
+
+
+async def test_apply_creates_then_merges_and_removes_what_was_applied_before(place: Place) -> None:
+    await place.api.apply(config_map(place, {"a": "1", "b": "2"}))
+    await place.api.apply(config_map(place, {"b": "3"}))
+    found = await place.api.get(CONFIG_MAP, place.namespace, "c")
+    assert found is not None
+    assert found["data"] == {"b": "3"}
+
+
+async def test_applying_the_same_again_changes_no_version(place: Place) -> None:
+    await place.api.apply(config_map(place, {"a": "1"}))
+    first = await place.api.get(CONFIG_MAP, place.namespace, "c")
+    await place.api.apply(config_map(place, {"a": "1"}))
+    second = await place.api.get(CONFIG_MAP, place.namespace, "c")
+    assert first is not None and second is not None
+    assert first["metadata"]["resourceVersion"] == second["metadata"]["resourceVersion"]
+
+
+async def test_fields_of_others_stay(place: Place) -> None:
+    place.create(config_map(place, {"theirs": "x"}))
+    await place.api.apply(config_map(place, {"ours": "y"}))
+    found = await place.api.get(CONFIG_MAP, place.namespace, "c")
+    assert found is not None
+    assert found["data"] == {"theirs": "x", "ours": "y"}
+
+
+async def test_create_says_whether_the_name_was_free(place: Place) -> None:
+    assert await place.api.create(config_map(place, {"a": "1"})) is True
+    assert await place.api.create(config_map(place, {"a": "2"})) is False
+    found = await place.api.get(CONFIG_MAP, place.namespace, "c")
+    assert found is not None and found["data"] == {"a": "1"}
+
+
+async def test_delete_spares_an_object_with_another_uid(place: Place) -> None:
+    await place.api.create(config_map(place, {}))
+    found = await place.api.get(CONFIG_MAP, place.namespace, "c")
+    assert found is not None
+    await place.api.delete(CONFIG_MAP, place.namespace, "c", "00000000-0000-0000-0000-000000000000")
+    assert await place.api.get(CONFIG_MAP, place.namespace, "c") is not None
+    await place.api.delete(CONFIG_MAP, place.namespace, "c", found["metadata"]["uid"])
+    assert await place.api.get(CONFIG_MAP, place.namespace, "c") is None
+    await place.api.delete(CONFIG_MAP, place.namespace, "c", found["metadata"]["uid"])  # gone already: no error
+
+
+async def test_list_selects_by_labels_and_names_the_kind(place: Place) -> None:
+    await place.api.create(config_map(place, {}, labels={labels.LABEL_CONSUMER: "orders"}))
+    await place.api.create(config_map(place, {}, name="other", labels={labels.LABEL_CONSUMER: "other"}))
+    found = await place.api.list(CONFIG_MAP, place.namespace, {labels.LABEL_CONSUMER: "orders"})
+    assert [(item["kind"], item["metadata"]["name"]) for item in found] == [("ConfigMap", "c")]
+
+
+async def test_status_is_written_apart_from_the_spec(place: Place) -> None:
+    place.create(event_consumer("orders", SPEC, place.namespace))
+    before = await place.api.get(EVENT_CONSUMER, place.namespace, "orders")
+    assert before is not None
+    await place.api.apply_status(
+        event_consumer("orders", {}, place.namespace) | {"status": {"observedGeneration": 1, "replicas": 3}}
+    )
+    after = await place.api.get(EVENT_CONSUMER, place.namespace, "orders")
+    assert after is not None
+    assert after["status"] == {"observedGeneration": 1, "replicas": 3}
+    assert after["spec"] == before["spec"]
+    assert after["metadata"]["generation"] == before["metadata"]["generation"]
+
+
+async def test_status_of_another_version_is_not_written(place: Place) -> None:
+    place.create(event_consumer("orders", SPEC, place.namespace))
+    found = await place.api.get(EVENT_CONSUMER, place.namespace, "orders")
+    assert found is not None
+    manifest = event_consumer("orders", {}, place.namespace) | {"status": {"replicas": 3}}
+    manifest["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"]
+    await place.api.apply_status(manifest)
+    manifest["status"] = {"replicas": 4}
+    with pytest.raises(Changed):
+        await place.api.apply_status(manifest)
+    after = await place.api.get(EVENT_CONSUMER, place.namespace, "orders")
+    assert after is not None and after["status"] == {"replicas": 3}
+
+
+async def test_status_of_nothing_is_gone(place: Place) -> None:
+    with pytest.raises(Gone):
+        await place.api.apply_status(event_consumer("nobody", {}, place.namespace) | {"status": {"replicas": 3}})

@@ -1,0 +1,189 @@
+"""A Kubernetes API in memory that behaves: server-side apply with field ownership, generations, uids, preconditions.
+
+It passes the same contract tests as the real API server (tests/contract/operator/test_api.py). What it lacks on purpose: schemas,
+admission, RBAC and controllers; a test that needs those uses the real one.
+"""
+
+import copy
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from eventconsumer_operator.errors import Changed, Gone, OperatorError
+from eventconsumer_operator.manifest import EVENT_CONSUMER, Kind, Manifest, kind_of, name_of
+
+Where = tuple[Kind, str, str]
+
+
+class FakeKubernetes:
+    """`eventconsumer_operator.api.Api` over a dict.
+
+    Attributes:
+        writes: Number of successful writes by verb: apply, apply_status, create, delete.
+    """
+
+    def __init__(self) -> None:
+        self.writes: Counter[str] = Counter()
+        self._objects: dict[Where, Manifest] = {}
+        self._applied: dict[tuple[Where, str], Manifest] = {}
+        self._version = 0
+        self._failures: list[tuple[str, Callable[[Manifest | None], bool], OperatorError]] = []
+
+    # --- for tests -------------------------------------------------------------------------------------------------
+
+    def fail_once(
+        self, verb: str, error: OperatorError, when: Callable[[Manifest | None], bool] = lambda _: True
+    ) -> None:
+        """Let the next call of `verb` whose manifest satisfies `when` raise `error`, without any effect."""
+        self._failures.append((verb, when, error))
+
+    def put(self, manifest: Manifest) -> Manifest:
+        """Store an object as its owner would: a user's resource, a pod of a controller."""
+        where = self._where(manifest)
+        stored = copy.deepcopy(manifest)
+        before = self._objects.get(where)
+        metadata = stored.setdefault("metadata", {})
+        if before is None:
+            metadata.setdefault("uid", f"uid-{self._next_version():08x}-0000")
+            metadata["generation"] = 1
+        else:
+            metadata["uid"] = before["metadata"]["uid"]
+            changed = before.get("spec") != stored.get("spec")
+            metadata["generation"] = before["metadata"]["generation"] + int(changed)
+            stored.setdefault("status", copy.deepcopy(before.get("status", {})))
+        metadata["resourceVersion"] = str(self._next_version())
+        self._objects[where] = stored
+        return copy.deepcopy(stored)
+
+    def set_status(self, kind: Kind, namespace: str, name: str, status: dict[str, Any]) -> None:
+        """Write a status as a controller of the cluster would."""
+        stored = self._objects[kind, namespace, name]
+        stored["status"] = copy.deepcopy(status)
+        stored["metadata"]["resourceVersion"] = str(self._next_version())
+
+    def peek(self, kind: Kind, namespace: str, name: str) -> Manifest:
+        """The stored object; KeyError if there is none."""
+        return copy.deepcopy(self._objects[kind, namespace, name])
+
+    def remove(self, kind: Kind, namespace: str, name: str) -> None:
+        """Delete an object and everything it owns, as the garbage collector would."""
+        gone = self._objects.pop((kind, namespace, name))
+        uid = gone["metadata"]["uid"]
+        for where, manifest in list(self._objects.items()):
+            owners = manifest["metadata"].get("ownerReferences", [])
+            if where in self._objects and any(owner["uid"] == uid for owner in owners):
+                self.remove(*where)
+
+    # --- Api -------------------------------------------------------------------------------------------------------
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
+        """See `Api`."""
+        self._maybe_fail("get", None)
+        return copy.deepcopy(self._objects.get((kind, namespace, name)))
+
+    async def list(self, kind: Kind, namespace: str, labels: Mapping[str, str] | None = None) -> list[Manifest]:
+        """See `Api`."""
+        self._maybe_fail("list", None)
+        wanted = (labels or {}).items()
+        return [
+            copy.deepcopy(manifest)
+            for (each, place, _), manifest in sorted(self._objects.items(), key=lambda item: item[0][2])
+            if each == kind and place == namespace and wanted <= manifest["metadata"].get("labels", {}).items()
+        ]
+
+    async def apply(self, manifest: Manifest) -> Manifest:
+        """See `Api`."""
+        self._maybe_fail("apply", manifest)
+        self.writes["apply"] += 1
+        return self._apply(manifest, "")
+
+    async def apply_status(self, manifest: Manifest) -> None:
+        """See `Api`."""
+        self._maybe_fail("apply_status", manifest)
+        before = self._objects.get(self._where(manifest))
+        if before is None:
+            raise Gone(f"{name_of(manifest)} does not exist")
+        version = before["metadata"]["resourceVersion"]
+        if manifest["metadata"].get("resourceVersion", version) != version:
+            raise Changed(f"{name_of(manifest)} is at version {version}")
+        self.writes["apply_status"] += 1
+        identity = {"name": name_of(manifest), "namespace": manifest["metadata"]["namespace"]}
+        kept = {name: manifest[name] for name in ("apiVersion", "kind", "status")}
+        self._apply(kept | {"metadata": identity}, "status")
+
+    async def create(self, manifest: Manifest) -> bool:
+        """See `Api`."""
+        self._maybe_fail("create", manifest)
+        if self._where(manifest) in self._objects:
+            return False
+        self.writes["create"] += 1
+        self.put(manifest)
+        return True
+
+    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
+        """See `Api`."""
+        self._maybe_fail("delete", None)
+        found = self._objects.get((kind, namespace, name))
+        if found is not None and found["metadata"]["uid"] == uid:
+            self.writes["delete"] += 1
+            self.remove(kind, namespace, name)
+
+    # --- inside ----------------------------------------------------------------------------------------------------
+
+    def _apply(self, manifest: Manifest, subresource: str) -> Manifest:
+        where = self._where(manifest)
+        before = self._objects.get(where)
+        if before is None:
+            result = self.put(manifest)
+        else:
+            result = copy.deepcopy(before)
+            _remove(result, self._applied.get((where, subresource), {}), manifest)
+            _merge(result, manifest)
+            if result != before:
+                generation = before["metadata"]["generation"]
+                result["metadata"]["generation"] = generation + int(result.get("spec") != before.get("spec"))
+                result["metadata"]["resourceVersion"] = str(self._next_version())
+                self._objects[where] = result
+        self._applied[where, subresource] = copy.deepcopy(manifest)
+        return copy.deepcopy(result)
+
+    def _maybe_fail(self, verb: str, manifest: Manifest | None) -> None:
+        for failure in self._failures:
+            if failure[0] == verb and failure[1](manifest):
+                self._failures.remove(failure)
+                raise failure[2]
+
+    def _next_version(self) -> int:
+        self._version += 1
+        return self._version
+
+    @staticmethod
+    def _where(manifest: Manifest) -> Where:
+        return kind_of(manifest), manifest["metadata"]["namespace"], name_of(manifest)
+
+
+def _remove(live: dict[str, Any], formerly: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Remove from `live` what was applied formerly and is not any more."""
+    for name, value in formerly.items():
+        if name not in now:
+            live.pop(name, None)
+        elif isinstance(value, dict) and isinstance(live.get(name), dict) and isinstance(now[name], dict):
+            _remove(live[name], value, now[name])
+
+
+def _merge(live: dict[str, Any], applied: Mapping[str, Any]) -> None:
+    for name, value in applied.items():
+        if isinstance(value, dict) and isinstance(live.get(name), dict):
+            _merge(live[name], value)
+        else:
+            live[name] = copy.deepcopy(value)
+
+
+def event_consumer(name: str, spec: dict[str, Any], namespace: str = "shop") -> Manifest:
+    """An EventConsumer manifest."""
+    return {
+        "apiVersion": EVENT_CONSUMER.api_version,
+        "kind": EVENT_CONSUMER.name,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": spec,
+    }
