@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from local_cluster import host
@@ -66,12 +67,12 @@ def down(purge: Annotated[bool, typer.Option(help="Remove the images, too.")] = 
 def status() -> None:
     """Show the processes of the cluster; the exit code is 0 if all are ready, 3 otherwise."""
     cluster = _cluster()
-    table = Table("component", "pid", "ready", "log", box=None)
+    table = Table("component", "pid", "ready", box=None)
     components = cluster.status()
     for component in components:
-        log = cluster.processes.log(component.name)
-        table.add_row(component.name, str(component.pid or "-"), "yes" if component.ready else "no", str(log))
-    Console(soft_wrap=True).print(table)
+        table.add_row(component.name, str(component.pid or "-"), "yes" if component.ready else "no")
+    Console().print(table)
+    print(f"Logs: {cluster.layout.logs}/<component>.log")
     if not all(component.ready for component in components):
         raise typer.Exit(3)
 
@@ -144,7 +145,7 @@ def main() -> None:
     try:
         app()
     except ClusterError as error:
-        _console.print(f"[red]error:[/red] {str(error).replace('[', chr(92) + '[')}")
+        _console.print(f"[red]error:[/red] {escape(str(error))}")
         raise SystemExit(1) from None
 
 

@@ -78,7 +78,7 @@ def check_free(network: Network) -> None:
     routes = overlapping_routes(run(["ip", "-4", "route", "show", "table", "all"]), network)
     if routes:
         raise Conflict(
-            f"The cluster's addresses ({network.pods}, {network.services}, {network.node}) are in use on this machine:\n"
+            f"The addresses of the cluster ({network.pods}, {network.services}, {network.node}) are in use here:\n"
             + "\n".join(routes)
             + "\nDisconnect that network, or change `Network` in local_cluster/layout.py."
         )

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
+from rich.markup import escape
 
 SIGN_OF_LIFE = 30.0
 
@@ -33,7 +34,7 @@ class Progress:
     def step(self, title: str) -> Iterator[None]:
         """One step: announced, timed, and reported as failed if it raises."""
         self._number += 1
-        label = f"[{self._number}/{self._total}] {title}"
+        label = escape(f"[{self._number}/{self._total}] {title}")
         began = time.monotonic()
         ended = threading.Event()
         reporter = threading.Thread(target=self._report, args=(label, began, ended), daemon=True)
@@ -45,11 +46,11 @@ class Progress:
         finally:
             ended.set()
             reporter.join()
-            self._console.print(f"\\{label}  {outcome} [dim]{time.monotonic() - began:.1f} s[/dim]")
+            self._console.print(f"{label}  {outcome} [dim]{time.monotonic() - began:.1f} s[/dim]")
 
     def note(self, text: str) -> None:
         """A line below the running step."""
-        self._console.print(f"      [dim]{text}[/dim]")
+        self._console.print(f"      [dim]{escape(text)}[/dim]")
 
     def finish(self, text: str) -> None:
         """The last line: what the user has now, and how long all of it took."""
@@ -57,12 +58,12 @@ class Progress:
 
     def _report(self, label: str, began: float, ended: threading.Event) -> None:
         if self._console.is_terminal:
-            with self._console.status(f"\\{label} …") as status:
+            with self._console.status(f"{label} …") as status:
                 while not ended.wait(1.0):
-                    status.update(f"\\{label} … {time.monotonic() - began:.0f} s")
+                    status.update(f"{label} … {time.monotonic() - began:.0f} s")
             return
         if ended.wait(1.0):
             return  # a quick step needs one line, not two
-        self._console.print(f"\\{label} …")
+        self._console.print(f"{label} …")
         while not ended.wait(SIGN_OF_LIFE):
-            self._console.print(f"\\{label} … still at it after {time.monotonic() - began:.0f} s")
+            self._console.print(f"{label} … still at it after {time.monotonic() - began:.0f} s")

@@ -50,8 +50,12 @@ def make(buildah: Buildah, mirror: str, scratch: Path, log: Path) -> None:
         sources = _SOURCES.format(mirror=mirror, suite=SUITE, security=security_mirror(mirror))
         (root / "etc/apt/sources.list").write_text(sources)
         archive = Path(folder) / "root.tar"
+        unset = ["--exclude=./etc/resolv.conf", "--exclude=./etc/hostname"]  # debootstrap copies the machine's own
         excluded = [f"--exclude=./{path}/*" for path in _DROPPED]
-        run(["tar", "--create", "--file", archive, "--directory", root, *excluded, "--exclude=./dev/*", "."], log=log)
+        run(
+            ["tar", "--create", "--file", archive, "--directory", root, *excluded, "--exclude=./dev/*", *unset, "."],
+            log=log,
+        )
         buildah.import_root(archive, reference(), log)
 
 

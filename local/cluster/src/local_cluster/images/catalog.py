@@ -5,7 +5,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from local_cluster.errors import CommandFailed
+from local_cluster.errors import ClusterError, CommandFailed
 from local_cluster.images import base
 from local_cluster.images.buildah import Buildah, build_arguments
 from local_cluster.images.context import Dockerfile, content_hash, context_files, parse_dockerfile, stage
@@ -42,6 +42,11 @@ class Image:
     files: tuple[Path, ...]
 
     @property
+    def tag(self) -> str:
+        """The hash of the content."""
+        return self.reference.rpartition(":")[2]
+
+    @property
     def repository(self) -> str:
         """The reference without its tag."""
         return self.reference.rpartition(":")[0]
@@ -70,6 +75,7 @@ def build(buildah: Buildah, root: Path, image: Image, scratch: Path, log: Path) 
 
     Raises:
         CommandFailed: A step of the Dockerfile failed.
+        ClusterError: The sources changed meanwhile.
     """
     scratch.mkdir(parents=True, exist_ok=True)
     arguments = {"BASE_IMAGE": base.reference()} | build_arguments(
@@ -78,6 +84,8 @@ def build(buildah: Buildah, root: Path, image: Image, scratch: Path, log: Path) 
     with tempfile.TemporaryDirectory(prefix=".context-", dir=scratch) as folder:
         context = Path(folder)
         stage(root, {*image.files, image.dockerfile}, context)
+        if content_hash(context, sorted({*image.files, image.dockerfile}), base.reference()) != image.tag:
+            raise ClusterError(f"The sources of {image.name} changed while they were copied. Build again.")
         buildah.build(context / image.dockerfile, context, image.reference, arguments, log)
 
 

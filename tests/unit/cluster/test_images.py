@@ -1,0 +1,150 @@
+"""An image's tag is its content: what a Dockerfile copies, and nothing else."""
+
+import io
+import json
+import os
+import tarfile
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from local_cluster.errors import ClusterError
+from local_cluster.images import catalog
+from local_cluster.images.buildah import build_arguments
+from local_cluster.images.context import Dockerfile, content_hash, context_files, parse_dockerfile, stage
+from local_cluster.layout import REPOSITORY
+from local_cluster.runtime import single_binary_archive
+
+DOCKERFILE = """\
+ARG BASE_IMAGE=python:3.11
+FROM ${BASE_IMAGE} AS build
+# COPY commented out
+ARG PIP_CERT
+COPY requirements/x.txt /tmp/
+RUN true \\
+    # a comment inside
+    && COPY_IS_NO_INSTRUCTION_HERE=1 true
+FROM ${BASE_IMAGE}
+COPY --from=build /opt /opt
+COPY --chown=1:1 src/a \\
+     src/b /app/
+ADD ["with blank", "/x"]
+"""
+
+
+def test_a_dockerfile_is_read_for_sources_and_arguments() -> None:
+    assert parse_dockerfile(DOCKERFILE) == Dockerfile(
+        sources=("requirements/x.txt", "src/a", "src/b", "with blank"), arguments=frozenset({"BASE_IMAGE", "PIP_CERT"})
+    )
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Path:
+    root = tmp_path / "root"
+    (root / "src/a/__pycache__").mkdir(parents=True)
+    (root / "src/a/one.py").write_text("1")
+    (root / "src/a/__pycache__/one.pyc").write_bytes(b"x")
+    (root / "src/b.py").write_text("2")
+    (root / "unrelated").write_text("3")
+    return root
+
+
+def test_context_files_are_those_copied_without_caches(context: Path) -> None:
+    assert context_files(context, ["src/a", "src/*.py"]) == [Path("src/a/one.py"), Path("src/b.py")]
+
+
+def test_a_source_that_does_not_exist_is_an_error(context: Path) -> None:
+    with pytest.raises(ClusterError, match="src/none"):
+        context_files(context, ["src/none"])
+
+
+def test_the_hash_follows_content_name_and_mode_but_not_time(context: Path) -> None:
+    files = context_files(context, ["src"])
+    first = content_hash(context, files, "base:1")
+    os.utime(context / "src/b.py", (1, 1))
+    assert content_hash(context, files, "base:1") == first
+    assert content_hash(context, files, "base:2") != first
+    (context / "src/b.py").chmod(0o755)
+    executable = content_hash(context, files, "base:1")
+    assert executable != first
+    (context / "src/b.py").write_text("2 ")
+    assert content_hash(context, files, "base:1") not in {first, executable}
+
+
+@given(st.lists(st.binary(max_size=4), min_size=2, max_size=2, unique=True))
+def test_content_does_not_flow_from_one_file_to_the_next(contents: list[bytes]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        root, hashes = Path(folder), set()
+        for first, second in (contents, reversed(contents), (b"".join(contents), b"")):
+            (root / "a").write_bytes(first)
+            (root / "b").write_bytes(second)
+            hashes.add((content_hash(root, [Path("a"), Path("b")]), first, second))
+        assert len({digest for digest, _, _ in hashes}) == len(hashes)
+
+
+def test_a_staged_context_is_the_same_wherever_it_was_cloned(context: Path, tmp_path: Path) -> None:
+    files = context_files(context, ["src"])
+    (context / "src/b.py").chmod(0o600)
+    target = tmp_path / "staged"
+    target.mkdir()
+    stage(context, files, target)
+    found = {path.relative_to(target): path.stat() for path in target.rglob("*")}
+    assert {str(path) for path in found} == {"src", "src/a", "src/a/one.py", "src/b.py"}
+    assert len({stat.st_mtime for stat in found.values()}) == 1
+    assert found[Path("src/b.py")].st_mode & 0o777 == 0o644
+
+
+def test_every_image_of_the_repository_can_be_described() -> None:
+    images = [catalog.describe(REPOSITORY, name) for name in catalog.DOCKERFILES]
+    assert {image.name for image in images} == {"operator", "processor", "spark", "emulator", "azurite"}
+    for image in images:
+        assert image.files, f"{image.name} copies nothing"
+        assert "BASE_IMAGE" in image.instructions.arguments
+
+
+def test_another_registry_is_another_name_with_the_same_tag() -> None:
+    here = catalog.describe(REPOSITORY, "azurite")
+    there = catalog.describe(REPOSITORY, "azurite", "registry.example.com:5000/team")
+    assert there.reference == here.reference.replace("localhost/", "registry.example.com:5000/team/")
+    assert there.repository == "registry.example.com:5000/team/eventconsumer/azurite"
+
+
+def test_only_older_versions_of_our_images_are_outdated() -> None:
+    image = catalog.describe(REPOSITORY, "azurite")
+    old, used = f"{image.repository}:old", f"{image.repository}:used"
+    held = {image.reference, old, used, "docker.io/library/redis:7"}
+    assert catalog.outdated(held, [image], keep={used}) == {old}
+
+
+def test_build_arguments_are_those_declared() -> None:
+    declared = frozenset({"BASE_IMAGE", "PIP_CERT", "PIP_INDEX_URL", "NPM_CONFIG_REGISTRY"})
+    environment = {"NPM_CONFIG_REGISTRY": "https://npm.example", "MAVEN_MIRROR": "https://maven.example", "HOME": "/x"}
+    assert build_arguments(declared, environment, "https://pypi.example/simple") == {
+        "NPM_CONFIG_REGISTRY": "https://npm.example",
+        "PIP_CERT": "/run/build-ca.crt",
+        "PIP_INDEX_URL": "https://pypi.example/simple",
+    }
+
+
+def test_an_image_of_one_program_is_a_valid_archive() -> None:
+    elf = b"\x7fELF" + bytes(14) + b"\x3e\x00" + b"code"
+    archive = single_binary_archive(elf, "localhost/x:1", "/pause")
+    assert archive == single_binary_archive(elf, "localhost/x:1", "/pause")
+    with tarfile.open(fileobj=io.BytesIO(archive)) as outer:
+
+        def read(name: str) -> bytes:
+            member = outer.extractfile(name)
+            assert member is not None
+            return member.read()
+
+        (manifest,) = json.loads(read("manifest.json"))
+        config = json.loads(read(manifest["Config"]))
+        with tarfile.open(fileobj=io.BytesIO(read(manifest["Layers"][0]))) as layer:
+            program = layer.getmember("pause")
+    assert manifest["RepoTags"] == ["localhost/x:1"]
+    assert config["architecture"] == "amd64"
+    assert program.mode == 0o755
+    assert program.size == len(elf)
