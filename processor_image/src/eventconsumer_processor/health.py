@@ -5,6 +5,7 @@ restart would heal nothing. It answers 503 when no loop has turned for a minute,
 process.
 """
 
+import socket
 from collections.abc import Callable
 
 from aiohttp import web
@@ -44,15 +45,14 @@ class HealthServer:
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/status", self._status)
         app.router.add_get("/metrics", self._exposition)
-        self._runner = web.AppRunner(app, access_log=None)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
 
     async def start(self, port: int) -> int:
         """Listen on all addresses; the port, which is a free one where 0 was asked for."""
         await self._runner.setup()
-        site = web.TCPSite(self._runner, None, port, shutdown_timeout=1)
-        await site.start()
-        addresses = self._runner.addresses
-        return int(addresses[0][1])
+        listener = _listen(port)
+        await web.SockSite(self._runner, listener).start()
+        return int(listener.getsockname()[1])
 
     async def stop(self) -> None:
         """Stop listening."""
@@ -69,3 +69,10 @@ class HealthServer:
 
     async def _exposition(self, _: web.Request) -> web.Response:
         return web.Response(body=self._metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def _listen(port: int) -> socket.socket:
+    """One socket for IPv4 and IPv6, so that a free port is the same for both."""
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    return socket.create_server(("", port))

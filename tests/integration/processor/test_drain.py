@@ -34,3 +34,64 @@ def test_one_host_drains_every_partition(consumer: MakeConsumer) -> None:
     assert b'eventconsumer_files_total{partition="0"}' in host.get("/metrics")
     assert host.terminate() == 0
     assert "Traceback" not in host.log
+
+
+def test_two_hosts_share_the_partitions_evenly(consumer: MakeConsumer) -> None:
+    orders = consumer(partitions=8)
+    orders.publish(4000)
+    first = orders.host("orders-host-0")
+    wait_until(lambda: len(first.owned()) == 8, 20, "the first host owns all partitions")
+    second = orders.host("orders-host-1")
+    wait_until(lambda: len(first.owned()) == len(second.owned()) == 4, 40, "each host owns four partitions")
+    assert not first.owned() & second.owned()
+    orders.publish(4000, start=4000)
+    wait_drained(orders, 8000)
+
+
+def test_sigterm_hands_partitions_over_with_nothing_lost_or_doubled(consumer: MakeConsumer) -> None:
+    orders = consumer(partitions=4, roll={"maxBytes": 100_000_000, "maxSeconds": 600, "maxEvents": 1_000_000})
+    orders.publish(1000)
+    first = orders.host("orders-host-0")
+    received = [b"", b"eventconsumer_received_total"]
+    wait_until(lambda: received[1] in first.get("/metrics"), 20, "events are buffered")
+    wait_until(lambda: _total(first.get("/metrics"), "received") == 1000, 20, "all events are buffered")
+    assert first.report().partitions[0].files == 0
+    assert first.terminate() == 0
+    with orders.container(orders.drained) as container:
+        assert_exactly_once(read_drained(container, "shop/orders"), orders.heads(), 1000)
+    second = orders.host("orders-host-1", roll={"maxBytes": 1_000_000, "maxSeconds": 1, "maxEvents": 1000})
+    wait_until(lambda: len(second.owned()) == 4, 5, "released leases are taken at once")
+    orders.publish(1000, start=1000)
+    wait_drained(orders, 2000)
+
+
+def test_killed_host_is_replaced_and_its_buffer_read_again(consumer: MakeConsumer) -> None:
+    orders = consumer(partitions=4, roll={"maxBytes": 100_000_000, "maxSeconds": 600, "maxEvents": 1_000_000})
+    orders.publish(1000)
+    first = orders.host("orders-host-0")
+    wait_until(lambda: _total(first.get("/metrics"), "received") == 1000, 20, "all events are buffered")
+    first.kill()
+    second = orders.host("orders-host-1", roll={"maxBytes": 1_000_000, "maxSeconds": 1, "maxEvents": 1000})
+    wait_until(lambda: len(second.owned()) == 4, 15 + 5 + 5, "owned again within lease and scan (L1)")
+    wait_drained(orders, 1000)
+
+
+def test_paused_host_wakes_up_as_a_zombie_and_harms_nothing(consumer: MakeConsumer) -> None:
+    orders = consumer(partitions=2, roll={"maxBytes": 100_000_000, "maxSeconds": 20, "maxEvents": 1_000_000})
+    orders.publish(1000)
+    first = orders.host("orders-host-0")
+    wait_until(lambda: _total(first.get("/metrics"), "received") == 1000, 20, "all events are buffered")
+    first.pause()
+    second = orders.host("orders-host-1", roll={"maxBytes": 1_000_000, "maxSeconds": 1, "maxEvents": 1000})
+    wait_until(lambda: len(second.owned()) == 2, 30, "the successor owns everything")
+    orders.publish(1000, start=1000)
+    first.go_on()
+    wait_until(lambda: "LeaseLost" in first.log or "LinkStolen" in first.log, 30, f"the zombie notices: {first.log}")
+    orders.publish(1000, start=2000)
+    wait_drained(orders, 3000)
+
+
+def _total(text: bytes, name: str) -> int:
+    """The sum of a counter over its labels."""
+    lines = [line for line in text.decode().splitlines() if line.startswith(f"eventconsumer_{name}_total")]
+    return int(sum(float(line.rsplit(" ", 1)[1]) for line in lines))
