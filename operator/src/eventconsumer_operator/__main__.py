@@ -11,6 +11,7 @@ import sys
 
 import aiohttp
 
+from eventconsumer_api.labels import HOST_PORT
 from eventconsumer_operator import logs
 from eventconsumer_operator.api import KubernetesApi, connect
 from eventconsumer_operator.controller import Controller
@@ -28,7 +29,7 @@ async def run(settings: Settings) -> None:
     async with await connect() as client, aiohttp.ClientSession() as session:
         api = KubernetesApi(client)
         queue: WorkQueue[Key] = WorkQueue()
-        reconciler = Reconciler(api, HttpHosts(session, settings.host_port), settings)
+        reconciler = Reconciler(api, HttpHosts(session, HOST_PORT), settings)
         health = Health(queue, functools.partial(dead_watchers, settings.namespaces))
         background = [
             asyncio.create_task(Controller(api, queue, reconciler, settings).run(), name="controller"),

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 import aiohttp
-from eventconsumer_api.labels import FIELD_MANAGER
 from kubernetes.aio import client, config
 
+from eventconsumer_api.labels import FIELD_MANAGER
 from eventconsumer_operator.errors import Changed, Forbidden, Gone, OperatorError, Refused, Transient
 from eventconsumer_operator.manifest import EVENT_CONSUMER, Kind, Manifest, describe, kind_of, name_of
 

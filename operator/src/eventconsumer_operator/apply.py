@@ -10,7 +10,6 @@ import json
 from dataclasses import dataclass, field
 
 from eventconsumer_api.v1alpha1 import KIND
-
 from eventconsumer_operator.api import Api
 from eventconsumer_operator.errors import DependencyNotReady, NameTaken, OperatorError
 from eventconsumer_operator.manifest import (
@@ -47,7 +46,7 @@ async def apply(api: Api, observed: Observed, plan: Plan) -> Outcome:
     outcome = Outcome()
     for manifest in plan.applied:
         try:
-            await _apply_one(api, observed, _stamped(manifest), outcome)
+            await _apply_one(api, observed, manifest, outcome)
         except OperatorError as error:
             outcome.errors.append(error)
     try:
@@ -64,16 +63,18 @@ async def apply(api: Api, observed: Observed, plan: Plan) -> Outcome:
 
 async def _apply_one(api: Api, observed: Observed, manifest: Manifest, outcome: Outcome) -> None:
     live = observed.children.get((kind_of(manifest), name_of(manifest)))
-    if live is not None:
-        _check_owner(observed, live)
-        why = difference(manifest, live)
-        if why is None:
-            return
-        await api.apply(manifest)
-        outcome.changes.append(f"{describe(manifest)} corrected: {why}")
-    else:
-        await api.apply(manifest)
+    stamped = _stamped(manifest)
+    if live is None:
+        await api.apply(stamped)
         outcome.changes.append(f"{describe(manifest)} created")
+        return
+    _check_owner(observed, live)
+    why = difference(manifest, live)
+    if why is None and difference(stamped, live):
+        why = "something is no longer wanted"
+    if why is not None:
+        await api.apply(stamped)
+        outcome.changes.append(f"{describe(manifest)} corrected: {why}")
 
 
 def _check_owner(observed: Observed, live: Manifest) -> None:

@@ -9,7 +9,6 @@ import logging
 from eventconsumer_api.conditions import ConditionType
 from eventconsumer_api.labels import FIELD_MANAGER
 from eventconsumer_api.status import Condition, EventConsumerStatus
-
 from eventconsumer_operator.api import Api
 from eventconsumer_operator.errors import OperatorError
 from eventconsumer_operator.manifest import EVENT, EVENT_CONSUMER, Manifest

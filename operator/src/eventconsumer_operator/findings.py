@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from eventconsumer_api.conditions import ConditionType, Reason
-
 from eventconsumer_operator.errors import OperatorError, SpecError
 
 Verdict = Literal["True", "False", "Unknown"]

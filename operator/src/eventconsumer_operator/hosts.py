@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import Protocol
 
 import aiohttp
-from eventconsumer_api.host_report import HostReport
 from pydantic import ValidationError
+
+from eventconsumer_api.host_report import HostReport
 
 _log = logging.getLogger(__name__)
 

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from eventconsumer_api import labels
-
 from eventconsumer_operator.api import Api
 from eventconsumer_operator.hosts import Hosts
 from eventconsumer_operator.keys import Key

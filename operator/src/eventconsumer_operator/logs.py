@@ -3,6 +3,7 @@
 import logging
 
 import structlog
+
 from eventconsumer_api.redaction import redact
 
 

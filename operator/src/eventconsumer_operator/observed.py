@@ -10,11 +10,11 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+from pydantic import ValidationError
+
 from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_api.host_report import FleetReport, HostReport, Problem
 from eventconsumer_api.status import EventConsumerStatus
-from pydantic import ValidationError
-
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.manifest import Kind, Manifest
 

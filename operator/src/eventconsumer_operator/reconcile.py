@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from eventconsumer_api.conditions import ConditionType
 from eventconsumer_api.status import EventConsumerStatus
-
 from eventconsumer_operator.api import Api
 from eventconsumer_operator.apply import Outcome, apply
 from eventconsumer_operator.errors import DependencyNotReady, Gone, SpecError, Transient
@@ -23,7 +22,7 @@ from eventconsumer_operator.manifest import EVENT_CONSUMER
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.settings import Settings
-from eventconsumer_operator.status import make_status, same_but_numbers
+from eventconsumer_operator.status import make_status, same_but_numbers, wire
 
 _log = logging.getLogger(__name__)
 
@@ -98,7 +97,7 @@ class Reconciler:
                         "namespace": consumer.key.namespace,
                         "resourceVersion": consumer.resource_version,
                     },
-                    "status": status.model_dump(mode="json", by_alias=True, exclude_none=True),
+                    "status": wire(status),
                 }
             )
         except Gone:

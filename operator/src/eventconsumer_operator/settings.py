@@ -19,7 +19,6 @@ class Settings:
         allow_insecure_endpoints: Plain HTTP and AMQP, IP addresses and localhost are allowed: for emulators only.
         resync_seconds: How often all EventConsumers are listed, whatever the watch says, seconds.
         health_port: Port of /healthz and /metrics.
-        host_port: Port on which hosts answer.
         workers: EventConsumers reconciled at a time.
         log_level: Level of the log.
     """
@@ -30,7 +29,6 @@ class Settings:
     allow_insecure_endpoints: bool = False
     resync_seconds: float = 120.0
     health_port: int = 8081
-    host_port: int = 8080
     workers: int = 8
     log_level: str = "INFO"
 

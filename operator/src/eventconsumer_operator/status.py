@@ -6,6 +6,7 @@ same status each time, so nothing is written.
 """
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from eventconsumer_api import labels
 from eventconsumer_api.conditions import Reason
@@ -20,7 +21,6 @@ from eventconsumer_api.status import (
     PartitionsStatus,
     SparkStatus,
 )
-
 from eventconsumer_operator.errors import OperatorError
 from eventconsumer_operator.findings import CHECKS, Blocker, Facts, Finding, SparkFacts
 from eventconsumer_operator.jobs import JobState, state_of
@@ -206,6 +206,16 @@ def _conditions(observed: Observed, facts: Facts) -> list[Condition]:
 def _shortened(finding: Finding) -> str:
     message = finding.message
     return message if len(message) <= MESSAGE_LIMIT else message[: MESSAGE_LIMIT - 1] + "…"
+
+
+def wire(status: EventConsumerStatus) -> dict[str, Any]:
+    """The status as it is written: what is not known is left out.
+
+    So are parts that became empty: server-side apply turns an object whose fields are all given up into `null`, which
+    the schema refuses.
+    """
+    content = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return {name: value for name, value in content.items() if value != {}}
 
 
 def same_but_numbers(one: EventConsumerStatus, other: EventConsumerStatus) -> bool:

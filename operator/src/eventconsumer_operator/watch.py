@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 import kopf
-from eventconsumer_api import labels
 
+from eventconsumer_api import labels
 from eventconsumer_operator.api import KubernetesApi
 from eventconsumer_operator.errors import OperatorError
 from eventconsumer_operator.keys import Key

@@ -1,4 +1,4 @@
-"""A real API server for this folder, with the CRD, a namespace for each test, and the chart's rights for the operator."""
+"""A real API server for this folder, with the CRD, namespaces for tests, and the chart's rights for the operator."""
 
 import itertools
 import os
@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from eventconsumer_operator.api import KubernetesApi
 from kubernetes.aio import client, config
 
+from eventconsumer_operator.api import KubernetesApi
 from tests.apiserver import ApiServerProcess, find_binary
 
 ROOT = Path(__file__).parents[3]
@@ -23,7 +23,9 @@ class Cluster:
     def __init__(self, server: ApiServerProcess) -> None:
         self.server = server
 
-    def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def kubectl(
+        self, *arguments: str, stdin: str | None = None, check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
         """Run kubectl as administrator."""
         return subprocess.run(
             [find_binary("kubectl"), *arguments],

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
 from eventconsumer_api import labels
 from eventconsumer_operator.api import Api, KubernetesApi
 from eventconsumer_operator.errors import Changed, Gone
 from eventconsumer_operator.manifest import CONFIG_MAP, EVENT_CONSUMER, Manifest
-
 from tests.contract.operator.conftest import Cluster
 from tests.fakes.kubernetes import FakeKubernetes, event_consumer
 

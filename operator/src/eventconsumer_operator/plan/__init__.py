@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
-
 from eventconsumer_operator.manifest import Manifest
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan.config import host_config

@@ -3,7 +3,6 @@
 from eventconsumer_api.host_config import BlobLocation, Credential, HostConfig, HubConfig, LeaseConfig
 from eventconsumer_api.labels import SECRETS_DIR
 from eventconsumer_api.v1alpha1 import Authentication, EventConsumerSpec
-
 from eventconsumer_operator.observed import Consumer
 from eventconsumer_operator.settings import Settings
 

@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
-
 from eventconsumer_operator.errors import SpecError
 
 

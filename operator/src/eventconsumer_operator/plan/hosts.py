@@ -10,7 +10,6 @@ from typing import Any
 from eventconsumer_api import labels
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
-
 from eventconsumer_operator.manifest import CONFIG_MAP, SERVICE, STATEFUL_SET, Manifest
 from eventconsumer_operator.observed import Consumer
 from eventconsumer_operator.plan.config import HUB_SECRET, LEASE_SECRET, SINK_SECRET

@@ -4,7 +4,6 @@ from typing import Any
 
 from eventconsumer_api.host_config import Credential
 from eventconsumer_api.labels import SECRETS_DIR
-
 from eventconsumer_operator.plan.config import SECRET_FILE
 
 USER = 65532  # "nonroot" in distroless images, and in ours

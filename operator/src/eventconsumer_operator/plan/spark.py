@@ -12,7 +12,6 @@ from eventconsumer_api import labels
 from eventconsumer_api.batch import BatchJob
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.v1alpha1 import EventConsumerSpec, Spark, SparkPod
-
 from eventconsumer_operator.jobs import JobState, state_of
 from eventconsumer_operator.manifest import JOB, Manifest, is_being_deleted
 from eventconsumer_operator.observed import Observed

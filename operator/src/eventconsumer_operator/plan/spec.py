@@ -7,9 +7,9 @@ message says which field, as if the API server had refused it.
 from collections.abc import Mapping
 from typing import Any
 
-from eventconsumer_api.v1alpha1 import Authentication, EventConsumerSpec
 from pydantic import ValidationError
 
+from eventconsumer_api.v1alpha1 import Authentication, EventConsumerSpec
 from eventconsumer_operator.errors import SpecError
 
 

@@ -1,0 +1,360 @@
+"""The operator as a process, with exactly the chart's rights, against a real API server and simulated hosts."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes.aio import client, config
+
+from eventconsumer_api.host_report import BatchReport, FleetReport, HostReport, HostState, PartitionReport, Problem
+from tests.azurite import free_port
+from tests.contract.operator.conftest import OPERATOR_USER, Cluster
+from tests.contract.operator.simulation import Simulation
+from tests.fakes.kubernetes import event_consumer
+
+SECRET = {"connectionStringSecretRef": {"name": "s", "key": "k"}}
+SPEC: dict[str, Any] = {
+    "eventHub": {"name": "orders", "authentication": SECRET},
+    "leaseStore": {"container": "leases", "authentication": SECRET},
+    "sink": {"container": "drained", "authentication": SECRET},
+    "scaling": {"partitionsPerHost": 2},
+    "spark": {"output": {"path": "abfss://out@shop.dfs.core.windows.net/orders"}},
+}
+PARTITIONS = 8
+
+
+class Hub:
+    """What the simulated hosts say; a test changes it as it goes."""
+
+    def __init__(self) -> None:
+        self.events = 1000
+        self.lag = 0
+        self.committed = 0
+        self.open_batch: BatchReport | None = None
+        self.problems: list[Problem] = []
+
+    def answer(self, pod: str, pods: int) -> HostReport:
+        ordinal = int(pod.rpartition("-")[2])
+        mine = [str(partition) for partition in range(PARTITIONS) if partition % pods == ordinal]
+        fleet = FleetReport(
+            partition_count=PARTITIONS,
+            hub_created_at=datetime(2026, 1, 1, tzinfo=UTC),
+            owners={str(partition): f"orders-host-{partition % pods}" for partition in range(PARTITIONS)},
+            lag_events=self.lag,
+            lag_seconds=0.0,
+            files=10,
+            events=self.events,
+            bytes=10_000,
+            pending_files=self.open_batch.files if self.open_batch else 0,
+            processed_files=10 * self.committed,
+            committed_batch=self.committed,
+            committed_reason="Files" if self.committed else "",
+            open_batch=self.open_batch,
+        )
+        return HostReport(
+            owner=f"{pod}.uid",
+            state=HostState.BLOCKED if self.problems else HostState.RUNNING,
+            partition_count=None if self.problems else PARTITIONS,
+            partitions=[] if self.problems else [PartitionReport(id=partition, epoch=1) for partition in mine],
+            problems=self.problems,
+            fleet=fleet if ordinal == 0 and not self.problems else None,
+        )
+
+
+class Operator:
+    """The operator's process."""
+
+    def __init__(self, cluster: Cluster, namespace: str, log: Path) -> None:
+        self.log = log
+        self.port = free_port()
+        self._command = [
+            sys.executable, "-m", "eventconsumer_operator", "--namespace", namespace, "--processor-image", "host:1",
+            "--spark-image", "spark:1", "--health-port", str(self.port), "--resync-seconds", "5",
+        ]  # fmt: skip
+        kubeconfig = cluster.server.kubeconfig(OPERATOR_USER, namespace)
+        self._environment = os.environ | {"KUBECONFIG": str(kubeconfig)}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, env=self._environment, stdout=log, stderr=log)
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
+        assert self._process is not None
+        self._process.send_signal(how)
+        return self._process.wait(20)
+
+
+class World:
+    """One namespace with the chart's rights, an operator, one EventConsumer and its simulated hosts."""
+
+    def __init__(self, cluster: Cluster, namespace: str, operator: Operator, hub: Hub, simulation: Simulation) -> None:
+        self.cluster = cluster
+        self.namespace = namespace
+        self.operator = operator
+        self.hub = hub
+        self.simulation = simulation
+
+    def apply(self, spec: dict[str, Any]) -> None:
+        manifest = json.dumps(event_consumer("orders", spec, self.namespace))
+        self.cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifest)
+
+    async def kubectl(self, *arguments: str) -> str:
+        result = await asyncio.to_thread(self.cluster.kubectl, "-n", self.namespace, *arguments, check=False)
+        return result.stdout
+
+    async def get(self, kind: str, name: str = "") -> Any:
+        text = await self.kubectl("get", kind, *([name] if name else []), "-o", "json", "--ignore-not-found")
+        return json.loads(text) if text else None
+
+    async def status(self) -> Any:
+        return (await self.get("evc", "orders")).get("status", {})
+
+    async def until(self, question: Callable[[Any], object], timeout: float = 30) -> Any:
+        """Wait until the resource's status satisfies `question`; return the status."""
+        deadline = time.monotonic() + timeout
+        while True:
+            status = await self.status()
+            try:
+                if question(status):
+                    return status
+            except KeyError:
+                pass
+            if time.monotonic() > deadline:
+                log = self.operator.log.read_text()
+                raise AssertionError(f"not in {timeout} s:\n{json.dumps(status, indent=1)}\n{log}")
+            await asyncio.sleep(0.2)
+
+
+def condition(status: Any, kind: str) -> tuple[str, str]:
+    found = {each["type"]: (each["status"], each["reason"]) for each in status.get("conditions", [])}
+    return found.get(kind, ("", ""))
+
+
+def message(status: Any, kind: str) -> str:
+    return next(each["message"] for each in status["conditions"] if each["type"] == kind)
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    yield Hub()
+
+
+@pytest.fixture
+async def world(cluster: Cluster, hub: Hub, tmp_path: Path) -> AsyncIterator[World]:
+    namespace = cluster.namespace()
+    cluster.install_chart(namespace)
+    settings = client.Configuration()
+    await config.load_kube_config(config_file=str(cluster.server.kubeconfig()), client_configuration=settings)
+    async with client.ApiClient(settings) as connection:
+        simulation = Simulation(connection, namespace, "orders-host", hub.answer)
+        player = asyncio.create_task(simulation.run())
+        operator = Operator(cluster, namespace, tmp_path / "operator.log")
+        operator.start()
+        try:
+            yield World(cluster, namespace, operator, hub, simulation)
+            assert not player.done(), player.exception()
+        finally:
+            operator.stop(signal.SIGKILL)
+            player.cancel()
+            await asyncio.gather(player, return_exceptions=True)
+
+
+def ready(status: Any) -> bool:
+    return condition(status, "Ready") == ("True", "Available")
+
+
+async def test_a_resource_becomes_hosts_for_all_partitions_and_then_rests(world: World) -> None:
+    world.apply(SPEC)
+    status = await world.until(ready)
+    assert status["hosts"] == {"desired": 4, "ready": 4}
+    assert status["partitions"] == {"total": 8, "owned": 8, "unowned": 0}
+    assert status["drained"]["events"] == 1000
+    assert status["observedGeneration"] == 1
+    assert condition(status, "Draining") == ("True", "Idle")
+    stateful_set = await world.get("sts", "orders-host")
+    assert stateful_set["spec"]["replicas"] == 4
+
+    scale = json.loads(
+        await world.kubectl(
+            "get", "--raw", f"/apis/eventconsumer.io/v1alpha1/namespaces/{world.namespace}/eventconsumers/orders"
+        )
+    )
+    assert scale["status"]["replicas"] == 4
+
+    async def versions() -> list[str]:
+        kinds = (("evc", "orders"), ("sts", "orders-host"), ("cm", "orders-host"), ("svc", "orders-host"))
+        return [(await world.get(kind, name))["metadata"]["resourceVersion"] for kind, name in kinds]
+
+    await asyncio.sleep(2)
+    before = await versions()
+    await asyncio.sleep(8)  # more than one resync
+    assert await versions() == before
+    log = world.operator.log.read_text()
+    assert "forbidden" not in log.lower(), log
+    assert '"level": "error"' not in log, log
+
+
+async def test_what_others_change_is_put_right(world: World) -> None:
+    world.apply(SPEC)
+    await world.until(ready)
+    await world.kubectl("scale", "sts", "orders-host", "--replicas=1")
+    await world.kubectl("delete", "svc", "orders-host")
+    await world.kubectl("patch", "cm", "orders-host", "--type=merge", "-p", '{"data":{"config.json":"{}"}}')
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        stateful_set, service = await world.get("sts", "orders-host"), await world.get("svc", "orders-host")
+        config_map = await world.get("cm", "orders-host")
+        if stateful_set["spec"]["replicas"] == 4 and service and config_map["data"]["config.json"] != "{}":
+            return
+        await asyncio.sleep(0.3)
+    raise AssertionError(world.operator.log.read_text())
+
+
+async def test_suspend_stops_hosts_and_resume_brings_them_back(world: World) -> None:
+    world.apply(SPEC)
+    await world.until(ready)
+    world.apply(SPEC | {"suspend": True})
+    status = await world.until(lambda status: condition(status, "Ready") == ("False", "Suspended"))
+    status = await world.until(lambda status: status["replicas"] == 0)
+    assert status["hub"]["partitionCount"] == 8
+    assert status["effective"]["replicas"] == 0
+    world.apply(SPEC)
+    status = await world.until(ready)
+    assert status["hosts"] == {"desired": 4, "ready": 4}  # at once: the count of partitions was remembered
+
+
+async def test_a_problem_of_the_hosts_stalls_with_field_and_remedy_and_heals(world: World) -> None:
+    world.hub.problems = [
+        Problem(
+            field="spec.sink.authentication.connectionStringSecretRef",
+            reason="SecretKeyMissing",
+            message="Secret s has no key k: create it",
+        )
+    ]
+    world.apply(SPEC)
+    status = await world.until(lambda status: condition(status, "Stalled") == ("True", "SecretKeyMissing"))
+    assert condition(status, "Ready") == ("False", "SecretKeyMissing")
+    assert "spec.sink.authentication.connectionStringSecretRef: Secret s has no key k" in message(status, "Ready")
+    world.hub.problems = []
+    status = await world.until(ready)
+    assert condition(status, "Stalled") == ("False", "Available")
+
+
+async def test_pods_that_do_not_start_are_explained(world: World) -> None:
+    world.simulation.start_pods = False
+    world.apply(SPEC)
+    status = await world.until(lambda status: condition(status, "HostsAvailable") == ("False", "HostsFailing"))
+    assert "pod orders-host-0: ErrImagePull: no such image" in message(status, "Ready")
+
+
+async def test_a_batch_becomes_one_job_until_it_is_committed(world: World) -> None:
+    world.apply(SPEC)
+    await world.until(ready)
+    world.hub.open_batch = BatchReport(number=1, files=10, bytes=10_000, events=1000, reason="Files")
+    status = await world.until(lambda status: status["spark"]["lastBatch"] == 1)
+    uid = (await world.get("evc", "orders"))["metadata"]["uid"]
+    name = f"orders-{uid[:8]}-b1"
+    assert status["spark"]["lastApplication"] == name
+
+    async def job() -> Any:
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            found = await world.get("job", name)
+            if found:
+                return found
+            await asyncio.sleep(0.2)
+        raise AssertionError(world.operator.log.read_text())
+
+    first = await job()
+    assert first["metadata"]["ownerReferences"][0]["uid"] == uid
+    assert first["spec"]["podReplacementPolicy"] == "Failed"
+    # Deleted by hand while the batch is open: it is started again.
+    await world.kubectl("delete", "job", name, "--cascade=background", "--wait=false")
+    await world.kubectl("patch", "job", name, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+    deadline = time.monotonic() + 20
+    while (second := await job())["metadata"]["uid"] == first["metadata"]["uid"]:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.2)
+
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    failed = {
+        "startTime": now, "failed": 1,
+        "conditions": [
+            {"type": kind, "status": "True", "reason": "BackoffLimitExceeded", "message": "the pod failed",
+             "lastTransitionTime": now, "lastProbeTime": now}
+            for kind in ("FailureTarget", "Failed")
+        ],
+    }  # fmt: skip
+    patch = json.dumps({"status": failed})
+    await world.kubectl("patch", "job", name, "--subresource=status", "--type=merge", "-p", patch)
+    status = await world.until(lambda status: condition(status, "SparkHealthy") == ("False", "SparkFailed"))
+    assert f"kubectl logs job/{name}" in message(status, "SparkHealthy")
+    assert (await job())["metadata"]["uid"] == second["metadata"]["uid"]  # a failed one is not started again
+
+    world.hub.open_batch, world.hub.committed = None, 1
+    status = await world.until(ready)
+    assert status["spark"]["processedFiles"] == 10
+    assert condition(status, "SparkHealthy") == ("True", "Idle")
+
+
+async def test_killed_and_started_again_it_goes_on(world: World) -> None:
+    world.apply(SPEC)
+    await world.until(lambda status: status["observedGeneration"] == 1)
+    world.operator.stop(signal.SIGKILL)
+    world.hub.lag = 5000
+    world.operator.start()
+    status = await world.until(lambda status: status["lag"]["events"] == 5000)
+    assert status["hosts"]["desired"] == 4
+    world.hub.lag = 0
+    await world.until(ready)
+    assert world.operator.stop(signal.SIGTERM) == 0
+    world.operator.start()
+
+
+async def test_a_name_that_others_took_is_left_alone(world: World) -> None:
+    await world.kubectl("create", "configmap", "orders-host", "--from-literal=mine=1")
+    world.apply(SPEC)
+    status = await world.until(lambda status: condition(status, "Stalled") == ("True", "NameTaken"))
+    assert "configmap/orders-host exists and belongs to somebody else" in message(status, "Stalled")
+    assert (await world.get("cm", "orders-host"))["data"] == {"mine": "1"}
+    await world.kubectl("delete", "configmap", "orders-host")
+    await world.until(ready, timeout=60)
+
+
+async def test_a_lost_right_is_named(world: World) -> None:
+    await world.kubectl("delete", "role", "eventconsumer-operator")
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+        "metadata": {"name": "eventconsumer-operator", "namespace": world.namespace},
+        "rules": [
+            {"apiGroups": ["eventconsumer.io"], "resources": ["eventconsumers"], "verbs": ["get", "list", "watch"]},
+            {"apiGroups": ["eventconsumer.io"], "resources": ["eventconsumers/status"], "verbs": ["patch"]},
+            {"apiGroups": [""], "resources": ["configmaps", "services"], "verbs": ["get", "create", "patch"]},
+            {"apiGroups": ["apps"], "resources": ["statefulsets"], "verbs": ["get", "list", "watch"]},
+            {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list", "watch"]},
+            {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+        ],
+    }  # fmt: skip
+    world.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(role))
+    world.apply(SPEC)
+    status = await world.until(lambda status: condition(status, "Stalled") == ("True", "Forbidden"))
+    assert 'cannot patch resource "statefulsets"' in message(status, "Stalled")
+
+
+async def test_a_plain_http_account_needs_the_administrator(world: World) -> None:
+    spec = SPEC | {"sink": SPEC["sink"] | {"storageAccountUrl": "http://shop.example/x"}}
+    world.apply(spec)
+    status = await world.until(lambda status: condition(status, "Stalled") == ("True", "InsecureEndpoint"))
+    expected = "spec.sink.storageAccountUrl: http://shop.example/x is not encrypted: write https://"
+    assert expected in message(status, "Ready")
+    assert await world.get("sts", "orders-host") is None
