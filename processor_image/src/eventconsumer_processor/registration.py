@@ -17,12 +17,13 @@ from eventconsumer_api.host_config import BlobLocation, HostConfig
 from eventconsumer_api.host_report import Problem
 from eventconsumer_processor import problems
 from eventconsumer_processor.credentials import blob_service, hub_access
-from eventconsumer_processor.errors import Blocked, Conflict, HostError, HubNotFound, Refused
+from eventconsumer_processor.errors import Blocked, Conflict, HostError, HubNotFound, Refused, Unavailable
 from eventconsumer_processor.source.hub import Hub, HubInfo
 from eventconsumer_processor.source.sdk import SdkHub
 from eventconsumer_processor.storage import AzureBlobStore, BlobStore, Observer
 
 T = TypeVar("T")
+REACH_SECONDS = 10.0  # a silent server must show in /status soon
 _RECORD_LIMIT = 64 * 1024
 
 
@@ -110,7 +111,11 @@ async def _reach_container(config: HostConfig, part: str, location: BlobLocation
     service = blob_service(location, part, config.allow_insecure_endpoints)
     store = AzureBlobStore(service, location.container, observe)
     try:
-        await store.ensure_container()
+        async with asyncio.timeout(REACH_SECONDS):
+            await store.ensure_container()
+    except TimeoutError:
+        await store.close()
+        raise Unavailable(f"no answer within {REACH_SECONDS:.0f} s") from None
     except HostError:
         await store.close()
         raise
