@@ -15,7 +15,7 @@ from pathlib import Path
 
 from local_cluster import network, procfs
 from local_cluster.errors import CommandFailed, LeftoverStuck
-from local_cluster.layout import CNI_NETWORK, Layout, Network
+from local_cluster.layout import Layout, Network
 from local_cluster.procfs import Process
 from local_cluster.shell import run
 
@@ -117,8 +117,9 @@ def remove_cgroups() -> None:
 def remove_files(layout: Layout) -> None:
     """Remove the files of the cluster, but not the images; nothing may be mounted below any more."""
     if _CNI_RESULTS.is_dir():
-        for result in _CNI_RESULTS.glob(f"{CNI_NETWORK}-*"):
-            result.unlink(missing_ok=True)
+        for result in _CNI_RESULTS.iterdir():
+            if f"{layout.live}/" in result.read_text(errors="replace"):  # it names the pod's network namespace
+                result.unlink(missing_ok=True)
     if _LOG_LINKS.is_dir():
         for link in _LOG_LINKS.iterdir():
             if link.is_symlink() and str(link.readlink()).startswith(f"{layout.live}/"):
