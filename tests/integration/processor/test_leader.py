@@ -1,0 +1,133 @@
+"""The leading host: what it measures, and the batches it freezes, also across leaders."""
+
+from datetime import UTC, datetime
+
+from azure.storage.blob import ContainerClient
+
+from eventconsumer_api.batch import BatchCommit, BatchManifest, commit_name, manifest_name
+from eventconsumer_api.host_report import FleetReport
+from tests.integration.processor.conftest import MakeConsumer
+from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
+
+PREFIX = "shop/orders"
+
+
+def fleet_of(*hosts: HostProcess) -> FleetReport | None:
+    """What the leading host measured, if one leads."""
+    reports = [report.fleet for report in (host.report() for host in hosts) if report.fleet]
+    assert len(reports) <= 1
+    return reports[0] if reports else None
+
+
+def wait_fleet(orders: Consumer, events: int, *hosts: HostProcess) -> FleetReport:
+    """Wait until all events are in files and the leading host knows it."""
+    found: list[FleetReport] = []
+
+    def met() -> bool:
+        fleet = fleet_of(*hosts)
+        found[:] = [fleet] if fleet else []
+        return fleet is not None and (fleet.events, fleet.lag_events) == (events, 0)
+
+    wait_until(met, 40, f"{events} events in files: {found}; {[host.log[-1500:] for host in hosts]}")
+    return found[0]
+
+
+def read_manifest(container: ContainerClient, number: int) -> BatchManifest:
+    """A frozen batch."""
+    return BatchManifest.model_validate_json(container.download_blob(manifest_name(PREFIX, number)).readall())
+
+
+def commit_batch(container: ContainerClient, manifest: BatchManifest) -> None:
+    """Do what a finished Spark application does."""
+    record = BatchCommit(
+        number=manifest.number,
+        committed_at=datetime.now(UTC),
+        application="app",
+        attempt="1",
+        output="out",
+        files=len(manifest.files),
+        rows_read=1,
+        rows_written=1,
+        seconds=1.0,
+    )
+    container.upload_blob(commit_name(PREFIX, manifest.number), record.model_dump_json(by_alias=True))
+
+
+def test_one_host_leads_and_measures_all(consumer: MakeConsumer) -> None:
+    orders = consumer(partitions=4)
+    orders.publish(1000)
+    first, second = orders.host("orders-host-0"), orders.host("orders-host-1")
+    fleet = wait_fleet(orders, 1000, first, second)
+    assert fleet.partition_count == 4
+    assert set(fleet.owners) == {"0", "1", "2", "3"}
+    assert set(fleet.owners.values()) <= {"orders-host-0.uid-of-orders-host-0", "orders-host-1.uid-of-orders-host-1"}
+    assert fleet.lag_seconds == 0
+    with orders.container(orders.drained) as container:
+        sizes = [blob.size for blob in container.list_blobs(f"{PREFIX}/inc=")]
+    assert (fleet.files, fleet.bytes) == (len(sizes), sum(sizes))
+    assert fleet.last_file_time is not None
+    assert fleet.open_batch is None
+    assert fleet.pending_files == fleet.files
+
+
+def test_lag_grows_while_events_are_in_no_file(consumer: MakeConsumer) -> None:
+    orders = consumer(partitions=1, roll={"maxBytes": 100_000_000, "maxSeconds": 600, "maxEvents": 1_000_000})
+    host = orders.host()
+    wait_fleet(orders, 0, host)
+    orders.publish(100)
+    wait_until(lambda: (fleet_of(host) or wait_fleet(orders, 0, host)).lag_events == 100, 15, "lag is seen")
+
+    def old() -> bool:
+        fleet = fleet_of(host)
+        return fleet is not None and fleet.lag_seconds is not None and 5 < fleet.lag_seconds < 60
+
+    wait_until(old, 20, "lag ages")
+
+
+def test_batches_are_contiguous_and_one_at_a_time_across_leaders(consumer: MakeConsumer) -> None:
+    orders = consumer(partitions=2, batches={"files": 2, "ageSeconds": 3600})
+    orders.publish(100, "0")
+    orders.publish(100, "1", start=100)
+    first = orders.host("orders-host-0")
+    wait_until(lambda: bool((fleet := fleet_of(first)) and fleet.open_batch), 30, f"a batch is open: {first.log}")
+    orders.publish(100, "0", start=200)
+    orders.publish(100, "1", start=300)
+    wait_fleet(orders, 400, first)
+    with orders.container(orders.drained) as container:
+        one = read_manifest(container, 1)
+        assert (one.reason, one.number) == ("Files", 1)
+        assert not container.get_blob_client(manifest_name(PREFIX, 2)).exists()
+        for file in one.files:
+            properties = container.get_blob_client(file.path).get_blob_properties()
+            assert (properties.etag, properties.size) == (file.etag, file.size)
+        first.kill()
+        second = orders.host("orders-host-1")
+        fleet = wait_fleet(orders, 400, second)
+        assert fleet.open_batch is not None
+        assert (fleet.open_batch.number, fleet.committed_batch, fleet.processed_files) == (1, 0, 0)
+        commit_batch(container, one)
+        wait_until(lambda: bool((fleet := fleet_of(second)) and fleet.committed_batch == 1), 15, "the commit is seen")
+        wait_until(container.get_blob_client(manifest_name(PREFIX, 2)).exists, 15, "the next batch is frozen")
+        two = read_manifest(container, 2)
+        assert two.incarnation == one.incarnation
+        for partition, part in two.ranges.items():
+            assert part.first == one.next[partition]
+        assert not {file.path for file in one.files} & {file.path for file in two.files}
+        assert two.totals.events == 400
+        assert two.next == {partition: head + 1 for partition, head in orders.heads().items()}
+        wait_until(lambda: bool((fleet := fleet_of(second)) and fleet.open_batch), 15, "the next batch is open")
+        fleet = fleet_of(second)
+        assert fleet is not None and fleet.open_batch is not None
+        assert fleet.processed_files == len(one.files)
+        assert fleet.pending_files == len(two.files)
+        assert fleet.committed_reason == "Files"
+
+
+def test_a_single_old_file_starts_a_batch(consumer: MakeConsumer) -> None:
+    orders = consumer(partitions=2, batches={"files": 1000, "ageSeconds": 3})
+    orders.publish(10)
+    host = orders.host("orders-host-0")
+    wait_until(lambda: bool((fleet := fleet_of(host)) and fleet.open_batch), 40, f"a batch is open: {host.log}")
+    fleet = fleet_of(host)
+    assert fleet is not None and fleet.open_batch is not None
+    assert fleet.open_batch.reason == "Age"
