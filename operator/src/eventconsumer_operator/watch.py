@@ -71,6 +71,7 @@ async def watch(api: KubernetesApi, namespaces: Collection[str], notify: Notify)
         settings=_settings(),
         namespaces=list(namespaces),
         standalone=True,
+        identity=labels.MANAGED_BY,  # else kopf looks up the name of a user who has none in a container
     )
 
 
