@@ -9,8 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from local_cluster import host
-from local_cluster.cluster import DOWN_STEPS, TOOL_STEPS, UP_STEPS, Cluster
+from local_cluster.cluster import DOWN_STEPS, Cluster
 from local_cluster.errors import ClusterError
 from local_cluster.images.builder import Builder
 from local_cluster.images.catalog import DOCKERFILES, LOCAL_REGISTRY
@@ -50,7 +49,8 @@ def up(
     ] = False,
 ) -> None:
     """Start the cluster, or give it back what it lost; does nothing to a healthy one."""
-    cluster, progress = _cluster(), Progress(UP_STEPS)
+    cluster = _cluster()
+    progress = Progress(cluster.up_steps())
     cluster.up(progress, recreate=recreate)
     progress.finish(f"The cluster runs. KUBECONFIG={cluster.layout.kubeconfig}")
 
@@ -80,9 +80,9 @@ def status() -> None:
 @app.command()
 def tools() -> None:
     """Install missing packages and build missing binaries; starts nothing. The first time takes minutes."""
-    host.check_rights()
-    progress = Progress(TOOL_STEPS)
-    _cluster().build_tools(progress)
+    cluster = _cluster()
+    progress = Progress(cluster.tool_steps())
+    cluster.build_tools(progress)
     progress.finish("The cluster's binaries are there.")
 
 

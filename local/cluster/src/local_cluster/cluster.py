@@ -7,12 +7,10 @@ away and started anew.
 
 import contextlib
 import datetime
-import fcntl
 import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -21,6 +19,7 @@ from local_cluster.components import Component, components
 from local_cluster.errors import CommandFailed, Conflict, NotReady
 from local_cluster.gotoolchain import find_go
 from local_cluster.layout import NODE_NAME, TOOL_MODULES, Layout, Network
+from local_cluster.lock import exclusive
 from local_cluster.mirror import debian_mirror
 from local_cluster.pki import write_pki
 from local_cluster.probes import Prober
@@ -31,8 +30,6 @@ from local_cluster.runtime import Containerd, load_single_binary
 from local_cluster.shell import run
 from local_cluster.tools import Tools
 
-TOOL_STEPS = 2
-UP_STEPS = TOOL_STEPS + 5
 DOWN_STEPS = 2
 _NODE_PATIENCE = 120.0
 _FOR_USERS = ("kubectl", "helm")
@@ -71,7 +68,7 @@ class Cluster:
         return f"localhost/eventconsumer/pause:{self.tools.path('pause').parent.name.removeprefix('pause-')}"
 
     def up(self, progress: Progress, *, recreate: bool = False) -> None:
-        """Make the cluster run; `UP_STEPS` steps, one less where it runs.
+        """Make the cluster run.
 
         Args:
             progress: Shows the steps.
@@ -81,7 +78,7 @@ class Cluster:
             ClusterError: With the cause and the remedy.
         """
         host.check_rights()
-        with self._lock():
+        with exclusive(self.layout.lock):
             self._prepare(progress, recreate=recreate)
             for wave, members in groupby(self.components, key=lambda component: component.wave):
                 group = list(members)
@@ -101,26 +98,35 @@ class Cluster:
             purge: Remove the images, too.
         """
         host.check_rights()
-        with self._lock():
+        with exclusive(self.layout.lock):
             with progress.step("stopping the cluster"):
                 emptied = self._stop()
             with progress.step("removing its traces"):
                 self._sweep(progress, store_is_empty=emptied)
                 if purge:
-                    sweep.remove_folders([self.layout.containerd_root, self.layout.build_storage, self.layout.bin])
+                    sweep.remove_folders([self.layout.containerd_root, self.layout.build_storage])
+
+    def tool_steps(self) -> int:
+        """How many steps `build_tools` will show."""
+        return 1 + max(1, len(self.tools.missing()))
+
+    def up_steps(self) -> int:
+        """How many steps `up` will show; two less where the cluster runs."""
+        return self.tool_steps() + 5
 
     def build_tools(self, progress: Progress) -> None:
-        """Install missing packages and build missing binaries; two steps."""
+        """Install missing packages and build missing binaries."""
         with progress.step("checking Debian packages"):
             if installed := packages.install(packages.RUNTIME):
                 progress.note(f"installed {', '.join(installed)}")
         missing = self.tools.missing()
-        names = ", ".join(module.name for module in missing)
-        with progress.step(f"building {names} (minutes, once)" if missing else "checking binaries"):
-            for module in missing:
-                began = time.monotonic()
+        for module in missing:
+            with progress.step(f"building {module.name} (once)", self.tools.log(module)):
                 self.tools.build(module, lambda: find_go(debian_mirror()))
-                progress.note(f"built {module.name} in {time.monotonic() - began:.0f} s")
+        if not missing:
+            with progress.step("all binaries are there"):
+                pass
+        self.tools.link(self.layout.bin, _FOR_USERS)
 
     def status(self) -> list[ComponentStatus]:
         """How each process is, in starting order."""
@@ -160,30 +166,29 @@ class Cluster:
         self.build_tools(progress)
         with progress.step("looking for a former cluster"):
             alive = self.processes.alive()
-            same = self._recorded_fingerprint() in {self.fingerprint(), None}
-            if alive and not same and not recreate:
+            recorded = self._recorded_fingerprint()  # None: its start was cut off, and nobody used it yet
+            same = recorded == self.fingerprint()
+            if alive and recorded is not None and not same and not recreate:
                 raise Conflict(
                     "A cluster of another version of this repository runs. Replace it with `python -m local_cluster up "
                     "--recreate`; its objects are lost, its images are kept."
                 )
             if alive and same:
-                progress.note(f"{len(alive)} of {len(self.components)} processes run; starting what is missing")
-                return self._refresh()
+                running, all_of_them = len(alive), len(self.components)
+                missing = "" if running == all_of_them else "; starting what is missing"
+                progress.note(f"{running} of {all_of_them} processes run{missing}")
+                network.set_up(self.network)  # should others have taken its interface or rules away
+                return
             self._sweep(progress, store_is_empty=self._stop())
             host.check_alone(self.layout.live)
             network.check_free(self.network)
         with progress.step("writing certificates and configuration"):
             self._configure()
             network.set_up(self.network)
-        return None
-
-    def _refresh(self) -> None:
-        """Give a running cluster back what others may have taken: its interface and rules."""
-        network.set_up(self.network)
 
     def _configure(self) -> None:
         layout = self.layout
-        layout.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        layout.state.chmod(0o700)
         for folder in (layout.live, layout.config / "cni", layout.live / "run"):
             folder.mkdir(parents=True, exist_ok=True)
         write_pki(layout.pki, self.network, datetime.datetime.now(datetime.UTC))
@@ -192,7 +197,6 @@ class Cluster:
             (layout.config / name).write_text(content)
         layout.kubeconfig.touch(mode=0o600)
         layout.kubeconfig.write_bytes((layout.pki / "admin.kubeconfig").read_bytes())
-        self.tools.link(layout.bin, _FOR_USERS)
 
     def _start(self, group: list[Component]) -> None:
         alive = self.processes.alive()
@@ -277,11 +281,3 @@ class Cluster:
             return self.layout.fingerprint.read_text()
         except FileNotFoundError:
             return None
-
-    @contextlib.contextmanager
-    def _lock(self) -> Iterator[None]:
-        """One `up` or `down` at a time; others wait."""
-        self.layout.state.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with (self.layout.state / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield

@@ -113,8 +113,18 @@ class Layout:
 
     @property
     def bin(self) -> Path:
-        """Links to the binaries in use, for `PATH`."""
-        return self.state / "bin"
+        """Links to kubectl and helm, for `PATH`; in the cache, for they serve with other clusters, too."""
+        return self.cache / "path"
+
+    @property
+    def lock(self) -> Path:
+        """Held while the cluster is started or stopped."""
+        return self.state / "lock"
+
+    @property
+    def build_lock(self) -> Path:
+        """Held while images are built."""
+        return self.state / "build.lock"
 
     @property
     def logs(self) -> Path:

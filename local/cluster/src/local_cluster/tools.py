@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from local_cluster.errors import ClusterError
+from local_cluster.lock import exclusive
 from local_cluster.shell import run
 
 
@@ -142,23 +143,30 @@ class Tools:
             ClusterError: The build made other commands than `binaries` names.
         """
         target = self._folders[module.name]
-        target.parent.mkdir(parents=True, exist_ok=True)
+        with exclusive(target.parent / f".{module.name}.lock"):
+            if not target.is_dir():  # else another command built it while this one waited
+                self._build(module, target, find_go())
+        self._forget_other_versions(module, keep=target)
+
+    def log(self, module: ToolModule) -> Path:
+        """The log of a module's build."""
+        return self._logs / f"build-{module.name}.log"
+
+    def _build(self, module: ToolModule, target: Path, go: Path) -> None:
         environment = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOTOOLCHAIN": "auto", "GOWORK": "off"}
         with tempfile.TemporaryDirectory(prefix=f".{module.name}-", dir=target.parent) as scratch:
             made = Path(scratch) / "bin"
             made.mkdir()
             flags = self._flags[module.name]
-            command = [str(find_go()), "build", "-trimpath", "-ldflags", flags, "-o", f"{made}/", module.packages]
-            run(command, env=environment, cwd=self._sources / module.name, log=self._logs / f"build-{module.name}.log")
+            command = [str(go), "build", "-v", "-trimpath", "-ldflags", flags, "-o", f"{made}/", module.packages]
+            run(command, env=environment, cwd=self._sources / module.name, log=self.log(module))
             for made_as, known_as in module.rename:
                 (made / made_as).rename(made / known_as)
             if missing := set(module.binaries) - {path.name for path in made.iterdir()}:
                 raise ClusterError(
                     f"Building {module.name} did not make {sorted(missing)}; its tool directives must name them"
                 )
-            if not target.exists():
-                made.rename(target)
-        self._forget_other_versions(module, keep=target)
+            made.rename(target)
 
     def link(self, folder: Path, binaries: tuple[str, ...]) -> None:
         """Make `folder` hold a link to each of the binaries, for the user's PATH."""

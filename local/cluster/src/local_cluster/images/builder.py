@@ -1,8 +1,6 @@
 """Build what is not there yet, and hand it to the cluster."""
 
 import contextlib
-import fcntl
-from collections.abc import Iterator
 from pathlib import Path
 
 from local_cluster import host, packages
@@ -11,6 +9,7 @@ from local_cluster.images import base, catalog
 from local_cluster.images.buildah import Buildah
 from local_cluster.images.catalog import LOCAL_REGISTRY, Image
 from local_cluster.layout import REPOSITORY, Layout
+from local_cluster.lock import exclusive
 from local_cluster.mirror import debian_mirror
 from local_cluster.progress import Progress
 from local_cluster.runtime import Containerd
@@ -39,7 +38,7 @@ class Builder:
             ClusterError: With the step that failed and its log.
         """
         host.check_rights()
-        with self._lock():
+        with exclusive(self._layout.build_lock):
             with progress.step("checking Debian packages"):
                 if installed := packages.install(packages.BUILD):
                     progress.note(f"installed {', '.join(installed)}")
@@ -59,7 +58,7 @@ class Builder:
             Conflict: No local cluster runs, and no registry was named.
         """
         host.check_rights()
-        with self._lock():
+        with exclusive(self._layout.build_lock):
             buildah = self._buildah()
             present = buildah.references()
             if missing := [image.name for image in self.images if image.reference not in present]:
@@ -84,7 +83,7 @@ class Builder:
             with progress.step("base image is there"):
                 return
         log = self._fresh_log("base")
-        with progress.step("making the base image"):
+        with progress.step("making the base image", log):
             base.make(buildah, debian_mirror(), self._scratch, log)
 
     def _ensure(
@@ -97,8 +96,9 @@ class Builder:
             with progress.step(f"{image.name} is built"):
                 return
         if image.reference not in present:
-            with progress.step(f"building {image.name}"):
-                catalog.build(buildah, REPOSITORY, image, self._scratch, self._fresh_log(image.name))
+            log = self._fresh_log(image.name)
+            with progress.step(f"building {image.name}", log):
+                catalog.build(buildah, REPOSITORY, image, self._scratch, log)
                 self._load(image, buildah, loaded)
         else:
             with progress.step(f"loading {image.name} into the cluster"):
@@ -137,11 +137,3 @@ class Builder:
         log = self._layout.build_logs / f"image-{name}.log"
         log.unlink(missing_ok=True)
         return log
-
-    @contextlib.contextmanager
-    def _lock(self) -> Iterator[None]:
-        """One build at a time; others wait."""
-        self._layout.state.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with (self._layout.state / "build.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
