@@ -60,20 +60,21 @@ class Builder:
         host.check_rights()
         with exclusive(self._layout.build_lock):
             buildah = self._buildah()
-            present = buildah.references()
-            if missing := [image.name for image in self.images if image.reference not in present]:
-                raise NotBuilt(f"Not built in this version: {', '.join(missing)}. Run `python -m local_cluster build`.")
-            if self._registry != LOCAL_REGISTRY:
-                for image in self.images:
-                    with progress.step(f"pushing {image.reference}"):
-                        buildah.push(image.reference)
-                return
-            loaded = self._in_containerd()
-            if loaded is None:
+            present, loaded = buildah.references(), self._in_containerd()
+            pushing = self._registry != LOCAL_REGISTRY
+            if loaded is None and not pushing:
                 raise Conflict(
                     "No local cluster runs: start it with `python -m local_cluster up`, or name the registry that your "
                     "cluster pulls from: REGISTRY=registry.example.com/team"
                 )
+            at_hand = present if pushing else present | (loaded or set())
+            if missing := [image.name for image in self.images if image.reference not in at_hand]:
+                raise NotBuilt(f"Not built in this version: {', '.join(missing)}. Run `python -m local_cluster build`.")
+            if pushing:
+                for image in self.images:
+                    with progress.step(f"pushing {image.reference}"):
+                        buildah.push(image.reference)
+                return
             for image in self.images:
                 self._ensure(image, buildah, present, loaded, progress)
             self._forget_outdated(buildah, loaded)
