@@ -16,7 +16,7 @@ from itertools import groupby
 
 from local_cluster import host, network, packages, sweep
 from local_cluster.components import Component, components
-from local_cluster.errors import CommandFailed, Conflict, NotReady
+from local_cluster.errors import CommandFailed, Conflict, LeftoverStuck, NotReady
 from local_cluster.gotoolchain import find_go
 from local_cluster.layout import NODE_NAME, TOOL_MODULES, Layout, Network
 from local_cluster.lock import exclusive
@@ -243,7 +243,7 @@ class Cluster:
         emptied = False
         for component in reversed(self.components):
             if component.name == "containerd" and "containerd" in self.processes.alive():
-                with contextlib.suppress(CommandFailed):
+                with contextlib.suppress(CommandFailed, LeftoverStuck):  # the sweep tries again without the shims
                     self.containerd.discard_containers()
                     emptied = True
             self.processes.stop(component.name)

@@ -8,7 +8,7 @@ import tempfile
 from hashlib import sha256
 from pathlib import Path
 
-from local_cluster.errors import CommandFailed
+from local_cluster.errors import CommandFailed, LeftoverStuck
 from local_cluster.shell import run
 
 _NAMESPACE = "k8s.io"  # the one the kubelet's runtime interface uses
@@ -44,15 +44,21 @@ class Containerd:
 
         Returns:
             How many there were.
+
+        Raises:
+            LeftoverStuck: Some cannot be removed.
         """
         containers = run([*self._ctr, "containers", "list", "--quiet"]).split()
         tasks = run([*self._ctr, "tasks", "list", "--quiet"]).split()
-        for task in tasks:
-            with contextlib.suppress(CommandFailed):  # it may end by itself meanwhile
-                run([*self._ctr, "tasks", "delete", "--force", task], timeout=20)
-        for container in containers:
+        # Given many, ctr goes on after one that fails; those that ended by themselves meanwhile do.
+        if tasks:
             with contextlib.suppress(CommandFailed):
-                run([*self._ctr, "containers", "remove", container], timeout=20)
+                run([*self._ctr, "tasks", "delete", "--force", *tasks], timeout=60)
+        if containers:
+            with contextlib.suppress(CommandFailed):
+                run([*self._ctr, "containers", "remove", *containers], timeout=60)
+        if left := run([*self._ctr, "containers", "list", "--quiet"]).split():
+            raise LeftoverStuck(f"containerd does not remove the containers {', '.join(left)}; see its log.")
         return len(containers)
 
 
