@@ -12,6 +12,9 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+# Timers fire a little early or late; waiting for less than this again would only spin.
+_EARLY = 0.001
+
 KeyT = TypeVar("KeyT", bound=Hashable)
 
 
@@ -83,7 +86,7 @@ class WorkQueue(Generic[KeyT]):
         """Wait for the next key that is due and not being handled; call `done` with it afterwards."""
         while True:
             delay = self._until_next()
-            if delay is not None and delay <= 0:
+            if delay is not None and delay <= _EARLY:
                 _, _, key = heapq.heappop(self._heap)
                 del self._due[key]
                 self._active.add(key)

@@ -1,0 +1,119 @@
+"""The CRD says what the models say: nothing drifts, nothing is lost."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+import annotated_types
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from eventconsumer_api import crdgen
+from eventconsumer_api.model import Model
+from eventconsumer_api.status import EventConsumerStatus
+from eventconsumer_api.v1alpha1 import EventConsumerSpec
+
+ROOT = Path(__file__).parents[3]
+BOUNDS = {
+    annotated_types.Ge: ("ge", "minimum"),
+    annotated_types.Le: ("le", "maximum"),
+    annotated_types.MinLen: ("min_length", "minLength"),
+    annotated_types.MaxLen: ("max_length", "maxLength"),
+}
+
+
+@pytest.mark.parametrize("copy", ["crds/eventconsumers.yaml", "helm/eventconsumer/files/eventconsumers.yaml"])
+def test_committed_copies_are_what_the_models_give(copy: str) -> None:
+    assert (ROOT / copy).read_text() == crdgen.render(), f"{copy} drifted: python -m eventconsumer_api.crdgen > {copy}"
+
+
+def test_the_yaml_has_no_anchors() -> None:
+    assert "&id" not in crdgen.render()
+
+
+def models_with_schemas(
+    model: type[BaseModel], schema: dict[str, Any], path: str
+) -> list[tuple[str, Any, dict[str, Any]]]:
+    """Every field of a model and of the models in it, with the schema generated for it."""
+    found = []
+    for name, field in model.model_fields.items():
+        alias = field.alias or name
+        sub = schema["properties"][alias]
+        found.append((f"{path}.{alias}", field, sub))
+        for kind in [field.annotation, *get_args(field.annotation)]:
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                inner = sub["items"] if sub.get("type") == "array" else sub
+                found += models_with_schemas(kind, inner, f"{path}.{alias}")
+    return found
+
+
+@pytest.mark.parametrize(("model", "defaults"), [(EventConsumerSpec, True), (EventConsumerStatus, False)])
+def test_every_constraint_and_description_of_the_models_is_in_the_schema(
+    model: type[BaseModel], defaults: bool
+) -> None:
+    schema = crdgen.structural(model, defaults=defaults)
+    fields = models_with_schemas(model, schema, "spec")
+    assert len(fields) > 20
+    for path, field, sub in fields:
+        assert sub.get("description"), f"{path} has no description"
+        check_constraints(path, field.metadata, sub)
+        # What Annotated aliases hide inside Optional, list and dict, pydantic keeps in the annotation.
+        inner = {list: sub.get("items"), dict: sub.get("additionalProperties")}.get(get_origin(field.annotation), sub)
+        for option in get_args(field.annotation):
+            for part in getattr(option, "__metadata__", ()):
+                check_constraints(path, getattr(part, "metadata", [part]), inner)
+
+
+def check_constraints(path: str, constraints: Iterable[Any], schema: Any) -> None:
+    suffix = {"array": "Items", "object": "Properties"}.get(schema.get("type", ""), "Length")
+    for constraint in constraints:
+        pattern = getattr(constraint, "pattern", None)
+        if pattern is not None:
+            assert schema["pattern"] == pattern, path
+        for kind, (attribute, keyword) in BOUNDS.items():
+            if isinstance(constraint, kind):
+                assert schema[keyword.replace("Length", suffix)] == getattr(constraint, attribute), path
+
+
+def walk(node: Any) -> list[dict[str, Any]]:
+    if isinstance(node, dict):
+        return [node, *(found for value in node.values() for found in walk(value))]
+    if isinstance(node, list):
+        return [found for value in node for found in walk(value)]
+    return []
+
+
+def test_the_schema_is_structural() -> None:
+    schema = crdgen.custom_resource_definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    for node in walk(schema["properties"]):
+        assert not {"$ref", "anyOf", "allOf", "oneOf", "title", "const"} & node.keys()
+        if node.get("type") == "object":
+            assert node.get("additionalProperties") is not False
+
+
+def test_only_scalars_have_defaults_and_the_status_has_none() -> None:
+    spec = crdgen.structural(EventConsumerSpec, defaults=True)
+    defaults = [node["default"] for node in walk(spec) if "default" in node]
+    assert "$Default" in defaults
+    assert all(isinstance(default, str | int | bool) for default in defaults)
+    assert not [node for node in walk(crdgen.structural(EventConsumerStatus, defaults=False)) if "default" in node]
+
+
+def test_replicas_have_no_default_so_that_autoscalers_own_them() -> None:
+    spec = crdgen.structural(EventConsumerSpec, defaults=True)
+    assert "default" not in spec["properties"]["scaling"]["properties"]["replicas"]
+
+
+def test_what_a_structural_schema_cannot_say_is_refused_by_name() -> None:
+    class Odd(Model):
+        either: int | str
+
+    with pytest.raises(crdgen.UnsupportedSchemaError, match=r"Odd\.either: a structural schema has no 'anyOf'"):
+        crdgen.structural(Odd, defaults=True)
+
+
+def test_names() -> None:
+    crd = yaml.safe_load(crdgen.render())
+    assert crd["metadata"]["name"] == "eventconsumers.eventconsumer.io"
+    assert crd["spec"]["names"]["shortNames"] == ["evc"]

@@ -1,0 +1,151 @@
+"""The work queue on virtual time."""
+
+import asyncio
+import random
+from collections import Counter
+
+import looptime
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventconsumer_operator.workqueue import Backoff, WorkQueue
+
+pytestmark = pytest.mark.looptime
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def next_key(queue: WorkQueue[str]) -> tuple[str, float]:
+    key = await asyncio.wait_for(queue.get(), 1000)
+    return key, round(now(), 3)
+
+
+async def test_a_key_waits_once_however_often_it_is_added() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    for _ in range(5):
+        queue.add("a")
+    assert len(queue) == 1
+    assert await queue.get() == "a"
+    assert len(queue) == 0
+
+
+async def test_keys_come_when_they_are_due_and_in_that_order() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("late", 10)
+    queue.add("early", 3)
+    assert await next_key(queue) == ("early", 3)
+    assert await next_key(queue) == ("late", 10)
+
+
+async def test_the_earlier_of_two_wishes_stands() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("a", 10)
+    queue.add("a", 2)
+    queue.add("a", 20)
+    assert await next_key(queue) == ("a", 2)
+    queue.done("a")
+    assert len(queue) == 0
+
+
+async def test_a_waiting_getter_wakes_for_an_earlier_key() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("a", 100)
+    getter = asyncio.create_task(next_key(queue))
+    await asyncio.sleep(5)
+    queue.add("b")
+    assert await getter == ("b", 5)
+
+
+async def test_a_key_being_handled_comes_again_only_when_it_is_done() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("a")
+    await queue.get()
+    queue.add("a")
+    other = asyncio.create_task(queue.get())
+    await asyncio.sleep(30)
+    assert not other.done()
+    queue.done("a")
+    assert await other == "a"
+
+
+async def test_a_delayed_wish_during_handling_counts_from_the_wish() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("a")
+    await queue.get()
+    queue.add("a", 10)
+    await asyncio.sleep(4)
+    queue.done("a")
+    assert await next_key(queue) == ("a", 10)
+
+
+async def test_failures_back_off_one_key_alone_and_success_forgets_them() -> None:
+    queue: WorkQueue[str] = WorkQueue(Backoff(base=1, cap=8, jitter=0))
+    assert [queue.retry("a") for _ in range(5)] == [1, 2, 4, 8, 8]
+    assert queue.retry("b") == 1
+    queue.succeeded("a")
+    assert queue.retry("a") == 1
+
+
+async def test_overdue_tells_how_late_the_oldest_due_key_is() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    assert queue.overdue() == 0
+    queue.add("a", 5)
+    assert queue.overdue() == 0
+    await asyncio.sleep(12)
+    assert queue.overdue() == pytest.approx(7)
+
+
+@given(st.integers(1, 10_000), st.floats(0, 1), st.integers())
+def test_a_delay_is_between_its_jitter_and_the_cap(failures: int, jitter: float, seed: int) -> None:
+    delay = Backoff(base=0.5, cap=120, jitter=jitter).delay(failures, random.Random(seed))
+    full = min(120, 0.5 * 2 ** min(failures - 1, 60))
+    assert full * (1 - jitter) <= delay <= full
+
+
+ACTIONS = st.lists(st.tuples(st.sampled_from("abc"), st.floats(0, 20), st.floats(0, 5)), max_size=40)
+
+
+@given(ACTIONS, st.integers(1, 4))
+def test_no_key_is_lost_and_none_is_handled_twice_at_a_time(
+    actions: list[tuple[str, float, float]], workers: int
+) -> None:
+    """Whatever is added when: after the last `add` of a key a handling of it starts, and never two at a time."""
+
+    async def scenario() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        active: Counter[str] = Counter()
+        last_added: dict[str, float] = {}
+        last_started: dict[str, float] = {}
+
+        async def work() -> None:
+            while True:
+                key = await queue.get()
+                active[key] += 1
+                assert active[key] == 1
+                last_started[key] = now()
+                await asyncio.sleep(1.5)
+                active[key] -= 1
+                queue.done(key)
+
+        tasks = [asyncio.create_task(work()) for _ in range(workers)]
+        for key, delay, pause in actions:
+            queue.add(key, delay)
+            last_added[key] = now()
+            await asyncio.sleep(pause)
+        await asyncio.sleep(200)
+        assert len(queue) == 0
+        for key, added in last_added.items():
+            assert last_started[key] >= added
+        for task in tasks:
+            assert not task.done()
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    loop = looptime.new_event_loop(start=0)
+    try:
+        loop.run_until_complete(scenario())
+    finally:
+        loop.close()

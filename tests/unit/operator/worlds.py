@@ -1,0 +1,146 @@
+"""Small worlds for the operator's unit tests: specs, reports and what the API server holds."""
+
+import copy
+from datetime import UTC, datetime
+from typing import Any
+
+from eventconsumer_api.host_report import BatchReport, FleetReport, HostReport, HostState, Problem
+from eventconsumer_api.status import EventConsumerStatus
+from eventconsumer_operator.keys import Key
+from eventconsumer_operator.manifest import STATEFUL_SET, Kind, Manifest
+from eventconsumer_operator.observed import Consumer, Observed
+from eventconsumer_operator.settings import Settings
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+UID = "01234567-89ab-cdef-0123-456789abcdef"
+KEY = Key("shop", "orders")
+SETTINGS = Settings(namespaces=("shop",), processor_image="host:1", spark_image="spark:1")
+SECRET = {"connectionStringSecretRef": {"name": "s", "key": "k"}}
+IDENTITY = {"workloadIdentity": {"clientId": "client"}}
+SPEC: dict[str, Any] = {
+    "eventHub": {"name": "orders", "authentication": SECRET},
+    "leaseStore": {"container": "leases", "authentication": SECRET},
+    "sink": {"container": "drained", "authentication": SECRET},
+}
+SPARK: dict[str, Any] = {"spark": {"output": {"path": "abfss://out@shop.dfs.core.windows.net/orders"}}}
+
+
+def spec_with(path: str, value: Any, base: dict[str, Any] = SPEC) -> dict[str, Any]:
+    """`base` with one field set."""
+    spec = copy.deepcopy(base)
+    *folders, last = path.split(".")
+    node = spec
+    for folder in folders:
+        node = node.setdefault(folder, {})
+    node[last] = value
+    return spec
+
+
+def consumer(
+    spec: dict[str, Any] = SPEC, status: EventConsumerStatus | None = None, generation: int = 1, key: Key = KEY
+) -> Consumer:
+    """A resource."""
+    return Consumer(
+        key=key,
+        uid=UID,
+        resource_version="1",
+        generation=generation,
+        spec=spec,
+        status=status or EventConsumerStatus(),
+    )
+
+
+def fleet(
+    partitions: int = 8,
+    owned: int | None = None,
+    lag: int | None = 0,
+    committed: int = 0,
+    batch: BatchReport | None = None,
+    files: int = 3,
+) -> FleetReport:
+    """What a leading host says."""
+    return FleetReport(
+        partition_count=partitions,
+        hub_created_at=NOW,
+        owners={str(number): "host" for number in range(partitions if owned is None else owned)},
+        lag_events=lag,
+        lag_seconds=None if lag is None else float(lag),
+        files=files,
+        events=100,
+        bytes=1000,
+        committed_batch=committed,
+        committed_reason="Age" if committed else "",
+        open_batch=batch,
+    )
+
+
+def report(
+    partitions: int | None = 8, fleet: FleetReport | None = None, problems: tuple[Problem, ...] = ()
+) -> HostReport:
+    """What a host says."""
+    return HostReport(
+        owner="orders-host-0.uid",
+        state=HostState.BLOCKED if problems else HostState.RUNNING,
+        partition_count=partitions,
+        problems=list(problems),
+        fleet=fleet,
+    )
+
+
+def batch(number: int = 1) -> BatchReport:
+    """An open batch."""
+    return BatchReport(number=number, files=10, bytes=1000, events=100, reason="Files")
+
+
+def stateful_set(replicas: int, ready: int, updated: int | None = None, generation: int = 1, seen: int = 1) -> Manifest:
+    """The hosts' StatefulSet as its controller leaves it."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "orders-host", "namespace": "shop", "generation": generation, "uid": "set"},
+        "spec": {"replicas": replicas},
+        "status": {
+            "observedGeneration": seen,
+            "replicas": replicas,
+            "readyReplicas": ready,
+            "updatedReplicas": replicas if updated is None else updated,
+        },
+    }
+
+
+def observed(
+    spec: dict[str, Any] = SPEC,
+    *,
+    status: EventConsumerStatus | None = None,
+    hosts: Manifest | None = None,
+    jobs: tuple[Manifest, ...] = (),
+    pods: tuple[Manifest, ...] = (),
+    reports: dict[str, HostReport] | None = None,
+    generation: int = 1,
+    now: datetime = NOW,
+) -> Observed:
+    """A world."""
+    children: dict[tuple[Kind, str], Manifest] = {(STATEFUL_SET, "orders-host"): hosts} if hosts else {}
+    return Observed(
+        now=now,
+        consumer=consumer(spec, status, generation),
+        children=children,
+        jobs=jobs,
+        pods=pods,
+        reports=reports or {},
+    )
+
+
+def pod(name: str = "orders-host-0", **status: Any) -> Manifest:
+    """A pod."""
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "shop"}, "status": status}
+
+
+def job(name: str, **condition: Any) -> Manifest:
+    """A Job with one condition, or with none."""
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": "shop", "uid": f"uid-of-{name}"},
+        "status": {"conditions": [{"status": "True"} | condition]} if condition else {},
+    }
