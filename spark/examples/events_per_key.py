@@ -5,9 +5,10 @@ each key of a batch; add up over batches for totals. Events carry an application
 different ones, so `ids < events` would show that an event was delivered twice.
 """
 
-from eventconsumer_spark import Batch, run_batch
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
+
+from eventconsumer_spark import Batch, run_batch
 
 
 def events_per_key(events: DataFrame) -> DataFrame:

@@ -75,8 +75,6 @@ def hadoop_settings(account: StorageAccount, host: str, environment: Mapping[str
         ConfigurationError: Workload identity without the webhook's environment.
     """
     settings = {
-        # The result's container may be new.
-        "fs.azure.createRemoteFileSystemDuringInitialization": "true",
         # v1 renames at the end of the job: on the blob endpoint that fails with partitionBy, and rows of a failed job
         # stay visible.
         "mapreduce.fileoutputcommitter.algorithm.version": "2",

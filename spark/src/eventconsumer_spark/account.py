@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 
 from eventconsumer_api.connection_string import ConnectionStringError, parse_connection_string
 from eventconsumer_api.host_config import BlobLocation, Credential
-
 from eventconsumer_spark.errors import ConfigurationError
 
 

@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from eventconsumer_api.batch import BatchCommit, BatchJob, BatchManifest
-from eventconsumer_api.labels import BATCH_JOB_ENV
-from eventconsumer_api.redaction import redact
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pydantic import ValidationError
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
+from eventconsumer_api.batch import BatchCommit, BatchJob, BatchManifest
+from eventconsumer_api.labels import BATCH_JOB_ENV
+from eventconsumer_api.redaction import redact
 from eventconsumer_spark.abfs import AbfsFolder, hadoop_settings, input_folder, output_folder
 from eventconsumer_spark.account import describe, resolve_account
 from eventconsumer_spark.commit import commit_batch, find_commit
@@ -77,7 +78,7 @@ def run_batch(program: Program) -> None:
     except Exception as error:
         # Foreign text: a library may have put a signed address into it.
         log.error("%s", redact(traceback.format_exc()))
-        _give_up(redact(f"{type(error).__name__}: {error}").splitlines()[0])
+        _give_up(redact(_root_cause(error)))
 
 
 def load_job(environment: Mapping[str, str]) -> BatchJob:
@@ -121,6 +122,9 @@ def process(job: BatchJob, program: Program, environment: Mapping[str, str]) -> 
             return
         manifest = load_manifest(store, job)
         check_files(store, manifest)
+        with AzureBlobStore(account, output.container) as results:
+            results.ensure_container()
+        log.info("batch %d: %d files as they were frozen, starting Spark", job.number, len(manifest.files))
         spark = start_session(job.application, settings)
         try:
             events = read_batch(spark, manifest, input_folder(job.sink.container, output))
@@ -158,6 +162,16 @@ def _connection_string(job: BatchJob) -> str | None:
         raise ConfigurationError(
             f"{describe(credential)} cannot be read: {error.strerror}: create the Secret and the key"
         ) from None
+
+
+def _root_cause(error: Exception) -> str:
+    """One line; of an error in Java the innermost, which is the one that says something."""
+    if not isinstance(error, Py4JJavaError):
+        return f"{type(error).__name__}: {error}".splitlines()[0]
+    cause = error.java_exception
+    while inner := cause.getCause():
+        cause = inner
+    return str(cause.toString()).splitlines()[0]
 
 
 def _give_up(message: str) -> None:

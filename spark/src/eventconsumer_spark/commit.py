@@ -7,9 +7,9 @@ it.
 
 from dataclasses import dataclass
 
-from eventconsumer_api.batch import BatchCommit, BatchJob, commit_name
 from pydantic import ValidationError
 
+from eventconsumer_api.batch import BatchCommit, BatchJob, commit_name
 from eventconsumer_spark.errors import StorageError
 from eventconsumer_spark.store import BlobStore
 

@@ -7,9 +7,9 @@ process something unknown.
 
 from concurrent.futures import ThreadPoolExecutor
 
-from eventconsumer_api.batch import BatchFile, BatchJob, BatchManifest, manifest_name
 from pydantic import ValidationError
 
+from eventconsumer_api.batch import BatchFile, BatchJob, BatchManifest, manifest_name
 from eventconsumer_spark.errors import FilesChangedError, ManifestError
 from eventconsumer_spark.store import BlobFacts, BlobStore
 

@@ -1,10 +1,10 @@
 """The drained files as a DataFrame: exactly the files of the manifest, with a schema that is fixed and not inferred."""
 
-from eventconsumer_api.batch import BatchManifest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 from pyspark.sql.types import BinaryType, LongType, MapType, StringType, StructField, StructType, TimestampType
 
+from eventconsumer_api.batch import BatchManifest
 from eventconsumer_spark.abfs import AbfsFolder
 from eventconsumer_spark.errors import CountMismatchError
 

@@ -1,9 +1,10 @@
-"""The blobs around a batch: reads its manifest, looks at its files, puts its commit.
+"""The blobs around a batch: reads its manifest, looks at its files, puts its commit, makes the output's container.
 
 Spark reads and writes the data through ABFS; this module serves what ABFS cannot give: ETags and put-if-absent. A
 blob is created with `If-None-Match: *`, so whatever exists is never overwritten.
 """
 
+import logging
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -20,6 +21,8 @@ from azure.storage.blob import ContainerClient, ExponentialRetry
 
 from eventconsumer_spark.account import StorageAccount
 from eventconsumer_spark.errors import StorageError
+
+log = logging.getLogger("eventconsumer.spark")
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,20 @@ class AzureBlobStore:
     def __exit__(self, *_: object) -> None:
         self._client.close()
 
+    def ensure_container(self) -> None:
+        """Create the container if there is none.
+
+        Without the right to create one, this leaves it to the first write to find out whether it is there.
+        """
+        try:
+            self._client.create_container()
+        except ResourceExistsError:
+            return
+        except AzureError as error:
+            if not _denied(error):
+                raise self._failure("create", "the container itself", error) from error
+            log.info("may not create container %s: it must exist", self._container)
+
     def read(self, name: str, limit: int) -> bytes | None:
         """Content of a blob, at most `limit` bytes of it; None where there is none."""
         try:
@@ -100,11 +117,15 @@ class AzureBlobStore:
     def _failure(self, verb: str, name: str, error: AzureError) -> StorageError:
         cause = error.message.splitlines()[0] if error.message else type(error).__name__
         remedy = "check that the account is reachable from the Spark pods"
-        denied = isinstance(error, HttpResponseError) and error.status_code in (401, 403)
-        if denied or isinstance(error, ClientAuthenticationError):
+        if _denied(error):
             remedy = "check that the credential of spec.sink may read and write this container"
         place = f"container {self._container} of {self._endpoint}"
         return StorageError(f"cannot {verb} {name} in {place}: {cause}: {remedy}")
+
+
+def _denied(error: AzureError) -> bool:
+    status = error.status_code if isinstance(error, HttpResponseError) else None
+    return status in (401, 403) or isinstance(error, ClientAuthenticationError)
 
 
 def _credential(account: StorageAccount) -> Any:

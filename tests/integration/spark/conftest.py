@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from azure.storage.blob import BlobServiceClient
+
 from eventconsumer_api.batch import BatchJob
 from eventconsumer_api.labels import BATCH_JOB_ENV
-
 from tests.azurite import ACCOUNT, AzuriteProcess
 from tests.integration.spark.drained import DrainedBatch, host_name
 

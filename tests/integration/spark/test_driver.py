@@ -3,16 +3,18 @@
 import json
 from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from azure.storage.blob import AccountSasPermissions, ResourceTypes, Services, generate_account_sas
+
 from eventconsumer_api.batch import BatchCommit, BatchJob, commit_name
 from eventconsumer_spark import Batch
 from eventconsumer_spark.batch import process
 from eventconsumer_spark.errors import FilesChangedError, ManifestError
-
-from tests.azurite import KEY
+from tests.azurite import ACCOUNT, KEY, AzuriteProcess
 from tests.integration.spark.conftest import ROOT, Driver
 from tests.integration.spark.drained import PREFIX, DrainedBatch
 
@@ -93,17 +95,38 @@ def test_wrong_count_is_refused_before_the_commit(drained: DrainedBatch, driver:
     assert drained.commit() is None
 
 
-def test_key_is_nowhere_in_what_spark_shows(drained: DrainedBatch, driver: Driver) -> None:
+def shared_access_signature() -> str:
+    """One that allows everything for an hour."""
+    return str(
+        generate_account_sas(
+            ACCOUNT,
+            KEY,
+            ResourceTypes(service=True, container=True, object=True),
+            AccountSasPermissions(read=True, write=True, delete=True, list=True, add=True, create=True),
+            datetime.now(UTC) + timedelta(hours=1),
+            services=Services(blob=True),
+        )
+    )
+
+
+@pytest.mark.parametrize("way", ["key", "sas"])
+def test_credential_opens_the_files_and_is_nowhere_in_what_spark_shows(
+    way: str, azurite: AzuriteProcess, drained: DrainedBatch, driver: Driver
+) -> None:
+    secret, setting = KEY, f"fs.azure.account.key.{drained.host}"
+    if way == "sas":
+        signature = shared_access_signature()
+        secret, setting = signature.partition("sig=")[2], f"fs.azure.sas.fixed.token.{drained.host}"
+        Path(drained.secret_file).write_text(f"BlobEndpoint={azurite.url};SharedAccessSignature={signature}")
     drained.slot("0", 0, 10)
     web = {"spark.ui.enabled": "true", "spark.ui.port": "0"}
     ended = driver(drained.freeze(), Path(__file__).with_name("show_environment.py"), web)
     assert ended.returncode == 0, ended.stdout
     shown = json.loads(next(line for line in ended.stdout.splitlines() if line.startswith("{")))
     # The setting itself is shown, so the pages were complete; its value is not.
-    hadoop = dict(shown["api"]["hadoopProperties"])
-    assert hadoop[f"fs.azure.account.key.{drained.host}"] == "*********(redacted)"
-    assert f"fs.azure.account.key.{drained.host}" in shown["page"]
-    assert KEY not in ended.stdout
+    assert dict(shown["api"]["hadoopProperties"])[setting] == "*********(redacted)"
+    assert setting in shown["page"]
+    assert secret not in ended.stdout
 
 
 def test_changed_file_is_named(drained: DrainedBatch) -> None:

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 from azure.storage.blob import BlobServiceClient
+
 from eventconsumer_spark.account import StorageAccount
 from eventconsumer_spark.errors import StorageError
 from eventconsumer_spark.store import AzureBlobStore, BlobStore
-
 from tests.azurite import ACCOUNT, KEY, AzuriteProcess
 from tests.fakes.spark_store import FakeBlobStore
 

@@ -1,6 +1,7 @@
 """Where Spark reads and writes, and with which settings."""
 
 import pytest
+
 from eventconsumer_spark.abfs import hadoop_settings, input_folder, output_folder
 from eventconsumer_spark.account import StorageAccount
 from eventconsumer_spark.batch import batch_output

@@ -1,6 +1,7 @@
 """From the sink's description and a connection string to an account."""
 
 import pytest
+
 from eventconsumer_api.host_config import BlobLocation, Credential
 from eventconsumer_spark.account import resolve_account
 from eventconsumer_spark.errors import ConfigurationError

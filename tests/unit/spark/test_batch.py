@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
+
 from eventconsumer_api.batch import (
     BatchCommit,
     BatchFile,
@@ -20,7 +21,6 @@ from eventconsumer_spark.commit import commit_batch, find_commit
 from eventconsumer_spark.errors import ConfigurationError, FilesChangedError, ManifestError, StorageError
 from eventconsumer_spark.manifest import MAX_MANIFEST_BYTES, check_files, difference, load_manifest
 from eventconsumer_spark.store import BlobFacts
-
 from tests.fakes.spark_store import FakeBlobStore
 
 RESOURCE = ResourceRef(namespace="shop", name="orders", uid="uid-1")
