@@ -4,18 +4,17 @@ import asyncio
 import random
 from collections import Counter
 
-import looptime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eventconsumer_operator.workqueue import Backoff, WorkQueue
-
-pytestmark = pytest.mark.looptime
+from tests.fakes.virtual import virtual
 
 
 def now() -> float:
-    return asyncio.get_running_loop().time()
+    """Seconds since the test began; virtual time starts at 1000."""
+    return asyncio.get_running_loop().time() - 1000
 
 
 async def next_key(queue: WorkQueue[str]) -> tuple[str, float]:
@@ -23,6 +22,7 @@ async def next_key(queue: WorkQueue[str]) -> tuple[str, float]:
     return key, round(now(), 3)
 
 
+@virtual
 async def test_a_key_waits_once_however_often_it_is_added() -> None:
     queue: WorkQueue[str] = WorkQueue()
     for _ in range(5):
@@ -32,6 +32,7 @@ async def test_a_key_waits_once_however_often_it_is_added() -> None:
     assert len(queue) == 0
 
 
+@virtual
 async def test_keys_come_when_they_are_due_and_in_that_order() -> None:
     queue: WorkQueue[str] = WorkQueue()
     queue.add("late", 10)
@@ -40,6 +41,7 @@ async def test_keys_come_when_they_are_due_and_in_that_order() -> None:
     assert await next_key(queue) == ("late", 10)
 
 
+@virtual
 async def test_the_earlier_of_two_wishes_stands() -> None:
     queue: WorkQueue[str] = WorkQueue()
     queue.add("a", 10)
@@ -50,6 +52,7 @@ async def test_the_earlier_of_two_wishes_stands() -> None:
     assert len(queue) == 0
 
 
+@virtual
 async def test_a_waiting_getter_wakes_for_an_earlier_key() -> None:
     queue: WorkQueue[str] = WorkQueue()
     queue.add("a", 100)
@@ -59,6 +62,7 @@ async def test_a_waiting_getter_wakes_for_an_earlier_key() -> None:
     assert await getter == ("b", 5)
 
 
+@virtual
 async def test_a_key_being_handled_comes_again_only_when_it_is_done() -> None:
     queue: WorkQueue[str] = WorkQueue()
     queue.add("a")
@@ -71,6 +75,7 @@ async def test_a_key_being_handled_comes_again_only_when_it_is_done() -> None:
     assert await other == "a"
 
 
+@virtual
 async def test_a_delayed_wish_during_handling_counts_from_the_wish() -> None:
     queue: WorkQueue[str] = WorkQueue()
     queue.add("a")
@@ -81,6 +86,7 @@ async def test_a_delayed_wish_during_handling_counts_from_the_wish() -> None:
     assert await next_key(queue) == ("a", 10)
 
 
+@virtual
 async def test_failures_back_off_one_key_alone_and_success_forgets_them() -> None:
     queue: WorkQueue[str] = WorkQueue(Backoff(base=1, cap=8, jitter=0))
     assert [queue.retry("a") for _ in range(5)] == [1, 2, 4, 8, 8]
@@ -89,6 +95,7 @@ async def test_failures_back_off_one_key_alone_and_success_forgets_them() -> Non
     assert queue.retry("a") == 1
 
 
+@virtual
 async def test_overdue_tells_how_late_the_oldest_due_key_is() -> None:
     queue: WorkQueue[str] = WorkQueue()
     assert queue.overdue() == 0
@@ -114,6 +121,7 @@ def test_no_key_is_lost_and_none_is_handled_twice_at_a_time(
 ) -> None:
     """Whatever is added when: after the last `add` of a key a handling of it starts, and never two at a time."""
 
+    @virtual
     async def scenario() -> None:
         queue: WorkQueue[str] = WorkQueue()
         active: Counter[str] = Counter()
@@ -144,8 +152,4 @@ def test_no_key_is_lost_and_none_is_handled_twice_at_a_time(
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    loop = looptime.new_event_loop(start=0)
-    try:
-        loop.run_until_complete(scenario())
-    finally:
-        loop.close()
+    scenario()

@@ -1,0 +1,304 @@
+"""The plan: children of a resource, as a pure function."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventconsumer_api import labels
+from eventconsumer_api.host_config import HostConfig
+from eventconsumer_operator.errors import SpecError
+from eventconsumer_operator.keys import Key
+from eventconsumer_operator.manifest import Manifest
+from eventconsumer_operator.observed import Observed
+from eventconsumer_operator.plan import Plan, make_plan
+from eventconsumer_operator.plan.names import host_name, job_name
+from eventconsumer_operator.plan.scale import wanted_hosts
+from eventconsumer_operator.plan.spec import parse_spec
+from eventconsumer_operator.settings import Settings
+from tests.unit.operator.worlds import IDENTITY, KEY, SECRET, SETTINGS, SPEC, UID, observed, report, spec_with
+
+
+def plan(spec: dict[str, Any] = SPEC, settings: Settings = SETTINGS, **world: Any) -> Plan:
+    return make_plan(observed(spec, **world), settings)
+
+
+def applied(of: Plan, kind: str) -> Manifest:
+    return next(manifest for manifest in of.applied if manifest["kind"] == kind)
+
+
+def pod_spec(of: Plan) -> dict[str, Any]:
+    found: dict[str, Any] = applied(of, "StatefulSet")["spec"]["template"]["spec"]
+    return found
+
+
+# --- children ------------------------------------------------------------------------------------------------------
+
+
+def test_the_children_are_config_map_service_and_stateful_set_in_this_order() -> None:
+    assert [manifest["kind"] for manifest in plan().applied] == ["ConfigMap", "Service", "StatefulSet"]
+    assert {manifest["metadata"]["name"] for manifest in plan().applied} == {"orders-host"}
+
+
+def test_children_carry_our_labels_and_one_controlling_owner() -> None:
+    for manifest in plan().applied:
+        metadata = manifest["metadata"]
+        assert metadata["namespace"] == "shop"
+        assert metadata["labels"] == {
+            "app.kubernetes.io/name": "eventconsumer",
+            "app.kubernetes.io/component": "host",
+            "app.kubernetes.io/managed-by": "eventconsumer-operator",
+            "eventconsumer.io/consumer": "orders",
+        }
+        (owner,) = metadata["ownerReferences"]
+        assert (owner["kind"], owner["name"], owner["uid"], owner["controller"]) == (
+            "EventConsumer", "orders", UID, True,
+        )  # fmt: skip
+
+
+def test_the_same_world_gives_the_same_plan() -> None:
+    assert plan() == plan()
+
+
+def test_the_config_map_holds_what_a_host_parses() -> None:
+    data = applied(plan(), "ConfigMap")["data"]
+    config = HostConfig.model_validate_json(data["config.json"])
+    assert config == plan().config
+    assert config.resource.uid == UID
+    assert labels.CONFIG_FILE.endswith("/config.json")
+
+
+def test_the_service_is_headless_and_knows_starting_pods() -> None:
+    spec = applied(plan(), "Service")["spec"]
+    assert spec["clusterIP"] == "None"
+    assert spec["publishNotReadyAddresses"] is True
+
+
+def test_the_selector_matches_the_pods_and_lacks_what_may_change() -> None:
+    spec = applied(plan(), "StatefulSet")["spec"]
+    selector = spec["selector"]["matchLabels"]
+    assert selector.items() <= spec["template"]["metadata"]["labels"].items()
+    assert labels.LABEL_MANAGED_BY not in selector
+
+
+def test_hosts_start_and_stop_together() -> None:
+    assert applied(plan(), "StatefulSet")["spec"]["podManagementPolicy"] == "Parallel"
+
+
+# --- what restarts pods --------------------------------------------------------------------------------------------
+
+
+def template(of: Plan) -> str:
+    return json.dumps(applied(of, "StatefulSet")["spec"]["template"], sort_keys=True)
+
+
+def test_a_change_of_configuration_restarts_pods() -> None:
+    assert template(plan()) != template(plan(spec_with("processing.prefetch", 10)))
+    assert template(plan()) != template(plan(spec_with("sink.roll.maxSeconds", 5)))
+
+
+def test_scaling_and_reports_and_status_restart_nothing() -> None:
+    assert template(plan()) == template(plan(reports={"orders-host-0": report()}))
+    assert template(plan()) == template(plan(spec_with("scaling", {"mode": "Fixed", "replicas": 7})))
+    assert template(plan()) == template(plan(spec_with("suspend", True)))
+
+
+# --- security ------------------------------------------------------------------------------------------------------
+
+
+def restricted(pod: dict[str, Any]) -> None:
+    """What the restricted Pod Security Standard asks of a pod, and our read-only root."""
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for container in pod["containers"]:
+        security = container["securityContext"]
+        assert security["allowPrivilegeEscalation"] is False
+        assert security["readOnlyRootFilesystem"] is True
+        assert security["capabilities"] == {"drop": ["ALL"]}
+    assert {next(iter(volume.keys() - {"name"})) for volume in pod["volumes"]} <= {"configMap", "emptyDir", "secret"}
+
+
+def test_hosts_are_restricted_and_have_no_api_token() -> None:
+    pod = pod_spec(plan())
+    restricted(pod)
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["serviceAccountName"] == "eventconsumer-host"
+
+
+def test_each_credential_is_one_key_mounted_where_the_config_says() -> None:
+    spec = spec_with("sink.authentication", {"connectionStringSecretRef": {"name": "other", "key": "..weird"}})
+    of = plan(spec)
+    pod = pod_spec(of)
+    volumes = {volume["name"]: volume.get("secret") for volume in pod["volumes"]}
+    assert volumes["sink"] == {
+        "secretName": "other",
+        "optional": True,
+        "defaultMode": 0o440,
+        "items": [{"key": "..weird", "path": "connection-string"}],
+    }
+    mounts = {mount["name"]: mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
+    for name, credential in (
+        ("event-hub", of.config.event_hub.credential),
+        ("lease-store", of.config.leases.location.credential),
+        ("sink", of.config.sink.credential),
+    ):
+        assert credential.connection_string_file == f"{mounts[name]}/connection-string"
+
+
+def test_a_workload_identity_mounts_nothing_and_labels_the_pods() -> None:
+    spec = spec_with("sink.authentication", IDENTITY)
+    spec["sink"]["storageAccountUrl"] = "https://shop.blob.core.windows.net"
+    of = plan(spec)
+    assert "sink" not in {volume["name"] for volume in pod_spec(of)["volumes"]}
+    assert of.config.sink.credential.client_id == "client"
+    pod_labels = applied(of, "StatefulSet")["spec"]["template"]["metadata"]["labels"]
+    assert pod_labels["azure.workload.identity/use"] == "true"
+    assert "azure.workload.identity/use" not in applied(plan(), "StatefulSet")["spec"]["template"]["metadata"]["labels"]
+
+
+def test_no_manifest_holds_a_secret_reference_as_environment() -> None:
+    text = json.dumps(plan().applied)
+    assert "secretKeyRef" not in text
+    assert "envFrom" not in text
+
+
+# --- config --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("prefix", "effective"), [("", "shop/orders"), ("a/b", "a/b"), ("a/b/", "a/b")])
+def test_the_effective_prefix(prefix: str, effective: str) -> None:
+    assert plan(spec_with("sink.prefix", prefix)).config.sink.prefix == effective
+
+
+@pytest.mark.parametrize(("grace", "drain"), [(5, 3), (30, 27), (60, 54), (600, 540)])
+def test_a_host_is_done_before_the_kubelet_kills_it(grace: int, drain: int) -> None:
+    of = plan(spec_with("pods.terminationGracePeriodSeconds", grace))
+    assert of.config.drain_seconds == drain
+    assert pod_spec(of)["terminationGracePeriodSeconds"] == grace
+
+
+def test_batches_are_planned_only_where_spark_is_enabled() -> None:
+    output = {"path": "abfss://out@shop.dfs.core.windows.net/orders"}
+    assert plan().config.batches is None
+    assert plan(spec_with("spark", {"enabled": False, "output": output})).config.batches is None
+    on = plan(spec_with("spark", {"output": output, "trigger": {"files": 3}})).config.batches
+    assert on is not None and on.files == 3
+
+
+def test_requests_follow_limits_that_were_given_alone() -> None:
+    resources = pod_spec(plan(spec_with("pods.resources.limits", {"memory": "64Mi"})))["containers"][0]["resources"]
+    assert resources == {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "64Mi"}}
+
+
+# --- scale ---------------------------------------------------------------------------------------------------------
+
+
+@given(
+    partitions=st.none() | st.integers(1, 2000),
+    per_host=st.integers(1, 1024),
+    suspend=st.booleans(),
+)
+def test_hosts_for_partitions(partitions: int | None, per_host: int, suspend: bool) -> None:
+    spec = parse_spec(SPEC | {"scaling": {"partitionsPerHost": per_host}, "suspend": suspend})
+    hosts = wanted_hosts(spec, partitions)
+    if suspend:
+        assert hosts == 0
+    elif partitions is None:
+        assert hosts == 1
+    else:
+        assert (hosts - 1) * per_host < partitions <= hosts * per_host
+
+
+@given(replicas=st.integers(0, 1024), partitions=st.none() | st.integers(1, 2000))
+def test_a_fixed_number_is_that_number(replicas: int, partitions: int | None) -> None:
+    spec = parse_spec(SPEC | {"scaling": {"mode": "Fixed", "replicas": replicas}})
+    assert wanted_hosts(spec, partitions) == replicas
+
+
+def test_the_count_of_partitions_is_remembered_while_hosts_are_silent() -> None:
+    from eventconsumer_api.status import EventConsumerStatus, HubStatus
+
+    status = EventConsumerStatus(hub=HubStatus(partition_count=8))
+    assert plan(status=status).hosts == 8
+    assert plan(status=status, reports={"a": report(partitions=None)}).hosts == 8
+    assert plan(status=status, reports={"a": report(partitions=16)}).hosts == 16  # partitions were added
+
+
+# --- names ---------------------------------------------------------------------------------------------------------
+
+NAMES = st.from_regex(r"[a-z]([-a-z0-9]{0,45}[a-z0-9])?", fullmatch=True)
+LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+
+
+@given(name=NAMES, uid=st.uuids(), batch=st.integers(1, 10**9))
+def test_names_of_children_are_valid_whatever_the_resource_is_called(name: str, uid: Any, batch: int) -> None:
+    key = Key("shop", name)
+    job = job_name(key, str(uid), batch)
+    pod = f"{host_name(key)}-1023"
+    revision = f"{host_name(key)}-0123456789"  # the label controller-revision-hash
+    for text in (job, pod, revision):
+        assert LABEL.fullmatch(text), text
+        assert len(text) <= 63
+
+
+@given(name=NAMES, uid=st.uuids(), other=st.uuids(), one=st.integers(1, 10**9), two=st.integers(1, 10**9))
+def test_a_job_name_belongs_to_one_batch_of_one_resource(name: str, uid: Any, other: Any, one: int, two: int) -> None:
+    key = Key("shop", name)
+    assert (job_name(key, str(uid), one) == job_name(key, str(uid), two)) == (one == two)
+    if str(uid)[:8] != str(other)[:8]:
+        assert job_name(key, str(uid), one) != job_name(key, str(other), one)
+
+
+# --- refused specs -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "field"),
+    [
+        ("sink.container", "UPPER", "spec.sink.container"),
+        ("colour", "blue", "spec.colour"),
+        ("sink.authentication", {}, "spec.sink.authentication"),
+        ("leaseStore.authentication", SECRET | IDENTITY, "spec.leaseStore.authentication"),
+        ("scaling.partitionsPerHost", 0, "spec.scaling.partitionsPerHost"),
+    ],
+)
+def test_a_spec_that_does_not_fit_names_the_field(path: str, value: Any, field: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        plan(spec_with(path, value))
+    assert caught.value.field == field
+    assert str(caught.value).startswith(f"{field}: ")
+    assert caught.value.reason == "SpecInvalid"
+
+
+ENDPOINTS = [
+    ("sink.storageAccountUrl", "http://shop.blob.core.windows.net", "spec.sink.storageAccountUrl"),
+    ("sink.storageAccountUrl", "https://10.0.0.1", "spec.sink.storageAccountUrl"),
+    ("leaseStore.storageAccountUrl", "https://localhost:10000/x", "spec.leaseStore.storageAccountUrl"),
+    ("leaseStore.storageAccountUrl", "https://a.LOCALHOST", "spec.leaseStore.storageAccountUrl"),
+    ("eventHub.fullyQualifiedNamespace", "169.254.169.254", "spec.eventHub.fullyQualifiedNamespace"),
+    ("eventHub.fullyQualifiedNamespace", "localhost", "spec.eventHub.fullyQualifiedNamespace"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "field"), ENDPOINTS)
+def test_an_endpoint_inside_is_refused_unless_the_administrator_allows_it(path: str, value: str, field: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        plan(spec_with(path, value))
+    assert (caught.value.field, caught.value.reason) == (field, "InsecureEndpoint")
+    emulators = Settings(namespaces=("shop",), processor_image="h", spark_image="s", allow_insecure_endpoints=True)
+    assert plan(spec_with(path, value), emulators).config.allow_insecure_endpoints is True
+
+
+def test_ordinary_endpoints_are_accepted() -> None:
+    spec = spec_with("sink.storageAccountUrl", "https://shop.blob.core.windows.net")
+    spec["eventHub"]["fullyQualifiedNamespace"] = "shop.servicebus.windows.net"
+    assert plan(spec).config.allow_insecure_endpoints is False
+
+
+def test_an_observed_world_without_anything_has_a_plan() -> None:
+    world: Observed = observed()
+    assert world.consumer.key == KEY
+    assert make_plan(world, SETTINGS).hosts == 1

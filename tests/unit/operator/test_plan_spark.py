@@ -1,0 +1,154 @@
+"""Spark Jobs: when there is one, and what is in it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from eventconsumer_api.batch import BatchJob
+from eventconsumer_operator.manifest import Manifest
+from eventconsumer_operator.plan import Plan, make_plan
+from eventconsumer_operator.plan.names import job_name
+from tests.unit.operator.test_plan import restricted
+from tests.unit.operator.worlds import (
+    KEY,
+    SETTINGS,
+    SPARK,
+    SPEC,
+    UID,
+    batch,
+    fleet,
+    job,
+    observed,
+    report,
+    spec_with,
+)
+
+WITH_SPARK = SPEC | SPARK
+NAME = job_name(KEY, UID, 1)
+
+
+def plan(spec: dict[str, Any] = WITH_SPARK, jobs: tuple[Manifest, ...] = (), number: int | None = 1) -> Plan:
+    leader = fleet(batch=batch(number) if number else None)
+    return make_plan(observed(spec, jobs=jobs, reports={"orders-host-0": report(fleet=leader)}), SETTINGS)
+
+
+def made(**arguments: Any) -> Manifest:
+    manifest = plan(**arguments).job
+    assert manifest is not None
+    return manifest
+
+
+def driver(manifest: Manifest) -> dict[str, Any]:
+    container: dict[str, Any] = manifest["spec"]["template"]["spec"]["containers"][0]
+    return container
+
+
+def confs(manifest: Manifest) -> dict[str, str]:
+    arguments = driver(manifest)["args"]
+    pairs = [value for flag, value in zip(arguments, arguments[1:], strict=False) if flag == "--conf"]
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        {"spec": SPEC},
+        {"spec": WITH_SPARK | {"suspend": True}},
+        {"spec": spec_with("spark.enabled", False, WITH_SPARK)},
+        {"number": None},
+        {"jobs": (job(NAME),)},
+        {"jobs": (job(NAME, type="Failed", reason="BackoffLimitExceeded"),)},
+        {"jobs": (job(NAME, type="Complete"),)},
+    ],
+    ids=["no spark", "suspended", "disabled", "no open batch", "runs", "failed", "ended"],
+)
+def test_no_job(case: dict[str, Any]) -> None:
+    assert plan(**case).job is None
+
+
+def test_one_job_for_an_open_batch_whatever_became_of_others() -> None:
+    assert made(number=2, jobs=(job(NAME, type="Complete"),))["metadata"]["name"] == job_name(KEY, UID, 2)
+
+
+def test_without_a_leader_nothing_is_started() -> None:
+    assert make_plan(observed(WITH_SPARK, reports={"orders-host-0": report()}), SETTINGS).job is None
+
+
+def test_of_two_leaders_the_one_that_is_further_on_is_believed() -> None:
+    stale, fresh = fleet(committed=1, batch=batch(2), files=9), fleet(committed=2, batch=None, files=9)
+    world = observed(WITH_SPARK, reports={"a": report(fleet=stale), "b": report(fleet=fresh)})
+    assert make_plan(world, SETTINGS).job is None
+
+
+def test_the_job_tries_once_and_ends_in_time() -> None:
+    manifest = made(spec=spec_with("spark.timeoutSeconds", 600, WITH_SPARK))
+    spec = manifest["spec"]
+    assert spec["backoffLimit"] == 0
+    assert spec["podReplacementPolicy"] == "Failed"
+    assert spec["activeDeadlineSeconds"] == 600
+    assert spec["template"]["spec"]["restartPolicy"] == "Never"
+    assert manifest["metadata"]["labels"]["eventconsumer.io/batch"] == "1"
+
+
+def test_the_driver_is_told_its_batch_and_no_secret() -> None:
+    environment = {variable["name"]: variable for variable in driver(made())["env"]}
+    told = BatchJob.model_validate_json(environment["EVENTCONSUMER_BATCH_JOB"]["value"])
+    assert (told.number, told.application, told.resource.uid) == (1, NAME, UID)
+    assert told.sink == plan().config.sink
+    assert told.output == SPARK["spark"]["output"]["path"]
+    assert {"POD_NAME", "POD_IP", "POD_NAMESPACE"} < environment.keys()
+
+
+def test_the_driver_is_restricted_and_waits_for_its_secret() -> None:
+    pod = made()["spec"]["template"]["spec"]
+    restricted(pod)
+    assert pod["serviceAccountName"] == "eventconsumer-spark"
+    assert pod["automountServiceAccountToken"] is True
+    (secret,) = [volume["secret"] for volume in pod["volumes"] if "secret" in volume]
+    assert secret["optional"] is False
+    mounts = {mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
+    credential = plan().config.sink.credential.connection_string_file
+    assert credential is not None and credential.rpartition("/")[0] in mounts
+
+
+def test_sizes_reach_spark_and_the_pod() -> None:
+    spec = spec_with("spark.driver", {"cores": 2, "coreRequest": "250m", "memory": "2g"}, WITH_SPARK)
+    spec["spark"]["executor"] = {"instances": 4, "cores": 3, "memory": "512m"}
+    manifest = made(spec=spec)
+    given = confs(manifest)
+    assert given["spark.driver.memory"] == "2g"
+    assert given["spark.executor.instances"] == "4"
+    assert given["spark.executor.cores"] == "3"
+    assert given["spark.executor.memory"] == "512m"
+    assert given["spark.kubernetes.executor.request.cores"] == "3"
+    assert given["spark.kubernetes.container.image"] == "spark:1"
+    assert given["spark.kubernetes.executor.label.eventconsumer.io/consumer"] == "orders"
+    memory = f"{2048 + 819}Mi"  # heap and 40 %
+    assert driver(manifest)["resources"] == {
+        "requests": {"cpu": "250m", "memory": memory},
+        "limits": {"memory": memory},
+    }
+
+
+def test_a_small_heap_gets_the_smallest_overhead() -> None:
+    manifest = made(spec=spec_with("spark.driver", {"memory": "512m"}, WITH_SPARK))
+    assert driver(manifest)["resources"]["limits"]["memory"] == "896Mi"
+
+
+def test_the_program_and_its_arguments_come_last() -> None:
+    application = {"mainFile": "local:///app/mine.py", "arguments": ["--top", "--conf"]}
+    arguments = driver(made(spec=spec_with("spark.application", application, WITH_SPARK)))["args"]
+    assert arguments[0] == "driver"
+    assert arguments[-3:] == ["local:///app/mine.py", "--top", "--conf"]
+
+
+def test_switching_spark_off_ends_running_jobs_only() -> None:
+    running, ended = job("one"), job("two", type="Complete")
+    assert plan(spec=SPEC, jobs=(running, ended)).deleted == (running,)
+    assert plan(spec=WITH_SPARK | {"suspend": True}, jobs=(running,)).deleted == ()
+    assert plan(jobs=(running,)).deleted == ()
+
+
+def test_the_job_manifest_is_plain_json() -> None:
+    assert json.loads(json.dumps(made())) == made()

@@ -1,0 +1,273 @@
+"""The status: what people read, as a function of the world."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from eventconsumer_api.conditions import ConditionType
+from eventconsumer_api.host_report import PartitionReport, Problem
+from eventconsumer_api.status import EventConsumerStatus
+from eventconsumer_operator.errors import Forbidden, OperatorError, SpecError, Transient
+from eventconsumer_operator.observed import Observed
+from eventconsumer_operator.plan import make_plan
+from eventconsumer_operator.plan.names import job_name
+from eventconsumer_operator.status import MESSAGE_LIMIT, make_status, same_but_numbers, wire
+from tests.unit.operator.worlds import (
+    KEY,
+    NOW,
+    SETTINGS,
+    SPARK,
+    SPEC,
+    UID,
+    batch,
+    fleet,
+    job,
+    observed,
+    pod,
+    report,
+    stateful_set,
+)
+
+SCALED = SPEC | {"scaling": {"partitionsPerHost": 4}}  # two hosts for eight partitions
+NAME = job_name(KEY, UID, 1)
+
+
+def status_of(world: Observed, *errors: OperatorError) -> EventConsumerStatus:
+    return make_status(world, make_plan(world, SETTINGS), errors, SETTINGS)
+
+
+def verdict(status: EventConsumerStatus, kind: str) -> tuple[str, str]:
+    condition = status.condition(ConditionType(kind))
+    assert condition is not None
+    return condition.status, condition.reason
+
+
+def message(status: EventConsumerStatus, kind: str) -> str:
+    condition = status.condition(ConditionType(kind))
+    assert condition is not None
+    return condition.message
+
+
+def healthy(**changes: Any) -> Observed:
+    """Two of two hosts, all partitions owned."""
+    world: dict[str, Any] = {
+        "spec": SCALED,
+        "hosts": stateful_set(2, 2),
+        "reports": {"orders-host-0": report(fleet=fleet()), "orders-host-1": report()},
+    }
+    return observed(**(world | changes))
+
+
+def test_all_is_well() -> None:
+    status = status_of(healthy())
+    assert {condition.type.value: (condition.status, condition.reason) for condition in status.conditions} == {
+        "Ready": ("True", "Available"),
+        "Reconciling": ("False", "Available"),
+        "Stalled": ("False", "Available"),
+        "HostsAvailable": ("True", "Available"),
+        "Draining": ("True", "Idle"),
+        "SparkHealthy": ("True", "Disabled"),
+    }
+    assert (status.hosts.desired, status.hosts.ready) == (2, 2)
+    assert (status.partitions.total, status.partitions.owned, status.partitions.unowned) == (8, 8, 0)
+    assert status.hub.created_at == NOW
+
+
+def test_a_new_resource_waits_for_its_first_host() -> None:
+    status = status_of(observed())
+    assert verdict(status, "Ready") == ("False", "Progressing")
+    assert verdict(status, "Reconciling") == ("True", "Progressing")
+    assert verdict(status, "Draining") == ("Unknown", "NoReport")
+    assert verdict(status, "Stalled") == ("False", "Available")
+
+
+def test_unowned_partitions_are_progress_and_not_ready() -> None:
+    status = status_of(healthy(reports={"orders-host-0": report(fleet=fleet(owned=6))}))
+    assert verdict(status, "Ready") == ("False", "Progressing")
+    assert message(status, "Ready") == "6 of 8 partitions are read"
+    assert verdict(status, "Draining") == ("True", "Progressing")
+    assert verdict(status, "Reconciling") == ("True", "Progressing")
+
+
+def test_events_that_wait_are_draining_but_not_idle() -> None:
+    status = status_of(healthy(reports={"orders-host-0": report(fleet=fleet(lag=5))}))
+    assert verdict(status, "Draining") == ("True", "Available")
+    assert status.lag.events == 5
+
+
+def test_a_rollout_is_reconciling() -> None:
+    status = status_of(healthy(hosts=stateful_set(2, 2, updated=1)))
+    assert verdict(status, "Reconciling") == ("True", "Progressing")
+
+
+def test_numbers_of_an_old_template_do_not_count() -> None:
+    status = status_of(healthy(hosts=stateful_set(2, 2, generation=2, seen=1)))
+    assert verdict(status, "Reconciling") == ("True", "Progressing")
+
+
+def test_surplus_hosts_are_reconciling_until_they_are_gone() -> None:
+    status = status_of(healthy(hosts=stateful_set(3, 3)))
+    assert verdict(status, "Reconciling") == ("True", "Progressing")
+    assert status.hosts.ready == 2  # of those wanted
+
+
+PROBLEM = Problem(field="spec.sink.container", reason="ContainerInvalid", message="storage refuses it: rename it")
+
+
+def test_a_problem_of_hosts_stalls_once_with_field_and_remedy() -> None:
+    reports = {f"orders-host-{number}": report(problems=(PROBLEM,)) for number in range(2)}
+    status = status_of(healthy(reports=reports))
+    assert verdict(status, "Stalled") == ("True", "ContainerInvalid")
+    assert verdict(status, "Ready") == ("False", "ContainerInvalid")
+    assert message(status, "Ready") == "spec.sink.container: storage refuses it: rename it"
+
+
+def test_the_order_in_which_hosts_answer_does_not_matter() -> None:
+    other = Problem(field="spec.eventHub.name", reason="EventHubNotFound", message="no such hub")
+    one = {"a": report(problems=(PROBLEM,)), "b": report(problems=(other,))}
+    two = {"b": report(problems=(other,)), "a": report(problems=(PROBLEM,))}
+    assert status_of(healthy(reports=one)) == status_of(healthy(reports=two))
+
+
+def test_a_reason_this_operator_does_not_know_still_shows_its_message() -> None:
+    problem = Problem(field="spec.sink", reason="FromTheFuture", message="do this")
+    status = status_of(healthy(reports={"a": report(problems=(problem,))}))
+    assert verdict(status, "Stalled") == ("True", "HostsFailing")
+    assert message(status, "Stalled") == "spec.sink: do this"
+
+
+def test_suspended() -> None:
+    status = status_of(healthy(spec=SCALED | {"suspend": True}, hosts=stateful_set(0, 0), reports={}))
+    assert verdict(status, "Ready") == ("False", "Suspended")
+    assert verdict(status, "Reconciling") == ("False", "Available")
+    assert verdict(status, "Stalled") == ("False", "Available")
+    assert status.partitions.owned == 0
+
+
+def test_an_invalid_spec_stalls_and_keeps_what_was_known() -> None:
+    before = status_of(healthy())
+    world = healthy(status=before, generation=2)
+    status = make_status(world, None, (SpecError("spec.sink.container", "wrong"),), SETTINGS)
+    assert verdict(status, "Stalled") == ("True", "SpecInvalid")
+    assert message(status, "Ready") == "spec.sink.container: wrong"
+    assert verdict(status, "HostsAvailable") == ("True", "Available")  # the hosts of the last valid spec
+    assert status.observed_generation == 2
+    assert status.effective == before.effective
+
+
+def test_a_lost_right_stalls_and_a_conflict_does_not() -> None:
+    assert verdict(status_of(healthy(), Forbidden("no")), "Stalled") == ("True", "Forbidden")
+    transient = status_of(healthy(), Transient("busy"))
+    assert verdict(transient, "Stalled") == ("False", "Available")
+    assert verdict(transient, "Reconciling") == ("True", "Progressing")
+
+
+def test_pods_that_fail_are_shown_by_their_reason() -> None:
+    waiting = {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}
+    failing = pod(phase="Pending", containerStatuses=[{"image": "x", "state": {"waiting": waiting}}])
+    status = status_of(healthy(hosts=stateful_set(2, 0), pods=(failing,), reports={}))
+    assert verdict(status, "HostsAvailable") == ("False", "HostsFailing")
+    assert verdict(status, "Stalled") == ("True", "HostsFailing")
+    assert "pod orders-host-0: ImagePullBackOff: Back-off pulling image" in message(status, "Ready")
+
+
+# --- memory --------------------------------------------------------------------------------------------------------
+
+
+def test_transition_times_move_only_with_the_status() -> None:
+    before = status_of(healthy())
+    later = NOW + timedelta(hours=1)
+    same = status_of(healthy(status=before, now=later))
+    assert same == before
+    worse = status_of(healthy(status=before, now=later, reports={"a": report(fleet=fleet(owned=7))}))
+    times = {condition.type.value: condition.last_transition_time for condition in worse.conditions}
+    assert times["Ready"] == later
+    assert times["HostsAvailable"] == NOW
+
+
+def test_silent_hosts_do_not_wipe_out_what_they_said() -> None:
+    before = status_of(healthy())
+    status = status_of(healthy(status=before, reports={}, pods=(pod(phase="Running"),)))
+    assert status.drained == before.drained
+    assert status.lag == before.lag
+    assert status.partitions == before.partitions
+    assert status.hub == before.hub
+    assert verdict(status, "Draining") == ("Unknown", "NoReport")
+
+
+def test_without_a_leader_ownership_is_what_the_hosts_say() -> None:
+    own = [PartitionReport(id=str(number), epoch=1) for number in range(3)]
+    answer = report().model_copy(update={"partitions": own})
+    status = status_of(healthy(reports={"a": answer}))
+    assert status.partitions.owned == 3
+
+
+# --- spark ---------------------------------------------------------------------------------------------------------
+
+
+def with_batch(*jobs: Any, **changes: Any) -> Observed:
+    leader = fleet(batch=batch(1))
+    return healthy(spec=SCALED | SPARK, jobs=jobs, reports={"orders-host-0": report(fleet=leader)}, **changes)
+
+
+def test_an_open_batch_is_shown_with_its_application() -> None:
+    status = status_of(with_batch(job(NAME)))
+    assert verdict(status, "SparkHealthy") == ("True", "Progressing")
+    assert status.spark is not None
+    assert (status.spark.last_batch, status.spark.last_application, status.spark.reason) == (1, NAME, "Files")
+
+
+def test_a_failed_batch_names_the_remedy() -> None:
+    status = status_of(with_batch(job(NAME, type="Failed", reason="BackoffLimitExceeded", message="it failed")))
+    assert verdict(status, "SparkHealthy") == ("False", "SparkFailed")
+    assert verdict(status, "Stalled") == ("True", "SparkFailed")
+    text = message(status, "SparkHealthy")
+    assert "batch 1 failed (BackoffLimitExceeded: it failed)" in text
+    assert f"kubectl logs job/{NAME}" in text and f"kubectl delete job {NAME}" in text
+
+
+@pytest.mark.parametrize(("seconds", "healthy_still"), [(5, True), (600, False)])
+def test_success_without_a_commit_is_a_failure_after_a_while(seconds: int, healthy_still: bool) -> None:
+    ended = job(NAME, type="Complete", lastTransitionTime=NOW.isoformat().replace("+00:00", "Z"))
+    status = status_of(with_batch(ended, now=NOW + timedelta(seconds=seconds)))
+    assert (verdict(status, "SparkHealthy")[0] == "True") is healthy_still
+
+
+def test_the_failed_job_of_a_committed_batch_is_history() -> None:
+    leader = fleet(committed=1)
+    world = healthy(
+        spec=SCALED | SPARK, jobs=(job(NAME, type="Failed"),), reports={"orders-host-0": report(fleet=leader)}
+    )
+    status = status_of(world)
+    assert verdict(status, "SparkHealthy") == ("True", "Idle")
+    assert status.spark is not None and (status.spark.last_batch, status.spark.reason) == (1, "Age")
+
+
+# --- writing -------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_written_is_read_back_as_the_same() -> None:
+    status = status_of(with_batch(job(NAME)))
+    assert EventConsumerStatus.model_validate(wire(status)) == status
+
+
+def test_no_part_is_written_empty() -> None:
+    status = status_of(healthy(spec=SCALED | {"suspend": True}, hosts=stateful_set(0, 0), reports={}))
+    assert "lag" not in wire(status)
+    assert {} not in wire(status).values()
+
+
+def test_lag_and_totals_are_numbers_and_ownership_is_not() -> None:
+    one = status_of(healthy())
+    lagging = status_of(healthy(status=one, reports={"orders-host-0": report(fleet=fleet(files=9))}))
+    assert one != lagging
+    assert same_but_numbers(one, lagging)
+    unowned = status_of(healthy(status=one, reports={"orders-host-0": report(fleet=fleet(owned=7))}))
+    assert not same_but_numbers(one, unowned)
+
+
+def test_long_messages_are_cut() -> None:
+    problem = Problem(field="spec.sink", reason="ContainerInvalid", message="x" * 5000)
+    status = status_of(healthy(reports={"a": report(problems=(problem,))}))
+    assert len(message(status, "Stalled")) == MESSAGE_LIMIT
