@@ -114,7 +114,7 @@ def as_text(value: Any) -> str:
         try:
             return value.decode()
         except UnicodeDecodeError:
-            return json.dumps(_plain(value))
+            return json.dumps(_plain(value), separators=(",", ":"))
     if isinstance(value, UUID | Decimal):
         return str(value)
     return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,122 @@
+"""What the host relies on in a blob container."""
+
+import pytest
+
+from eventconsumer_processor.errors import Conflict, NotFound
+from tests.contract.processor.conftest import World
+
+ONE = "11111111-1111-1111-1111-111111111111"
+TWO = "22222222-2222-2222-2222-222222222222"
+
+
+async def test_container_is_created_once(world: World) -> None:
+    await world.blobs.ensure_container()
+    await world.other.ensure_container()
+
+
+async def test_a_blob_is_read_as_written(world: World) -> None:
+    etag = await world.blobs.put("a/b", b"content", metadata={"first": "1"})
+    blob = await world.other.read("a/b", 100)
+    assert blob is not None
+    assert (blob.data, blob.info.etag, blob.info.size, dict(blob.info.metadata)) == (
+        b"content",
+        etag,
+        7,
+        {"first": "1"},
+    )
+    assert await world.blobs.head("a/b") == blob.info
+
+
+async def test_reads_are_capped_and_empty_blobs_read_as_empty(world: World) -> None:
+    await world.blobs.put("large", b"x" * 1000)
+    await world.blobs.put("empty", b"")
+    large, empty = await world.blobs.read("large", 10), await world.blobs.read("empty", 10)
+    assert large is not None and large.data == b"x" * 10
+    assert empty is not None and empty.data == b""
+
+
+async def test_absent_blobs_are_none(world: World) -> None:
+    assert await world.blobs.head("no") is None
+    assert await world.blobs.read("no", 10) is None
+
+
+async def test_put_if_absent_lets_one_win(world: World) -> None:
+    await world.blobs.put("slot", b"mine", if_absent=True)
+    with pytest.raises(Conflict) as raised:
+        await world.other.put("slot", b"yours", if_absent=True)
+    assert raised.value.code == "BlobAlreadyExists"
+    blob = await world.blobs.read("slot", 10)
+    assert blob is not None and blob.data == b"mine"
+
+
+async def test_put_if_match_refuses_a_stale_writer(world: World) -> None:
+    old = await world.blobs.put("lease", b"1")
+    new = await world.other.put("lease", b"2", if_match=old)
+    assert new != old
+    with pytest.raises(Conflict):
+        await world.blobs.put("lease", b"3", if_match=old)
+
+
+async def test_listing_is_ordered_by_name_and_shows_leases_and_metadata(world: World) -> None:
+    for name in ("p/2", "p/10", "p/1", "q/1"):
+        await world.blobs.put(name, b"x", metadata={"n": name[2:]})
+    await world.blobs.acquire_lease("p/1", ONE, 15)
+    listed = await world.other.list("p/", metadata=True)
+    assert [(info.name, info.leased, dict(info.metadata)) for info in listed] == [
+        ("p/1", True, {"n": "1"}),
+        ("p/10", False, {"n": "10"}),
+        ("p/2", False, {"n": "2"}),
+    ]
+    head = await world.blobs.head("p/2")
+    assert head is not None and head.etag == listed[2].etag
+
+
+async def test_a_lease_guards_writes_until_released(world: World) -> None:
+    etag = await world.blobs.put("b", b"1")
+    await world.blobs.acquire_lease("b", ONE, 15)
+    await world.blobs.acquire_lease("b", ONE, 15)  # the same request again is no error
+    with pytest.raises(Conflict):
+        await world.other.acquire_lease("b", TWO, 15)
+    with pytest.raises(Conflict):
+        await world.other.put("b", b"2")
+    with pytest.raises(Conflict):
+        await world.other.put("b", b"2", lease_id=TWO)
+    await world.blobs.put("b", b"3", lease_id=ONE, if_match=etag)
+    await world.blobs.release_lease("b", ONE)
+    await world.other.acquire_lease("b", TWO, 15)
+
+
+async def test_a_changed_lease_shuts_its_old_owner_out(world: World) -> None:
+    await world.blobs.put("b", b"1")
+    await world.blobs.acquire_lease("b", ONE, 15)
+    with pytest.raises(Conflict):
+        await world.other.change_lease("b", TWO, TWO.replace("2", "3"))
+    await world.other.change_lease("b", ONE, TWO)
+    with pytest.raises(Conflict):
+        await world.blobs.renew_lease("b", ONE)
+    with pytest.raises(Conflict):
+        await world.blobs.put("b", b"2", lease_id=ONE)
+    await world.other.renew_lease("b", TWO)
+
+
+async def test_an_expired_lease_can_be_taken(world: World) -> None:
+    await world.blobs.put("b", b"1")
+    await world.blobs.acquire_lease("b", ONE, 15)
+    await world.sleep(10)
+    await world.blobs.renew_lease("b", ONE)
+    await world.sleep(10)
+    with pytest.raises(Conflict):
+        await world.other.acquire_lease("b", TWO, 15)
+    await world.sleep(6)
+    info = await world.blobs.head("b")
+    assert info is not None and not info.leased
+    await world.other.acquire_lease("b", TWO, 15)
+    with pytest.raises(Conflict):
+        await world.blobs.renew_lease("b", ONE)
+
+
+async def test_operations_on_absent_blobs_say_so(world: World) -> None:
+    with pytest.raises(NotFound):
+        await world.blobs.acquire_lease("no", ONE, 15)
+    with pytest.raises((NotFound, Conflict)):
+        await world.blobs.put("no", b"1", if_match='"1"')

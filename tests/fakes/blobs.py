@@ -1,0 +1,184 @@
+"""A blob container in memory that behaves: etags, put-if-absent, real leases on a clock of the test, and faults.
+
+It answers as Azure Blob Storage does, with its status and codes; the contract tests run against it and against Azurite.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from eventconsumer_processor.errors import Conflict, NotFound, Refused, StorageError, Unavailable
+from eventconsumer_processor.storage import Blob, BlobInfo
+
+
+@dataclass
+class _Held:
+    token: str
+    until: float
+    seconds: int
+
+
+@dataclass
+class _Blob:
+    data: bytes
+    metadata: dict[str, str]
+    etag: str
+    modified: datetime
+    lease: _Held | None = None
+
+
+@dataclass
+class Fault:
+    """Fails one later request: before it is applied, or after (the answer is lost)."""
+
+    operation: str
+    applied: bool = False
+    error: Callable[[], StorageError] = field(default=lambda: Unavailable("injected fault"))
+
+
+class FakeBlobStore:
+    """`storage.BlobStore` in memory."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.blobs: dict[str, _Blob] = {}
+        self.calls: list[tuple[str, str]] = []
+        self.faults: list[Fault] = []
+        self._clock = clock
+        self._version = 0
+
+    async def ensure_container(self) -> None:
+        """See `BlobStore`."""
+        self._begin("ensure_container", "")
+
+    async def head(self, name: str) -> BlobInfo | None:
+        """See `BlobStore`."""
+        self._begin("head", name)
+        return self._info(name) if name in self.blobs else None
+
+    async def read(self, name: str, limit: int) -> Blob | None:
+        """See `BlobStore`."""
+        self._begin("read", name)
+        return Blob(self._info(name), self.blobs[name].data[:limit]) if name in self.blobs else None
+
+    async def put(
+        self,
+        name: str,
+        data: bytes,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        lease_id: str | None = None,
+        if_match: str | None = None,
+        if_absent: bool = False,
+    ) -> str:
+        """See `BlobStore`."""
+        lost = self._begin("put", name)
+        found = self.blobs.get(name)
+        if found is None:
+            if lease_id or if_match:
+                raise NotFound("put: BlobNotFound", 404, "BlobNotFound")
+            found = self.blobs[name] = _Blob(b"", {}, "", datetime.now(UTC))
+        else:
+            self._check_conditions(found, lease_id, if_match, if_absent)
+        self._version += 1
+        found.data, found.metadata, found.etag = data, dict(metadata or {}), f'"{self._version}"'
+        found.modified = datetime.now(UTC)
+        if lost:
+            raise lost
+        return found.etag
+
+    async def list(self, prefix: str, *, metadata: bool = False) -> list[BlobInfo]:
+        """See `BlobStore`."""
+        self._begin("list", prefix)
+        infos = [self._info(name) for name in sorted(self.blobs) if name.startswith(prefix)]
+        return infos if metadata else [_without_metadata(info) for info in infos]
+
+    async def acquire_lease(self, name: str, lease_id: str, seconds: int) -> None:
+        """See `BlobStore`."""
+        lost = self._begin("acquire_lease", name)
+        blob = self._need(name)
+        held = self._lease(blob)
+        if held and held.token != lease_id:
+            raise Conflict("acquire_lease: LeaseAlreadyPresent", 409, "LeaseAlreadyPresent")
+        blob.lease = _Held(lease_id, self._clock() + seconds, seconds)
+        if lost:
+            raise lost
+
+    async def change_lease(self, name: str, lease_id: str, proposed: str) -> None:
+        """See `BlobStore`."""
+        lost = self._begin("change_lease", name)
+        held = self._lease(self._need(name))
+        if held is None:
+            raise Conflict("change_lease: LeaseNotPresent", 409, "LeaseNotPresentWithLeaseOperation")
+        if held.token not in {lease_id, proposed}:
+            raise Conflict("change_lease: LeaseIdMismatch", 409, "LeaseIdMismatchWithLeaseOperation")
+        held.token = proposed
+        if lost:
+            raise lost
+
+    async def renew_lease(self, name: str, lease_id: str) -> None:
+        """See `BlobStore`. An expired lease can be renewed while nobody took the blob or wrote to it."""
+        lost = self._begin("renew_lease", name)
+        blob = self._need(name)
+        if blob.lease is None or blob.lease.token != lease_id:
+            raise Conflict("renew_lease: LeaseIdMismatch", 409, "LeaseIdMismatchWithLeaseOperation")
+        blob.lease.until = self._clock() + blob.lease.seconds
+        if lost:
+            raise lost
+
+    async def release_lease(self, name: str, lease_id: str) -> None:
+        """See `BlobStore`."""
+        lost = self._begin("release_lease", name)
+        blob = self._need(name)
+        if blob.lease is None or blob.lease.token != lease_id:
+            raise Conflict("release_lease: LeaseIdMismatch", 409, "LeaseIdMismatchWithLeaseOperation")
+        blob.lease = None
+        if lost:
+            raise lost
+
+    async def close(self) -> None:
+        """See `BlobStore`."""
+
+    def _check_conditions(self, blob: _Blob, lease_id: str | None, if_match: str | None, if_absent: bool) -> None:
+        if if_absent:
+            raise Conflict("put: BlobAlreadyExists", 409, "BlobAlreadyExists")
+        held = self._lease(blob)
+        if held and lease_id is None:
+            raise Conflict("put: LeaseIdMissing", 412, "LeaseIdMissing")
+        if lease_id and blob.lease is None:
+            raise Conflict("put: LeaseNotPresent", 412, "LeaseNotPresentWithBlobOperation")
+        if lease_id and blob.lease and blob.lease.token != lease_id:
+            raise Conflict("put: LeaseIdMismatch", 412, "LeaseIdMismatchWithBlobOperation")
+        if if_match and if_match != blob.etag:
+            raise Conflict("put: ConditionNotMet", 412, "ConditionNotMet")
+        if held is None and lease_id is None:
+            blob.lease = None  # a write ends what an expired lease still allowed
+
+    def _begin(self, operation: str, name: str) -> StorageError | None:
+        """Note the call; raises a fault before, or returns the one to raise after it is applied."""
+        self.calls.append((operation, name))
+        if len(name) > 1024:
+            raise Refused("OutOfRangeInput", 400, "OutOfRangeInput")
+        for fault in self.faults:
+            if fault.operation == operation:
+                self.faults.remove(fault)
+                if fault.applied:
+                    return fault.error()
+                raise fault.error()
+        return None
+
+    def _need(self, name: str) -> _Blob:
+        if name not in self.blobs:
+            raise NotFound("BlobNotFound", 404, "BlobNotFound")
+        return self.blobs[name]
+
+    def _lease(self, blob: _Blob) -> _Held | None:
+        return blob.lease if blob.lease and self._clock() < blob.lease.until else None
+
+    def _info(self, name: str) -> BlobInfo:
+        blob = self.blobs[name]
+        leased = self._lease(blob) is not None
+        return BlobInfo(name, blob.etag, len(blob.data), blob.modified, dict(blob.metadata), leased)
+
+
+def _without_metadata(info: BlobInfo) -> BlobInfo:
+    return BlobInfo(info.name, info.etag, info.size, info.last_modified, {}, info.leased)

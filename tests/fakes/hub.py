@@ -1,0 +1,112 @@
+"""An Event Hub in memory: partitions with retained events, readers fenced by epoch, and faults of links."""
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from eventconsumer_processor.errors import HubUnreachable, LinkStolen
+from eventconsumer_processor.source.batch import EVENT_OVERHEAD_BYTES, EventBatch
+from eventconsumer_processor.source.hub import HubInfo, PartitionInfo
+
+CREATED = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@dataclass
+class FakePartition:
+    """Events by sequence number."""
+
+    events: dict[int, bytes] = field(default_factory=dict)
+    last: int = -1
+    reader: "FakeSource | None" = None
+
+    def add(self, *bodies: bytes) -> None:
+        """Enqueue events."""
+        for body in bodies:
+            self.last += 1
+            self.events[self.last] = body
+
+    def retain_from(self, number: int) -> None:
+        """Remove all events below."""
+        for old in [n for n in self.events if n < number]:
+            del self.events[old]
+
+
+class FakeHub:
+    """`source.hub.Hub` in memory."""
+
+    def __init__(self, partitions: int = 1) -> None:
+        self.partitions = {str(number): FakePartition() for number in range(partitions)}
+        self.created_at = CREATED
+
+    async def describe(self) -> HubInfo:
+        """See `Hub`."""
+        return HubInfo("shop.example", "orders", self.created_at, tuple(self.partitions))
+
+    async def partition(self, partition: str) -> PartitionInfo:
+        """See `Hub`."""
+        found = self.partitions[partition]
+        return PartitionInfo(min(found.events, default=-1), found.last, CREATED, not found.events)
+
+    async def open(self, partition: str, after: int, epoch: int, prefetch: int) -> "FakeSource":
+        """See `Hub`."""
+        found = self.partitions[partition]
+        if found.reader and not found.reader.closed and found.reader.epoch > epoch:
+            raise LinkStolen("a reader with a higher epoch is there")
+        if found.reader:
+            found.reader.stolen = True
+        found.reader = FakeSource(found, after, epoch)
+        return found.reader
+
+    async def check_consumer_group(self, partition: str) -> None:
+        """See `Hub`."""
+
+    async def close(self) -> None:
+        """See `Hub`."""
+
+
+class FakeSource:
+    """`source.hub.Source` in memory."""
+
+    def __init__(self, partition: FakePartition, after: int, epoch: int) -> None:
+        self.epoch = epoch
+        self.stolen = False
+        self.broken = False
+        self.frozen = False
+        self.closed = False
+        self.position = after  # set it back to redeliver
+        self._partition = partition
+
+    async def receive(self, max_events: int, max_wait: float) -> EventBatch:
+        """See `Source`."""
+        if self.stolen:
+            raise LinkStolen("stolen")
+        if self.broken:
+            raise HubUnreachable("connection lost")
+        batch = EventBatch()
+        if not self.frozen:
+            for number in sorted(n for n in self._partition.events if n > self.position)[:max_events]:
+                append_event(batch, number, self._partition.events[number])
+                self.position = number
+        await asyncio.sleep(0 if len(batch) else max_wait)
+        return batch
+
+    async def close(self) -> None:
+        """See `Source`."""
+        self.closed = True
+
+
+def append_event(batch: EventBatch, number: int, body: bytes) -> None:
+    """Add one event to a batch."""
+    batch.sequence_numbers.append(number)
+    batch.offsets.append(str(number * 10))
+    batch.enqueued_ms.append(1_767_225_600_000 + number)
+    batch.partition_keys.append("key")
+    batch.bodies.append(body)
+    batch.properties.keys.append("number")
+    batch.properties.values.append(str(number))
+    batch.properties.ends.append(len(batch.properties.keys))
+    batch.system_properties.ends.append(0)
+    batch.content_types.append(None)
+    batch.message_ids.append(None)
+    batch.correlation_ids.append(None)
+    batch.sizes.append(len(body) + EVENT_OVERHEAD_BYTES)

@@ -1,0 +1,73 @@
+"""The lease layout: written byte for byte, read leniently, never guessed."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventconsumer_processor.errors import LeaseInvalid
+from eventconsumer_processor.lease import eventprocessorhost as layout
+from eventconsumer_processor.lease.model import Checkpoint, Lease
+
+text = st.text(max_size=30)
+checkpoints = st.none() | st.builds(Checkpoint, st.text(min_size=1, max_size=20), st.integers(-(2**63), 2**63 - 1))
+leases = st.builds(
+    Lease, st.just("7"), owner=text, token=text, epoch=st.integers(-1, 2**63 - 1), checkpoint=checkpoints
+)
+
+
+@given(leases)
+def test_a_lease_is_read_as_written(lease: Lease) -> None:
+    assert layout.decode(layout.encode(lease), "7") == lease
+
+
+def test_the_written_bytes() -> None:
+    lease = Lease("0", owner="host", token="guid", epoch=3, checkpoint=Checkpoint("4096", 12))
+    assert layout.encode(lease) == (
+        b'{"Offset":"4096","SequenceNumber":12,"PartitionId":"0","Owner":"host","Token":"guid","Epoch":3}'
+    )
+
+
+def test_older_key_order_and_the_java_spelling_are_read() -> None:
+    old = b'{"PartitionId":"0","Owner":"h","Token":"t","Epoch":5,"Offset":"9","SequenceNumber":1}'
+    java = b'{"offset":"9","sequenceNumber":1,"token":"t","epoch":5,"partitionId":"0","owner":"h"}'
+    expected = Lease("0", owner="h", token="t", epoch=5, checkpoint=Checkpoint("9", 1))
+    assert layout.decode(old, "0") == layout.decode(java, "0") == expected
+    assert layout.decode(b'{"epoch":-1,"partitionId":"0"}', "0") == Lease("0", epoch=-1)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"{",
+        b'{"Epoch":"1"}',
+        b'{"Epoch":1.5}',
+        b'{"Epoch":true}',
+        b'{"Owner":1}',
+        b'{"PartitionId":"8"}',
+        b'{"Epoch":' + b"9" * 30 + b"}",
+        b"[" * 16_000,
+        b" " * 20_000,
+        b"\xff\xfe",
+    ],
+)
+def test_damaged_bodies_are_refused(body: bytes) -> None:
+    with pytest.raises(LeaseInvalid):
+        layout.decode(body, "7")
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | text, lambda inner: st.dictionaries(text, inner)))
+def test_any_json_is_a_lease_or_refused(value: object) -> None:
+    try:
+        layout.decode(json.dumps(value).encode(), "7")
+    except LeaseInvalid as error:
+        assert str(error).startswith("it")
+
+
+def test_names_put_the_prefix_in_front_as_it_is() -> None:
+    assert layout.blob_name("", "$Default", "0") == "$Default/0"
+    assert layout.blob_name("team-", "Billing", "12") == "team-Billing/12"
