@@ -1,0 +1,139 @@
+"""A stage for pumps: fake hub, fake blobs, virtual time; files are read back from the fake."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from eventconsumer_api.host_config import HostConfig
+from eventconsumer_processor.lease.keeper import HeldLease
+from eventconsumer_processor.lease.store import LeaseStore
+from eventconsumer_processor.metrics import Metrics
+from eventconsumer_processor.pump import CloseReason, Pump, Work
+from eventconsumer_processor.sink.parquet import encode
+from eventconsumer_processor.sink.slots import Chain
+from eventconsumer_processor.source.hub import HubInfo
+from tests.fakes.blobs import FakeBlobStore
+from tests.fakes.hub import CREATED, FakeHub, FakePartition
+
+CONFIG: dict[str, Any] = {
+    "resource": {"namespace": "shop", "name": "orders", "uid": "u"},
+    "eventHub": {
+        "name": "orders",
+        "consumerGroup": "$Default",
+        "credential": {"field": "f", "connectionStringFile": "x"},
+    },
+    "leases": {
+        "location": {"container": "leases", "prefix": "", "credential": {"field": "f", "connectionStringFile": "x"}},
+        "durationSeconds": 30,
+    },
+    "startingPosition": {"type": "Earliest"},
+    "processing": {"maxBatchSize": 10, "prefetch": 100, "maxWaitSeconds": 20},
+    "sink": {"container": "drained", "prefix": "p", "credential": {"field": "f", "connectionStringFile": "x"}},
+    "roll": {"maxBytes": 1_000_000, "maxSeconds": 5, "maxEvents": 10},
+    "batches": None,
+    "drainSeconds": 10,
+}
+
+
+def virtual_clock() -> float:
+    """The loop's virtual time."""
+    return asyncio.get_running_loop().time()
+
+
+@dataclass
+class Stage:
+    """One partition's surroundings, and the pumps started on it."""
+
+    hub: FakeHub = field(default_factory=FakeHub)
+    overrides: dict[str, Any] = field(default_factory=dict)
+    leases: FakeBlobStore = field(default_factory=lambda: FakeBlobStore(virtual_clock))
+    sink: FakeBlobStore = field(default_factory=lambda: FakeBlobStore(virtual_clock))
+    metrics: Metrics = field(default_factory=Metrics)
+
+    @property
+    def partition(self) -> FakePartition:
+        """The hub's only partition."""
+        return self.hub.partitions["0"]
+
+    async def pump(self, owner: str = "host-a") -> "Running":
+        """Acquire the lease (steal it where it is held) and start a pump and its keeper."""
+        store = LeaseStore(self.leases, "", "$Default", 30, virtual_clock)
+        lease = (await store.list(["0"])).leases["0"]
+        taken = await store.acquire(lease, owner)
+        assert taken is not None
+        held = HeldLease(store, taken, virtual_clock)
+        work = Work(
+            owner=owner,
+            config=HostConfig.model_validate(CONFIG | self.overrides),
+            hub=self.hub,
+            info=HubInfo("shop.example", "orders", CREATED, ("0",)),
+            encode=encode,
+            metrics=self.metrics,
+            clock=virtual_clock,
+            rng=Random(1),
+        )
+        pump = Pump(work, held, Chain(self.sink, "p", "era", "0"))
+        return Running(pump, held, asyncio.create_task(pump.run()), asyncio.create_task(held.keeper.run()))
+
+    def files(self) -> dict[str, list[int]]:
+        """Sequence numbers by slot start, in chain order; checks that they chain (S2, S3)."""
+        found: dict[str, list[int]] = {}
+        expected: int | None = None
+        for name, blob in sorted(self.sink.blobs.items()):
+            if "/from=" in name:
+                start = int(name.split("from=")[1].split(".")[0])
+                assert expected is None or start == expected
+                numbers = pq.read_table(pa.BufferReader(blob.data))["sequence_number"].to_pylist()
+                assert numbers == sorted(set(numbers)) and numbers[0] >= start
+                assert numbers[-1] == int(blob.metadata["last"])
+                found[str(start)] = numbers
+                expected = numbers[-1] + 1
+        return found
+
+    def rows(self) -> list[int]:
+        """All sequence numbers in files."""
+        return [number for numbers in self.files().values() for number in numbers]
+
+
+@dataclass
+class Running:
+    """A pump at work."""
+
+    pump: Pump
+    held: HeldLease
+    task: asyncio.Task[CloseReason]
+    keeping: asyncio.Task[None]
+
+    async def stop(self) -> CloseReason:
+        """Stop in order and release the lease."""
+        self.pump.stop.set()
+        reason = await self.task
+        await self.held.release()
+        self.keeping.cancel()
+        return reason
+
+    async def kill(self) -> None:
+        """End without a word."""
+        self.task.cancel()
+        self.keeping.cancel()
+        await asyncio.gather(self.task, self.keeping, return_exceptions=True)
+
+
+async def eventually(met: Callable[[], bool], seconds: float = 60) -> None:
+    """Wait in virtual time."""
+    deadline = virtual_clock() + seconds
+    while not met():
+        assert virtual_clock() < deadline, "not in time"
+        await asyncio.sleep(0.1)
+        await _threads()
+
+
+async def _threads() -> None:
+    """Let encoders in threads finish: virtual time does not wait for them."""
+    waited: Awaitable[None] = asyncio.to_thread(lambda: None)
+    await waited

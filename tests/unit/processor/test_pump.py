@@ -1,0 +1,340 @@
+"""The pump against a behaving hub and container: every fault ends with each event in exactly one file."""
+
+import asyncio
+import json
+
+import pytest
+
+from eventconsumer_api.host_report import PartitionReport
+from eventconsumer_processor.errors import LeaseLost, Unauthorized, Unavailable
+from eventconsumer_processor.lease.model import Checkpoint
+from eventconsumer_processor.pump import CloseReason
+from tests.fakes.blobs import Fault
+from tests.fakes.virtual import virtual
+from tests.unit.processor.stage import Stage, eventually
+
+SLOT = "p/inc=era/partition=0/from={:020d}.parquet"
+
+
+def bodies(count: int) -> list[bytes]:
+    """Some event bodies."""
+    return [b"event"] * count
+
+
+@virtual
+async def test_files_roll_by_count_and_by_age_and_move_the_checkpoint() -> None:
+    stage = Stage()
+    stage.partition.add(*bodies(25))
+    running = await stage.pump()
+    await eventually(lambda: len(stage.files()) == 3)
+    assert {start: len(numbers) for start, numbers in stage.files().items()} == {"0": 10, "10": 10, "20": 5}
+    await eventually(lambda: running.held.lease.checkpoint == Checkpoint("240", 24))
+    assert await running.stop() is CloseReason.SHUTDOWN
+    assert json.loads(stage.leases.blobs["$Default/0"].data)["SequenceNumber"] == 24
+    assert running.pump.report() == PartitionReport(id="0", epoch=1, next_sequence_number=25, events=25, files=3)
+
+
+@virtual
+async def test_metadata_of_a_slot() -> None:
+    stage = Stage()
+    stage.partition.add(*bodies(10))
+    running = await stage.pump()
+    await eventually(lambda: bool(stage.files()))
+    facts = stage.sink.blobs[SLOT.format(0)].metadata
+    assert {key: facts[key] for key in ("first", "last", "count", "epoch", "writer", "last_offset")} == {
+        "first": "0",
+        "last": "9",
+        "count": "10",
+        "epoch": "1",
+        "writer": "host-a",
+        "last_offset": "90",
+    }
+    assert facts["last_enqueued_time"] == "2026-01-01T00:00:00.009000+00:00"
+    assert len(facts["sha256"]) == 64 and "gap" not in facts
+    assert json.loads(stage.sink.blobs["p/_genesis/era/0.json"].data) == {"start": 0}
+    await running.stop()
+
+
+@virtual
+async def test_latest_is_resolved_once_and_holds_for_every_later_owner() -> None:
+    stage = Stage(overrides={"startingPosition": {"type": "Latest"}})
+    stage.partition.add(*bodies(7))
+    first = await stage.pump()
+    await eventually(lambda: first.pump.report().next_sequence_number == 7)
+    stage.partition.add(*bodies(3))  # nothing is committed yet when the host dies
+    await first.kill()
+    second = await stage.pump("host-b")
+    await eventually(lambda: stage.rows() == [7, 8, 9])
+    await second.stop()
+
+
+@pytest.mark.parametrize("operation", ["put", "head"])
+@pytest.mark.parametrize("applied", [False, True])
+@virtual
+async def test_a_commit_whose_outcome_is_unknown_happens_once(operation: str, applied: bool) -> None:
+    stage = Stage()
+    running = await stage.pump()
+    await eventually(lambda: running.pump.report().next_sequence_number == 0)
+    stage.sink.faults += [Fault("put", applied), Fault("put", False)] + ([Fault("head")] if operation == "head" else [])
+    stage.partition.add(*bodies(30))
+    await eventually(lambda: len(stage.rows()) == 30)
+    assert stage.rows() == list(range(30))
+    await running.stop()
+
+
+@virtual
+async def test_sink_that_is_down_stops_receiving_and_drains_after() -> None:
+    stage = Stage()
+    running = await stage.pump()
+    await eventually(lambda: running.pump.report().next_sequence_number == 0)
+    stage.sink.faults += [Fault("put", error=lambda: Unavailable("down")) for _ in range(50)]
+    stage.partition.add(*bodies(1000))
+    await eventually(lambda: "sink" in running.pump.problems, 60)
+    assert stage.partition.reader is not None
+    position = stage.partition.reader.position
+    assert position < 30
+    await asyncio.sleep(60)
+    assert stage.partition.reader.position == position
+    assert running.pump.problems["sink"].reason == "StorageUnreachable"
+    await eventually(lambda: len(stage.rows()) == 1000, 600)
+    assert "sink" not in running.pump.problems
+    await running.stop()
+
+
+@virtual
+async def test_a_refused_credential_of_the_sink_is_a_problem_and_heals() -> None:
+    stage = Stage()
+    running = await stage.pump()
+    await eventually(lambda: running.pump.report().next_sequence_number == 0)
+    stage.sink.faults += [
+        Fault("put", error=lambda: Unauthorized("403", 403, "AuthorizationFailure")) for _ in range(3)
+    ]
+    stage.partition.add(*bodies(10))
+    await eventually(lambda: "sink" in running.pump.problems)
+    assert running.pump.problems["sink"].reason == "StorageUnauthorized"
+    await eventually(lambda: len(stage.rows()) == 10)
+    await running.stop()
+
+
+@virtual
+async def test_another_writers_file_is_adopted() -> None:
+    stage = Stage(overrides={"roll": {"maxBytes": 1_000_000, "maxSeconds": 5, "maxEvents": 6}})
+    stage.partition.add(*bodies(6))
+    first = await stage.pump()
+    await eventually(lambda: len(stage.rows()) == 6)
+    # A file of the same epoch, as a delayed put of this owner's would be.
+    winner = stage.sink.blobs[SLOT.format(0)]
+    await stage.sink.put(
+        SLOT.format(6), winner.data, metadata=winner.metadata | {"first": "6", "last": "8", "count": "3"}
+    )
+    stage.partition.add(*bodies(10))
+    await eventually(lambda: first.pump.report().next_sequence_number == 16)
+    assert first.held.lease.checkpoint == Checkpoint("150", 15)
+    assert SLOT.format(9) in stage.sink.blobs
+    assert stage.metrics.adopted.labels("0")._value.get() == 1
+    await first.stop()
+
+
+@virtual
+async def test_a_successor_takes_the_link_and_the_former_owner_commits_nothing_more() -> None:
+    stage = Stage()
+    former = await stage.pump("host-a")
+    await eventually(lambda: former.pump.report().next_sequence_number == 0)
+    stage.partition.add(*bodies(4))
+    await asyncio.sleep(1)  # in the former owner's buffer, not yet a file
+    successor = await stage.pump("host-b")
+    stage.partition.add(*bodies(6))
+    assert await former.task is CloseReason.STOLEN
+    await eventually(lambda: len(stage.rows()) == 10)
+    assert stage.rows() == list(range(10))
+    assert {blob.metadata["writer"] for name, blob in stage.sink.blobs.items() if "from=" in name} == {"host-b"}
+    await successor.stop()
+
+
+@virtual
+async def test_a_zombie_halts_at_a_file_of_a_higher_epoch() -> None:
+    stage = Stage()
+    zombie = await stage.pump("host-a")
+    await eventually(lambda: zombie.pump.report().next_sequence_number == 0)
+    facts = {"first": "0", "last": "3", "count": "4", "epoch": "9", "nonce": "n", "last_offset": "30"}
+    facts["last_enqueued_time"] = "2026-01-01T00:00:00+00:00"
+    await stage.sink.put(SLOT.format(0), b"", metadata=facts)
+    stage.partition.add(*bodies(10))
+    assert await zombie.task is CloseReason.FENCED
+    assert [name for name in stage.sink.blobs if "from=" in name] == [SLOT.format(0)]
+    assert zombie.held.lease.checkpoint is None
+
+
+@virtual
+async def test_a_lost_lease_ends_the_pump_without_a_commit() -> None:
+    stage = Stage(overrides={"roll": {"maxBytes": 1_000_000, "maxSeconds": 600, "maxEvents": 1000}})
+    stage.partition.add(*bodies(4))
+    running = await stage.pump()
+    await eventually(lambda: stage.partition.reader is not None and stage.partition.reader.position == 3)
+    stage.leases.faults += [Fault("renew_lease") for _ in range(100)]
+    with pytest.raises(LeaseLost):
+        await running.task
+    assert stage.rows() == []
+
+
+@virtual
+async def test_checkpoint_that_fails_is_covered_by_the_next_owner() -> None:
+    stage = Stage()
+    running = await stage.pump()
+    await eventually(lambda: running.pump.report().next_sequence_number == 0)
+    stage.leases.faults += [Fault("put")]
+    stage.partition.add(*bodies(10))
+    await eventually(lambda: len(stage.rows()) == 10)
+    await running.kill()
+    assert json.loads(stage.leases.blobs["$Default/0"].data)["Offset"] is None
+    stage.partition.add(*bodies(10))
+    successor = await stage.pump("host-b")
+    await eventually(lambda: len(stage.rows()) == 20)
+    await successor.stop()
+    assert stage.rows() == list(range(20))
+
+
+@virtual
+async def test_a_checkpoint_written_without_an_answer_is_not_a_lost_lease() -> None:
+    stage = Stage()
+    running = await stage.pump()
+    await eventually(lambda: running.pump.report().next_sequence_number == 0)
+    stage.leases.faults += [Fault("put", applied=True)]
+    stage.partition.add(*bodies(10))
+    await eventually(lambda: len(stage.rows()) == 10)
+    stage.partition.add(*bodies(10))
+    await eventually(lambda: running.held.lease.checkpoint == Checkpoint("190", 19))
+    assert await running.stop() is CloseReason.SHUTDOWN
+
+
+@virtual
+async def test_redelivered_events_are_dropped_and_counted() -> None:
+    stage = Stage()
+    running = await stage.pump()
+    stage.partition.add(*bodies(10))
+    await eventually(lambda: len(stage.rows()) == 10)
+    assert stage.partition.reader is not None
+    stage.partition.reader.position = 4
+    stage.partition.add(*bodies(10))
+    await eventually(lambda: len(stage.rows()) == 20)
+    assert stage.rows() == list(range(20))
+    assert stage.metrics.dropped.labels("0")._value.get() == 5
+    await running.stop()
+
+
+@virtual
+async def test_a_lost_link_is_opened_again_with_the_buffer_kept() -> None:
+    stage = Stage()
+    running = await stage.pump()
+    stage.partition.add(*bodies(4))
+    await eventually(lambda: stage.partition.reader is not None and stage.partition.reader.position == 3)
+    assert stage.partition.reader is not None
+    stage.partition.reader.broken = True
+    stage.partition.add(*bodies(6))
+    await eventually(lambda: len(stage.rows()) == 10)
+    assert stage.rows() == list(range(10))
+    assert "source" not in running.pump.problems
+    await running.stop()
+
+
+@virtual
+async def test_a_frozen_link_is_noticed() -> None:
+    stage = Stage()
+    running = await stage.pump()
+    await eventually(lambda: stage.partition.reader is not None)
+    assert stage.partition.reader is not None
+    stage.partition.reader.frozen = True
+    stage.partition.add(*bodies(10))
+    await eventually(lambda: len(stage.rows()) == 10, 60)
+    await running.stop()
+
+
+@virtual
+async def test_retention_that_passes_the_reader_is_recorded_and_said() -> None:
+    stage = Stage()
+    stage.partition.add(*bodies(5))
+    running = await stage.pump()
+    await eventually(lambda: stage.rows() == list(range(5)))
+    await running.kill()
+    stage.partition.add(*bodies(20))
+    stage.partition.retain_from(12)
+    successor = await stage.pump("host-b")
+    await eventually(lambda: stage.rows() == [*range(5), *range(12, 25)])
+    gap = stage.sink.blobs[SLOT.format(5)].metadata
+    assert (gap["gap"], gap["first"]) == ("retention:5-11", "12")
+    problem = successor.pump.problems["gap"]
+    assert (problem.reason, "5-11" in problem.message) == ("DataGap", True)
+    await successor.stop()
+
+
+@virtual
+async def test_events_that_a_link_skipped_are_read_again() -> None:
+    stage = Stage()
+    running = await stage.pump()
+    await eventually(lambda: stage.partition.reader is not None)
+    assert stage.partition.reader is not None
+    stage.partition.add(*bodies(10))
+    stage.partition.reader.position = 5  # the link loses events that the hub still has
+    await eventually(lambda: len(stage.rows()) == 10)
+    assert stage.rows() == list(range(10))
+    assert "gap" not in running.pump.problems
+    await running.stop()
+
+
+@virtual
+async def test_a_recreated_hub_is_never_read_into_the_chain() -> None:
+    stage = Stage()
+    running = await stage.pump()
+    stage.partition.add(*bodies(10))
+    await eventually(lambda: len(stage.rows()) == 10)
+    stage.hub.created_at = stage.hub.created_at.replace(year=2027)
+    assert stage.partition.reader is not None
+    stage.partition.reader.broken = True
+    stage.partition.add(*bodies(10))
+    await eventually(
+        lambda: "source" in running.pump.problems and "created again" in running.pump.problems["source"].message
+    )
+    await asyncio.sleep(60)
+    assert stage.rows() == list(range(10))
+    await running.stop()
+
+
+@virtual
+async def test_a_checkpoint_beyond_the_end_is_refused() -> None:
+    stage = Stage()
+    stage.partition.add(*bodies(10))
+    body = b'{"Offset":"5000","SequenceNumber":500,"PartitionId":"0","Owner":"","Token":"","Epoch":3}'
+    await stage.leases.put("$Default/0", body)
+    running = await stage.pump()
+    await eventually(lambda: "source" in running.pump.problems)
+    assert "would go on at sequence number 501" in running.pump.problems["source"].message
+    assert stage.rows() == []
+    await running.stop()
+
+
+@virtual
+async def test_a_rebuilt_lease_goes_on_behind_the_chain_with_a_higher_epoch() -> None:
+    stage = Stage()
+    stage.partition.add(*bodies(10))
+    for owner in ("host-a", "host-b", "host-c"):
+        running = await stage.pump(owner)
+        await eventually(lambda: len(stage.rows()) == stage.partition.last + 1)
+        await running.stop()
+        stage.partition.add(*bodies(10))
+    del stage.leases.blobs["$Default/0"]
+    rebuilt = await stage.pump("host-d")
+    await eventually(lambda: len(stage.rows()) == 40)
+    assert stage.rows() == list(range(40))
+    assert rebuilt.held.lease.epoch == 4  # the chain's last is 3
+    await rebuilt.stop()
+
+
+@virtual
+async def test_stop_flushes_what_is_buffered() -> None:
+    stage = Stage(overrides={"roll": {"maxBytes": 1_000_000, "maxSeconds": 600, "maxEvents": 1000}})
+    stage.partition.add(*bodies(4))
+    running = await stage.pump()
+    await eventually(lambda: stage.partition.reader is not None and stage.partition.reader.position == 3)
+    assert await running.stop() is CloseReason.SHUTDOWN
+    assert stage.rows() == list(range(4))
+    assert json.loads(stage.leases.blobs["$Default/0"].data)["Owner"] == ""
