@@ -7,7 +7,7 @@
 # The driver expects POD_NAME, POD_IP and POD_NAMESPACE (downward API), and sets itself:
 #   spark.master, spark.submit.deployMode, spark.kubernetes.{namespace,driver.pod.name}, spark.driver.{host,bindAddress,port},
 #   spark.driver.blockManager.port, spark.kubernetes.authenticate.{caCertFile,oauthTokenFile},
-#   spark.kubernetes.executor.{podTemplateFile,podTemplateContainerName,disableConfigMap,deleteOnTermination},
+#   spark.kubernetes.executor.{podTemplateFile,podTemplateContainerName,disableConfigMap},
 #   spark.authenticate and spark.network.crypto.*
 # Left to the caller's --conf: sizes (spark.{driver,executor}.memory, spark.executor.{cores,instances},
 # spark.kubernetes.executor.request.cores), spark.kubernetes.container.image, executor labels. The settings above win over the caller's.
@@ -39,8 +39,9 @@ driver() {
     --conf spark.kubernetes.executor.disableConfigMap=true
     # The storage credential travels from driver to executors: only they may connect, and nobody else may listen.
     --conf spark.authenticate=true
-    # The default cipher: with AES/GCM executors of Spark 4.1.1 never register, and nothing says why.
     --conf spark.network.crypto.enabled=true
+    # Not AES/GCM: Spark 4.1.1 drops every message after the first with it, so executors never register (SPARK-56227).
+    --conf spark.network.crypto.cipher=AES/CTR/NoPadding
   )
   # The options of spark-submit end where the program begins; what comes later among equals wins.
   local theirs=()

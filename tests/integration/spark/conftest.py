@@ -58,7 +58,8 @@ def driver(jars: str, tmp_path: Path) -> Driver:
             "spark.master": "local[2]",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.extraClassPath": f"{jars}/*",
-            "spark.driver.extraJavaOptions": f"-Djdk.net.hosts.file={hosts}",
+            # Half of a short run is the compiler's work.
+            "spark.driver.extraJavaOptions": f"-Djdk.net.hosts.file={hosts} -XX:TieredStopAtLevel=1",
             "spark.sql.shuffle.partitions": "2",
             **(conf or {}),
         }

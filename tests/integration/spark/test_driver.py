@@ -18,6 +18,8 @@ from tests.azurite import ACCOUNT, KEY, AzuriteProcess
 from tests.integration.spark.conftest import ROOT, Driver
 from tests.integration.spark.drained import PREFIX, DrainedBatch
 
+# Two drivers in a row take 20 s alone, and several times that on a busy machine.
+pytestmark = pytest.mark.timeout(240)
 Result = Callable[[BatchJob], list[dict[str, Any]]]
 
 
@@ -65,9 +67,7 @@ def test_batch_is_processed_once_and_again_with_the_same_result(
     assert BatchCommit.model_validate_json(again).attempt != record.attempt
 
     # Committed: nothing is done, nothing is overwritten.
-    third = driver(job, conf={"spark.master": "local[0]"})  # A master that no session could be started with.
-    assert third.returncode == 0, third.stdout
-    assert "nothing to do" in third.stdout
+    process(job, never, {})
     assert drained.commit() == again
 
 
