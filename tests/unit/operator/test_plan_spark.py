@@ -1,5 +1,6 @@
 """Spark Jobs: when there is one, and what is in it."""
 
+import itertools
 import json
 from typing import Any
 
@@ -46,7 +47,7 @@ def driver(manifest: Manifest) -> dict[str, Any]:
 
 def confs(manifest: Manifest) -> dict[str, str]:
     arguments = driver(manifest)["args"]
-    pairs = [value for flag, value in zip(arguments, arguments[1:], strict=False) if flag == "--conf"]
+    pairs = [value for flag, value in itertools.pairwise(arguments) if flag == "--conf"]
     return dict(pair.split("=", 1) for pair in pairs)
 
 

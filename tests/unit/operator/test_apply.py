@@ -1,0 +1,115 @@
+"""Applying a plan: what is written, what is left alone, and the text that says why."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventconsumer_operator.apply import ANNOTATION_APPLIED, Outcome, apply
+from eventconsumer_operator.errors import NameTaken
+from eventconsumer_operator.keys import Key
+from eventconsumer_operator.load import load
+from eventconsumer_operator.manifest import CONFIG_MAP, SERVICE, STATEFUL_SET, difference
+from eventconsumer_operator.plan import make_plan
+from tests.fakes.kubernetes import FakeKubernetes, event_consumer
+from tests.unit.operator.test_reconcile import FakeHosts
+from tests.unit.operator.worlds import KEY, SETTINGS, SPEC, spec_with
+
+
+async def once(api: FakeKubernetes, key: Key = KEY) -> Outcome:
+    observed = await load(api, FakeHosts(), key)
+    assert observed is not None
+    return await apply(api, observed, make_plan(observed, SETTINGS))
+
+
+@pytest.fixture
+def api() -> FakeKubernetes:
+    api = FakeKubernetes()
+    api.put(event_consumer("orders", SPEC))
+    return api
+
+
+async def test_what_is_as_wanted_is_not_written_again(api: FakeKubernetes) -> None:
+    first = await once(api)
+    assert first.changes == [
+        "configmap/orders-host created",
+        "service/orders-host created",
+        "statefulset/orders-host created",
+    ]
+    assert (await once(api)).changes == []
+    assert api.writes["apply"] == 3
+
+
+async def test_a_correction_says_what_was_wrong(api: FakeKubernetes) -> None:
+    await once(api)
+    changed = api.peek(STATEFUL_SET, "shop", "orders-host")
+    changed["spec"]["replicas"] = 5
+    api.put(changed)
+    assert (await once(api)).changes == ["statefulset/orders-host corrected: spec.replicas is 5, not 1"]
+
+
+async def test_a_field_that_is_no_longer_wanted_goes(api: FakeKubernetes) -> None:
+    api.put(event_consumer("orders", spec_with("pods.resources", {"limits": {"memory": "1Gi"}})))
+    await once(api)
+    api.put(event_consumer("orders", spec_with("pods.resources", {"requests": {"memory": "1Gi"}})))
+    outcome = await once(api)
+    assert outcome.changes == ["statefulset/orders-host corrected: something is no longer wanted"]
+    container = api.peek(STATEFUL_SET, "shop", "orders-host")["spec"]["template"]["spec"]["containers"][0]
+    assert "limits" not in container["resources"]
+
+
+async def test_what_others_add_stays(api: FakeKubernetes) -> None:
+    await once(api)
+    changed = api.peek(SERVICE, "shop", "orders-host")
+    changed["metadata"]["annotations"]["theirs"] = "x"
+    changed["spec"]["sessionAffinity"] = "None"
+    api.put(changed)
+    assert (await once(api)).changes == []
+
+
+async def test_an_object_of_somebody_else_is_not_touched(api: FakeKubernetes) -> None:
+    mine: dict[str, Any] = {
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "orders-host", "namespace": "shop"}, "data": {},
+    }  # fmt: skip
+    api.put(mine)
+    outcome = await once(api)
+    (error,) = outcome.errors
+    assert isinstance(error, NameTaken)
+    assert "configmap/orders-host exists and belongs to somebody else: rename or delete it" in str(error)
+    assert api.peek(CONFIG_MAP, "shop", "orders-host")["data"] == {}
+    assert ANNOTATION_APPLIED not in api.peek(CONFIG_MAP, "shop", "orders-host")["metadata"].get("annotations", {})
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=10,
+)
+OBJECT = st.dictionaries(st.text(min_size=1, max_size=3), JSON, max_size=4)
+
+
+@given(OBJECT)
+def test_nothing_differs_from_itself(value: dict[str, Any]) -> None:
+    assert difference(value, value) is None
+
+
+@given(OBJECT, OBJECT)
+def test_what_only_the_live_object_has_is_ignored(desired: dict[str, Any], extra: dict[str, Any]) -> None:
+    assert difference(desired, extra | desired) is None
+
+
+@pytest.mark.parametrize(
+    ("desired", "live", "text"),
+    [
+        ({"a": {"b": 1}}, {"a": {"b": 2}}, "a.b is 2, not 1"),
+        ({"a": {"b": 1}}, {"a": {}}, "a.b is missing"),
+        ({"a": [1, 2]}, {"a": [1]}, "a has 1 entries, not 2"),
+        ({"a": [{"b": 1}]}, {"a": [{"b": 1, "c": 2}]}, None),
+        ({"a": [{"b": 1}]}, {"a": [{"b": 3}]}, "a[0].b is 3, not 1"),
+        ({"a": {}}, {}, None),
+        ({"a": False}, {}, "a is missing"),
+    ],
+)
+def test_the_first_difference_as_text(desired: Any, live: Any, text: str | None) -> None:
+    assert difference(desired, live) == text

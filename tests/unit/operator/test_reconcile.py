@@ -1,0 +1,258 @@
+"""Whole reconciles over the fake API: convergence, rest, and interruption at every step."""
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from eventconsumer_api.host_report import HostReport
+from eventconsumer_operator.api import Api
+from eventconsumer_operator.errors import Forbidden, OperatorError, Transient
+from eventconsumer_operator.manifest import (
+    CONFIG_MAP,
+    EVENT,
+    EVENT_CONSUMER,
+    JOB,
+    POD,
+    SERVICE,
+    STATEFUL_SET,
+    Manifest,
+)
+from eventconsumer_operator.reconcile import MOVING_SECONDS, RESTING_SECONDS, Reconciler
+from tests.fakes.kubernetes import FakeKubernetes, event_consumer
+from tests.fakes.virtual import virtual
+from tests.unit.operator.worlds import KEY, SETTINGS, SPARK, SPEC, batch, fleet, report
+
+
+class FakeHosts:
+    """Hosts that say what the test wants: one report for each pod that has an address."""
+
+    def __init__(self) -> None:
+        self.answer: HostReport | None = None
+
+    async def reports(self, addresses: Mapping[str, str]) -> dict[str, HostReport]:
+        return dict.fromkeys(addresses, self.answer) if self.answer else {}
+
+
+class Cluster:
+    """A fake API with the parts of a cluster that follow the operator."""
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        self.api = FakeKubernetes()
+        self.hosts = FakeHosts()
+        self.api.put(event_consumer(KEY.name, spec))
+        self.reconciler = self.new_operator()
+
+    def new_operator(self, api: Api | None = None) -> Reconciler:
+        return Reconciler(api or self.api, self.hosts, SETTINGS)
+
+    def follow(self) -> None:
+        """What StatefulSet controller and kubelet do until they have nothing left to do."""
+        try:
+            stateful_set = self.api.peek(STATEFUL_SET, "shop", "orders-host")
+        except KeyError:
+            return
+        replicas = stateful_set["spec"]["replicas"]
+        for number in range(replicas):
+            self.api.put(
+                {
+                    "apiVersion": POD.api_version,
+                    "kind": POD.name,
+                    "metadata": stateful_set["spec"]["template"]["metadata"]
+                    | {
+                        "name": f"orders-host-{number}",
+                        "namespace": "shop",
+                        "ownerReferences": [{"uid": stateful_set["metadata"]["uid"], "controller": True}],
+                    },
+                    "status": {"phase": "Running", "podIP": f"10.0.0.{number}"},
+                }
+            )
+        status = {
+            "observedGeneration": stateful_set["metadata"]["generation"],
+            **dict.fromkeys(("replicas", "readyReplicas", "updatedReplicas"), replicas),
+        }
+        self.api.set_status(STATEFUL_SET, "shop", "orders-host", status)
+
+    async def settle(self) -> None:
+        for _ in range(4):
+            await self.reconciler.reconcile(KEY)
+            self.follow()
+
+    def status(self) -> Any:
+        return self.api.peek(EVENT_CONSUMER, "shop", "orders").get("status", {})
+
+    def ready(self) -> str:
+        return next((each["status"] for each in self.status()["conditions"] if each["type"] == "Ready"), "")
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    cluster = Cluster(SPEC | SPARK)
+    cluster.hosts.answer = report(fleet=fleet())
+    return cluster
+
+
+@virtual
+async def test_from_nothing_to_ready_and_then_no_write_at_all() -> None:
+    cluster = Cluster(SPEC | SPARK)
+    cluster.hosts.answer = report(fleet=fleet())
+    await cluster.settle()
+    assert cluster.ready() == "True"
+    assert cluster.api.peek(STATEFUL_SET, "shop", "orders-host")["spec"]["replicas"] == 8
+    written = dict(cluster.api.writes)
+    for _ in range(5):
+        result = await cluster.reconciler.reconcile(KEY)
+        assert result.delay == RESTING_SECONDS
+    assert dict(cluster.api.writes) == written
+
+
+async def test_while_things_move_it_looks_again_soon(cluster: Cluster) -> None:
+    assert (await cluster.reconciler.reconcile(KEY)).delay == MOVING_SECONDS
+
+
+async def test_nothing_to_do_for_a_resource_that_is_gone_or_goes(cluster: Cluster) -> None:
+    manifest = cluster.api.peek(EVENT_CONSUMER, "shop", "orders")
+    manifest["metadata"]["deletionTimestamp"] = "2026-11-21T12:00:00Z"
+    cluster.api.put(manifest)
+    assert (await cluster.reconciler.reconcile(KEY)).delay is None
+    cluster.api.remove(EVENT_CONSUMER, "shop", "orders")
+    assert (await cluster.reconciler.reconcile(KEY)).delay is None
+    assert not cluster.api.writes
+
+
+async def test_an_invalid_spec_leaves_running_hosts_alone(cluster: Cluster) -> None:
+    await cluster.settle()
+    manifest = cluster.api.peek(EVENT_CONSUMER, "shop", "orders")
+    manifest["spec"]["sink"]["colour"] = "blue"
+    cluster.api.put(manifest)
+    before = cluster.api.peek(STATEFUL_SET, "shop", "orders-host")
+    await cluster.reconciler.reconcile(KEY)
+    assert cluster.api.peek(STATEFUL_SET, "shop", "orders-host") == before
+    stalled = next(each for each in cluster.status()["conditions"] if each["type"] == "Stalled")
+    assert (stalled["status"], stalled["reason"]) == ("True", "SpecInvalid")
+    assert stalled["message"].startswith("spec.sink.colour: ")
+
+
+async def test_numbers_alone_are_not_written_all_the_time(cluster: Cluster) -> None:
+    await cluster.settle()
+    before = cluster.api.writes["apply_status"]
+    for lag in range(1, 6):
+        cluster.hosts.answer = report(fleet=fleet(files=10 + lag))
+        await cluster.reconciler.reconcile(KEY)
+    assert cluster.api.writes["apply_status"] == before
+
+
+@virtual
+async def test_numbers_are_written_after_a_while() -> None:
+    import asyncio
+
+    cluster = Cluster(SPEC)
+    cluster.hosts.answer = report(fleet=fleet())
+    await cluster.settle()
+    await asyncio.sleep(4)
+    cluster.hosts.answer = report(fleet=fleet(files=99))
+    await cluster.reconciler.reconcile(KEY)
+    assert cluster.status()["drained"]["files"] == 99
+
+
+async def test_a_batch_makes_one_job_and_a_second_operator_makes_no_second(cluster: Cluster) -> None:
+    await cluster.settle()
+    cluster.hosts.answer = report(fleet=fleet(batch=batch(1)))
+    other = cluster.new_operator()
+    for operator in (cluster.reconciler, other, cluster.reconciler):
+        await operator.reconcile(KEY)
+    assert len(await cluster.api.list(JOB, "shop")) == 1
+    assert cluster.api.writes["create"] == 1 + len(await cluster.api.list(EVENT, "shop"))
+
+
+async def test_a_child_that_cannot_be_written_does_not_keep_the_others_from_it(cluster: Cluster) -> None:
+    cluster.api.fail_once("apply", Forbidden("no services here"), lambda manifest: _is(manifest, "Service"))
+    await cluster.reconciler.reconcile(KEY)
+    assert cluster.api.peek(STATEFUL_SET, "shop", "orders-host")
+    with pytest.raises(KeyError):
+        cluster.api.peek(SERVICE, "shop", "orders-host")
+    stalled = next(each for each in cluster.status()["conditions"] if each["type"] == "Stalled")
+    assert stalled["message"] == "no services here"
+
+
+async def test_children_of_a_deleted_resource_of_the_same_name_are_waited_for(cluster: Cluster) -> None:
+    await cluster.settle()
+    orphan = cluster.api.peek(CONFIG_MAP, "shop", "orders-host")
+    cluster.api.remove(EVENT_CONSUMER, "shop", "orders")
+    cluster.api.put(orphan)  # the garbage collector has not come to it yet
+    cluster.api.put(event_consumer("orders", SPEC))
+    result = await cluster.reconciler.reconcile(KEY)
+    assert result.delay is not None and result.delay <= MOVING_SECONDS
+    assert (
+        cluster.api.peek(CONFIG_MAP, "shop", "orders-host")["metadata"]["ownerReferences"]
+        == (orphan["metadata"]["ownerReferences"])
+    )
+    cluster.api.remove(CONFIG_MAP, "shop", "orders-host")
+    cluster.follow()
+    await cluster.settle()
+    assert cluster.ready() == "True"
+
+
+def _is(manifest: Manifest | None, kind: str) -> bool:
+    return manifest is not None and manifest["kind"] == kind
+
+
+class Killed(BaseException):
+    """The process ended here."""
+
+
+class Mortal:
+    """The API of an operator that is killed at its n-th call: before it takes effect, or before the answer arrives."""
+
+    def __init__(self, api: FakeKubernetes, at: int, *, after: bool) -> None:
+        self._api = api
+        self._left = at
+        self._after = after
+
+    def __getattr__(self, verb: str) -> Any:
+        method = getattr(self._api, verb)
+
+        async def call(*arguments: Any) -> Any:
+            self._left -= 1
+            if self._left == 0 and not self._after:
+                raise Killed
+            result = await method(*arguments)
+            if self._left == 0:
+                raise Killed
+            return result
+
+        return call
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("at", range(1, 16))
+async def test_killed_at_any_call_the_next_operator_finishes_the_work(at: int, after: bool) -> None:
+    cluster = Cluster(SPEC | SPARK)
+    cluster.hosts.answer = report(fleet=fleet(batch=batch(1)))
+    await cluster.reconciler.reconcile(KEY)
+    cluster.follow()
+    mortal = cluster.new_operator(Mortal(cluster.api, at, after=after))
+    with contextlib.suppress(Killed):
+        await mortal.reconcile(KEY)
+    cluster.reconciler = cluster.new_operator()
+    await cluster.settle()
+    assert cluster.ready() == "True"
+    assert len(await cluster.api.list(JOB, "shop")) == 1
+    assert cluster.api.peek(STATEFUL_SET, "shop", "orders-host")["spec"]["replicas"] == 8
+
+
+@pytest.mark.parametrize("verb", ["get", "list", "apply_status"])
+async def test_an_api_server_that_is_away_is_the_callers_business(cluster: Cluster, verb: str) -> None:
+    error: OperatorError = Transient("away")
+    cluster.api.fail_once(verb, error)
+    with pytest.raises(Transient):
+        await cluster.reconciler.reconcile(KEY)
+    await cluster.settle()
+    assert cluster.ready() == "True"
+
+
+async def test_a_child_that_fails_for_a_moment_is_tried_again_with_backoff(cluster: Cluster) -> None:
+    cluster.api.fail_once("apply", Transient("busy"))
+    result = await cluster.reconciler.reconcile(KEY)
+    assert result.failed
