@@ -44,7 +44,8 @@ class ApiServerProcess:
         self.folder = folder
         self.port = free_port()
         self._etcd_port, self._peer_port = free_port(), free_port()
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._etcd: subprocess.Popen[bytes] | None = None
+        self._api: subprocess.Popen[bytes] | None = None
         self._tokens = {user: f"token-of-{number}" for number, user in enumerate((ADMIN, *users))}
         lines = [
             f'{token},{user},{user},"{"system:masters" if user == ADMIN else "system:authenticated"}"'
@@ -91,9 +92,9 @@ class ApiServerProcess:
         Raises:
             RuntimeError: A process ended, or the API server did not become ready in time.
         """
-        client = f"http://127.0.0.1:{self._etcd_port}"
+        client = self._etcd_url
         peer = f"http://127.0.0.1:{self._peer_port}"
-        self._run(
+        self._etcd = self._run(
             "etcd",
             f"--data-dir={self.folder / 'etcd'}",
             f"--listen-client-urls={client}",
@@ -104,9 +105,17 @@ class ApiServerProcess:
             "--unsafe-no-fsync",
             "--log-level=warn",
         )
-        self._run(
+        self.start_api()
+
+    def start_api(self) -> None:
+        """Start the API server alone, on the same port and data as before.
+
+        Raises:
+            RuntimeError: It ended, or did not become ready in time.
+        """
+        self._api = self._run(
             "kube-apiserver",
-            f"--etcd-servers={client}",
+            f"--etcd-servers={self._etcd_url}",
             f"--secure-port={self.port}",
             "--bind-address=127.0.0.1",
             f"--cert-dir={self.folder / 'certs'}",
@@ -124,19 +133,23 @@ class ApiServerProcess:
 
     def stop(self) -> None:
         """End both, the API server first, and wait for them."""
-        while self._processes:
-            process = self._processes.pop()
-            process.terminate()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        self.stop_api()
+        _end(self._etcd)
+        self._etcd = None
         shutil.rmtree(self.folder / "etcd", ignore_errors=True)
 
-    def _run(self, name: str, *flags: str) -> None:
+    def stop_api(self) -> None:
+        """End the API server alone; `start_api` brings it back with all objects."""
+        _end(self._api)
+        self._api = None
+
+    @property
+    def _etcd_url(self) -> str:
+        return f"http://127.0.0.1:{self._etcd_port}"
+
+    def _run(self, name: str, *flags: str) -> subprocess.Popen[bytes]:
         with (self.folder / f"{name}.log").open("ab") as log:
-            self._processes.append(subprocess.Popen([find_binary(name), *flags], stdout=log, stderr=log))
+            return subprocess.Popen([find_binary(name), *flags], stdout=log, stderr=log)
 
     def _wait_ready(self) -> None:
         deadline = time.monotonic() + READY_SECONDS
@@ -145,7 +158,7 @@ class ApiServerProcess:
             f"{self.url}/readyz", headers={"Authorization": f"Bearer {self._tokens[ADMIN]}"}
         )
         while time.monotonic() < deadline:
-            if any(process.poll() is not None for process in self._processes):
+            if any(process is None or process.poll() is not None for process in (self._etcd, self._api)):
                 break
             try:
                 with urllib.request.urlopen(request, timeout=5, context=context):
@@ -155,6 +168,17 @@ class ApiServerProcess:
         tail = (self.folder / "kube-apiserver.log").read_text(errors="replace")[-1500:]
         self.stop()
         raise RuntimeError(f"the API server did not become ready: see {self.folder}/*.log; its last lines:\n{tail}")
+
+
+def _end(process: subprocess.Popen[bytes] | None) -> None:
+    if process is None:
+        return
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _without_verification() -> Any:

@@ -3,7 +3,7 @@
 import itertools
 import os
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -49,16 +49,22 @@ class Cluster:
         self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=rendered)
 
     def namespace(self) -> str:
-        """Create a namespace that no other test uses."""
+        """Create a namespace that no other test uses; it admits restricted pods only."""
         name = f"test-{next(_names)}"
         self.kubectl("create", "namespace", name)
+        self.kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
         return name
 
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """The API server with the CRD served."""
-    server = ApiServerProcess(tmp_path_factory.mktemp("apiserver"), users=(OPERATOR_USER,))
+    yield from start_cluster(tmp_path_factory.mktemp("apiserver"))
+
+
+def start_cluster(folder: Path) -> Generator[Cluster, None, None]:
+    """An API server with the CRD served, until the generator is closed."""
+    server = ApiServerProcess(folder, users=(OPERATOR_USER,))
     server.start()
     try:
         result = Cluster(server)

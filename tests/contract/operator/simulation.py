@@ -5,16 +5,19 @@ answer, and what becomes of Jobs, is up to the test.
 """
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Callable
 from typing import Any
 
+import aiohttp
 from aiohttp import web
 from kubernetes.aio import client
 
 from eventconsumer_api import labels
 from eventconsumer_api.host_report import HostReport
 from eventconsumer_operator.api import KubernetesApi
+from eventconsumer_operator.errors import Transient
 from eventconsumer_operator.manifest import POD, STATEFUL_SET, Manifest
 
 _addresses = (f"127.78.{high}.{low}" for high, low in itertools.product(range(1, 250), range(1, 250)))
@@ -48,9 +51,11 @@ class Simulation:
         """Follow the StatefulSet until cancelled."""
         try:
             while True:
-                stateful_set = await self._api.get(STATEFUL_SET, self._namespace, self._name)
-                if stateful_set is not None:
-                    await self._follow(stateful_set)
+                # Like the real ones, they wait for an API server that is away, and for objects that change meanwhile.
+                with contextlib.suppress(Transient, aiohttp.ClientError, client.ApiException):
+                    stateful_set = await self._api.get(STATEFUL_SET, self._namespace, self._name)
+                    if stateful_set is not None:
+                        await self._follow(stateful_set)
                 await asyncio.sleep(0.1)
         finally:
             for name in list(self._servers):

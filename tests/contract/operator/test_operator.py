@@ -1,6 +1,7 @@
 """The operator as a process, with exactly the chart's rights, against a real API server and simulated hosts."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -17,7 +18,7 @@ from kubernetes.aio import client, config
 
 from eventconsumer_api.host_report import BatchReport, FleetReport, HostReport, HostState, PartitionReport, Problem
 from tests.azurite import free_port
-from tests.contract.operator.conftest import OPERATOR_USER, Cluster
+from tests.contract.operator.conftest import OPERATOR_USER, Cluster, start_cluster
 from tests.contract.operator.simulation import Simulation
 from tests.fakes.kubernetes import event_consumer
 
@@ -88,6 +89,10 @@ class Operator:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(self._command, env=self._environment, stdout=log, stderr=log)
 
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
         assert self._process is not None
         self._process.send_signal(how)
@@ -109,7 +114,9 @@ class World:
         self.cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifest)
 
     async def kubectl(self, *arguments: str) -> str:
-        result = await asyncio.to_thread(self.cluster.kubectl, "-n", self.namespace, *arguments, check=False)
+        result: subprocess.CompletedProcess[str] = await asyncio.to_thread(
+            self.cluster.kubectl, "-n", self.namespace, *arguments, check=False
+        )
         return result.stdout
 
     async def get(self, kind: str, name: str = "") -> Any:
@@ -151,6 +158,13 @@ def hub() -> Iterator[Hub]:
 
 @pytest.fixture
 async def world(cluster: Cluster, hub: Hub, tmp_path: Path) -> AsyncIterator[World]:
+    async with build(cluster, hub, tmp_path) as world:
+        yield world
+
+
+@contextlib.asynccontextmanager
+async def build(cluster: Cluster, hub: Hub, tmp_path: Path) -> AsyncIterator[World]:
+    """A world with a running operator, until the context ends."""
     namespace = cluster.namespace()
     cluster.install_chart(namespace)
     settings = client.Configuration()
@@ -278,6 +292,11 @@ async def test_a_batch_becomes_one_job_until_it_is_committed(world: World) -> No
     first = await job()
     assert first["metadata"]["ownerReferences"][0]["uid"] == uid
     assert first["spec"]["podReplacementPolicy"] == "Failed"
+    # The restricted Pod Security Standard, which the namespace enforces, admits the driver.
+    driver = {"apiVersion": "v1", "kind": "Pod", **first["spec"]["template"]}
+    driver["metadata"] = {"name": "driver", "namespace": world.namespace}
+    world.cluster.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(driver))
+
     # Deleted by hand while the batch is open: it is started again.
     await world.kubectl("delete", "job", name, "--cascade=background", "--wait=false")
     await world.kubectl("patch", "job", name, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
@@ -319,6 +338,30 @@ async def test_killed_and_started_again_it_goes_on(world: World) -> None:
     await world.until(ready)
     assert world.operator.stop(signal.SIGTERM) == 0
     world.operator.start()
+
+
+async def test_an_api_server_that_goes_and_comes_back(hub: Hub, tmp_path_factory: pytest.TempPathFactory) -> None:
+    servers = start_cluster(tmp_path_factory.mktemp("outage"))
+    cluster = next(servers)
+    try:
+        async with build(cluster, hub, tmp_path_factory.mktemp("operator")) as world:
+            world.apply(SPEC)
+            await world.until(ready)
+            cluster.server.stop_api()
+            hub.lag = 777
+            await asyncio.sleep(6)
+            assert world.operator.running
+            cluster.server.start_api()
+            status = await world.until(lambda status: status["lag"]["events"] == 777, timeout=60)
+            assert condition(status, "HostsAvailable") == ("True", "Available")
+            # The watch lives again, too: a change of the spec is seen at once and not by the next look at rest.
+            hub.lag = 0
+            await world.until(ready)
+            world.apply(SPEC | {"suspend": True})
+            await world.until(lambda status: condition(status, "Ready") == ("False", "Suspended"))
+            assert world.operator.running
+    finally:
+        servers.close()
 
 
 async def test_a_name_that_others_took_is_left_alone(world: World) -> None:
