@@ -1,17 +1,16 @@
 """The admin side and the command line: what they do, and how they say what is wrong."""
 
 import asyncio
-import socket
 from typing import Any
 
 import pytest
+
 from eventhubs_emulator.admin import Admin
 from eventhubs_emulator.admin_client import AdminClient, AdminError
 from eventhubs_emulator.broker import Broker
 from eventhubs_emulator.cli import main
 from eventhubs_emulator.errors import BadRequest, NotFound
 from eventhubs_emulator.http import Call, JsonServer
-
 from tests.unit.emulator.peer import Peer, fill
 
 READER = "orders/ConsumerGroups/$Default/Partitions/0"
@@ -164,7 +163,6 @@ async def test_http_answers_or_hangs_up(broker: Broker, request_bytes: bytes, st
         (["--policy", "a=b:fly"], "unknown right 'fly'"),
         (["--tls-cert", "x"], "go together"),
         (["--tls-cert", "x", "--tls-key", "y"], "give a PEM certificate"),
-        (["--port-file", "/nowhere/ports", "--port", "0", "--admin-port", "0"], "cannot be written"),
     ],
 )
 def test_a_wrong_option_is_explained_in_one_line(
@@ -174,11 +172,3 @@ def test_a_wrong_option_is_explained_in_one_line(
     said = capsys.readouterr().err.strip().splitlines()[-1]
     assert said.startswith("eventhubs-emulator: ")
     assert says in said
-
-
-def test_a_port_that_is_taken_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        assert main(["--port", str(taken.getsockname()[1]), "--admin-port", "0"]) == 2
-    assert "choose another --host, --port" in capsys.readouterr().err

@@ -6,6 +6,9 @@ import uuid
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from eventhubs_emulator.codec import MAX_DEPTH, decode, encode, skip
 from eventhubs_emulator.errors import DecodeError
 from eventhubs_emulator.values import (
@@ -27,8 +30,6 @@ from eventhubs_emulator.values import (
     ULong,
     UShort,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 def ranged(kind: type, bits: int, signed: bool) -> st.SearchStrategy[Any]:

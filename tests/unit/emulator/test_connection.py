@@ -3,6 +3,7 @@
 import logging
 
 import pytest
+
 from eventhubs_emulator.broker import Broker
 from eventhubs_emulator.codec import decode, encode
 from eventhubs_emulator.errors import LinkFailed
@@ -23,7 +24,6 @@ from eventhubs_emulator.performatives import (
     Transfer,
 )
 from eventhubs_emulator.values import Described, ULong
-
 from tests.unit.emulator.peer import Clock, Peer, fill, message
 
 READER = "orders/ConsumerGroups/$Default/Partitions/0"
@@ -267,7 +267,7 @@ def test_a_refused_link_is_attached_then_detached(peer: Peer, address: str, expe
     peer.attach_reader(address)
     attach, detach = (performative for performative, _ in peer.read())
     assert isinstance(attach, Attach)
-    assert attach.source is not None
+    assert (attach.role, attach.source, attach.target) == (False, None, None)
     assert isinstance(detach, Detach)
     assert (detach.closed, condition(detach)) == (True, expected)
     assert len(detach.error.value) == 3

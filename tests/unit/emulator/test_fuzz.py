@@ -4,6 +4,9 @@ import tracemalloc
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from eventhubs_emulator.broker import Broker
 from eventhubs_emulator.codec import encode
 from eventhubs_emulator.connection import MAX_HELD
@@ -12,9 +15,6 @@ from eventhubs_emulator.links import CREDIT
 from eventhubs_emulator.performatives import AMQP, Attach, Begin, Close, Detach, Flow, Transfer
 from eventhubs_emulator.services import MAX_WAITING_REPLIES
 from eventhubs_emulator.values import Described, ULong
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from tests.unit.emulator.peer import Peer, fill
 from tests.unit.emulator.test_codec import values
 
@@ -79,7 +79,7 @@ performatives = st.builds(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(performatives, st.binary(max_size=20)), max_size=12))
 def test_performatives_with_any_fields_in_any_order(frames: list[tuple[bytes, bytes]]) -> None:
     peer = Peer(namespace()).open()
@@ -117,7 +117,7 @@ sensible = st.one_of(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(sensible, st.sampled_from([b"", b"\x00\x53\x75\xa0\x01x", b"rubbish"])), max_size=40))
 def test_sensible_frames_in_a_senseless_order(frames: list[tuple[Any, bytes]]) -> None:
     broker = namespace()

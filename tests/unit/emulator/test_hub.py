@@ -1,11 +1,12 @@
 """The log of a partition, its retention, and what a hub does with keys and turns."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from eventhubs_emulator.errors import BadRequest, NotFound
 from eventhubs_emulator.hub import NEVER_MS, Hub, Partition, Retention
 from eventhubs_emulator.messages import encode_event
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 def events(count: int, size: int = 10) -> list:

@@ -4,6 +4,9 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from eventhubs_emulator.codec import decode, encode
 from eventhubs_emulator.errors import DecodeError
 from eventhubs_emulator.messages import (
@@ -23,9 +26,6 @@ from eventhubs_emulator.messages import (
     sections,
 )
 from eventhubs_emulator.values import Described, Symbol, Timestamp, ULong
-from hypothesis import given
-from hypothesis import strategies as st
-
 from tests.unit.emulator.test_codec import values
 
 

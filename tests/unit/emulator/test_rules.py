@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import quote_plus, urlencode
 
 import pytest
+
 from eventhubs_emulator.errors import LinkFailed, UsageError
 from eventhubs_emulator.hub import Partition, Retention
 from eventhubs_emulator.keys import lookup3, partition_of_key

@@ -108,13 +108,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-async def serve(options: argparse.Namespace) -> None:
+async def serve(options: argparse.Namespace, broker: Broker, tls: ssl.SSLContext | None) -> None:
     """Serves until SIGTERM or SIGINT.
 
     Raises:
-        UsageError: an option cannot be used, or a port is taken.
+        UsageError: a port is taken, or the port file cannot be written.
     """
-    broker, tls = build_broker(options), _tls(options)
     amqp = AmqpServer(broker, int(options.idle_timeout * 1000), options.max_connections)
     admin = JsonServer(Admin(broker))
     stop = asyncio.Event()
@@ -158,8 +157,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     level = logging.WARNING if options.quiet else logging.INFO
     logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     try:
+        broker, tls = build_broker(options), _tls(options)
         with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(serve(options))
+            asyncio.run(serve(options, broker, tls))
     except UsageError as error:
         print(f"eventhubs-emulator: {error}", file=sys.stderr)
         return 2

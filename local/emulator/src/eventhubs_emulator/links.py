@@ -39,8 +39,22 @@ class Link:
         self.attached = True
 
     def attach_reply(self, attach: Attach) -> Attach:
-        """The answer to the client's attach: its own terms, with the role turned round."""
-        return attach_reply(attach)
+        """The answer to the client's attach: its own terms, with the role turned round.
+
+        Source and target are never null: clients take that for a refusal.
+        """
+        return Attach(
+            name=attach.name,
+            handle=attach.handle,
+            role=not attach.role,
+            snd_settle_mode=attach.snd_settle_mode,
+            rcv_settle_mode=attach.rcv_settle_mode,
+            source=full_terminus(attach.source, 0x28, 11),
+            target=full_terminus(attach.target, 0x29, 7),
+            initial_delivery_count=0 if attach.role else None,
+            max_message_size=MAX_MESSAGE_SIZE,
+            properties=attach.properties,
+        )
 
     def opened(self) -> None:
         """Called once the answer to the attach is on its way."""
@@ -69,22 +83,6 @@ class Link:
     def close(self) -> None:
         """Lets go of everything; called exactly once, whoever ended the link."""
         self.attached = False
-
-
-def attach_reply(attach: Attach) -> Attach:
-    """An attach that answers another: never a null source or target, which clients take for a refusal."""
-    return Attach(
-        name=attach.name,
-        handle=attach.handle,
-        role=not attach.role,
-        snd_settle_mode=attach.snd_settle_mode,
-        rcv_settle_mode=attach.rcv_settle_mode,
-        source=full_terminus(attach.source, 0x28, 11),
-        target=full_terminus(attach.target, 0x29, 7),
-        initial_delivery_count=0 if attach.role else None,
-        max_message_size=MAX_MESSAGE_SIZE,
-        properties=attach.properties,
-    )
 
 
 class Incoming(Link):

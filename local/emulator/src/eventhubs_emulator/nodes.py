@@ -46,11 +46,11 @@ def create_link(session: "Session", attach: Attach) -> Link:
         case [hub, groups, group, partitions, partition] if (
             attach.role and groups.lower() == "consumergroups" and partitions.lower() == "partitions"
         ):
-            return Reader(session, attach, path, hub, group, partition)
+            return Reader(session, attach, path, hub_name=hub, group=group, partition_id=partition)
         case [hub, partitions, partition] if not attach.role and partitions.lower() == "partitions":
-            return Producer(session, attach, path, hub, partition)
+            return Producer(session, attach, path, hub_name=hub, partition_id=partition)
         case [hub] if hub and not attach.role:
-            return Producer(session, attach, path, hub, None)
+            return Producer(session, attach, path, hub_name=hub, partition_id=None)
     raise LinkFailed(
         "amqp:not-found",
         f"The messaging entity '{path}' could not be found: receive from <hub>/ConsumerGroups/<group>/Partitions/<id>, "
@@ -62,7 +62,7 @@ class Reader(Outgoing):
     """A reader of one partition in one consumer group."""
 
     def __init__(
-        self, session: "Session", attach: Attach, path: str, hub_name: str, group: str, partition_id: str
+        self, session: "Session", attach: Attach, path: str, *, hub_name: str, group: str, partition_id: str
     ) -> None:
         super().__init__(session, attach)
         connection, broker = self.connection, self.connection.broker
@@ -181,7 +181,9 @@ class Producer(Incoming):
 
     epoch: int | None = None
 
-    def __init__(self, session: "Session", attach: Attach, path: str, hub_name: str, partition_id: str | None) -> None:
+    def __init__(
+        self, session: "Session", attach: Attach, path: str, *, hub_name: str, partition_id: str | None
+    ) -> None:
         super().__init__(session, attach)
         connection, broker = self.connection, self.connection.broker
         self.path, self.right = path.lower(), SEND

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from .errors import AmqpError, ConnectionFailed, LinkFailed, SessionFailed
 from .framing import frame
-from .links import Link, Outgoing, attach_reply
+from .links import Link, Outgoing
 from .nodes import create_link
 from .performatives import (
     Attach,
@@ -134,8 +134,9 @@ class Session:
         try:
             link = create_link(self, attach)
         except LinkFailed as error:
-            # Attached first, then detached: clients do not read an error from anything else.
-            self.send(attach_reply(attach))
+            # Attached to nothing, then detached: the null source and target keep a client from using the link before
+            # it has read the error.
+            self.send(Attach(attach.name, attach.handle, not attach.role))
             self.send(Detach(attach.handle, True, error_value(error)))
             self._detaching.add(attach.handle)
             self.connection.log("link refused", attach, error)

@@ -1,0 +1,299 @@
+"""What the unmodified SDK publishes, it reads: properties, positions, keys, batches, large events, every type."""
+
+import asyncio
+import datetime
+import uuid
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from azure.eventhub import EventData, EventHubConsumerClient
+from azure.eventhub.aio import EventHubConsumerClient as AsyncConsumerClient
+from azure.eventhub.aio import EventHubProducerClient as AsyncProducerClient
+from azure.eventhub.amqp import AmqpAnnotatedMessage
+from azure.eventhub.exceptions import EventDataSendError, EventHubError
+
+from eventhubs_emulator.keys import partition_of_key
+from tests.integration.emulator.sdk import FAST, Hub, count, receive, receive_aio, receive_sync
+
+KINDS = ["sync", "aio"]
+EARLIEST = {"starting_position": "-1"}
+
+
+# Properties
+
+
+def test_properties_sync(hub: Hub) -> None:
+    hub.put(3, partition="1")
+    with EventHubConsumerClient.from_connection_string(hub.connection_string, "$Default") as client:
+        found = client.get_eventhub_properties()
+        assert found["eventhub_name"] == hub.name
+        assert found["partition_ids"] == ["0", "1"]
+        age = datetime.datetime.now(datetime.UTC) - found["created_at"]
+        assert datetime.timedelta(0) <= age < datetime.timedelta(minutes=2)
+        empty, full = client.get_partition_properties("0"), client.get_partition_properties("1")
+    assert (empty["is_empty"], empty["beginning_sequence_number"], empty["last_enqueued_sequence_number"]) == (
+        True,
+        -1,
+        -1,
+    )
+    assert empty["last_enqueued_offset"] == "-1"
+    assert empty["last_enqueued_time_utc"].year == 1
+    assert (full["is_empty"], full["beginning_sequence_number"], full["last_enqueued_sequence_number"]) == (False, 0, 2)
+    assert full["last_enqueued_offset"] not in ("-1", "2")
+
+
+async def test_properties_aio(hub: Hub) -> None:
+    async with AsyncConsumerClient.from_connection_string(hub.connection_string, "$Default") as client:
+        assert await client.get_partition_ids() == ["0", "1"]
+        assert (await client.get_partition_properties("1"))["is_empty"]
+
+
+def test_a_partition_that_does_not_exist_has_no_properties(hub: Hub) -> None:
+    client = EventHubConsumerClient.from_connection_string(hub.connection_string, "$Default", retry_total=0)
+    with client, pytest.raises(EventHubError, match="Status code: 400"):
+        client.get_partition_properties("9")
+
+
+# Starting positions
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_starting_positions(hub: Hub, kind: str) -> None:
+    """Every position at once; a later event tells that nothing before it was left out or is still to come."""
+    hub.put(5)
+    await asyncio.sleep(0.02)
+    between = datetime.datetime.now(datetime.UTC)
+    await asyncio.sleep(0.02)
+    hub.put(5, start=5)
+    third = (await receive_aio(hub, count(4), **EARLIEST)).events[3]
+    cases: list[tuple[Any, bool, int]] = [
+        ("-1", False, 0),
+        (third.offset, False, 4),
+        (third.offset, True, 3),
+        (third.sequence_number, False, 4),
+        (third.sequence_number, True, 3),
+        (between, False, 5),
+        (between, True, 5),
+        (9, False, 10),
+        ("@latest", False, 10),
+    ]
+    readings = [
+        asyncio.create_task(
+            receive(
+                kind,
+                hub,
+                count(11 - first),
+                group=f"g{number}",
+                starting_position=start,
+                starting_position_inclusive=inclusive,
+            )
+        )
+        for number, (start, inclusive, first) in enumerate(cases)
+    ]
+    await asyncio.to_thread(hub.wait_for_readers, len(cases))
+    await asyncio.to_thread(hub.server.admin.put_event, hub.name, "0", b"later")
+    for (start, inclusive, first), received in zip(cases, await asyncio.gather(*readings), strict=True):
+        assert received.numbers == list(range(first, 11)), (start, inclusive)
+
+
+@pytest.mark.parametrize("start", ["-1", -1])
+async def test_a_new_partition_is_read_from_its_first_event(hub: Hub, start: Any) -> None:
+    reading = asyncio.create_task(receive_aio(hub, count(1), starting_position=start))
+    await asyncio.to_thread(hub.wait_for_readers, 1)
+    await asyncio.to_thread(hub.put, 1)
+    assert (await reading).numbers == [0]
+
+
+# Where events go
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_key_has_one_partition_and_readers_see_it(hub: Hub, kind: str) -> None:
+    keys = [f"key-{number}" for number in range(6)]
+    with hub.producer() as producer:
+        for key in keys * 2:
+            producer.send_batch([EventData(key)], partition_key=key)
+        batch = producer.create_batch(partition_key="ключ")
+        batch.add(EventData("a"))
+        batch.add(EventData("b"))
+        producer.send_batch(batch)
+    received = await receive(kind, hub, count(14), partition_id=None, **EARLIEST)
+    assert len(received.events) == 14
+    assert {event.partition_key.decode() for event in received.events if event.partition_key} == {*keys, "ключ"}
+    for event, partition in zip(received.events, received.partitions, strict=True):
+        assert event.partition_key is not None
+        assert partition == str(partition_of_key(event.partition_key.decode(), 2))
+
+
+def test_without_a_key_batches_go_round(hub: Hub) -> None:
+    with hub.producer() as producer:
+        for _ in range(6):
+            producer.send_batch([EventData("x"), EventData("y")])
+    assert [partition["events"] for partition in hub.server.admin.hub(hub.name)["partitions"]] == [6, 6]
+
+
+async def test_events_go_to_the_partition_that_is_named_aio(hub: Hub) -> None:
+    async with AsyncProducerClient.from_connection_string(hub.connection_string, **FAST) as producer:
+        batch = await producer.create_batch(partition_id="1")
+        batch.add(EventData("x"))
+        await producer.send_batch(batch)
+        await producer.send_event(EventData("single"), partition_id="1")
+    received = await receive_aio(hub, count(2), partition_id="1", **EARLIEST)
+    assert received.bodies == ["x", "single"]
+
+
+def test_a_buffered_producer_publishes_all(hub: Hub) -> None:
+    done: list[int] = []
+    producer = hub.producer(
+        buffered_mode=True,
+        max_wait_time=0.2,
+        on_success=lambda events, partition: done.append(len(events)),
+        on_error=lambda events, partition, error: pytest.fail(str(error)),
+    )
+    with producer:
+        for number in range(50):
+            producer.send_event(EventData("x"), partition_key=f"k{number % 5}")
+        producer.flush()
+    assert sum(done) == 50
+    assert sum(partition["events"] for partition in hub.server.admin.hub(hub.name)["partitions"]) == 50
+
+
+# What events carry
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_every_property_type_survives(hub: Hub, kind: str) -> None:
+    properties: dict[Any, Any] = {
+        "none": None,
+        "bool": True,
+        "int": 42,
+        "negative": -(1 << 31),
+        "float": 2.5,
+        "text": "naïve ☃",
+        "bytes": b"\x00\xff",
+        "uuid": uuid.UUID(int=7),
+        "time": datetime.datetime(2024, 5, 1, 12, tzinfo=datetime.UTC),
+        "list": [1, "two", [3]],
+        "map": {"a": {"b": 1}},
+        "decimal": Decimal("12"),
+    }
+    message = AmqpAnnotatedMessage(
+        data_body=[b"body"],
+        application_properties=properties,
+        annotations={"x-mine": "annotation"},
+        header={"durable": True, "priority": 3},
+        properties={
+            "message_id": "id-1",
+            "user_id": b"user",
+            "to": "to",
+            "subject": "subject",
+            "reply_to": "reply",
+            "correlation_id": "corr",
+            "content_type": "text/plain",
+            "content_encoding": "utf-8",
+            "group_id": "group",
+            "group_sequence": 5,
+            "reply_to_group_id": "rg",
+        },
+    )
+    with hub.producer() as producer:
+        producer.send_batch([message], partition_id="0")
+    event = (await receive(kind, hub, count(1), **EARLIEST)).events[0]
+    got = {key.decode(): value for key, value in event.properties.items()}
+    assert got["text"].decode() == "naïve ☃"
+    assert got["time"] == 1714564800000
+    assert got["list"] == [1, b"two", [3]]
+    assert got["map"] == {b"a": {b"b": 1}}
+    for name in ("none", "bool", "int", "negative", "float", "bytes", "uuid"):
+        assert got[name] == properties[name], name
+    raw = event.raw_amqp_message
+    assert raw.header is not None
+    assert (raw.header.durable, raw.header.priority) == (True, 3)
+    assert raw.annotations[b"x-mine"] == b"annotation"
+    assert raw.properties is not None
+    assert (raw.properties.message_id, raw.properties.group_sequence) == (b"id-1", 5)
+    assert (event.content_type, event.correlation_id, event.body_as_str()) == ("text/plain", "corr", "body")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{"data_body": [b"one", b"two"]}, {"value_body": {"a": [1, 2.5]}}, {"sequence_body": [[1, 2], [b"x"]]}],
+)
+async def test_every_kind_of_body_survives(hub: Hub, body: dict[str, Any]) -> None:
+    with hub.producer() as producer:
+        producer.send_batch([AmqpAnnotatedMessage(**body)], partition_id="0")
+    message = (await receive_aio(hub, count(1), **EARLIEST)).events[0].raw_amqp_message
+    expected = {"data_body": [b"one", b"two"], "value_body": {b"a": [1, 2.5]}, "sequence_body": [[1, 2], [b"x"]]}
+    name, value = next((name, expected[name]) for name in body)
+    assert message.body_type.value == name.removesuffix("_body")
+    assert (message.body if name == "value_body" else list(message.body)) == value
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [0, 1, 300_000, 1_048_000])
+async def test_events_of_every_size(hub: Hub, kind: str, size: int) -> None:
+    body = bytes(number % 251 for number in range(size))
+    with hub.producer() as producer:
+        batch = producer.create_batch(partition_id="0")
+        assert batch.max_size_in_bytes == 1024 * 1024
+        batch.add(EventData(body))
+        producer.send_batch(batch)
+    event = (await receive(kind, hub, count(1), **EARLIEST)).events[0]
+    assert b"".join(event.body) == body
+
+
+def test_an_event_above_the_limit_is_refused(hub: Hub) -> None:
+    """The SDK checks a batch's size itself, so the event goes as a single message."""
+    with hub.producer(retry_total=0) as producer:
+        with pytest.raises(EventDataSendError):
+            producer.send_event(EventData(b"x" * (1 << 20)), partition_id="0")
+        producer.send_event(EventData(b"small"), partition_id="0")
+
+
+# Volume
+
+
+async def test_twenty_thousand_events_in_order_with_a_large_prefetch(hub: Hub) -> None:
+    with hub.producer() as producer:
+        for start in range(0, 20_000, 1000):
+            producer.send_batch([EventData(b"%d" % (start + number)) for number in range(1000)], partition_id="0")
+    received = await receive_aio(hub, count(20_000), timeout=60, prefetch=3000, **EARLIEST)
+    assert received.numbers == list(range(20_000))
+    assert received.bodies == [str(number) for number in range(20_000)]
+
+
+async def test_events_with_keys_are_read_by_several_consumers_while_they_are_published(hub: Hub) -> None:
+    def publish() -> None:
+        with hub.producer() as producer:
+            for number in range(40):
+                batch = producer.create_batch(partition_key=f"key-{number % 7}")
+                for index in range(50):
+                    batch.add(EventData(f"{number}-{index}"))
+                producer.send_batch(batch)
+
+    readers = [
+        receive_aio(hub, count(2000), partition_id=None, group=group, timeout=30, **EARLIEST)
+        for group in ("$Default", "second")
+    ]
+    first, second, _ = await asyncio.gather(*readers, asyncio.to_thread(publish))
+    for received in (first, second):
+        assert len(set(received.bodies)) == len(received.bodies) == 2000
+
+
+def test_several_groups_read_the_same_events_sync(hub: Hub) -> None:
+    hub.put(3)
+    for group in ("$Default", "$default", "second"):
+        assert receive_sync(hub, count(3), group=group, **EARLIEST).bodies == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_each_event_tells_how_far_the_log_has_come(hub: Hub, kind: str) -> None:
+    hub.put(5)
+    received = await receive(kind, hub, count(2), track_last_enqueued_event_properties=True, **EARLIEST)
+    found = received.last_enqueued
+    assert found is not None
+    assert found["sequence_number"] == 4
+    assert int(found["offset"]) > 4
+    assert found["enqueued_time"] <= found["retrieval_time"]
+    assert received.bodies[:2] == ["0", "1"]
