@@ -8,7 +8,7 @@
 #   spark.master, spark.submit.deployMode, spark.kubernetes.{namespace,driver.pod.name}, spark.driver.{host,bindAddress,port},
 #   spark.driver.blockManager.port, spark.kubernetes.authenticate.{caCertFile,oauthTokenFile},
 #   spark.kubernetes.executor.{podTemplateFile,podTemplateContainerName,disableConfigMap},
-#   spark.authenticate and spark.network.crypto.*
+#   spark.authenticate, spark.network.crypto.*, and the executors' label azure.workload.identity/use where the driver has a token
 # Left to the caller's --conf: sizes (spark.{driver,executor}.memory, spark.executor.{cores,instances},
 # spark.kubernetes.executor.request.cores), spark.kubernetes.container.image, executor labels. The settings above win over the caller's.
 set -euo pipefail
@@ -43,6 +43,8 @@ driver() {
     # Not AES/GCM: Spark 4.1.1 drops every message after the first with it, so executors never register (SPARK-56227).
     --conf spark.network.crypto.cipher=AES/CTR/NoPadding
   )
+  # Where the workload identity webhook gave this pod a token, the executors need one too.
+  [ -z "${AZURE_FEDERATED_TOKEN_FILE:-}" ] || own+=(--conf spark.kubernetes.executor.label.azure.workload.identity/use=true)
   # The options of spark-submit end where the program begins; what comes later among equals wins.
   local theirs=()
   while [ "${1:-}" = --conf ]; do

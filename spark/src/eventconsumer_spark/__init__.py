@@ -10,12 +10,14 @@ A program is a function from a `Batch` to the number of rows it wrote:
     if __name__ == "__main__":
         run_batch(process)
 
-Modules, in the order of a run: account and abfs (PURE: where storage is), store (ETags, put-if-absent), manifest
-(what must be read), session, reading, batch (the whole run), commit. Errors: errors.py.
+Modules, in the order of a driver's life: run (environment, log, exit code), batch (one batch from start to commit),
+account and abfs (PURE: where storage is), store (ETags, put-if-absent), manifest (what must be read), session, reading,
+commit. Errors: errors.py.
 """
 
-from eventconsumer_spark.batch import Batch, run_batch
+from eventconsumer_spark.batch import Batch
 from eventconsumer_spark.errors import SparkJobError
 from eventconsumer_spark.reading import EVENT_SCHEMA
+from eventconsumer_spark.run import run_batch
 
 __all__ = ["EVENT_SCHEMA", "Batch", "SparkJobError", "run_batch"]

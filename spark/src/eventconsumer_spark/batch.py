@@ -1,40 +1,29 @@
 """A batch as a Spark program sees it: events in, a folder for the result, and one commit at the end.
 
-`run_batch` is the whole life of a driver: read the job's description, leave at once where the batch is committed
-already, start Spark, verify the files, let the program work, commit. Invariant: the commit is the last effect, and
-it comes only after every check passed.
+Invariant: the commit is the last effect, and it comes only after every check passed; where it stands already, nothing
+is done. What can fail without Spark (credential, manifest, files) is tried before Spark is started.
 """
 
 import logging
-import os
-import sys
 import time
-import traceback
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pydantic import ValidationError
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
 from eventconsumer_api.batch import BatchCommit, BatchJob, BatchManifest
-from eventconsumer_api.labels import BATCH_JOB_ENV
-from eventconsumer_api.redaction import redact
 from eventconsumer_spark.abfs import AbfsFolder, hadoop_settings, input_folder, output_folder
 from eventconsumer_spark.account import describe, resolve_account
 from eventconsumer_spark.commit import commit_batch, find_commit
-from eventconsumer_spark.errors import ConfigurationError, SparkJobError
+from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.manifest import check_files, load_manifest
 from eventconsumer_spark.reading import check_count, read_batch
 from eventconsumer_spark.session import start_session
 from eventconsumer_spark.store import AzureBlobStore
-
-TERMINATION_LOG = Path("/dev/termination-log")
-"""Where Kubernetes takes a container's last words from; they end in the pod's status."""
 
 log = logging.getLogger("eventconsumer.spark")
 
@@ -64,41 +53,6 @@ Program = Callable[[Batch], int]
 def batch_output(output: AbfsFolder, number: int) -> str:
     """Folder of a batch's result: Spark reads `_batch` as a column of the whole output."""
     return output.child(f"_batch={number}")
-
-
-def run_batch(program: Program) -> None:
-    """Process the batch that the environment describes, and exit: 0 when it is committed, 1 when it is not."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    logging.getLogger("azure").setLevel(logging.WARNING)
-    logging.getLogger("py4j").setLevel(logging.WARNING)
-    try:
-        process(load_job(os.environ), program, os.environ)
-    except SparkJobError as error:
-        _give_up(f"{type(error).__name__}: {error}")
-    except Exception as error:
-        # Foreign text: a library may have put a signed address into it.
-        log.error("%s", redact(traceback.format_exc()))
-        _give_up(redact(_root_cause(error)))
-
-
-def load_job(environment: Mapping[str, str]) -> BatchJob:
-    """Parse the job's description from the environment.
-
-    Raises:
-        ConfigurationError: The variable is not set or not valid.
-    """
-    try:
-        return BatchJob.model_validate_json(environment[BATCH_JOB_ENV])
-    except KeyError:
-        raise ConfigurationError(
-            f"{BATCH_JOB_ENV} is not set: the operator sets it in the Jobs that it creates"
-        ) from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise ConfigurationError(
-            f"{BATCH_JOB_ENV}: {field or 'it'}: {first['msg']}: operator and Spark image must match"
-        ) from None
 
 
 def process(job: BatchJob, program: Program, environment: Mapping[str, str]) -> None:
@@ -162,20 +116,3 @@ def _connection_string(job: BatchJob) -> str | None:
         raise ConfigurationError(
             f"{describe(credential)} cannot be read: {error.strerror}: create the Secret and the key"
         ) from None
-
-
-def _root_cause(error: Exception) -> str:
-    """One line; of an error in Java the innermost, which is the one that says something."""
-    if not isinstance(error, Py4JJavaError):
-        return f"{type(error).__name__}: {error}".splitlines()[0]
-    cause = error.java_exception
-    while inner := cause.getCause():
-        cause = inner
-    return str(cause.toString()).splitlines()[0]
-
-
-def _give_up(message: str) -> None:
-    log.error("%s", message)
-    if TERMINATION_LOG.exists():
-        TERMINATION_LOG.write_text(message[:4096])
-    sys.exit(1)

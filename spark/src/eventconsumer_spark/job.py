@@ -1,6 +1,6 @@
 """The default program: copies the events of each batch to Parquet, in the batch's folder of the output."""
 
-from eventconsumer_spark.batch import Batch, run_batch
+from eventconsumer_spark import Batch, run_batch
 
 
 def copy(batch: Batch) -> int:

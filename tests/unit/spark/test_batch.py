@@ -16,10 +16,11 @@ from eventconsumer_api.batch import (
 )
 from eventconsumer_api.host_config import BlobLocation, Credential, ResourceRef
 from eventconsumer_api.labels import BATCH_JOB_ENV
-from eventconsumer_spark.batch import Batch, load_job, process
+from eventconsumer_spark.batch import Batch, process
 from eventconsumer_spark.commit import commit_batch, find_commit
 from eventconsumer_spark.errors import ConfigurationError, FilesChangedError, ManifestError, StorageError
 from eventconsumer_spark.manifest import MAX_MANIFEST_BYTES, check_files, difference, load_manifest
+from eventconsumer_spark.run import load_job
 from eventconsumer_spark.store import BlobFacts
 from tests.fakes.spark_store import FakeBlobStore
 

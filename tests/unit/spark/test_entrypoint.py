@@ -52,6 +52,14 @@ def test_driver_is_a_client_mode_submission_of_its_own_pod(home: Path) -> None:
     assert lines[lines.index("--deploy-mode") + 1] == "client"
 
 
+def test_executors_of_a_driver_with_workload_identity_have_it_too(home: Path) -> None:
+    label = "spark.kubernetes.executor.label.azure.workload.identity/use"
+    with_token = run(home, "driver", "local:///app/job.py", AZURE_FEDERATED_TOKEN_FILE="/token", **POD)
+    without = run(home, "driver", "local:///app/job.py", **POD)
+    assert confs(with_token.stdout.splitlines())[label] == "true"
+    assert label not in confs(without.stdout.splitlines())
+
+
 @pytest.mark.parametrize("missing", sorted(POD))
 def test_driver_says_what_the_downward_api_must_give(home: Path, missing: str) -> None:
     environment = {name: value for name, value in POD.items() if name != missing}
