@@ -48,6 +48,7 @@ class Facts:
         pod_failures: Why host pods do not start.
         desired: Hosts wanted.
         ready: Hosts ready.
+        hosts_set: Name of the hosts' StatefulSet.
         existing: Host pods that exist.
         current: Host pods of the newest template.
         reported: Whether any host has answered.
@@ -63,6 +64,7 @@ class Facts:
     pod_failures: tuple[str, ...] = ()
     desired: int = 0
     ready: int = 0
+    hosts_set: str = ""
     existing: int = 0
     current: int = 0
     reported: bool = False
@@ -120,7 +122,9 @@ def hosts_available(facts: Facts) -> Finding:
         return Finding("False", Reason.HOSTS_FAILING, f"{count}; " + "; ".join(facts.pod_failures))
     if facts.existing == 0:
         return Finding(
-            "False", Reason.PROGRESSING, f"{count}; no host pod exists yet: if that lasts, kubectl describe statefulset"
+            "False",
+            Reason.PROGRESSING,
+            f"{count}; no host pod exists yet: if that lasts, kubectl describe statefulset {facts.hosts_set} shows why",
         )
     return Finding("False", Reason.PROGRESSING, count)
 

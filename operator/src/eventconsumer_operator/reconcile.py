@@ -9,7 +9,6 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
-from eventconsumer_api.conditions import ConditionType
 from eventconsumer_api.status import EventConsumerStatus
 from eventconsumer_operator.api import Api
 from eventconsumer_operator.apply import Outcome, apply
@@ -26,8 +25,9 @@ from eventconsumer_operator.status import make_status, same_but_numbers, wire
 
 _log = logging.getLogger(__name__)
 
-MOVING_SECONDS = 3.0  # while anything moves
-RESTING_SECONDS = 15.0  # while nothing does: hosts tell us of problems only when asked
+MOVING_SECONDS = 3.0  # look again after this while anything moves
+RESTING_SECONDS = 15.0  # and after this while nothing does: hosts tell of problems only when asked
+CALM_SECONDS = 30.0  # what did not change for this long rests, whether it is as wanted or stuck
 NUMBERS_SECONDS = 3.0  # at most this often is a status written in which only numbers moved
 
 
@@ -44,6 +44,14 @@ class Next:
     failed: bool = False
 
 
+@dataclass
+class _Memory:
+    """When, on the event loop's clock, a resource's status was last written, and last differed from the one before."""
+
+    written: float = float("-inf")
+    moved: float = float("-inf")
+
+
 class Reconciler:
     """Reconciles keys; safe to call for several keys at a time, not for one key twice at a time."""
 
@@ -52,7 +60,8 @@ class Reconciler:
         self._api = api
         self._hosts = hosts
         self._settings = settings
-        self._written: dict[Key, float] = {}
+        # Losing it, as a restart does, costs some reads and at most one write.
+        self._memory: dict[Key, _Memory] = {}
 
     async def reconcile(self, key: Key) -> Next:
         """Bring one resource nearer to its spec.
@@ -62,14 +71,18 @@ class Reconciler:
         """
         observed = await load(self._api, self._hosts, key)
         if observed is None:
-            self._written.pop(key, None)
+            self._memory.pop(key, None)
             return Next(None)
         plan, outcome = await self._plan_and_apply(observed)
         status = make_status(observed, plan, tuple(outcome.errors), self._settings)
         for change in outcome.changes:
             _log.info("%s: %s", key, change)
-        written = await self._write(observed, status)
-        return _next(outcome, status, written)
+        memory = self._memory.setdefault(key, _Memory())
+        now = asyncio.get_running_loop().time()
+        if status != observed.consumer.status:
+            memory.moved = now
+            await self._write(observed, status, memory, now)
+        return _next(outcome, status, calm=now - memory.moved >= CALM_SECONDS)
 
     async def _plan_and_apply(self, observed: Observed) -> tuple[Plan | None, Outcome]:
         try:
@@ -79,14 +92,10 @@ class Reconciler:
             return None, Outcome(errors=[error])
         return plan, await apply(self._api, observed, plan)
 
-    async def _write(self, observed: Observed, status: EventConsumerStatus) -> bool:
+    async def _write(self, observed: Observed, status: EventConsumerStatus, memory: _Memory, now: float) -> None:
         consumer = observed.consumer
-        if status == consumer.status:
-            return False
-        now = asyncio.get_running_loop().time()
-        too_soon = now - self._written.get(consumer.key, float("-inf")) < NUMBERS_SECONDS
-        if too_soon and same_but_numbers(status, consumer.status):
-            return True
+        if now - memory.written < NUMBERS_SECONDS and same_but_numbers(status, consumer.status):
+            return
         try:
             await self._api.apply_status(
                 {
@@ -101,24 +110,17 @@ class Reconciler:
                 }
             )
         except Gone:
-            return False
-        self._written[consumer.key] = now
+            return
+        memory.written = now
         await record(self._api, observed, status)
-        return True
 
 
-def _next(outcome: Outcome, status: EventConsumerStatus, written: bool) -> Next:
+def _next(outcome: Outcome, status: EventConsumerStatus, *, calm: bool) -> Next:
     if any(isinstance(error, Transient) for error in outcome.errors):
         return Next(None, failed=True)
     delays = [error.delay for error in outcome.errors if isinstance(error, DependencyNotReady)]
     if delays:
         return Next(min(delays))
-    moving = written or any(_is_true(status, kind) for kind in (ConditionType.RECONCILING, ConditionType.STALLED))
-    if moving or (status.spark and status.spark.pending_files) or status.lag.events:
-        return Next(MOVING_SECONDS)
-    return Next(RESTING_SECONDS)
-
-
-def _is_true(status: EventConsumerStatus, kind: ConditionType) -> bool:
-    condition = status.condition(kind)
-    return condition is not None and condition.status == "True"
+    # Files that wait become a batch, and a batch a Job, without any change before it.
+    waiting = bool(status.lag.events or (status.spark and status.spark.pending_files))
+    return Next(RESTING_SECONDS if calm and not waiting else MOVING_SECONDS)

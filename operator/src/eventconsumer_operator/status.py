@@ -92,6 +92,7 @@ def gather(observed: Observed, plan: Plan | None, errors: tuple[OperatorError, .
         pod_failures=pod_failures(observed.pods),
         desired=desired,
         ready=min(status.get("readyReplicas", 0), desired),
+        hosts_set=host_name(observed.consumer.key),
         existing=status.get("replicas", 0),
         current=status.get("updatedReplicas", status.get("replicas", 0)) if seen else 0,
         reported=bool(observed.reports),

@@ -114,10 +114,10 @@ class World:
         self.cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifest)
 
     async def kubectl(self, *arguments: str) -> str:
-        result: subprocess.CompletedProcess[str] = await asyncio.to_thread(
-            self.cluster.kubectl, "-n", self.namespace, *arguments, check=False
-        )
-        return result.stdout
+        return (await asyncio.to_thread(self._kubectl, arguments)).stdout
+
+    def _kubectl(self, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+        return self.cluster.kubectl("-n", self.namespace, *arguments, check=False)
 
     async def get(self, kind: str, name: str = "") -> Any:
         text = await self.kubectl("get", kind, *([name] if name else []), "-o", "json", "--ignore-not-found")

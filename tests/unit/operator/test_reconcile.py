@@ -1,5 +1,6 @@
 """Whole reconciles over the fake API: convergence, rest, and interruption at every step."""
 
+import asyncio
 import contextlib
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +20,7 @@ from eventconsumer_operator.manifest import (
     STATEFUL_SET,
     Manifest,
 )
-from eventconsumer_operator.reconcile import MOVING_SECONDS, RESTING_SECONDS, Reconciler
+from eventconsumer_operator.reconcile import CALM_SECONDS, MOVING_SECONDS, RESTING_SECONDS, Reconciler
 from tests.fakes.kubernetes import FakeKubernetes, event_consumer
 from tests.fakes.virtual import virtual
 from tests.unit.operator.worlds import KEY, SETTINGS, SPARK, SPEC, batch, fleet, report
@@ -101,6 +102,7 @@ async def test_from_nothing_to_ready_and_then_no_write_at_all() -> None:
     assert cluster.ready() == "True"
     assert cluster.api.peek(STATEFUL_SET, "shop", "orders-host")["spec"]["replicas"] == 8
     written = dict(cluster.api.writes)
+    await asyncio.sleep(CALM_SECONDS)
     for _ in range(5):
         result = await cluster.reconciler.reconcile(KEY)
         assert result.delay == RESTING_SECONDS
@@ -108,6 +110,26 @@ async def test_from_nothing_to_ready_and_then_no_write_at_all() -> None:
 
 
 async def test_while_things_move_it_looks_again_soon(cluster: Cluster) -> None:
+    assert (await cluster.reconciler.reconcile(KEY)).delay == MOVING_SECONDS
+
+
+@virtual
+async def test_what_is_stuck_is_looked_at_as_rarely_as_what_rests() -> None:
+    cluster = Cluster(SPEC)  # no pod ever starts
+    for _ in range(20):
+        result = await cluster.reconciler.reconcile(KEY)
+        assert result.delay is not None
+        await asyncio.sleep(result.delay)
+    assert result.delay == RESTING_SECONDS
+    assert cluster.api.writes["apply_status"] == 1
+
+
+@virtual
+async def test_files_that_wait_for_a_batch_are_watched_closely() -> None:
+    cluster = Cluster(SPEC | SPARK)
+    cluster.hosts.answer = report(fleet=fleet().model_copy(update={"pending_files": 3}))
+    await cluster.settle()
+    await asyncio.sleep(2 * CALM_SECONDS)
     assert (await cluster.reconciler.reconcile(KEY)).delay == MOVING_SECONDS
 
 
@@ -145,8 +167,6 @@ async def test_numbers_alone_are_not_written_all_the_time(cluster: Cluster) -> N
 
 @virtual
 async def test_numbers_are_written_after_a_while() -> None:
-    import asyncio
-
     cluster = Cluster(SPEC)
     cluster.hosts.answer = report(fleet=fleet())
     await cluster.settle()
