@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
 from eventconsumer_demo.cluster import Cluster
 
 ROOT = Path(__file__).parents[2]

@@ -3,43 +3,33 @@
 import copy
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import yaml
+
 from eventconsumer_demo import run
 from eventconsumer_demo.steps import DemoError
-
+from eventhubs_emulator.admin_client import AdminClient
 from tests.e2e.conftest import ROOT, Demo
 
 pytestmark = pytest.mark.timeout(600)
 
-GOOD_HUB = run.hub_connection_string()
+GOOD_NAMESPACE = run.hub_connection_string().replace(";EntityPath=orders", "")
 GOOD_STORAGE = run.storage_connection_string("http://devstoreaccount1.blob.svc.cluster.local:10000")
 HUB_FIELD = "spec.eventHub.authentication.connectionStringSecretRef"
+WRONG_KEY = "U0VDUkVULXdyb25nLWtleQ=="
 
-# case -> (hub connection string or None, hub name, storage connection string, field named, reason)
-CASES: dict[str, tuple[str | None, str, str, str, str]] = {
-    "garbled": ("Endpoint", "orders", GOOD_STORAGE, HUB_FIELD, "ConnectionStringInvalid"),
-    "wrong-hub": (
-        GOOD_HUB.replace(";EntityPath=orders", ""),
-        "nowhere",
-        GOOD_STORAGE,
-        "spec.eventHub.name",
-        "EventHubNotFound",
-    ),
-    "no-key": (None, "orders", GOOD_STORAGE, HUB_FIELD, "SecretKeyMissing"),
-    "wrong-key": (
-        GOOD_HUB.replace("SAS_KEY_VALUE", "U0VDUkVULXdyb25nLWtleQ=="),
-        "orders",
-        GOOD_STORAGE,
-        HUB_FIELD,
-        "EventHubUnauthorized",
-    ),
+# case -> (hub connection string or None, storage connection string, field, reason). Each has a hub of its own name,
+# since two consumers of one consumer group would displace each other; `wrong-hub` is never created.
+CASES: dict[str, tuple[str | None, str, str, str]] = {
+    "garbled": ("Endpoint", GOOD_STORAGE, HUB_FIELD, "ConnectionStringInvalid"),
+    "wrong-hub": (GOOD_NAMESPACE, GOOD_STORAGE, "spec.eventHub.name", "EventHubNotFound"),
+    "no-key": (None, GOOD_STORAGE, HUB_FIELD, "SecretKeyMissing"),
+    "wrong-key": (GOOD_NAMESPACE.replace("SAS_KEY_VALUE", WRONG_KEY), GOOD_STORAGE, HUB_FIELD, "EventHubUnauthorized"),
     "no-storage": (
-        GOOD_HUB,
-        "orders",
+        GOOD_NAMESPACE,
         GOOD_STORAGE.replace("blob.svc", "nowhere.svc"),
         "spec.leaseStore",
         "StorageUnreachable",
@@ -47,13 +37,19 @@ CASES: dict[str, tuple[str | None, str, str, str, str]] = {
 }
 
 
-def consumer(name: str, hub: str) -> dict[str, Any]:
-    """The demo's resource under another name, without Spark, with Secrets and containers of its own."""
+def create_hub(demo: Demo, name: str) -> None:
+    """A hub with two partitions in the demo's emulator."""
+    with demo.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
+        AdminClient(f"http://127.0.0.1:{port}").create_hub(name, partitions=2)
+
+
+def consumer(name: str) -> dict[str, Any]:
+    """The demo's resource under another name, without Spark, with a hub, Secrets and containers of its own."""
     resource: dict[str, Any] = copy.deepcopy(yaml.safe_load((ROOT / "examples/local.yaml").read_text()))
     resource["metadata"]["name"] = name
     spec = resource["spec"]
     del spec["spark"]
-    spec["eventHub"]["name"] = hub
+    spec["eventHub"]["name"] = name
     spec["scaling"] = {"mode": "Fixed", "replicas": 1}
     spec["eventHub"]["authentication"]["connectionStringSecretRef"]["name"] = f"{name}-hub"
     for part in ("leaseStore", "sink"):
@@ -82,10 +78,12 @@ def wait_for(demo: Demo, name: str, kind: str, status: str, seconds: float) -> d
 @pytest.fixture(scope="module")
 def mistakes(demo: Demo) -> Iterator[Demo]:
     """All wrong consumers at once."""
-    for name, (hub_string, hub, storage, _, _) in CASES.items():
-        demo.cluster.secret(f"{name}-hub", **({"connectionString": hub_string} if hub_string else {"other": "value"}))
+    for name, (hub, storage, _, _) in CASES.items():
+        if name != "wrong-hub":
+            create_hub(demo, name)
+        demo.cluster.secret(f"{name}-hub", **({"connectionString": hub} if hub else {"other": "value"}))
         demo.cluster.secret(f"{name}-storage", connectionString=storage)
-        demo.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(consumer(name, hub)))
+        demo.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(consumer(name)))
     yield demo
     demo.cluster.kubectl("delete", "eventconsumer", *CASES, "--ignore-not-found")
 
@@ -106,14 +104,23 @@ def test_pods_do_not_crash_loop_and_leak_nothing(mistakes: Demo) -> None:
             assert state["restartCount"] == 0, pod["metadata"]["name"]
     everything = mistakes.cluster.kubectl("get", "eventconsumers,events,pods,configmaps", "-o", "yaml")
     logs = "".join(mistakes.cluster.kubectl("logs", f"{name}-host-0") for name in CASES)
-    for secret in ("U0VDUkVULXdyb25nLWtleQ", "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6"):
+    for secret in (WRONG_KEY.rstrip("="), "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6"):
         assert secret not in everything
         assert secret not in logs
 
 
-@pytest.mark.parametrize("name", ["no-key", "garbled", "wrong-key"])
+CORRECTIONS: dict[str, Callable[[Demo], None]] = {
+    "no-key": lambda demo: demo.cluster.secret("no-key-hub", connectionString=GOOD_NAMESPACE),
+    "garbled": lambda demo: demo.cluster.secret("garbled-hub", connectionString=f"{GOOD_NAMESPACE};EntityPath=garbled"),
+    "wrong-key": lambda demo: demo.cluster.secret("wrong-key-hub", connectionString=GOOD_NAMESPACE),
+    "wrong-hub": lambda demo: create_hub(demo, "wrong-hub"),
+    "no-storage": lambda demo: demo.cluster.secret("no-storage-storage", connectionString=GOOD_STORAGE),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_it_heals_by_itself_when_corrected(mistakes: Demo, name: str) -> None:
-    mistakes.cluster.secret(f"{name}-hub", connectionString=GOOD_HUB)
+    CORRECTIONS[name](mistakes)
     wait_for(mistakes, name, "Ready", "True", 90)
     assert condition(mistakes, name, "Stalled")["status"] == "False"
 
@@ -132,7 +139,7 @@ def test_it_heals_by_itself_when_corrected(mistakes: Demo, name: str) -> None:
 def test_the_api_server_refuses_and_names_the_field(
     demo: Demo, path: tuple[str, ...], value: object, message: str
 ) -> None:
-    resource = consumer("refused", "orders")
+    resource = consumer("refused")
     target = resource["spec"]
     for key in path[:-1]:
         target = target[key]

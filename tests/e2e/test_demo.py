@@ -34,11 +34,8 @@ def test_printer_columns_and_scale(demo: Demo) -> None:
     header, row = demo.cluster.kubectl("get", "evc", "orders").splitlines()
     assert header.split() == ["NAME", "READY", "HUB", "GROUP", "HOSTS", "PARTITIONS", "LAG", "SUSPENDED", "AGE"]
     assert row.split()[:7] == ["orders", "True", "orders", "$Default", "4", "8", "0"]
-    scale = json.loads(
-        demo.cluster.kubectl(
-            "get", "--raw", "/apis/eventconsumer.io/v1alpha1/namespaces/eventconsumer-demo/eventconsumers/orders/scale"
-        )
-    )
+    path = "/apis/eventconsumer.io/v1alpha1/namespaces/eventconsumer-demo/eventconsumers/orders/scale"
+    scale = json.loads(demo.cluster.run("kubectl", "get", "--raw", path))
     assert scale["status"]["replicas"] == 4
     assert "eventconsumer.io/consumer=orders" in scale["status"]["selector"]
 

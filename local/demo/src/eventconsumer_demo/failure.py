@@ -61,7 +61,7 @@ def explain(error: DemoError, cluster: Cluster | None, name: str) -> None:
             except DemoError as nested:
                 text = f"not readable: {nested}"
             console.print(f"\n[bold]{title}[/]")
-            console.print(text, markup=False, soft_wrap=True)
+            console.print(text, markup=False)
     if error.hint:
         console.print(f"\n[bold]Hint:[/] {error.hint}")
     console.print("Retry with `make demo`; it goes on from what is there. `make demo-down` removes everything.")

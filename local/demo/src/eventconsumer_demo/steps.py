@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
-console = Console(highlight=False)
+console = Console(highlight=False, soft_wrap=True)
 
 
 class DemoError(Exception):
