@@ -148,7 +148,7 @@ def condition(status: Any, kind: str) -> tuple[str, str]:
 
 
 def message(status: Any, kind: str) -> str:
-    return next(each["message"] for each in status["conditions"] if each["type"] == kind)
+    return str(next(each["message"] for each in status["conditions"] if each["type"] == kind))
 
 
 @pytest.fixture
