@@ -22,10 +22,21 @@ AZURITE := local/azurite/node_modules/.bin/azurite-blob
 azurite: $(AZURITE) ## Azurite as a program, for the tests
 
 $(AZURITE): local/azurite/package-lock.json
-	@command -v npm >/dev/null || { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends nodejs npm; }
+	@./local/need npm nodejs npm
 	@echo "Azurite, from its lock file"
 	@cd local/azurite && npm ci --silent --no-audit --no-fund
 	@touch $@
+
+.PHONY: jars
+jars: ## Spark's jars, for the tests
+	@./local/need java openjdk-17-jre-headless
+	@./local/need mvn maven
+	@echo "Spark's jars, from their digests"
+	@./spark/jars/fetch.sh >/dev/null
+
+.PHONY: crds
+crds: env ## The CRD, from the models
+	@$(PY) -m eventconsumer_api.crdgen | tee crds/eventconsumers.yaml > helm/eventconsumer/files/eventconsumers.yaml
 
 .PHONY: lock
 lock: ## Resolve requirements/*.in again, with hashes
@@ -57,6 +68,6 @@ borders: env ## Who may import whom
 check: lint types borders ## The fast subset, under a minute
 	@$(VENV)/bin/pytest tests/unit
 
-test: lint types borders azurite ## Everything: style, types, borders, unit, contract, integration, end to end
+test: lint types borders azurite jars ## Everything: style, types, borders, unit, contract, integration, end to end
 	@$(PY) -m local_cluster tools
 	@$(VENV)/bin/pytest tests

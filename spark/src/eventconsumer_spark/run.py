@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Mapping
 from pathlib import Path
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JJavaError
 from pydantic import ValidationError
 
 from eventconsumer_api.batch import BatchJob
