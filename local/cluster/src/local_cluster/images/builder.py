@@ -21,15 +21,26 @@ class Builder:
     """The images of one repository, in buildah's storage and in containerd's."""
 
     def __init__(self, layout: Layout, names: list[str], registry: str = LOCAL_REGISTRY) -> None:
-        """Read the Dockerfiles of the named images."""
+        """Choose images.
+
+        Args:
+            layout: Gives the stores.
+            names: Some of `catalog.DOCKERFILES`.
+            registry: Prefix of the references.
+        """
         self._layout = layout
         self._registry = registry
         self._scratch = layout.state / "scratch"
-        self.images = [catalog.describe(REPOSITORY, name, registry) for name in names]
+        self._names = names
+
+    @property
+    def images(self) -> list[Image]:
+        """The chosen images in the version that the sources have now."""
+        return [self._describe(name) for name in self._names]
 
     def steps(self) -> int:
         """How many steps `build` will show."""
-        return FIXED_STEPS + len(self.images)
+        return FIXED_STEPS + len(self._names)
 
     def build(self, progress: Progress) -> None:
         """Build the images that are not there, and load them into the cluster if it runs.
@@ -46,9 +57,11 @@ class Builder:
             present = buildah.references()
             self._ensure_base(buildah, present, progress)
             loaded = self._in_containerd()
-            for image in self.images:
-                self._ensure(image, buildah, present, loaded, progress)
-            self._forget_outdated(buildah, loaded)
+            images = []
+            for name in self._names:
+                images.append(self._describe(name))  # now, for building the others took minutes
+                self._ensure(images[-1], buildah, present, loaded, progress)
+            self._forget_outdated(images, buildah, loaded)
 
     def load(self, progress: Progress) -> None:
         """Hand the built images to the cluster: into its containerd, or to the registry that was named.
@@ -67,17 +80,18 @@ class Builder:
                     "No local cluster runs: start it with `python -m local_cluster up`, or name the registry that your "
                     "cluster pulls from: REGISTRY=registry.example.com/team"
                 )
+            images = self.images
             at_hand = present if pushing else present | (loaded or set())
-            if missing := [image.name for image in self.images if image.reference not in at_hand]:
+            if missing := [image.name for image in images if image.reference not in at_hand]:
                 raise NotBuilt(f"Not built in this version: {', '.join(missing)}. Run `python -m local_cluster build`.")
             if pushing:
-                for image in self.images:
+                for image in images:
                     with progress.step(f"pushing {image.reference}"):
                         buildah.push(image.reference)
                 return
-            for image in self.images:
+            for image in images:
                 self._ensure(image, buildah, present, loaded, progress)
-            self._forget_outdated(buildah, loaded)
+            self._forget_outdated(images, buildah, loaded)
 
     def _ensure_base(self, buildah: Buildah, present: set[str], progress: Progress) -> None:
         if base.reference() in present:
@@ -112,14 +126,17 @@ class Builder:
             self._containerd().load(archive)
         loaded.add(image.reference)
 
-    def _forget_outdated(self, buildah: Buildah, loaded: set[str] | None) -> None:
+    def _describe(self, name: str) -> Image:
+        return catalog.describe(REPOSITORY, name, self._registry)
+
+    def _forget_outdated(self, images: list[Image], buildah: Buildah, loaded: set[str] | None) -> None:
         """Keep the current versions only; what running pods use stays until they end, for `keep` names it."""
-        stale = catalog.outdated(buildah.references(), self.images, keep=set())
+        stale = catalog.outdated(buildah.references(), images, keep=set())
         with contextlib.suppress(CommandFailed):  # an image that a build of another clone uses right now
             buildah.forget(stale)
         if loaded is not None:
             containerd = self._containerd()
-            containerd.forget_images(catalog.outdated(loaded, self.images, keep=containerd.images_in_use()))
+            containerd.forget_images(catalog.outdated(loaded, images, keep=containerd.images_in_use()))
 
     def _in_containerd(self) -> set[str] | None:
         """References that pods can use; None if no cluster runs."""
