@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from eventconsumer_api.batch import BatchFile, BatchManifest, Range, Totals, commit_name, manifest_name
 from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_api.v1alpha1 import Trigger
-from eventconsumer_processor.errors import Refused, StorageError
+from eventconsumer_processor.errors import Damaged, StorageError
 from eventconsumer_processor.sink.slots import Slot
 from eventconsumer_processor.storage import BlobStore
 
@@ -162,8 +162,8 @@ class BatchLog:
         name = manifest_name(self._prefix, number)
         blob = await self._blobs.read(name, MANIFEST_LIMIT)
         if blob is None:
-            raise Refused(f"batch manifest {name} is missing: restore it from a backup")
+            raise Damaged(f"batch manifest {name} is missing: restore it from a backup")
         try:
             return await asyncio.to_thread(BatchManifest.model_validate_json, blob.data)
         except ValidationError:
-            raise Refused(f"batch manifest {name} cannot be read: restore it from a backup") from None
+            raise Damaged(f"batch manifest {name} cannot be read: restore it from a backup") from None

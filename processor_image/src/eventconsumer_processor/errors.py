@@ -6,6 +6,7 @@
     │   ├── NotFound        404: no such blob or container
     │   ├── Conflict        409, 412: a condition did not hold, or a lease is in the way
     │   ├── Refused         400: storage will never take this request, a bad container name for one
+    │   ├── Damaged         a blob of this consumer cannot be read: something else changed it
     │   ├── Unauthorized    401, 403, or no token: the credential is refused
     │   └── Unavailable     no answer, 429 or 5xx: try again; the request may or may not have been applied
     ├── SourceError         a link or a hub request failed
@@ -70,6 +71,10 @@ class Conflict(StorageError):
 
 class Refused(StorageError):
     """Storage will never take this request."""
+
+
+class Damaged(StorageError):
+    """A blob of this consumer cannot be read: something else changed it."""
 
 
 class Unauthorized(StorageError):

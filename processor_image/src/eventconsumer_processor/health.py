@@ -1,7 +1,7 @@
 """The host's HTTP side: /healthz, /status and /metrics.
 
 /healthz answers 200 as long as the host's loops turn, also while it is blocked by something a person must change: a
-restart would heal nothing. It answers 503 when no loop has turned for a minute, so that the kubelet restarts a stuck
+restart would heal nothing. It answers 503 when no loop has turned for two minutes, so that the kubelet restarts a stuck
 process.
 """
 
@@ -14,7 +14,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from eventconsumer_api.host_report import HostReport
 from eventconsumer_processor.metrics import Metrics
 
-STUCK_SECONDS = 60.0
+STUCK_SECONDS = 120.0  # above the longest scan of a storage account that does not answer
 
 
 class Heartbeat:

@@ -25,6 +25,7 @@ from eventconsumer_processor.pump import CloseReason, Pump, Work
 from eventconsumer_processor.sink.slots import Chain
 
 RELEASE_SECONDS = 3.0  # of the drain time, kept for giving leases up
+FAILED_SCANS = 2  # in a row, before it is a problem
 HUB_CHECK_SCANS = 6  # partitions may be added: ask the hub every this many scans
 
 log = structlog.get_logger(__name__)
@@ -61,13 +62,17 @@ class PartitionManager:
 
     async def run(self, beat: Callable[[], None]) -> None:
         """Scan until cancelled; `beat` is called after each scan, failed ones too."""
+        failures = 0
         while True:
             try:
                 await self._scan()
+                failures = 0
                 self._problems.pop("leases", None)
             except StorageError as error:
-                log.warning("scan failed", error=str(error))
-                self._problems["leases"] = problems.of(self._work.config, problems.LEASES, error)
+                failures += 1
+                log.warning("scan failed", error=str(error), in_a_row=failures)
+                if failures >= FAILED_SCANS:
+                    self._problems["leases"] = problems.of(self._work.config, problems.LEASES, error)
             beat()
             await asyncio.sleep(self._leases.seconds / 6 * self._work.rng.uniform(0.8, 1.2))
 

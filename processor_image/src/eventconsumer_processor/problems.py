@@ -9,6 +9,7 @@ from eventconsumer_api.host_config import BlobLocation, HostConfig, HubConfig
 from eventconsumer_api.host_report import Problem
 from eventconsumer_processor.errors import (
     Blocked,
+    Damaged,
     HostError,
     HubNotFound,
     HubUnauthorized,
@@ -75,6 +76,8 @@ def storage_problem(owner_field: str, location: BlobLocation, error: StorageErro
             message=f"storage refuses the credential for container {location.container}: give it the role Storage Blob "
             f"Data Contributor, or renew its key ({error})",
         )
+    if isinstance(error, Damaged):
+        return Problem(field=f"{owner_field}.container", reason=Reason.CHAIN_INVALID, message=str(error))
     if isinstance(error, Refused) and error.status == 400 and "container" in str(error):
         return Problem(
             field=f"{owner_field}.container",

@@ -23,7 +23,17 @@ from eventconsumer_api.host_report import PartitionReport, Problem
 from eventconsumer_processor import problems
 from eventconsumer_processor.buffer import Buffer
 from eventconsumer_processor.checkpoint import resume
-from eventconsumer_processor.errors import Blocked, Fenced, HubUnreachable, LinkStolen, SourceError, StorageError
+from eventconsumer_processor.errors import (
+    Blocked,
+    Fenced,
+    HostError,
+    HubUnreachable,
+    LeaseInvalid,
+    LinkStolen,
+    SourceError,
+    StorageError,
+    Unavailable,
+)
 from eventconsumer_processor.lease.keeper import HeldLease, boottime
 from eventconsumer_processor.lease.model import Checkpoint
 from eventconsumer_processor.metrics import Metrics
@@ -35,6 +45,8 @@ from eventconsumer_processor.source.hub import Hub, HubInfo, Source
 
 POLL_SECONDS = 0.5  # longest receive, so that stop requests and roll times are seen
 RETRY_SECONDS = 3.0
+LOST_LINKS = 2  # in a row, before it is a problem: a link may drop at any time
+FAILED_COMMITS = 3  # in a row, likewise
 
 log = structlog.get_logger(__name__)
 
@@ -76,6 +88,8 @@ class Pump:
         self._next: int | None = None  # start of the next slot
         self._expected = 0  # next sequence number to receive: `_next`, or behind the buffer
         self._doubted: int | None = None  # where a gap was seen once
+        self._failures = 0  # of opening or keeping a link, in a row
+        self._commit_failures = 0  # of the file being committed
         self._files = 0
         self._events = 0
         self._log = log.bind(partition=chain.partition)
@@ -109,7 +123,7 @@ class Pump:
                 except LinkStolen as error:
                     self._log.warning("another reader took the link", error=str(error))
                     return CloseReason.STOLEN
-                except (SourceError, StorageError, Blocked) as error:
+                except (SourceError, StorageError, Blocked, LeaseInvalid) as error:
                     await self._retry_later(error)
             while self._buffer:
                 await self._flush()
@@ -130,7 +144,6 @@ class Pump:
         self._source = await self._work.hub.open(
             self.partition, self._expected - 1, self._held.lease.epoch, self._work.config.processing.prefetch
         )
-        self.problems.pop("source", None)
         self._log.info("attached", epoch=self._held.lease.epoch, next=self._expected)
 
     async def _find_position(self) -> None:
@@ -145,7 +158,6 @@ class Pump:
             problem = problems.position_beyond_end(self.partition, end.next, last)
             raise Blocked(problem.field, Reason.HUB_CHANGED, problem.message)
         self._next = self._expected = end.next
-        self.problems.pop("sink", None)
 
     async def _check_hub(self) -> None:
         """A hub that was created again must never be read into the old chains."""
@@ -154,18 +166,27 @@ class Pump:
             problem = problems.hub_changed(self._work.info, found)
             raise Blocked(problem.field, Reason.HUB_CHANGED, problem.message)
 
-    async def _retry_later(self, error: SourceError | StorageError | Blocked) -> None:
+    def _healed(self) -> None:
+        if self._failures:
+            self._failures = 0
+            self.problems.pop("source", None)
+
+    async def _retry_later(self, error: HostError) -> None:
         self._log.warning("will try again", error=str(error), kind=type(error).__name__)
         self._work.metrics.receive_errors.labels(self.partition, type(error).__name__).inc()
         await self._detach()
-        if isinstance(error, SourceError):
-            # The hub answered when this host registered: what is not found now is the consumer group.
-            self.problems["source"] = problems.hub_problem(self._work.config.event_hub, error, group=True)
-        else:
-            part = "source" if isinstance(error, Blocked) else "sink"
-            self.problems[part] = problems.of(self._work.config, problems.SINK, error)
+        self._failures += 1
+        if not isinstance(error, HubUnreachable | Unavailable) or self._failures >= LOST_LINKS:
+            self.problems["source"] = self._problem_of(error)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.stop.wait(), RETRY_SECONDS * self._work.rng.uniform(0.5, 1.5))
+
+    def _problem_of(self, error: HostError) -> Problem:
+        if isinstance(error, SourceError):
+            # The hub answered when this host registered: what is not found now is the consumer group.
+            return problems.hub_problem(self._work.config.event_hub, error, group=True)
+        part = problems.LEASES if isinstance(error, LeaseInvalid) else problems.SINK
+        return problems.of(self._work.config, part, error)
 
     async def _detach(self) -> None:
         if self._source is not None:
@@ -186,6 +207,7 @@ class Pump:
                 continue
             batch = await self._source.receive(processing.max_batch_size, min(POLL_SECONDS, left))
             self._held.keeper.check()
+            self._healed()
             if len(batch):
                 heard = clock()
                 await self._accept(batch)
@@ -266,6 +288,7 @@ class Pump:
             failed=self._commit_failed,
             rng=self._work.rng,
         )
+        self._commit_failures = 0
         self.problems.pop("sink", None)
         if winner is None:
             self._committed(draft, len(data))
@@ -326,5 +349,7 @@ class Pump:
 
     def _commit_failed(self, error: StorageError) -> None:
         self._work.metrics.commit_retries.labels(self.partition).inc()
-        self.problems["sink"] = problems.of(self._work.config, problems.SINK, error)
+        self._commit_failures += 1
+        if not isinstance(error, Unavailable) or self._commit_failures >= FAILED_COMMITS:
+            self.problems["sink"] = problems.of(self._work.config, problems.SINK, error)
         self._log.warning("commit failed, will try again", error=str(error))

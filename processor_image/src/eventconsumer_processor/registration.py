@@ -17,7 +17,7 @@ from eventconsumer_api.host_config import BlobLocation, HostConfig
 from eventconsumer_api.host_report import Problem
 from eventconsumer_processor import problems
 from eventconsumer_processor.credentials import blob_service, hub_access
-from eventconsumer_processor.errors import Blocked, Conflict, HostError, HubNotFound, Refused, Unavailable
+from eventconsumer_processor.errors import Blocked, Conflict, Damaged, HostError, HubNotFound, Unavailable
 from eventconsumer_processor.source.hub import Hub, HubInfo
 from eventconsumer_processor.source.sdk import SdkHub
 from eventconsumer_processor.storage import AzureBlobStore, BlobStore, Observer
@@ -86,7 +86,7 @@ async def check_same_hub(sink: BlobStore, prefix: str, info: HubInfo) -> None:
         seen = json.loads(blob.data) if blob else record
         known = HubInfo(seen["namespace"], seen["name"], datetime.fromisoformat(seen["createdAt"]), ())
     except (ValueError, KeyError, TypeError):
-        raise Refused(f"the record of the hub, blob {name}, cannot be read: restore it from a backup") from None
+        raise Damaged(f"the record of the hub, blob {name}, cannot be read: restore it from a backup") from None
     if known.created_at != info.created_at:
         problem = problems.hub_changed(known, info)
         raise Blocked(problem.field, Reason.HUB_CHANGED, problem.message)

@@ -6,6 +6,7 @@ import pytest
 
 from tests.azurite import KEY, AzuriteProcess
 from tests.integration.processor.conftest import MakeConsumer
+from tests.integration.processor.drained import assert_exactly_once, read_drained
 from tests.integration.processor.hosts import HostProcess, wait_until
 from tests.servers import EmulatorProcess
 
@@ -155,6 +156,37 @@ def test_plain_endpoints_need_the_administrators_flag(consumer: MakeConsumer) ->
     fields = {problem.field.split(".")[1] for problem in host.report().problems}
     assert fields == {"eventHub", "leaseStore", "sink"}
     assert_silent(host)
+
+
+def test_rotated_credential(consumer: MakeConsumer, emulator: EmulatorProcess) -> None:
+    orders = consumer()
+    good = orders.hub_secret.read_text()
+    orders.publish(100)
+    host = orders.host()
+    wait_until(lambda: sum(p.events for p in host.report().partitions) == 100, 20, "drained")
+    orders.hub_secret.write_text(emulator.connection_string("orders", key=SECRET_KEY))
+    host.problem("EventHubUnauthorized")
+    assert_silent(host)
+    orders.hub_secret.write_text(good)
+    assert_heals(host)
+    orders.publish(100, start=100)
+    wait_until(lambda: sum(p.next_sequence_number or 0 for p in host.report().partitions) == 200, 20, "drained on")
+
+
+def test_deleted_lease_container_is_rebuilt_from_the_files(consumer: MakeConsumer) -> None:
+    orders = consumer()
+    orders.publish(100)
+    host = orders.host()
+    wait_until(lambda: sum(p.events for p in host.report().partitions) == 100, 20, "drained")
+    with orders.container(orders.leases) as leases:
+        leases.delete_container()
+    wait_until(lambda: "LeaseLost" in host.log, 30, "the loss is noticed")
+    assert_heals(host)
+    orders.publish(100, start=100)
+    wait_until(lambda: sum(p.next_sequence_number or 0 for p in host.report().partitions) == 200, 30, "drained on")
+    with orders.container(orders.drained) as container:
+        assert_exactly_once(read_drained(container, "shop/orders"), orders.heads(), 200)
+    assert max(partition.epoch for partition in host.report().partitions) >= 2
 
 
 def test_recreated_hub_is_never_drained_into_the_old_chains(consumer: MakeConsumer, emulator: EmulatorProcess) -> None:

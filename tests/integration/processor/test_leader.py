@@ -116,11 +116,11 @@ def test_batches_are_contiguous_and_one_at_a_time_across_leaders(consumer: MakeC
         assert two.totals.events == 400
         assert two.next == {partition: head + 1 for partition, head in orders.heads().items()}
         wait_until(lambda: bool((fleet := fleet_of(second)) and fleet.open_batch), 15, "the next batch is open")
-        fleet = fleet_of(second)
-        assert fleet is not None and fleet.open_batch is not None
-        assert fleet.processed_files == len(one.files)
-        assert fleet.pending_files == len(two.files)
-        assert fleet.committed_reason == "Files"
+        later = fleet_of(second)
+        assert later is not None and later.open_batch is not None
+        assert later.processed_files == len(one.files)
+        assert later.pending_files == len(two.files)
+        assert later.committed_reason == "Files"
 
 
 def test_a_single_old_file_starts_a_batch(consumer: MakeConsumer) -> None:

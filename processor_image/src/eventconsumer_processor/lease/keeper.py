@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from eventconsumer_processor.errors import LeaseLost, StorageError
+from eventconsumer_processor.errors import LeaseInvalid, LeaseLost, StorageError
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Taken
 from eventconsumer_processor.lease.store import LeaseStore
 
@@ -137,7 +137,9 @@ class HeldLease:
         async with self._lock:
             if self.keeper.lost.is_set():
                 return
-            with contextlib.suppress(LeaseLost, StorageError):
+            with contextlib.suppress(LeaseLost, LeaseInvalid, StorageError):
+                if self._uncertain:
+                    await self._reload()
                 await self._store.release(self._lease)
 
     async def _write(self, wanted: Lease) -> None:

@@ -52,7 +52,12 @@ class LeaseStore:
         """
         leases: dict[str, Lease] = {}
         invalid: dict[str, str] = {}
-        found = {info.name: info for info in await self._blobs.list(layout.blob_prefix(self._prefix, self._group))}
+        try:
+            listed = await self._blobs.list(layout.blob_prefix(self._prefix, self._group))
+        except NotFound:  # the container was deleted: the chain of files knows where to go on
+            await self._blobs.ensure_container()
+            listed = []
+        found = {info.name: info for info in listed}
         for partition in partitions:
             info = found.get(self.name(partition))
             if info is None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from eventconsumer_processor.errors import Conflict, Refused
+from eventconsumer_processor.errors import Conflict, Damaged
 from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_processor.storage import BlobInfo, BlobStore
 
@@ -90,7 +90,7 @@ class Chain:
         """Where the chain starts; None where that is not decided yet.
 
         Raises:
-            Refused: The genesis record cannot be read.
+            Damaged: The genesis record cannot be read.
             StorageError: The request failed.
         """
         blob = await self._blobs.read(self._genesis, _GENESIS_LIMIT)
@@ -99,7 +99,7 @@ class Chain:
         try:
             return int(json.loads(blob.data)["start"])
         except (ValueError, KeyError, TypeError):
-            raise Refused(f"genesis record {self._genesis} cannot be read: restore it from a backup") from None
+            raise Damaged(f"genesis record {self._genesis} cannot be read: restore it from a backup") from None
 
     async def begin(self, start: int) -> int:
         """Decide where the chain starts; the first host to do so wins, and all get its answer."""
@@ -136,7 +136,7 @@ def slot_of(info: BlobInfo, start: int) -> Slot:
     """The slot that a blob is.
 
     Raises:
-        Refused: The blob lacks the metadata of a slot.
+        Damaged: The blob lacks the metadata of a slot.
     """
     facts: Mapping[str, str] = {key.lower(): value for key, value in info.metadata.items()}
     try:
@@ -156,7 +156,7 @@ def slot_of(info: BlobInfo, start: int) -> Slot:
             gap=facts.get("gap", ""),
         )
     except (KeyError, ValueError) as error:
-        raise Refused(
+        raise Damaged(
             f"blob {info.name} is not a file of the chain ({error!r} in its metadata): it was written or changed by "
             "something else; restore it"
         ) from None

@@ -182,10 +182,14 @@ class SdkSource:
         return to_batch(taken)
 
     async def close(self) -> None:
-        """See `Source`."""
+        """See `Source`. The SDK stops half-way in closing a broken connection, so the socket is closed here."""
+        handler = self._consumer._handler
+        connection = handler._connection if handler else None
         with contextlib.suppress(*_ERRORS):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._consumer.close()
+        if connection is not None and connection._transport.writer is not None:
+            connection._transport.writer.close()
 
     async def _read(self, frames: int) -> None:
         handler = self._consumer._handler

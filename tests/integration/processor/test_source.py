@@ -1,0 +1,161 @@
+"""The SDK adapter against the emulator, with the SDK's own producer, and its faults."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from azure.eventhub import EventData, EventHubProducerClient
+
+from eventconsumer_processor.credentials import HubAccess
+from eventconsumer_processor.errors import HubNotFound, HubUnauthorized, HubUnreachable, LinkStolen
+from eventconsumer_processor.source.batch import EventBatch
+from eventconsumer_processor.source.hub import Source
+from eventconsumer_processor.source.sdk import SdkHub
+from tests.servers import EmulatorProcess
+
+
+@pytest.fixture
+async def hub(emulator: EmulatorProcess) -> AsyncIterator[SdkHub]:
+    """A hub with one partition."""
+    emulator.admin.create_hub("orders", partitions=1)
+    found = SdkHub(HubAccess("localhost", "orders", "$Default", emulator.connection_string("orders")))
+    yield found
+    await found.close()
+
+
+def send(emulator: EmulatorProcess, *bodies: bytes, **properties: Any) -> None:
+    """Send events to partition 0."""
+    with EventHubProducerClient.from_connection_string(emulator.connection_string("orders")) as producer:
+        batch = producer.create_batch(partition_id="0")
+        for body in bodies:
+            event = EventData(body)
+            for name, value in properties.items():
+                event.properties[name] = value
+            event.content_type = "text/plain"
+            event.message_id = "m-1"
+            event.correlation_id = "c-1"
+            batch.add(event)
+        producer.send_batch(batch)
+
+
+async def receive(source: Source, count: int, seconds: float = 20) -> list[EventBatch]:
+    """Receive until `count` events came."""
+    batches: list[EventBatch] = []
+    async with asyncio.timeout(seconds):
+        while sum(map(len, batches)) < count:
+            batches.append(await source.receive(300, 0.5))
+    return [batch for batch in batches if len(batch)]
+
+
+async def test_properties_of_hub_and_partitions(hub: SdkHub, emulator: EmulatorProcess) -> None:
+    info = await hub.describe()
+    assert (info.name, info.partition_ids) == ("orders", ("0",))
+    empty = await hub.partition("0")
+    assert (empty.is_empty, empty.last, empty.earliest) == (True, -1, 0)
+    send(emulator, *[b"x"] * 5)
+    emulator.admin.move_retention("orders", "0", before=2)
+    full = await hub.partition("0")
+    assert (full.is_empty, full.first, full.last, full.earliest) == (False, 2, 4, 2)
+    emulator.admin.move_retention("orders", "0", before=5)
+    assert (await hub.partition("0")).earliest == 5
+
+
+async def test_every_property_type_arrives(hub: SdkHub, emulator: EmulatorProcess) -> None:
+    identifier = uuid.uuid4()
+    values = {"int": 5, "big": 2**31 - 1, "float": 1.5, "yes": True, "text": "ä", "raw": b"\xff", "id": identifier}
+    send(emulator, b"body", **values)
+    source = await hub.open("0", -1, 1, 100)
+    (batch,) = await receive(source, 1)
+    await source.close()
+    assert dict(zip(batch.properties.keys, batch.properties.values, strict=True)) == {
+        "int": "5",
+        "big": str(2**31 - 1),
+        "float": "1.5",
+        "yes": "true",
+        "text": "ä",
+        "raw": '{"$binary":"/w=="}',
+        "id": str(identifier),
+    }
+    assert (batch.bodies, batch.content_types) == ([b"body"], ["text/plain"])
+    assert (batch.message_ids, batch.correlation_ids) == (["m-1"], ["c-1"])
+    assert batch.enqueued_ms[0] > 1_600_000_000_000
+
+
+async def test_reading_starts_after_a_sequence_number(hub: SdkHub, emulator: EmulatorProcess) -> None:
+    send(emulator, *[str(number).encode() for number in range(50)])
+    source = await hub.open("0", 19, 1, 100)
+    batches = await receive(source, 30)
+    await source.close()
+    assert [number for batch in batches for number in batch.sequence_numbers] == list(range(20, 50))
+
+
+async def test_order_and_credit_over_many_events_and_large_bodies(hub: SdkHub, emulator: EmulatorProcess) -> None:
+    for _ in range(10):
+        send(emulator, *[b"y" * 100] * 200)
+    send(emulator, b"z" * 300_000)
+    send(emulator, b"")
+    source = await hub.open("0", -1, 1, 50)
+    batches = await receive(source, 2002)
+    await source.close()
+    assert [number for batch in batches for number in batch.sequence_numbers] == list(range(2002))
+    bodies = [body for batch in batches for body in batch.bodies]
+    assert (bodies[2000], bodies[2001]) == (b"z" * 300_000, b"")
+
+
+async def test_a_trickle_is_handed_on_at_once(hub: SdkHub, emulator: EmulatorProcess) -> None:
+    source = await hub.open("0", -1, 1, 1000)
+    for number in range(10):
+        emulator.admin.put_event("orders", "0", b"x")
+        batches = await receive(source, 1, seconds=1.5)
+        assert batches[0].sequence_numbers == [number]
+    await source.close()
+
+
+async def test_a_higher_epoch_takes_the_link_and_a_lower_one_is_refused(hub: SdkHub) -> None:
+    former = await hub.open("0", -1, 3, 100)
+    successor = await hub.open("0", -1, 4, 100)
+    with pytest.raises(LinkStolen):
+        await receive(former, 1)
+    with pytest.raises(LinkStolen):
+        late = await hub.open("0", -1, 3, 100)
+        await receive(late, 1)
+    assert len(await successor.receive(10, 0.3)) == 0
+    await former.close()
+    await successor.close()
+
+
+async def test_a_cut_connection_is_unreachable_and_a_new_link_goes_on(hub: SdkHub, emulator: EmulatorProcess) -> None:
+    source = await hub.open("0", -1, 1, 100)
+    send(emulator, b"1")
+    await receive(source, 1)
+    emulator.admin.drop_connections()
+    with pytest.raises(HubUnreachable):
+        await receive(source, 1)
+    await source.close()
+    send(emulator, b"2")
+    source = await hub.open("0", 0, 2, 100)
+    (batch,) = await receive(source, 1)
+    assert batch.bodies == [b"2"]
+    await source.close()
+
+
+async def test_errors_have_names(emulator: EmulatorProcess) -> None:
+    emulator.admin.create_hub("orders", partitions=1)
+    for access, error in (
+        (HubAccess("h", "missing", "$Default", emulator.connection_string("missing")), HubNotFound),
+        (HubAccess("h", "orders", "$Default", emulator.connection_string("orders", key="wrong")), HubUnauthorized),
+        (
+            HubAccess("h", "o", "$Default", "Endpoint=sb://localhost:1;SharedAccessKeyName=a;SharedAccessKey=b"),
+            HubUnreachable,
+        ),
+    ):
+        other = SdkHub(access)
+        with pytest.raises(error):
+            await other.describe()
+        await other.close()
+    group = SdkHub(HubAccess("h", "orders", "billing", emulator.connection_string("orders")))
+    with pytest.raises(HubNotFound):
+        await group.check_consumer_group("0")
+    await group.close()
