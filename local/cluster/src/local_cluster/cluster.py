@@ -98,11 +98,12 @@ class Cluster:
             purge: Remove the images, too.
         """
         host.check_rights()
-        with exclusive(self.layout.lock):
+        with exclusive(self.layout.lock), exclusive(self.layout.build_lock):
             with progress.step("stopping the cluster"):
                 emptied = self._stop()
             with progress.step("removing its traces"):
                 self._sweep(progress, store_is_empty=emptied)
+                sweep.unmount(self.layout.build_storage)  # a killed build's; a running one holds the lock
                 if purge:
                     sweep.remove_folders([self.layout.containerd_root, self.layout.build_storage])
 

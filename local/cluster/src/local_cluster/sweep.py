@@ -145,7 +145,7 @@ def sweep(layout: Layout, addresses: Network, programs: Iterable[str]) -> list[s
     found = []
     if count := kill_processes(layout, programs):
         found.append(f"{count} processes")
-    if count := unmount(layout.live):
+    if count := unmount(layout.live) + unmount(layout.containerd_root):
         found.append(f"{count} mounts")
     network.tear_down(addresses)
     remove_cgroups()

@@ -1,11 +1,13 @@
 """buildah with a storage of its own."""
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from local_cluster import sweep
 from local_cluster.errors import ClusterError
 from local_cluster.shell import run
 
@@ -63,7 +65,15 @@ class Buildah:
             storage: Created when needed.
             driver: `overlay`, or `vfs` where overlay mounts do not work.
         """
+        self._storage = storage
         self._base = ["buildah", "--root", str(storage), "--runroot", f"{storage}/run", "--storage-driver", driver]
+
+    def recover(self) -> None:
+        """Take away what a killed build left; nobody else may use the storage meanwhile."""
+        sweep.unmount(self._storage)
+        shutil.rmtree(self._storage / "run", ignore_errors=True)  # it would claim that the mounts are there
+        if self._storage.exists():
+            run([*self._base, "rm", "--all"])
 
     def references(self) -> set[str]:
         """All named images."""

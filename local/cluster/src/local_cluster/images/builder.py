@@ -1,6 +1,7 @@
 """Build what is not there yet, and hand it to the cluster."""
 
 import contextlib
+import shutil
 from pathlib import Path
 
 from local_cluster import host, packages
@@ -53,7 +54,7 @@ class Builder:
             with progress.step("checking Debian packages"):
                 if installed := packages.install(packages.BUILD):
                     progress.note(f"installed {', '.join(installed)}")
-            buildah = self._buildah()
+            buildah = self._recovered()
             present = buildah.references()
             self._ensure_base(buildah, present, progress)
             loaded = self._in_containerd()
@@ -72,7 +73,7 @@ class Builder:
         """
         host.check_rights()
         with exclusive(self._layout.build_lock):
-            buildah = self._buildah()
+            buildah = self._recovered()
             present, loaded = buildah.references(), self._in_containerd()
             pushing = self._registry != LOCAL_REGISTRY
             if loaded is None and not pushing:
@@ -144,9 +145,13 @@ class Builder:
             return self._containerd().images()
         return None
 
-    def _buildah(self) -> Buildah:
+    def _recovered(self) -> Buildah:
+        """The storage, without what killed builds left."""
         driver = "overlay" if host.overlay_works(self._layout.state) else "vfs"
-        return Buildah(self._layout.build_storage, driver)
+        buildah = Buildah(self._layout.build_storage, driver)
+        buildah.recover()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        return buildah
 
     def _containerd(self) -> Containerd:
         return Containerd(self._layout.containerd_socket)
