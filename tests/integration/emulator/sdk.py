@@ -152,7 +152,7 @@ async def receive(kind: str, hub: Hub, until: Until, **options: Any) -> Received
     return await receive_aio(hub, until, **options)
 
 
-async def attach(hub: Hub, position: Any = "-1", group: str = "$Default", **options: Any) -> None:
+async def attach(hub: Hub, position: Any = "-1", group: str = "$Default", partition: str = "0") -> None:
     """Opens one link, as the SDK does inside; raises what the SDK's own loop keeps to itself.
 
     Event Hubs answers a refused attach with a null source and target. For the SDK the consumer is then not running
@@ -163,7 +163,7 @@ async def attach(hub: Hub, position: Any = "-1", group: str = "$Default", **opti
         pass
 
     async with AsyncConsumerClient.from_connection_string(hub.connection_string, group, **FAST) as client:
-        consumer = client._create_consumer(group, "0", position, unused, **options)
+        consumer = client._create_consumer(group, partition, position, unused)
         try:
             await asyncio.wait_for(consumer._open(), 15)
         finally:
