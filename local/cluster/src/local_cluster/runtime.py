@@ -35,9 +35,9 @@ class Containerd:
         run([*self._ctr, "images", "import", archive])
 
     def forget_images(self, references: set[str]) -> None:
-        """Remove images; running containers keep what they use."""
+        """Remove images and, at once, the content only they used; running containers keep what they use."""
         if references:
-            run([*self._ctr, "images", "remove", *sorted(references)])
+            run([*self._ctr, "images", "remove", "--sync", *sorted(references)])
 
     def discard_containers(self) -> int:
         """Kill and remove all containers, with their snapshots.
