@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from azure.identity.aio import WorkloadIdentityCredential
+from azure.core.credentials_async import AsyncTokenCredential
 from azure.storage.blob.aio import BlobServiceClient
 
 from eventconsumer_api.conditions import Reason
@@ -34,7 +34,7 @@ class HubAccess:
     name: str
     consumer_group: str
     connection_string: str | None = field(default=None, repr=False)
-    identity: WorkloadIdentityCredential | None = None
+    identity: AsyncTokenCredential | None = None
 
     @property
     def namespace(self) -> str:
@@ -175,7 +175,7 @@ def _content(credential: Credential) -> str | None:
         return None
 
 
-def _identity(credential: Credential, reason: Reason) -> WorkloadIdentityCredential:
+def _identity(credential: Credential, reason: Reason) -> AsyncTokenCredential:
     missing = [name for name in _IDENTITY_ENV if not os.environ.get(name)]
     if missing:
         raise Blocked(
@@ -184,6 +184,8 @@ def _identity(credential: Credential, reason: Reason) -> WorkloadIdentityCredent
             f"workload identity is not injected into this pod ({', '.join(missing)} not set): install the workload "
             "identity webhook and annotate the hosts' service account with azure.workload.identity/client-id",
         )
+    from azure.identity.aio import WorkloadIdentityCredential  # takes half a second: only where it is used
+
     return WorkloadIdentityCredential(client_id=credential.client_id)
 
 

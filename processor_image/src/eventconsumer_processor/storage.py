@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from azure.core import MatchConditions
+from azure.core.credentials_async import AsyncTokenCredential
 from azure.core.exceptions import AzureError, ClientAuthenticationError, ResourceExistsError, ServiceRequestError
 from azure.storage.blob import BlobProperties
 from azure.storage.blob.aio import BlobClient, BlobLeaseClient, BlobServiceClient, ContainerClient
@@ -184,6 +185,8 @@ class AzureBlobStore:
     async def close(self) -> None:
         """See `BlobStore`."""
         await self._service.close()
+        if isinstance(self._service.credential, AsyncTokenCredential):
+            await self._service.credential.close()
 
     def _blob(self, name: str) -> BlobClient:
         return self._container.get_blob_client(name)

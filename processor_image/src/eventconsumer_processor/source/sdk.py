@@ -117,6 +117,8 @@ class SdkHub:
         with contextlib.suppress(*_ERRORS):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._client.close()
+                if self._access.identity is not None:
+                    await self._access.identity.close()
 
     def _consumer(self, partition: str, position: int | str, prefetch: int, owner_level: int | None = None) -> Any:
         consumer = self._client._create_consumer(
