@@ -1,7 +1,7 @@
 """Reads the world for one reconcile: the resource, its children, its pods, and what its hosts say."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from datetime import UTC, datetime
 
 from eventconsumer_api import labels
@@ -43,23 +43,25 @@ async def load(api: Api, hosts: Hosts, key: Key) -> Observed | None:
     fixed, jobs, pods = await asyncio.gather(
         asyncio.gather(*(api.get(kind, key.namespace, name) for kind in _FIXED)),
         api.list(JOB, key.namespace, selector(key, labels.COMPONENT_SPARK)),
-        api.list(POD, key.namespace, selector(key, labels.COMPONENT_HOST)),
+        api.list(POD, key.namespace, {labels.LABEL_CONSUMER: key.name}),
     )
     stateful_set = fixed[_FIXED.index(STATEFUL_SET)]
-    own = tuple(_owned(pods, stateful_set["metadata"]["uid"])) if stateful_set else ()
+    own_jobs = tuple(_owned(jobs, {consumer.uid}))
+    own = tuple(_owned(pods, {stateful_set["metadata"]["uid"]})) if stateful_set else ()
     return Observed(
         now=datetime.now(UTC).replace(microsecond=0),
         consumer=consumer,
         children={(kind, name): found for kind, found in zip(_FIXED, fixed, strict=True) if found is not None},
-        jobs=tuple(_owned(jobs, consumer.uid)),
+        jobs=own_jobs,
         pods=own,
+        drivers=tuple(_owned(pods, {job["metadata"]["uid"] for job in own_jobs})),
         reports=await hosts.reports(_addresses(own)),
     )
 
 
-def _owned(manifests: Iterable[Manifest], uid: str) -> list[Manifest]:
+def _owned(manifests: Iterable[Manifest], uids: Set[str]) -> list[Manifest]:
     # Labels can be put on anything by anyone; an owner's uid says whose it is.
-    return [manifest for manifest in manifests if controller_uid(manifest) == uid]
+    return [manifest for manifest in manifests if controller_uid(manifest) in uids]
 
 
 def _addresses(pods: Iterable[Manifest]) -> dict[str, str]:

@@ -70,6 +70,7 @@ class Observed:
         children: Live objects by kind and name, for each fixed name that exists, whoever owns it.
         jobs: Spark Jobs of this resource.
         pods: Host pods of this resource.
+        drivers: Spark driver pods of those Jobs.
         reports: Answers of hosts by pod name; hosts that did not answer are absent.
     """
 
@@ -78,6 +79,7 @@ class Observed:
     children: Mapping[tuple[Kind, str], Manifest] = field(default_factory=dict)
     jobs: tuple[Manifest, ...] = ()
     pods: tuple[Manifest, ...] = ()
+    drivers: tuple[Manifest, ...] = ()
     reports: Mapping[str, HostReport] = field(default_factory=dict)
 
     @cached_property

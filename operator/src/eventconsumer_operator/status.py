@@ -24,7 +24,7 @@ from eventconsumer_api.status import (
 from eventconsumer_operator.errors import OperatorError
 from eventconsumer_operator.findings import CHECKS, Blocker, Facts, Finding, SparkFacts
 from eventconsumer_operator.jobs import JobState, state_of
-from eventconsumer_operator.manifest import STATEFUL_SET, Manifest, name_of
+from eventconsumer_operator.manifest import STATEFUL_SET, Manifest, controller_uid, name_of
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan import Plan
 from eventconsumer_operator.plan.names import host_name, job_name, selector_text
@@ -160,7 +160,11 @@ def _spark_facts(observed: Observed, plan: Plan | None) -> SparkFacts:
     name = job_name(consumer.key, consumer.uid, number)
     running = f"batch {number} ({fleet.open_batch.files} files): {name}"
     job = next((job for job in observed.jobs if name_of(job) == name), None)
-    failure = _job_failure(job, number, observed.now) if job else ""
+    failure = ""
+    if job is not None:
+        failure = _job_failure(job, number, observed.now)
+        own = [pod for pod in observed.drivers if controller_uid(pod) == job["metadata"]["uid"]]
+        running = "; ".join([running, *pod_failures(own)])
     return SparkFacts(enabled=True, running="" if failure else running, failure=failure)
 
 

@@ -298,6 +298,28 @@ def test_ordinary_endpoints_are_accepted() -> None:
     assert plan(spec).config.allow_insecure_endpoints is False
 
 
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+PATHS = [
+    "eventHub", "eventHub.name", "eventHub.authentication", "leaseStore.container", "leaseStore.leaseDurationSeconds",
+    "sink", "sink.prefix", "sink.storageAccountUrl", "sink.roll", "sink.roll.maxBytes", "scaling", "scaling.mode",
+    "scaling.replicas", "spark", "spark.output", "pods", "pods.resources", "pods.resources.limits", "suspend", "new",
+]  # fmt: skip
+
+
+@given(path=st.sampled_from(PATHS), value=JSON)
+def test_whatever_stands_in_a_field_there_is_a_plan_or_the_field_is_named(path: str, value: Any) -> None:
+    try:
+        made = plan(spec_with(path, value))
+    except SpecError as error:
+        assert error.field.startswith("spec.")
+    else:
+        json.dumps(made.applied, allow_nan=False)
+
+
 def test_an_observed_world_without_anything_has_a_plan() -> None:
     world: Observed = observed()
     assert world.consumer.key == KEY

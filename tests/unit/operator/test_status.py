@@ -218,6 +218,14 @@ def test_an_open_batch_is_shown_with_its_application() -> None:
     assert (status.spark.last_batch, status.spark.last_application, status.spark.reason) == (1, NAME, "Files")
 
 
+def test_a_driver_that_does_not_start_is_explained() -> None:
+    waiting = {"reason": "ErrImagePull", "message": "no such image"}
+    driver = pod(f"{NAME}-x", phase="Pending", containerStatuses=[{"state": {"waiting": waiting}}])
+    driver["metadata"]["ownerReferences"] = [{"uid": f"uid-of-{NAME}", "controller": True}]
+    status = status_of(with_batch(job(NAME), drivers=(driver,)))
+    assert f"pod {NAME}-x: ErrImagePull: no such image" in message(status, "SparkHealthy")
+
+
 def test_a_failed_batch_names_the_remedy() -> None:
     status = status_of(with_batch(job(NAME, type="Failed", reason="BackoffLimitExceeded", message="it failed")))
     assert verdict(status, "SparkHealthy") == ("False", "SparkFailed")

@@ -115,6 +115,7 @@ def observed(
     hosts: Manifest | None = None,
     jobs: tuple[Manifest, ...] = (),
     pods: tuple[Manifest, ...] = (),
+    drivers: tuple[Manifest, ...] = (),
     reports: dict[str, HostReport] | None = None,
     generation: int = 1,
     now: datetime = NOW,
@@ -127,6 +128,7 @@ def observed(
         children=children,
         jobs=jobs,
         pods=pods,
+        drivers=drivers,
         reports=reports or {},
     )
 
