@@ -32,7 +32,7 @@ def find_binary(name: str) -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "eventconsumer" / "bin"
     found = sorted((path for path in cache.rglob(name) if path.is_file()), key=lambda path: path.stat().st_mtime)
     if not found:
-        raise RuntimeError(f"{name} is not under {cache}: run `make cluster-tools` (it builds the cluster's binaries)")
+        raise RuntimeError(f"{name} is not under {cache}: run `python -m local_cluster tools`")
     return found[-1]
 
 

@@ -25,7 +25,7 @@ BOUNDS = {
 
 @pytest.mark.parametrize("copy", ["crds/eventconsumers.yaml", "helm/eventconsumer/files/eventconsumers.yaml"])
 def test_committed_copies_are_what_the_models_give(copy: str) -> None:
-    assert (ROOT / copy).read_text() == crdgen.render(), f"{copy} drifted: python -m eventconsumer_api.crdgen > {copy}"
+    assert (ROOT / copy).read_text() == crdgen.render(), f"{copy} drifted: run `make crds`"
 
 
 def test_the_yaml_has_no_anchors() -> None:
