@@ -225,6 +225,10 @@ def test_a_dead_cluster_is_swept_away_and_started_anew(cluster: Cluster, *, cont
         victims += roots + [process.identity for process in procfs.descendants(roots, procfs.all_processes())]
     for victim in victims:
         procfs.send(victim, signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while any(procfs.is_alive(victim) for victim in victims):
+        assert time.monotonic() < deadline, "the killed processes do not end"
+        time.sleep(0.05)
     left = Traces.look()
     assert left.mounts
     assert left.rules
