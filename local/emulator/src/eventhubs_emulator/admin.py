@@ -33,7 +33,7 @@ import base64
 import binascii
 from typing import Any
 
-from .broker import Broker
+from .broker import Broker, Connected
 from .errors import BadRequest, LinkFailed, NotFound, UsageError
 from .faults import CbsFault, Faults, Refusal, Selection
 from .http import Call
@@ -147,14 +147,32 @@ class Admin:
     # Faults
 
     def _fault(self, call: Call, name: str) -> dict[str, Any]:
-        broker, faults, selection = self._broker, self._broker.faults, _selection(call)
+        broker, selection = self._broker, _selection(call)
         match name:
             case "drop-connections":
-                return {"dropped": self._on_connections(call, "drop")}
+                chosen = self._connections(call)
+                for connection in chosen:
+                    connection.drop()
+                return {"dropped": len(chosen)}
             case "expire-tokens":
-                return {"expired": self._on_connections(call, "expire_claims")}
+                chosen = self._connections(call)
+                for connection in chosen:
+                    connection.expire_claims()
+                return {"expired": len(chosen)}
             case "detach":
                 return {"detached": broker.detach(selection, _error(call, "amqp:link:detach-forced"))}
+            case "redeliver":
+                links = [link for link in broker.select(selection) if link.endpoint.kind == "reader"]
+                for link in links:
+                    link.seek(call.need("sequence_number", int))
+                return {"readers": len(links)}
+        self._lasting_fault(call, name, selection)
+        broker.wake_all()
+        return {}
+
+    def _lasting_fault(self, call: Call, name: str, selection: Selection) -> None:
+        faults = self._broker.faults
+        match name:
             case "freeze":
                 faults.frozen.append(selection)
             case "unfreeze":
@@ -164,25 +182,15 @@ class Admin:
             case "busy":
                 faults.busy.append(selection)
             case "delay":
-                faults.delay = float(call.need("seconds", int | float))  # type: ignore[arg-type]
-            case "redeliver":
-                links = [link for link in broker.select(selection) if link.endpoint.kind == "reader"]
-                for link in links:
-                    link.seek(call.need("sequence_number", int))
-                return {"readers": len(links)}
+                faults.delay = call.need("seconds", float)
             case "cbs":
                 faults.cbs = CbsFault(call.get("status", int), call.get("description", str, "Fault injected."))
             case _:
                 raise NotFound(f"there is no fault {name!r}")
-        broker.wake_all()
-        return {}
 
-    def _on_connections(self, call: Call, action: str) -> int:
+    def _connections(self, call: Call) -> list[Connected]:
         wanted = call.get("connection", int)
-        chosen = [c for number, c in self._broker.connections.items() if wanted in (None, number)]
-        for connection in chosen:
-            getattr(connection, action)()
-        return len(chosen)
+        return [connection for number, connection in self._broker.connections.items() if wanted in (None, number)]
 
 
 def _selection(call: Call) -> Selection:

@@ -48,6 +48,9 @@ class Connected(Protocol):
     def wake(self) -> None:
         """Lets it look for something to send."""
 
+    def tick(self) -> None:
+        """Lets it look at the clock."""
+
     def expire_claims(self) -> None:
         """Makes every token that it was given count as expired."""
 

@@ -40,6 +40,8 @@ class Call:
             BadRequest: it has the wrong type.
         """
         value = self.body.get(name, default)
+        if kind is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
         if value is not default and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
             raise BadRequest(f"field {name!r} is {type(value).__name__}, expected {kind.__name__}")
         return value

@@ -64,8 +64,7 @@ class AmqpServer:
             await asyncio.sleep(TICK_SECONDS)
             self._broker.expire()
             for connection in tuple(self._broker.connections.values()):
-                if isinstance(connection, Connection):
-                    connection.tick()
+                connection.tick()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
