@@ -1,7 +1,8 @@
 import pytest
-from eventconsumer_api.connection_string import ConnectionStringError, parse_connection_string
 from hypothesis import given
 from hypothesis import strategies as st
+
+from eventconsumer_api.connection_string import ConnectionStringError, parse_connection_string
 
 NAMES = st.text(st.characters(codec="ascii", categories=["L"]), min_size=1, max_size=20)
 VALUES = st.text(st.characters(codec="ascii", exclude_characters=";", categories=["L", "N", "P", "S"]), max_size=40)

@@ -1,7 +1,8 @@
 import pytest
-from eventconsumer_api.redaction import redact
 from hypothesis import given
 from hypothesis import strategies as st
+
+from eventconsumer_api.redaction import redact
 
 KEY = st.text("ABCDEFGHIJabcdefghij0123456789+/", min_size=16, max_size=64).map(lambda text: text + "==")
 CARRIERS = (

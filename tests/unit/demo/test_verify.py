@@ -1,6 +1,7 @@
 """The demo's check must fail when an event is lost, doubled, or when one loss hides another's double."""
 
 import pytest
+
 from eventconsumer_demo.verify import Tally, differences
 
 SENT = {"a": Tally(events=3, id_sum=6), "b": Tally(events=2, id_sum=9)}
