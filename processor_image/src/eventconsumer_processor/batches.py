@@ -155,14 +155,23 @@ class BatchLog:
         try:
             await self._blobs.put(manifest_name(self._prefix, manifest.number), data, if_absent=True)
         except StorageError:
-            return await self._read(manifest.number)  # ours or another's: what is there counts
+            there = await self._find(manifest.number)  # ours or another's: what is there counts
+            if there is None:
+                raise
+            return there
         return manifest
 
     async def _read(self, number: int) -> BatchManifest:
+        manifest = await self._find(number)
+        if manifest is None:
+            raise Damaged(f"batch manifest {manifest_name(self._prefix, number)} is missing: restore it from a backup")
+        return manifest
+
+    async def _find(self, number: int) -> BatchManifest | None:
         name = manifest_name(self._prefix, number)
         blob = await self._blobs.read(name, MANIFEST_LIMIT)
         if blob is None:
-            raise Damaged(f"batch manifest {name} is missing: restore it from a backup")
+            return None
         try:
             return await asyncio.to_thread(BatchManifest.model_validate_json, blob.data)
         except ValidationError:

@@ -10,7 +10,7 @@ from eventconsumer_api.batch import BatchManifest, commit_name
 from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_api.v1alpha1 import Trigger
 from eventconsumer_processor.batches import BatchLog, BatchState, freeze, trigger
-from eventconsumer_processor.errors import Damaged
+from eventconsumer_processor.errors import Damaged, Unavailable
 from eventconsumer_processor.fleet import Heads, Ledger
 from eventconsumer_processor.sink.slots import Chain, Draft, Slot, slot_of
 from tests.fakes.blobs import FakeBlobStore, Fault
@@ -109,6 +109,16 @@ async def test_a_manifest_whose_answer_was_lost_counts() -> None:
     blobs = FakeBlobStore(virtual_clock)
     blobs.faults.append(Fault("put", applied=True))
     one = freeze(None, {"0": [slot(0, 5)]}, {"0": 0}, resource=RESOURCE, incarnation="e", reason="Age", now=NOW)
+    assert await BatchLog(blobs, "p").freeze(one) == one
+
+
+@virtual
+async def test_a_manifest_that_was_not_written_is_no_damage() -> None:
+    blobs = FakeBlobStore(virtual_clock)
+    blobs.faults.append(Fault("put"))
+    one = freeze(None, {"0": [slot(0, 5)]}, {"0": 0}, resource=RESOURCE, incarnation="e", reason="Age", now=NOW)
+    with pytest.raises(Unavailable):
+        await BatchLog(blobs, "p").freeze(one)
     assert await BatchLog(blobs, "p").freeze(one) == one
 
 

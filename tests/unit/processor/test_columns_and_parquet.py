@@ -113,6 +113,7 @@ def test_every_kind_of_body(parts: dict[str, Any], body: bytes) -> None:
         (b"\x73\x00\x00\x20\xac", "€"),  # char
         (b"\x74\xff\xff\xff\xff", '{"$binary":"/////w=="}'),  # decimal32
         (b"\x84" + b"\xff" * 8, '{"$binary":"//////////8="}'),  # decimal64
+        (b"\x94" + b"\xff" * 16, '{"$binary":"/////////////////////w=="}'),  # decimal128
         (b"\x83" + (1_700_000_000_000).to_bytes(8), "1700000000000"),  # timestamp
         (b"\x98" + bytes(15) + b"\x01", "00000000-0000-0000-0000-000000000001"),  # uuid
         (b"\x42", "false"),

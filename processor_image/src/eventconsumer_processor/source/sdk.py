@@ -10,8 +10,8 @@ the pump. What this module sees to, each a trap of the SDK:
   s;
 - delivery tags, which pyamqp keeps for the life of a link, are dropped;
 - the keep-alive task, which reads from the same socket, is off: the pump reads often enough;
-- AMQP types that the decoder lacks (char, decimal32, decimal64) are added: one event with them would stop its
-  partition.
+- AMQP types that the decoder lacks (char, decimal32, decimal64) or fails on (decimal128, by value) are added: one event
+  with them would stop its partition.
 """
 
 import asyncio
@@ -48,11 +48,12 @@ _ERRORS = (
 
 
 def _complete_decoder() -> None:
-    """Add decoders for the fixed-width types that pyamqp lacks; a char becomes its UTF-8 bytes, decimals stay raw."""
+    """Add the decoders that pyamqp lacks or has wrong; a char becomes its UTF-8 bytes, decimals stay raw."""
     table = _decode._DECODE_BY_CONSTRUCTOR
     table[0x73] = lambda buffer: (buffer[4:], chr(struct.unpack(">I", buffer[:4])[0]).encode())
     table[0x74] = lambda buffer: (buffer[4:], buffer[:4].tobytes())
     table[0x84] = lambda buffer: (buffer[8:], buffer[:8].tobytes())
+    table[0x94] = lambda buffer: (buffer[16:], buffer[:16].tobytes())
 
 
 _complete_decoder()
