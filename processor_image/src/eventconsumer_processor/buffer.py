@@ -14,7 +14,7 @@ class Buffer:
     size: int = 0  # bytes
     count: int = 0  # events
     since: float = 0.0  # when the oldest batch came, seconds of the host's clock
-    gaps: list[str] = field(default_factory=list)  # ranges that are missing in between, such as "17-20"
+    gaps: list[tuple[int, int]] = field(default_factory=list)  # missing in between or before: first and last of each
 
     def __bool__(self) -> bool:
         return bool(self.batches)
@@ -43,7 +43,7 @@ class Buffer:
         self.batches = kept
         self.size = sum(batch.size for batch in kept)
         self.count = sum(len(batch) for batch in kept)
-        self.gaps.clear()
+        self.gaps = [(max(first, sequence_number + 1), last) for first, last in self.gaps if last > sequence_number]
 
     def clear(self) -> None:
         """Forget everything."""

@@ -20,7 +20,7 @@ import structlog
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import PartitionReport, Problem
-from eventconsumer_processor import problems
+from eventconsumer_processor import gaps, problems
 from eventconsumer_processor.buffer import Buffer
 from eventconsumer_processor.checkpoint import resume
 from eventconsumer_processor.errors import (
@@ -223,40 +223,26 @@ class Pump:
             return
         numbers = fresh.sequence_numbers
         if numbers[-1] - self._expected + 1 != len(fresh):
-            await self._examine_gap(numbers)
+            self._examine_gap(numbers)
         self._buffer.add(fresh, self._work.clock())
         self._expected = numbers[-1] + 1
         self._work.metrics.received.labels(self.partition).inc(len(fresh))
         self._work.metrics.buffered.labels(self.partition).set(self._buffer.size)
 
-    async def _examine_gap(self, numbers: list[int]) -> None:
+    def _examine_gap(self, numbers: list[int]) -> None:
         """Events are missing: read again from the gap once, then believe it, record it and say so.
 
         Raises:
             HubUnreachable: The link is to be opened again.
         """
-        wanted = self._expected
-        ranges: list[str] = []
-        missing = 0
-        for number in numbers:
-            if number > wanted:
-                ranges.append(f"{wanted}-{number - 1}")
-                missing += number - wanted
-            wanted = number + 1
+        gap = gaps.find(self._expected, numbers)
         if self._doubted != self._expected:
             self._doubted = self._expected
-            raise HubUnreachable(
-                f"events {', '.join(ranges)} of partition {self.partition} did not come: reading again"
-            )
-        self._buffer.gaps += ranges
-        self._work.metrics.gap_events.labels(self.partition).inc(missing)
-        self._log.error("events were removed before they were read", ranges=ranges)
-        self.problems["gap"] = Problem(
-            field=f"{problems.HUB}.name",
-            reason=Reason.DATA_GAP,
-            message=f"events {', '.join(ranges)} of partition {self.partition} were removed by the hub's retention "
-            "before they were read: raise the retention, or the number of hosts",
-        )
+            raise HubUnreachable(f"events {gap} of partition {self.partition} did not come: reading again")
+        self._buffer.gaps += gap.ranges
+        self._work.metrics.gap_events.labels(self.partition).inc(gap.events)
+        self._log.error("events were removed before they were read", ranges=str(gap))
+        self.problems["gap"] = gaps.problem(self.partition, gap)
 
     async def _check_link(self) -> None:
         """No event for long: make sure that there is none.
@@ -308,7 +294,7 @@ class Pump:
             nonce=str(uuid4()),
             last_offset=last.offsets[-1],
             last_enqueued_time=datetime.fromtimestamp(last.enqueued_ms[-1] / 1000, UTC),
-            gap=f"retention:{','.join(self._buffer.gaps)}" if self._buffer.gaps else "",
+            gap=f"retention:{gaps.Gap(tuple(self._buffer.gaps))}" if self._buffer.gaps else "",
         )
 
     def _committed(self, draft: Draft, size: int) -> None:

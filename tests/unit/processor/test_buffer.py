@@ -1,0 +1,47 @@
+"""The buffer between receiving and a file, above all what stays of it when another writer's file is adopted."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventconsumer_api.v1alpha1 import Roll
+from eventconsumer_processor import gaps
+from eventconsumer_processor.buffer import Buffer
+from eventconsumer_processor.source.batch import EventBatch
+from tests.unit.processor.test_columns_and_parquet import append_event
+
+
+def buffered(start: int, numbers: list[int], now: float = 0.0) -> Buffer:
+    """A buffer of batches of three, as a pump fills it from `start` on."""
+    buffer = Buffer()
+    expected = start
+    for at in range(0, len(numbers), 3):
+        batch = EventBatch()
+        for number in numbers[at : at + 3]:
+            append_event(batch, number, b"x")
+        buffer.gaps += gaps.find(expected, batch.sequence_numbers).ranges
+        expected = batch.sequence_numbers[-1] + 1
+        buffer.add(batch, now)
+    return buffer
+
+
+@given(st.sets(st.integers(0, 40), min_size=1), st.integers(0, 45))
+def test_events_and_gaps_behind_an_adopted_file_are_kept(present: set[int], adopted: int) -> None:
+    """A gap that is forgotten would make the next file claim events that it does not have."""
+    numbers = sorted(present)
+    buffer = buffered(0, numbers)
+    buffer.drop_through(adopted)
+    kept = [number for batch in buffer.batches for number in batch.sequence_numbers]
+    missing = [number for first, last in buffer.gaps for number in range(first, last + 1)]
+    assert sorted([*kept, *missing]) == list(range(adopted + 1, numbers[-1] + 1))
+    assert kept == [number for number in numbers if number > adopted]
+    assert buffer.count == len(kept)
+    assert bool(buffer) == bool(kept)
+
+
+def test_it_must_become_a_file_by_bytes_events_or_age() -> None:
+    roll = Roll(max_bytes=1024, max_seconds=10, max_events=5)
+    assert Buffer().seconds_left(roll, 100.0) == 10
+    assert buffered(0, [0, 1], now=100.0).seconds_left(roll, 104.0) == 6
+    assert buffered(0, [0, 1], now=100.0).seconds_left(roll, 111.0) == 0
+    assert buffered(0, [0, 1, 2, 3, 4]).seconds_left(roll, 0.0) == 0
+    assert buffered(0, list(range(40))).seconds_left(Roll(max_bytes=1024), 0.0) == 0
