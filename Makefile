@@ -70,4 +70,4 @@ check: lint types borders ## The fast subset, under a minute
 
 test: lint types borders azurite jars ## Everything: style, types, borders, unit, contract, integration, end to end
 	@$(PY) -m local_cluster tools
-	@$(VENV)/bin/pytest tests
+	@$(VENV)/bin/pytest --durations=15 tests/unit tests/contract tests/integration tests/e2e
