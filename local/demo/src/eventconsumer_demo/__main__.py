@@ -51,7 +51,8 @@ def _cluster() -> Cluster:
 
 def _up(steps: Steps, events: int, timeout: float) -> Cluster:
     with steps.step("Debian packages and Kubernetes' programs"):
-        _local("tools")
+        if not _current():
+            _local("tools")
     with steps.step("Images: operator, processor, spark, and the stand-ins for Azure"):
         _local("build")
     with steps.step("A single-node Kubernetes" if not _current() else "Your current cluster"):
