@@ -40,7 +40,6 @@ class Reason(StrEnum):
     CONTAINER_INVALID = "ContainerInvalid"  # storage refuses the container's name
     LEASE_INVALID = "LeaseInvalid"  # a lease blob cannot be read
     CHAIN_INVALID = "ChainInvalid"  # a drained file or a record about them was changed or removed by something else
-    FENCED = "Fenced"  # another reader with a higher epoch holds the partition
     HUB_CHANGED = "HubChanged"  # the hub was deleted and created again
     DATA_GAP = "DataGap"  # retention removed events before they were read
     # What the operator finds.
