@@ -38,6 +38,7 @@ class Totals(Report):
     files: int = 0
     events: int = 0
     bytes: int = 0
+    gap_events: int = Field(default=0, description="Events that retention removed before they were read.")
 
 
 class BatchManifest(Report):

@@ -14,6 +14,7 @@ class ConditionType(StrEnum):
     STALLED = "Stalled"  # a person must change something
     HOSTS_AVAILABLE = "HostsAvailable"  # the desired number of hosts is ready
     DRAINING = "Draining"  # events flow into files
+    DATA_GAP = "DataGap"  # events are in no file, because the hub's retention removed them first
     SPARK_HEALTHY = "SparkHealthy"  # the last Spark application did not fail
 
 
@@ -42,6 +43,11 @@ class Reason(StrEnum):
     CHAIN_INVALID = "ChainInvalid"  # a drained file or a record about them was changed or removed by something else
     HUB_CHANGED = "HubChanged"  # the hub was deleted and created again
     DATA_GAP = "DataGap"  # retention removed events before they were read
+    FENCED = "Fenced"  # another reader uses the consumer group, or another host's file is ahead
+    CHECKPOINT_INVALID = "CheckpointInvalid"  # a checkpoint is above all that was drained: somebody edited it
+    HANDLER_INVALID = "HandlerInvalid"  # the handler cannot be imported, or is no handler
+    HANDLER_FAILING = "HandlerFailing"  # the handler fails, or its dead letters cannot be written
+    DEAD_LETTERS = "DeadLetters"  # events that the handler kept failing on are in dead-letter files
     # What the operator finds.
     FORBIDDEN = "Forbidden"  # the operator lacks a right
     NAME_TAKEN = "NameTaken"  # an object of somebody else has the name of one the operator must create

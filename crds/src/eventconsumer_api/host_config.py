@@ -9,7 +9,7 @@ import hashlib
 from pydantic import Field
 
 from eventconsumer_api.model import Model
-from eventconsumer_api.v1alpha1 import Processing, Roll, StartingPosition, Trigger
+from eventconsumer_api.v1alpha1 import FileFormat, FileLayout, LeaseLayout, Processing, Roll, StartingPosition, Trigger
 
 
 class ResourceRef(Model):
@@ -52,7 +52,16 @@ class LeaseConfig(Model):
     """The lease container: `location.prefix` is put before the consumer group as it is (no separator is added)."""
 
     location: BlobLocation
+    layout: LeaseLayout = LeaseLayout.EVENT_PROCESSOR_HOST
     duration_seconds: int
+
+
+class FilesConfig(Model):
+    """What drained files look like."""
+
+    format: FileFormat = FileFormat.PARQUET
+    layout: FileLayout = FileLayout.SLOTS
+    empty_files: bool = False
 
 
 class HostConfig(Model):
@@ -64,6 +73,7 @@ class HostConfig(Model):
     starting_position: StartingPosition
     processing: Processing
     sink: BlobLocation
+    files: FilesConfig = FilesConfig()
     roll: Roll
     batches: Trigger | None = Field(description="When the leading host freezes a Spark batch; absent: Spark is off.")
     drain_seconds: int = Field(description="Time from SIGTERM in which a host must have flushed and released, seconds.")

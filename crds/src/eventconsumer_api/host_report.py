@@ -37,6 +37,9 @@ class PartitionReport(Report):
     next_sequence_number: int | None = Field(
         default=None, description="Where its chain of files goes on; absent before open."
     )
+    sequence_number: int | None = Field(default=None, description="Of the last event received; absent: none yet.")
+    enqueued_time: datetime | None = Field(default=None, description="When the hub enqueued that event.")
+    retrieved_time: datetime | None = Field(default=None, description="When this host received it.")
     events: int = Field(default=0, description="Events committed by this pump.")
     files: int = Field(default=0, description="Files committed by this pump.")
 
@@ -69,6 +72,12 @@ class FleetReport(Report):
     events: int
     bytes: int
     last_file_time: datetime | None = None
+    gap_events: int = Field(
+        default=0, description="Events that retention removed before they were read, since the chains' start."
+    )
+    gaps: dict[str, str] = Field(
+        default={}, description="Partition id -> sequence numbers of the newest such gap, such as 17-20."
+    )
     pending_files: int = Field(default=0, description="Committed files that are in no committed batch.")
     processed_files: int = Field(default=0, description="Files in committed batches.")
     committed_batch: int = Field(default=0, description="Number of the last committed batch; 0: none.")

@@ -8,7 +8,7 @@ the API server, so there is no webhook. Defaults are static scalars; computed va
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import AwareDatetime, BeforeValidator, ConfigDict, Field
 
 from eventconsumer_api.model import Model
 
@@ -127,6 +127,13 @@ class EventHub(Model):
     authentication: Authentication = Field(description="How hosts sign in to Event Hubs (Listen is enough).")
 
 
+class LeaseLayout(StrEnum):
+    """How leases and checkpoints are stored."""
+
+    EVENT_PROCESSOR_HOST = "EventProcessorHost"
+    AZURE_SDK = "AzureSdk"
+
+
 class LeaseStore(Model):
     """The blob container that holds partition leases, which are also the checkpoints."""
 
@@ -139,6 +146,10 @@ class LeaseStore(Model):
             "self.container == oldSelf.container",
             "leaseStore.container cannot change: checkpoints would be lost; create another EventConsumer",
         ),
+        (
+            "self.layout == oldSelf.layout",
+            "leaseStore.layout cannot change: checkpoints would be lost; create another EventConsumer",
+        ),
     )
 
     storage_account_url: StorageUrl | None = Field(
@@ -147,6 +158,11 @@ class LeaseStore(Model):
     container: ContainerName = Field(description="Container of the lease blobs; created where missing.")
     prefix: BlobPrefix = Field(
         default="", description="Put before the consumer group in lease names. A new prefix starts without checkpoints."
+    )
+    layout: LeaseLayout = Field(
+        default=LeaseLayout.EVENT_PROCESSOR_HOST,
+        description="EventProcessorHost: one leased blob a partition. AzureSdk: ownership and checkpoint blobs of the "
+        "current Azure SDKs, whose processors may then share the partitions.",
     )
     lease_duration_seconds: int = Field(default=30, ge=15, le=60, description="Duration of a partition lease, seconds.")
     authentication: Authentication = Field(description="How hosts sign in to the storage account.")
@@ -157,19 +173,99 @@ class PositionType(StrEnum):
 
     EARLIEST = "Earliest"
     LATEST = "Latest"
+    ENQUEUED_TIME = "EnqueuedTime"
+    OFFSET = "Offset"
+    SEQUENCE_NUMBER = "SequenceNumber"
 
 
-class StartingPosition(Model):
+_POSITION_RULES = (
+    ("has(self.enqueuedTime) == (self.type == 'EnqueuedTime')", "enqueuedTime is for type: EnqueuedTime, and only it"),
+    ("has(self.offset) == (self.type == 'Offset')", "offset is for type: Offset, and only it"),
+    (
+        "has(self.sequenceNumber) == (self.type == 'SequenceNumber')",
+        "sequenceNumber is for type: SequenceNumber, and only it",
+    ),
+)
+
+
+class Position(Model):
+    """A place in one partition."""
+
+    model_config = rules(*((rule, f"startingPosition: {message}") for rule, message in _POSITION_RULES))
+
+    type: PositionType = Field(
+        default=PositionType.EARLIEST,
+        description="Earliest (all retained events), Latest, EnqueuedTime, Offset or SequenceNumber.",
+    )
+    enqueued_time: AwareDatetime | None = Field(
+        default=None, description="The first event enqueued at or after this time, such as 2026-01-31T00:00:00Z."
+    )
+    offset: str | None = Field(
+        default=None, min_length=1, max_length=64, description="The first event behind the one with this offset."
+    )
+    sequence_number: int | None = Field(
+        default=None, ge=0, le=2**63 - 1, description="The event with this sequence number."
+    )
+
+
+class StartingPosition(Position):
     """Where to start in a partition that has no checkpoint and no drained file yet."""
 
-    type: PositionType = Field(default=PositionType.EARLIEST, description="Earliest (all retained events) or Latest.")
+    partitions: dict[str, Position] = Field(
+        default={}, max_length=1024, description="Other positions for some partitions, by partition id."
+    )
+
+
+class HandlerMode(StrEnum):
+    """What a handler is to the files."""
+
+    PRECEDE = "Precede"
+    REPLACE = "Replace"
+
+
+class CheckpointPolicy(StrEnum):
+    """When a checkpoint is written."""
+
+    FILE = "File"
+    BATCH = "Batch"
+    EVENTS = "Events"
+    INTERVAL = "Interval"
+
+
+class CheckpointRule(Model):
+    """When a checkpoint is written. With files it is written together with the file that makes the rule true."""
+
+    policy: CheckpointPolicy | None = Field(
+        default=None,
+        description="File: after each file. Batch: after each batch a handler was given. Events: every `events` "
+        "events. Interval: every `seconds` seconds. Absent: File, or Batch where a handler replaces the files.",
+    )
+    events: int = Field(default=1000, ge=1, le=100_000_000, description="For policy Events.")
+    seconds: int = Field(default=30, ge=1, le=86_400, description="For policy Interval.")
 
 
 class Processing(Model):
-    """How hosts receive."""
+    """How hosts receive, and the user's own code if there is any."""
+
+    model_config = rules(
+        (
+            "!has(self.image) || has(self.handler)",
+            "processing.image is the image that holds processing.handler: set both, or neither",
+        ),
+        (
+            "!(has(self.handlerMode) && self.handlerMode == 'Replace') || has(self.handler)",
+            "processing.handlerMode: Replace needs processing.handler",
+        ),
+        (
+            "!(has(self.handlerMode) && self.handlerMode == 'Replace' && has(self.checkpoint) && "
+            "has(self.checkpoint.policy) && self.checkpoint.policy == 'File')",
+            "processing.checkpoint.policy: File needs files, and handlerMode: Replace writes none; use Batch, Events "
+            "or Interval",
+        ),
+    )
 
     max_batch_size: int = Field(
-        default=300, ge=1, le=10_000, description="Events handed to the sink at a time, at most."
+        default=300, ge=1, le=10_000, description="Events handed to the handler or the files at a time, at most."
     )
     prefetch: int = Field(
         default=3000, ge=1, le=50_000, description="Events requested ahead for each partition (credit)."
@@ -177,6 +273,39 @@ class Processing(Model):
     max_wait_seconds: int = Field(
         default=60, ge=1, le=300, description="Longest wait for events before a health check."
     )
+    buffer_bytes: int = Field(
+        default=268_435_456,
+        ge=16_777_216,
+        le=68_719_476_736,
+        description="Bytes of events that one host keeps in memory before they are in files, all partitions together. "
+        "Where it is reached, the largest buffer becomes a file early.",
+    )
+    handler: str | None = Field(
+        default=None,
+        max_length=256,
+        pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$",
+        description="The user's own code, package.module:Class, in `image`. Absent: events only go to files.",
+    )
+    handler_mode: HandlerMode = Field(
+        default=HandlerMode.PRECEDE,
+        description="Precede: the handler gets events before they go to files. Replace: it gets them and there are no "
+        "files.",
+    )
+    handler_attempts: int = Field(
+        default=5,
+        ge=1,
+        le=100,
+        description="How often an event is given to the handler before it becomes a dead letter.",
+    )
+    image: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=512,
+        pattern=r"^[^\s]+$",
+        description="Image with the handler, built FROM the processor image; its prefix must be allowed by the "
+        "operator's administrator.",
+    )
+    checkpoint: CheckpointRule = Field(default=CheckpointRule(), description="When a checkpoint is written.")
 
 
 class ScalingMode(StrEnum):
@@ -216,6 +345,20 @@ class Roll(Model):
     max_events: int = Field(default=1_000_000, ge=1, le=10_000_000, description="Number of events.")
 
 
+class FileFormat(StrEnum):
+    """Formats of drained files."""
+
+    PARQUET = "Parquet"
+    AVRO = "Avro"
+
+
+class FileLayout(StrEnum):
+    """Names of drained files."""
+
+    SLOTS = "Slots"
+    CAPTURE = "Capture"
+
+
 class Sink(Model):
     """Where drained files go."""
 
@@ -232,6 +375,19 @@ class Sink(Model):
             "(has(self.prefix) ? self.prefix : '') == (has(oldSelf.prefix) ? oldSelf.prefix : '')",
             "sink.prefix cannot change: the files' chain would start anew; create another EventConsumer",
         ),
+        (
+            "self.format == oldSelf.format && self.layout == oldSelf.layout",
+            "sink.format and sink.layout cannot change: the files' chain would start anew; create another "
+            "EventConsumer",
+        ),
+        (
+            "self.layout != 'Capture' || self.format == 'Avro'",
+            "sink.layout: Capture is the layout of Event Hubs Capture, which writes Avro: set sink.format to Avro",
+        ),
+        (
+            "!has(self.emptyFiles) || !self.emptyFiles || self.layout == 'Capture'",
+            "sink.emptyFiles needs sink.layout: Capture",
+        ),
     )
 
     storage_account_url: StorageUrl | None = Field(
@@ -240,6 +396,17 @@ class Sink(Model):
     container: ContainerName = Field(description="Container of the drained files; created where missing.")
     prefix: BlobPrefix = Field(default="", description="Folder of the files; empty means <namespace>/<name>.")
     authentication: Authentication = Field(description="How hosts and Spark sign in to the storage account.")
+    format: FileFormat = Field(
+        default=FileFormat.PARQUET, description="Parquet (zstd), or Avro in the schema of Event Hubs Capture."
+    )
+    layout: FileLayout = Field(
+        default=FileLayout.SLOTS,
+        description="Slots: files are named by sequence number. Capture: by time as Event Hubs Capture does, with a "
+        "commit record for each file.",
+    )
+    empty_files: bool = Field(
+        default=False, description="Layout Capture: write an empty file where roll.maxSeconds passed without events."
+    )
     roll: Roll = Field(default=Roll(), description="When a file is complete.")
 
 
@@ -327,6 +494,19 @@ class Pods(Model):
 
 class EventConsumerSpec(Model):
     """What the user wants: which hub to drain, where to, and what Spark does with it."""
+
+    model_config = rules(
+        (
+            "!has(self.spark) || (has(self.spark.enabled) && !self.spark.enabled) || !has(self.sink.format) || "
+            "self.sink.format == 'Parquet'",
+            "spark reads Parquet files only: set sink.format to Parquet, or spark.enabled to false",
+        ),
+        (
+            "!has(self.spark) || (has(self.spark.enabled) && !self.spark.enabled) || !has(self.processing) || "
+            "!has(self.processing.handlerMode) || self.processing.handlerMode != 'Replace'",
+            "spark processes files, and processing.handlerMode: Replace writes none: set spark.enabled to false",
+        ),
+    )
 
     event_hub: EventHub = Field(description="The Event Hub to drain.")
     lease_store: LeaseStore = Field(description="Partition leases and checkpoints.")

@@ -8,11 +8,12 @@ without a commit. A problem that needs a person is kept in `problems`, and tried
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from random import Random
+from typing import Any
 from uuid import uuid4
 
 import structlog
@@ -72,6 +73,7 @@ class Work:
     metrics: Metrics
     clock: Callable[[], float] = boottime
     rng: Random = Random()  # noqa: S311, RUF009 - spreads retries
+    offload: Callable[..., Awaitable[Any]] = asyncio.to_thread  # runs work that takes CPU time
 
 
 class Pump:
@@ -265,7 +267,7 @@ class Pump:
             "partition": self.partition,
             "from": str(draft.start),
         }
-        data = await asyncio.to_thread(self._work.encode, buffer.batches, self.partition, facts)
+        data = await self._work.offload(self._work.encode, buffer.batches, self.partition, facts)
         winner = await commit(
             self._chain,
             draft,

@@ -43,7 +43,7 @@ def models_with_schemas(
         found.append((f"{path}.{alias}", field, sub))
         for kind in [field.annotation, *get_args(field.annotation)]:
             if isinstance(kind, type) and issubclass(kind, BaseModel):
-                inner = sub["items"] if sub.get("type") == "array" else sub
+                inner = sub.get("items") or sub.get("additionalProperties") or sub
                 found += models_with_schemas(kind, inner, f"{path}.{alias}")
     return found
 

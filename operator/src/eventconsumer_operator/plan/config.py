@@ -1,6 +1,6 @@
 """Resolves a spec into the HostConfig that hosts read: defaults filled, names fixed, credentials as paths. Pure."""
 
-from eventconsumer_api.host_config import BlobLocation, Credential, HostConfig, HubConfig, LeaseConfig
+from eventconsumer_api.host_config import BlobLocation, Credential, FilesConfig, HostConfig, HubConfig, LeaseConfig
 from eventconsumer_api.labels import SECRETS_DIR
 from eventconsumer_api.v1alpha1 import Authentication, EventConsumerSpec
 from eventconsumer_operator.observed import Consumer
@@ -33,6 +33,7 @@ def host_config(consumer: Consumer, spec: EventConsumerSpec, settings: Settings)
                 prefix=spec.lease_store.prefix,
                 credential=_credential("spec.leaseStore", LEASE_SECRET, spec.lease_store.authentication),
             ),
+            layout=spec.lease_store.layout,
             duration_seconds=spec.lease_store.lease_duration_seconds,
         ),
         starting_position=spec.starting_position,
@@ -43,6 +44,7 @@ def host_config(consumer: Consumer, spec: EventConsumerSpec, settings: Settings)
             prefix=spec.sink.prefix.rstrip("/") or f"{consumer.key.namespace}/{consumer.key.name}",
             credential=_credential("spec.sink", SINK_SECRET, spec.sink.authentication),
         ),
+        files=FilesConfig(format=spec.sink.format, layout=spec.sink.layout, empty_files=spec.sink.empty_files),
         roll=spec.sink.roll,
         batches=spark.trigger if spark else None,
         # The kubelet kills at the end of the grace time: leave it a tenth, and 2 seconds at least, to be done before.
