@@ -1,21 +1,28 @@
 """A blob container in memory that behaves: etags, put-if-absent, real leases on a clock of the test, and faults.
 
 It answers as Azure Blob Storage does, with its status and codes; the contract tests run against it and against Azurite.
+Times are the clock's, so that two runs of the same test are the same. Every change of content is told to `watch`, which
+is how the history of a blob can be checked and not only its end. Administrators, and others that use the container, are
+`break_lease`, `delete` and `delete_container`.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from eventconsumer_processor.errors import Conflict, NotFound, Refused, StorageError, Unavailable
 from eventconsumer_processor.storage import Blob, BlobInfo
+
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)  # when the clock was 0
 
 
 @dataclass
 class _Held:
     token: str
     until: float
-    seconds: int
+    seconds: float
+    broken: bool = False  # breaking until `until`, then broken: it cannot be renewed any more
 
 
 @dataclass
@@ -36,6 +43,16 @@ class Fault:
     error: Callable[[], StorageError] = field(default=lambda: Unavailable("injected fault"))
 
 
+@dataclass(frozen=True)
+class Version:
+    """A change of a blob: what it held from then on."""
+
+    name: str
+    data: bytes | None  # None: deleted
+    metadata: Mapping[str, str]
+    etag: str
+
+
 class FakeBlobStore:
     """`storage.BlobStore` in memory."""
 
@@ -43,12 +60,34 @@ class FakeBlobStore:
         self.blobs: dict[str, _Blob] = {}
         self.calls: list[tuple[str, str]] = []
         self.faults: list[Fault] = []
+        self.watch: Callable[[Version], None] = lambda _: None
         self._clock = clock
         self._version = 0
+        self._exists = True
 
     async def ensure_container(self) -> None:
         """See `BlobStore`."""
-        self._begin("ensure_container", "")
+        lost = self._begin("ensure_container", "")
+        self._exists = True
+        if lost:
+            raise lost
+
+    def break_lease(self, name: str, seconds: float) -> None:
+        """End a lease by force: it is breaking for `seconds` or what is left of it, then broken."""
+        if held := self._lease(self.blobs[name]):
+            held.until = min(held.until, self._clock() + seconds)
+            held.broken = True
+
+    def delete(self, name: str) -> None:
+        """Delete a blob by force."""
+        del self.blobs[name]
+        self.watch(Version(name, None, {}, ""))
+
+    def delete_container(self) -> None:
+        """Delete the container with all blobs."""
+        for name in list(self.blobs):
+            self.delete(name)
+        self._exists = False
 
     async def head(self, name: str) -> BlobInfo | None:
         """See `BlobStore`."""
@@ -76,12 +115,14 @@ class FakeBlobStore:
         if found is None:
             if lease_id or if_match:
                 raise NotFound("put: BlobNotFound", 404, "BlobNotFound")
-            found = self.blobs[name] = _Blob(b"", {}, "", datetime.now(UTC))
+            self._need_container()
+            found = self.blobs[name] = _Blob(b"", {}, "", EPOCH)
         else:
             self._check_conditions(found, lease_id, if_match, if_absent)
         self._version += 1
         found.data, found.metadata, found.etag = data, dict(metadata or {}), f'"{self._version}"'
-        found.modified = datetime.now(UTC)
+        found.modified = EPOCH + timedelta(seconds=self._clock())
+        self.watch(Version(name, data, found.metadata, found.etag))
         if lost:
             raise lost
         return found.etag
@@ -89,6 +130,7 @@ class FakeBlobStore:
     async def list(self, prefix: str, *, metadata: bool = False) -> list[BlobInfo]:
         """See `BlobStore`."""
         self._begin("list", prefix)
+        self._need_container()
         infos = [self._info(name) for name in sorted(self.blobs) if name.startswith(prefix)]
         return infos if metadata else [_without_metadata(info) for info in infos]
 
@@ -97,6 +139,8 @@ class FakeBlobStore:
         lost = self._begin("acquire_lease", name)
         blob = self._need(name)
         held = self._lease(blob)
+        if held and held.broken:
+            raise Conflict("acquire_lease: LeaseIsBreaking", 409, "LeaseIsBreakingAndCannotBeAcquired")
         if held and held.token != lease_id:
             raise Conflict("acquire_lease: LeaseAlreadyPresent", 409, "LeaseAlreadyPresent")
         blob.lease = _Held(lease_id, self._clock() + seconds, seconds)
@@ -111,6 +155,8 @@ class FakeBlobStore:
             raise Conflict("change_lease: LeaseNotPresent", 409, "LeaseNotPresentWithLeaseOperation")
         if held.token not in {lease_id, proposed}:
             raise Conflict("change_lease: LeaseIdMismatch", 409, "LeaseIdMismatchWithLeaseOperation")
+        if held.broken:
+            raise Conflict("change_lease: LeaseIsBreaking", 409, "LeaseIsBreakingAndCannotBeChanged")
         held.token = proposed
         if lost:
             raise lost
@@ -121,6 +167,8 @@ class FakeBlobStore:
         blob = self._need(name)
         if blob.lease is None or blob.lease.token != lease_id:
             raise Conflict("renew_lease: LeaseIdMismatch", 409, "LeaseIdMismatchWithLeaseOperation")
+        if blob.lease.broken:
+            raise Conflict("renew_lease: LeaseIsBroken", 409, "LeaseIsBrokenAndCannotBeRenewed")
         blob.lease.until = self._clock() + blob.lease.seconds
         if lost:
             raise lost
@@ -148,6 +196,8 @@ class FakeBlobStore:
             raise Conflict("put: LeaseNotPresent", 412, "LeaseNotPresentWithBlobOperation")
         if lease_id and blob.lease and blob.lease.token != lease_id:
             raise Conflict("put: LeaseIdMismatch", 412, "LeaseIdMismatchWithBlobOperation")
+        if lease_id and held is None:
+            raise Conflict("put: LeaseLost", 412, "LeaseLost")
         if if_match and if_match != blob.etag:
             raise Conflict("put: ConditionNotMet", 412, "ConditionNotMet")
         if held is None and lease_id is None:
@@ -165,6 +215,10 @@ class FakeBlobStore:
                     return fault.error()
                 raise fault.error()
         return None
+
+    def _need_container(self) -> None:
+        if not self._exists:
+            raise NotFound("ContainerNotFound", 404, "ContainerNotFound")
 
     def _need(self, name: str) -> _Blob:
         if name not in self.blobs:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from azure.storage.blob.aio import BlobServiceClient
+from azure.storage.blob.aio import BlobLeaseClient, BlobServiceClient
 
 from eventconsumer_processor.lease.keeper import boottime
 from eventconsumer_processor.storage import AzureBlobStore, BlobStore, client_options
@@ -21,6 +21,8 @@ class World:
     clock: Callable[[], float]
     sleep: Callable[[float], Awaitable[None]]
     other: BlobStore  # another client of the same container
+    break_lease: Callable[[str, int], Awaitable[None]]  # as an administrator: blob, seconds
+    delete_container: Callable[[], Awaitable[None]]  # likewise
 
 
 class _Time:
@@ -39,7 +41,14 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
     if request.param == "fake":
         time = _Time()
         fake = FakeBlobStore(time)
-        yield World(fake, time, time.sleep, fake)
+
+        async def break_fake(name: str, seconds: int) -> None:
+            fake.break_lease(name, seconds)
+
+        async def delete_fake() -> None:
+            fake.delete_container()
+
+        yield World(fake, time, time.sleep, fake, break_fake, delete_fake)
         return
     azurite: Any = request.getfixturevalue("azurite")
     name = azurite.container()
@@ -52,6 +61,15 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
         for _ in range(2)
     ]
     await stores[0].ensure_container()
-    yield World(stores[0], boottime, asyncio.sleep, stores[1])
+    admin = BlobServiceClient.from_connection_string(azurite.connection_string)
+
+    async def break_real(blob: str, seconds: int) -> None:
+        await BlobLeaseClient(admin.get_blob_client(name, blob), "").break_lease(lease_break_period=seconds)
+
+    async def delete_real() -> None:
+        await admin.delete_container(name)
+
+    yield World(stores[0], boottime, asyncio.sleep, stores[1], break_real, delete_real)
     for store in stores:
         await store.close()
+    await admin.close()

@@ -120,3 +120,50 @@ async def test_operations_on_absent_blobs_say_so(world: World) -> None:
         await world.blobs.acquire_lease("no", ONE, 15)
     with pytest.raises((NotFound, Conflict)):
         await world.blobs.put("no", b"1", if_match='"1"')
+
+
+async def test_an_expired_lease_lets_its_owner_write_no_more(world: World) -> None:
+    await world.blobs.put("b", b"1")
+    await world.blobs.acquire_lease("b", ONE, 15)
+    await world.sleep(16)
+    with pytest.raises(Conflict):
+        await world.blobs.put("b", b"2", lease_id=ONE)
+
+
+async def test_while_a_lease_is_breaking_its_owner_may_still_write_and_nobody_else(world: World) -> None:
+    await world.blobs.put("b", b"1")
+    await world.blobs.acquire_lease("b", ONE, 30)
+    await world.break_lease("b", 4)
+    info = await world.blobs.head("b")
+    assert info is not None and info.leased
+    await world.blobs.put("b", b"2", lease_id=ONE)
+    for refused in (
+        world.blobs.renew_lease("b", ONE),
+        world.blobs.change_lease("b", ONE, TWO),
+        world.other.acquire_lease("b", TWO, 15),
+        world.other.put("b", b"3"),
+    ):
+        with pytest.raises(Conflict):
+            await refused
+    await world.sleep(5)
+    with pytest.raises(Conflict):
+        await world.blobs.put("b", b"4", lease_id=ONE)
+    with pytest.raises(Conflict):
+        await world.blobs.renew_lease("b", ONE)
+    await world.other.acquire_lease("b", TWO, 15)
+
+
+async def test_nothing_works_in_a_deleted_container_until_it_is_made_again(world: World) -> None:
+    etag = await world.blobs.put("b", b"1")
+    await world.delete_container()
+    assert await world.blobs.head("b") is None
+    assert await world.blobs.read("b", 10) is None
+    for refused in (
+        world.blobs.list(""),
+        world.blobs.put("c", b"1"),
+        world.blobs.put("c", b"1", if_absent=True),
+        world.blobs.put("b", b"1", if_match=etag),
+        world.blobs.renew_lease("b", ONE),
+    ):
+        with pytest.raises(NotFound):
+            await refused
