@@ -1,0 +1,423 @@
+"""An HTTP proxy before Azurite that fails on purpose: what a network and a storage service do on bad days.
+
+    host ──► FaultProxy ──► Azurite
+
+It forwards the bytes of every request unchanged, so that signatures stay valid (storage signs the path, not the host),
+each over a connection of its own. A test adds faults: which requests (`Match`), how many of them, and what happens to
+them (an action, see faultactions). Every request is kept in `exchanges`, with the status that storage gave. Give each
+host its own proxy to fail one host and not the others. The proxy runs on a thread, so tests stay plain sequential code.
+"""
+
+import asyncio
+import contextlib
+import re
+import threading
+import time
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from urllib.parse import parse_qs, unquote, urlsplit
+
+_HEAD_LIMIT = 1 << 20
+_SLICE_SECONDS = 0.05  # how often a slow exchange moves a piece
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request as the client sent it."""
+
+    head: bytes  # request line and headers, with the empty line
+    body: bytes  # as on the wire, so chunks with their sizes
+    at: float  # when it was complete, seconds of time.monotonic
+
+    @property
+    def method(self) -> str:
+        """Such as PUT."""
+        return self.head.split(b" ", 1)[0].decode()
+
+    @property
+    def path(self) -> str:
+        """Decoded path, without the query."""
+        return unquote(urlsplit(self._target).path)
+
+    @property
+    def query(self) -> dict[str, str]:
+        """Query parameters; of a repeated one the last."""
+        return {name: values[-1] for name, values in parse_qs(urlsplit(self._target).query, True).items()}
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers by their names in lower case."""
+        return parse_headers(self.head)
+
+    @property
+    def _target(self) -> str:
+        return self.head.split(b" ", 2)[1].decode()
+
+
+@dataclass(frozen=True)
+class Reply:
+    """Storage's answer as it came."""
+
+    head: bytes
+    body: bytes
+
+    @property
+    def status(self) -> int:
+        """HTTP status."""
+        return int(self.head.split(b" ", 2)[1])
+
+
+@dataclass
+class Exchange:
+    """A request and what became of it."""
+
+    request: Request
+    replies: list[Reply] = field(default_factory=list)  # of storage: none where it never arrived, two where replayed
+    fault: str = ""  # name of the action that met it
+
+
+@dataclass(frozen=True)
+class Match:
+    """Which requests are meant; whatever is left out matches everything.
+
+    Args:
+        method: Such as PUT.
+        path: A regular expression to be found in the decoded path.
+        query: Exact values by parameter; None where it must be absent.
+        headers: Regular expressions for whole values by name in lower case; None where it must be absent.
+        body: A regular expression to be found in the body.
+    """
+
+    method: str = ""
+    path: str = ""
+    query: Mapping[str, str | None] = field(default_factory=dict)
+    headers: Mapping[str, str | None] = field(default_factory=dict)
+    body: bytes = b""
+
+    def meets(self, request: Request) -> bool:
+        """Whether the request is meant."""
+        query, headers = request.query, request.headers
+        return (
+            self.method in ("", request.method)
+            and re.search(self.path, request.path) is not None
+            and all(query.get(name) == value for name, value in self.query.items())
+            and all(_fits(headers.get(name), pattern) for name, pattern in self.headers.items())
+            and re.search(self.body, request.body) is not None
+        )
+
+
+class Handling(Protocol):
+    """What an action can do with the request it met."""
+
+    @property
+    def request(self) -> Request:
+        """The request."""
+
+    @property
+    def fault(self) -> "Fault":
+        """The fault that met it."""
+
+    async def through(self) -> None:
+        """Nothing happens: to storage, and its answer to the client."""
+
+    async def forward(self, bytes_per_second: float = 0) -> Reply:
+        """Send the request to storage, and its whole answer back here."""
+
+    async def forward_part(self, size: int) -> None:
+        """Send the head and `size` bytes of the body to storage, then cut that connection."""
+
+    async def answer(self, data: bytes, bytes_per_second: float = 0) -> None:
+        """Send bytes to the client; one that has gone is no error."""
+
+    def cut(self) -> None:
+        """Reset the client's connection."""
+
+
+class Action(Protocol):
+    """What happens to a request that a fault meets."""
+
+    async def apply(self, handling: Handling) -> None:
+        """Make it happen; the connection lives on unless it was cut."""
+
+
+class Fault:
+    """A fault that was added; `FaultProxy.add` makes it.
+
+    Attributes:
+        requests: What it met, in order.
+    """
+
+    def __init__(self, proxy: "FaultProxy", match: Match, action: Action, times: int | None, skip: int) -> None:
+        self.requests: list[Request] = []
+        self._proxy = proxy
+        self._match = match
+        self.action = action
+        self._left = times
+        self._skip = skip
+        self._go: asyncio.Future[bool] | None = None
+        self._freed: bool | None = None
+        self._changed = threading.Condition()
+
+    def wait(self, seconds: float, count: int = 1) -> None:
+        """Wait until it met `count` requests.
+
+        Raises:
+            AssertionError: It did not in time.
+        """
+        with self._changed:
+            met = self._changed.wait_for(lambda: len(self.requests) >= count, seconds)
+        assert met, f"{self.action} met {len(self.requests)} requests of {count} within {seconds} s"
+
+    def release(self) -> None:
+        """Let everything go on that is held or will be."""
+        self._free(True)
+
+    def discard(self) -> None:
+        """Cut everything that is held or will be: storage never sees it."""
+        self._free(False)
+
+    def remove(self) -> None:
+        """Meet nothing any more; what is held stays held."""
+        self._left = 0
+
+    async def freed(self) -> bool:
+        """Wait for release (True) or discard (False); for actions."""
+        if self._go is None:
+            self._go = asyncio.get_running_loop().create_future()
+        if self._freed is not None:
+            return self._freed
+        return await asyncio.shield(self._go)
+
+    def takes(self, request: Request) -> bool:
+        """Whether this request is one of those meant; it is counted then."""
+        if self._left == 0 or not self._match.meets(request):
+            return False
+        if self._skip:
+            self._skip -= 1
+            return False
+        if self._left is not None:
+            self._left -= 1
+        with self._changed:
+            self.requests.append(request)
+            self._changed.notify_all()
+        return True
+
+    def _free(self, value: bool) -> None:
+        def free() -> None:
+            self._freed = value
+            if self._go is not None and not self._go.done():
+                self._go.set_result(value)
+
+        self._proxy.call(free)
+
+
+class FaultProxy:
+    """The proxy; `start` it, `add` faults, `close` it.
+
+    Args:
+        upstream_port: Where storage listens on loopback.
+        upstream_string: A connection string whose endpoint has that port.
+    """
+
+    def __init__(self, upstream_port: int, upstream_string: str) -> None:
+        self.exchanges: list[Exchange] = []
+        self.port = 0
+        self._upstream_port = upstream_port
+        self._upstream_string = upstream_string
+        self._faults: list[Fault] = []
+        self._connections: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="fault proxy", daemon=True)
+        self._server: asyncio.Server | None = None
+
+    @property
+    def connection_string(self) -> str:
+        """The connection string of storage through this proxy."""
+        return self._upstream_string.replace(f":{self._upstream_port}", f":{self.port}")
+
+    def start(self) -> None:
+        """Listen on a free loopback port."""
+        self._thread.start()
+        self._run(self._listen())
+
+    def add(self, match: Match, action: Action, times: int | None = None, skip: int = 0) -> Fault:
+        """Add a fault; of several that match, the first one added takes a request.
+
+        Args:
+            match: Which requests.
+            action: What happens to them.
+            times: How many; None for all.
+            skip: How many matching requests pass before.
+        """
+        fault = Fault(self, match, action, times, skip)
+        self._faults.append(fault)
+        return fault
+
+    def clear(self) -> None:
+        """Remove all faults and let everything go on that is held."""
+        for fault in self._faults:
+            fault.remove()
+            fault.release()
+        self._faults = []
+
+    def met(self, match: Match) -> list[Exchange]:
+        """All exchanges so far whose requests match."""
+        return [exchange for exchange in [*self.exchanges] if match.meets(exchange.request)]
+
+    def call(self, action: Any) -> None:
+        """Call a function on the proxy's thread."""
+        self._loop.call_soon_threadsafe(action)
+
+    def close(self) -> None:
+        """Cut all connections and stop."""
+        self._run(self._stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+
+    async def _listen(self) -> None:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=_HEAD_LIMIT)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def _stop(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in [*self._connections]:
+            task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+        await asyncio.sleep(0)  # transports close on the next turn
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        try:
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+                while not writer.is_closing():
+                    head, body = await read_message(reader)
+                    await self._handle(Request(head, body, time.monotonic()), writer)
+        finally:
+            self._connections.discard(task)
+            writer.transport.abort()
+
+    async def _handle(self, request: Request, writer: asyncio.StreamWriter) -> None:
+        exchange = Exchange(request)
+        self.exchanges.append(exchange)
+        fault = next((fault for fault in [*self._faults] if fault.takes(request)), None)
+        if fault is None:
+            await _Handling(self._upstream_port, exchange, None, writer).through()
+        else:
+            exchange.fault = type(fault.action).__name__
+            await fault.action.apply(_Handling(self._upstream_port, exchange, fault, writer))
+
+
+class _Handling:
+    """See `Handling`."""
+
+    def __init__(self, port: int, exchange: Exchange, fault: Fault | None, client: asyncio.StreamWriter) -> None:
+        self._fault = fault
+        self._port = port
+        self._exchange = exchange
+        self._client = client
+
+    @property
+    def request(self) -> Request:
+        """See `Handling`."""
+        return self._exchange.request
+
+    @property
+    def fault(self) -> Fault:
+        """See `Handling`."""
+        assert self._fault is not None
+        return self._fault
+
+    async def forward(self, bytes_per_second: float = 0) -> Reply:
+        """See `Handling`."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port, limit=_HEAD_LIMIT)
+        try:
+            writer.write(self.request.head)
+            await _write(writer, self.request.body, bytes_per_second)
+            reply = Reply(*await read_message(reader, of=self.request.method))
+        finally:
+            writer.transport.abort()
+        self._exchange.replies.append(reply)
+        return reply
+
+    async def forward_part(self, size: int) -> None:
+        """See `Handling`."""
+        _, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        try:
+            writer.write(self.request.head + self.request.body[:size])
+            await writer.drain()
+            await asyncio.sleep(_SLICE_SECONDS)  # storage has begun to read it
+        finally:
+            writer.transport.abort()
+
+    async def answer(self, data: bytes, bytes_per_second: float = 0) -> None:
+        """See `Handling`."""
+        with contextlib.suppress(OSError):
+            await _write(self._client, data, bytes_per_second)
+
+    async def through(self) -> None:
+        """See `Handling`."""
+        reply = await self.forward()
+        await self.answer(reply.head + reply.body)
+
+    def cut(self) -> None:
+        """See `Handling`."""
+        self._client.transport.abort()
+
+
+async def read_message(reader: asyncio.StreamReader, of: str | None = None) -> tuple[bytes, bytes]:
+    """Head and body of one HTTP/1.1 message, as on the wire.
+
+    Args:
+        reader: Where it comes from.
+        of: For an answer: the method of its request.
+
+    Raises:
+        IncompleteReadError: The connection ended.
+    """
+    head = await reader.readuntil(b"\r\n\r\n")
+    if of is not None and (of == "HEAD" or head.split(b" ", 2)[1] in (b"204", b"304")):
+        return head, b""
+    headers = parse_headers(head)
+    if "chunked" in headers.get("transfer-encoding", ""):
+        return head, await _chunks(reader)
+    return head, await reader.readexactly(int(headers.get("content-length", "0")))
+
+
+async def _chunks(reader: asyncio.StreamReader) -> bytes:
+    """All chunks with their sizes and the end."""
+    data = b""
+    while True:
+        line = await reader.readuntil(b"\r\n")
+        size = int(line.split(b";")[0], 16)
+        data += line + await reader.readexactly(size + 2)
+        if size == 0:
+            return data
+
+
+async def _write(writer: asyncio.StreamWriter, data: bytes, bytes_per_second: float) -> None:
+    piece = max(1, int(bytes_per_second * _SLICE_SECONDS)) if bytes_per_second else len(data)
+    for start in range(0, len(data), max(1, piece)):
+        writer.write(data[start : start + piece])
+        await writer.drain()
+        if bytes_per_second:
+            await asyncio.sleep(_SLICE_SECONDS)
+
+
+def parse_headers(head: bytes) -> dict[str, str]:
+    """Headers of a message by their names in lower case."""
+    lines = (line.partition(b":") for line in head.split(b"\r\n")[1:] if line)
+    return {name.decode().strip().lower(): value.decode().strip() for name, _, value in lines}
+
+
+def _fits(value: str | None, pattern: str | None) -> bool:
+    if pattern is None or value is None:
+        return pattern is value
+    return re.fullmatch(pattern, value) is not None
