@@ -13,7 +13,6 @@ from datetime import UTC, datetime, timedelta
 from eventconsumer_processor.errors import Conflict, NotFound, Refused, StorageError, Unavailable
 from eventconsumer_processor.storage import Blob, BlobInfo
 
-
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)  # when the clock was 0
 
 
