@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from eventconsumer_api.v1alpha1 import Position
 from eventconsumer_processor.errors import HubUnreachable, LinkStolen
 from eventconsumer_processor.source.batch import EVENT_OVERHEAD_BYTES, EventBatch
 from eventconsumer_processor.source.hub import HubInfo, PartitionInfo
@@ -57,6 +58,16 @@ class FakeHub:
         found.reader = FakeSource(found, after, epoch)
         return found.reader
 
+    async def locate(self, partition: str, position: Position, epoch: int) -> int:
+        """See `Hub`."""
+        found = self.partitions[partition]
+        for number in sorted(found.events):
+            if position.enqueued_time is not None and enqueued_ms(number) >= position.enqueued_time.timestamp() * 1000:
+                return number
+            if position.offset is not None and number * 10 > int(position.offset):
+                return number
+        return found.last + 1
+
     async def check_consumer_group(self, partition: str) -> None:
         """See `Hub`."""
 
@@ -95,11 +106,16 @@ class FakeSource:
         self.closed = True
 
 
+def enqueued_ms(number: int) -> int:
+    """When an event was enqueued: one a millisecond."""
+    return 1_767_225_600_000 + number
+
+
 def append_event(batch: EventBatch, number: int, body: bytes) -> None:
     """Add one event to a batch."""
     batch.sequence_numbers.append(number)
     batch.offsets.append(str(number * 10))
-    batch.enqueued_ms.append(1_767_225_600_000 + number)
+    batch.enqueued_ms.append(enqueued_ms(number))
     batch.partition_keys.append("key")
     batch.bodies.append(body)
     batch.properties.keys.append("number")

@@ -45,6 +45,7 @@ class Reason(StrEnum):
     DATA_GAP = "DataGap"  # retention removed events before they were read
     FENCED = "Fenced"  # another reader uses the consumer group, or another host's file is ahead
     CHECKPOINT_INVALID = "CheckpointInvalid"  # a checkpoint is above all that was drained: somebody edited it
+    POSITION_INVALID = "PositionInvalid"  # the starting position does not exist in the hub
     HANDLER_INVALID = "HandlerInvalid"  # the handler cannot be imported, or is no handler
     HANDLER_FAILING = "HandlerFailing"  # the handler fails, or its dead letters cannot be written
     DEAD_LETTERS = "DeadLetters"  # events that the handler kept failing on are in dead-letter files

@@ -54,6 +54,7 @@ class LeaseConfig(Model):
     location: BlobLocation
     layout: LeaseLayout = LeaseLayout.EVENT_PROCESSOR_HOST
     duration_seconds: int
+    shared: bool = False
 
 
 class FilesConfig(Model):

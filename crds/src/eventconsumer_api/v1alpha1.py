@@ -164,6 +164,11 @@ class LeaseStore(Model):
         description="EventProcessorHost: one leased blob a partition. AzureSdk: ownership and checkpoint blobs of the "
         "current Azure SDKs, whose processors may then share the partitions.",
     )
+    shared: bool = Field(
+        default=False,
+        description="Other programs share these leases and write checkpoints. What they process is then recorded as a "
+        "gap between the files; else a checkpoint that no file ends at is refused.",
+    )
     lease_duration_seconds: int = Field(default=30, ge=15, le=60, description="Duration of a partition lease, seconds.")
     authentication: Authentication = Field(description="How hosts sign in to the storage account.")
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from eventconsumer_api.v1alpha1 import Roll
+from eventconsumer_processor.gaps import Gap
 from eventconsumer_processor.source.batch import EventBatch
 
 
@@ -14,7 +15,7 @@ class Buffer:
     size: int = 0  # bytes
     count: int = 0  # events
     since: float = 0.0  # when the oldest batch came, seconds of the host's clock
-    gaps: list[tuple[int, int]] = field(default_factory=list)  # missing in between or before: first and last of each
+    gaps: list[Gap] = field(default_factory=list)  # before the events or in between
 
     def __bool__(self) -> bool:
         return bool(self.batches)
@@ -43,7 +44,7 @@ class Buffer:
         self.batches = kept
         self.size = sum(batch.size for batch in kept)
         self.count = sum(len(batch) for batch in kept)
-        self.gaps = [(max(first, sequence_number + 1), last) for first, last in self.gaps if last > sequence_number]
+        self.gaps = [rest for gap in self.gaps if (rest := gap.above(sequence_number))]
 
     def clear(self) -> None:
         """Forget everything."""

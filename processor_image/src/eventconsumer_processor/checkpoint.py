@@ -3,11 +3,19 @@
 On open, a host starts at the checkpoint and follows the chain to its end, adopting files that an earlier owner
 committed without writing its checkpoint. Where nothing is decided yet, the starting position is resolved to a sequence
 number once, for all hosts, by the genesis record; nothing is ever read from "the latest" directly.
+
+A checkpoint must be the end of some file. One inside a file is followed forward; one behind the end of the chain would
+skip events, and is refused, unless other programs share the leases: then they have processed what is between, and it is
+recorded as such.
 """
 
 from dataclasses import dataclass
 
+from eventconsumer_api.conditions import Reason
 from eventconsumer_api.v1alpha1 import PositionType, StartingPosition
+from eventconsumer_processor import problems
+from eventconsumer_processor.errors import Blocked
+from eventconsumer_processor.gaps import Gap, GapReason
 from eventconsumer_processor.lease.model import Checkpoint, Lease
 from eventconsumer_processor.sink.slots import Chain, Slot
 from eventconsumer_processor.source.hub import Hub
@@ -17,9 +25,15 @@ from eventconsumer_processor.source.hub import Hub
 class Resume:
     """The end of a partition's chain."""
 
-    next: int  # expected sequence number of the next event
+    next: int  # the slot that the next file takes
     last: Slot | None = None  # the last file found beyond the checkpoint
-    epoch: int = -1  # highest epoch among those files
+    epoch: int = -1  # highest epoch among the files found
+    skipped: Gap | None = None  # what another program processed behind the chain's end
+
+    @property
+    def expected(self) -> int:
+        """Sequence number of the next event to read."""
+        return self.skipped.last + 1 if self.skipped else self.next
 
     @property
     def checkpoint(self) -> Checkpoint | None:
@@ -27,24 +41,44 @@ class Resume:
         return Checkpoint(self.last.last_offset, self.last.last) if self.last else None
 
 
-async def resume(chain: Chain, lease: Lease, hub: Hub, starting: StartingPosition) -> Resume:
-    """Find where to go on.
+async def resume(chain: Chain, lease: Lease, hub: Hub, starting: StartingPosition, *, shared: bool = False) -> Resume:
+    """Find where the files go on.
+
+    Args:
+        chain: The partition's files.
+        lease: Its lease, as it is now.
+        hub: For a starting position.
+        starting: Where to start while nothing is decided.
+        shared: Whether other programs write checkpoints too.
 
     Raises:
+        Blocked: The checkpoint would skip events.
         StorageError: A request failed, or a blob in the chain is not a file of ours.
         SourceError: The starting position could not be resolved.
     """
-    begin = await chain.start()
-    if begin is None:
-        begin = await chain.begin(await _starting(chain.partition, lease, hub, starting))
-    if lease.checkpoint is None:
-        return follow(begin, {slot.start: slot for slot in await chain.listed()})
+    start = await begin(chain, lease, hub, starting)
+    if lease.checkpoint is None or lease.checkpoint.sequence_number < start:
+        return follow(start, {slot.start: slot for slot in await chain.listed()})
+    reached = lease.checkpoint.sequence_number
     found: dict[int, Slot] = {}
-    start = position = max(begin, lease.checkpoint.sequence_number + 1)
-    while slot := await chain.at(position):
-        found[position] = slot
-        position = slot.last + 1
-    return follow(start, found)
+    if await chain.at(reached + 1) is None:
+        before = await chain.last_before(reached)
+        if before is None or before.last < reached:
+            end = before.last + 1 if before else start
+            if not shared:
+                problem = problems.checkpoint_above_end(chain.partition, reached, end - 1)
+                raise Blocked(problem.field, Reason(problem.reason), problem.message)
+            epoch = before.epoch if before else -1
+            return Resume(end, epoch=epoch, skipped=Gap(end, reached, GapReason.FOREIGN))
+        found[before.start] = before
+        position = before.start
+    else:
+        position = reached + 1
+    following = found[position].last + 1 if position in found else position
+    while slot := await chain.at(following):
+        found[following] = slot
+        following = slot.last + 1
+    return follow(position, found)
 
 
 def follow(start: int, slots: dict[int, Slot]) -> Resume:
@@ -55,8 +89,32 @@ def follow(start: int, slots: dict[int, Slot]) -> Resume:
     return end
 
 
-async def _starting(partition: str, lease: Lease, hub: Hub, starting: StartingPosition) -> int:
-    if lease.checkpoint is not None:  # drained by another program on the same lease before
+async def begin(chain: Chain, lease: Lease, hub: Hub, starting: StartingPosition) -> int:
+    """Where the partition starts, decided once for all hosts.
+
+    Raises:
+        StorageError: A request failed.
+        SourceError: The starting position could not be resolved.
+    """
+    start = await chain.start()
+    if start is None:
+        start = await chain.begin(await _resolve(chain.partition, lease, hub, starting))
+    return start
+
+
+async def _resolve(partition: str, lease: Lease, hub: Hub, starting: StartingPosition) -> int:
+    if lease.checkpoint is not None:  # read by another program on the same lease before
         return lease.checkpoint.sequence_number + 1
+    wanted = starting.partitions.get(partition, starting)
     info = await hub.partition(partition)
-    return info.earliest if starting.type is PositionType.EARLIEST else info.last + 1
+    match wanted.type:
+        case PositionType.LATEST:
+            return info.last + 1
+        case PositionType.SEQUENCE_NUMBER if wanted.sequence_number is not None:
+            if wanted.sequence_number > info.last + 1:
+                problem = problems.start_beyond_end(partition, wanted.sequence_number, info.last)
+                raise Blocked(problem.field, Reason(problem.reason), problem.message)
+            return max(info.earliest, wanted.sequence_number)
+        case PositionType.ENQUEUED_TIME | PositionType.OFFSET:
+            return await hub.locate(partition, wanted, lease.epoch)
+    return info.earliest

@@ -1,48 +1,67 @@
-"""Gaps: sequence numbers that the hub no longer has, because its retention was faster than the host. Pure.
+"""Gaps: sequence numbers that are in no file, and why. Pure.
 
-A gap is never skipped silently: the pump reads once more from where it starts, then records it in the file's metadata
-and reports it.
+A gap is never skipped silently: it is recorded in the metadata of the file behind it, and from there it reaches the
+resource's status.
+
+- `retention`: the hub no longer had the events when they were to be read;
+- `foreign`: another program that shares the leases processed them, as its checkpoint says.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 
-from eventconsumer_api.conditions import Reason
-from eventconsumer_api.host_report import Problem
-from eventconsumer_processor import problems
+
+class GapReason(StrEnum):
+    """Why events are in no file."""
+
+    RETENTION = "retention"
+    FOREIGN = "foreign"
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Missing sequence numbers, as inclusive ranges in rising order."""
+    """Missing sequence numbers `first` to `last`, inclusive."""
 
-    ranges: tuple[tuple[int, int], ...]
+    first: int
+    last: int
+    reason: GapReason = GapReason.RETENTION
 
-    @property
-    def events(self) -> int:
-        """How many are missing."""
-        return sum(last - first + 1 for first, last in self.ranges)
+    def __len__(self) -> int:
+        return self.last - self.first + 1
 
-    def __str__(self) -> str:
-        """Such as `17-20,22-22`."""
-        return ",".join(f"{first}-{last}" for first, last in self.ranges)
+    def above(self, sequence_number: int) -> "Gap | None":
+        """What of it is above `sequence_number`."""
+        if self.last <= sequence_number:
+            return None
+        return Gap(max(self.first, sequence_number + 1), self.last, self.reason)
 
 
-def find(expected: int, numbers: Iterable[int]) -> Gap:
+def find(expected: int, numbers: Iterable[int]) -> list[Gap]:
     """What is missing in rising `numbers` that should start at `expected` and have no holes."""
-    ranges = []
+    found = []
     for number in numbers:
         if number > expected:
-            ranges.append((expected, number - 1))
+            found.append(Gap(expected, number - 1))
         expected = number + 1
-    return Gap(tuple(ranges))
+    return found
 
 
-def problem(partition: str, gap: Gap) -> Problem:
-    """What the user is told."""
-    return Problem(
-        field=f"{problems.HUB}.name",
-        reason=Reason.DATA_GAP,
-        message=f"events {gap} of partition {partition} were removed by the hub's retention before they were read: "
-        "raise the retention, or the number of hosts",
-    )
+def text(found: Iterable[Gap]) -> str:
+    """As in a file's metadata, such as `foreign:3-9;retention:17-20,22-22`; empty for none."""
+    by_reason: dict[str, list[str]] = {}
+    for gap in found:
+        by_reason.setdefault(gap.reason, []).append(f"{gap.first}-{gap.last}")
+    return ";".join(f"{reason}:{','.join(ranges)}" for reason, ranges in by_reason.items())
+
+
+def parse(value: str) -> list[Gap]:
+    """The gaps in a file's metadata; parts that cannot be read are left out."""
+    found = []
+    for part in filter(None, value.split(";")):
+        reason, _, ranges = part.partition(":")
+        for item in ranges.split(","):
+            first, _, last = item.partition("-")
+            if reason in set(GapReason) and first.isdigit() and last.isdigit():
+                found.append(Gap(int(first), int(last), GapReason(reason)))
+    return found

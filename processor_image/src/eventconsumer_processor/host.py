@@ -25,10 +25,10 @@ from eventconsumer_processor.lease.keeper import boottime
 from eventconsumer_processor.lease.store import LeaseStore
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.partitions import PartitionManager
-from eventconsumer_processor.pump import Work
 from eventconsumer_processor.registration import Registration, register
 from eventconsumer_processor.sink.parquet import encode
 from eventconsumer_processor.sink.slots import Chain, incarnation
+from eventconsumer_processor.work import Work
 
 REGISTER_RETRY_SECONDS = 4.0
 WATCH_SECONDS = 2.0

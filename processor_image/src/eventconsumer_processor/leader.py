@@ -21,9 +21,9 @@ from eventconsumer_processor.errors import Conflict, LeaseLost, SourceError, Sto
 from eventconsumer_processor.fleet import Heads, Ledger
 from eventconsumer_processor.lease.keeper import Keeper
 from eventconsumer_processor.partitions import PartitionManager
-from eventconsumer_processor.pump import Work
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.storage import BlobStore
+from eventconsumer_processor.work import Work
 
 MEASURE_SECONDS = 5.0
 HEAD_REQUESTS = 8  # at a time

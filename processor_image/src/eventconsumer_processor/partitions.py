@@ -21,8 +21,9 @@ from eventconsumer_processor.lease.balance import decide
 from eventconsumer_processor.lease.keeper import HeldLease
 from eventconsumer_processor.lease.model import Lease
 from eventconsumer_processor.lease.store import LeaseStore, Listing
-from eventconsumer_processor.pump import CloseReason, Pump, Work
+from eventconsumer_processor.pump import CloseReason, Pump
 from eventconsumer_processor.sink.slots import Chain
+from eventconsumer_processor.work import Work
 
 RELEASE_SECONDS = 3.0  # of the drain time, kept for giving leases up
 FAILED_SCANS = 2  # in a row, before it is a problem

@@ -107,10 +107,32 @@ def hub_changed(expected: HubInfo, found: HubInfo) -> Problem:
 def position_beyond_end(partition: str, expected: int, last: int) -> Problem:
     """The chain or the checkpoint is ahead of the hub."""
     return Problem(
-        field=LEASES,
+        field=f"{LEASES}.prefix",
         reason=Reason.HUB_CHANGED,
         message=f"partition {partition} would go on at sequence number {expected}, but the hub's last is {last}: the "
         "checkpoint was edited, or another hub is read now; correct the lease blob, or create another EventConsumer",
+    )
+
+
+def checkpoint_above_end(partition: str, reached: int, end: int) -> Problem:
+    """The checkpoint is ahead of the files: going on there would skip events."""
+    return Problem(
+        field=f"{LEASES}.prefix",
+        reason=Reason.CHECKPOINT_INVALID,
+        message=f"the checkpoint of partition {partition} is {reached}, but its files end at {end}: events {end + 1} "
+        f"to {reached} would be in no file. Set SequenceNumber in the lease blob to {end}, or delete the blob to have it "
+        "rebuilt from the files; if another program that shares the leases processed these events, set "
+        "leaseStore.shared to true",
+    )
+
+
+def start_beyond_end(partition: str, wanted: int, last: int) -> Problem:
+    """The starting position does not exist yet."""
+    return Problem(
+        field="spec.startingPosition.sequenceNumber",
+        reason=Reason.POSITION_INVALID,
+        message=f"the starting position of partition {partition} is sequence number {wanted}, but the hub's last is "
+        f"{last}: name one that exists, or use type Latest",
     )
 
 

@@ -1,29 +1,23 @@
-"""One partition: open, receive, buffer, commit a file, checkpoint; again until told to stop or the lease is lost.
+"""One partition: open, receive, hand on; again until told to stop or the lease is lost.
 
-The invariant: a checkpoint is written only after the file it covers is committed, and a file only into the slot that
-the chain expects next. Everything else may fail at any point: a lost link is opened again at the next sequence number
-with the buffer kept; while the sink does not answer nothing more is received; a lost lease ends the pump at once,
-without a commit. A problem that needs a person is kept in `problems`, and tried again.
+Everything may fail at any point: a lost link is opened again at the next sequence number with what was received kept;
+what comes twice is dropped by its sequence number; while the outlet does not take anything, nothing more is received; a
+lost lease ends the pump at once, without a commit. A problem that needs a person is kept in `problems`, and tried
+again.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from random import Random
-from typing import Any
-from uuid import uuid4
 
 import structlog
 
 from eventconsumer_api.conditions import Reason
-from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import PartitionReport, Problem
+from eventconsumer_api.v1alpha1 import HandlerMode
 from eventconsumer_processor import gaps, problems
-from eventconsumer_processor.buffer import Buffer
-from eventconsumer_processor.checkpoint import resume
+from eventconsumer_processor.drain import Drain
 from eventconsumer_processor.errors import (
     Blocked,
     Fenced,
@@ -35,19 +29,17 @@ from eventconsumer_processor.errors import (
     StorageError,
     Unavailable,
 )
-from eventconsumer_processor.lease.keeper import HeldLease, boottime
-from eventconsumer_processor.lease.model import Checkpoint
-from eventconsumer_processor.metrics import Metrics
-from eventconsumer_processor.sink.commit import commit
-from eventconsumer_processor.sink.parquet import Encoder
-from eventconsumer_processor.sink.slots import Chain, Draft, Slot
+from eventconsumer_processor.gaps import Gap
+from eventconsumer_processor.handled import Handled
+from eventconsumer_processor.lease.keeper import HeldLease
+from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.source.batch import EventBatch
-from eventconsumer_processor.source.hub import Hub, HubInfo, Source
+from eventconsumer_processor.source.hub import Source
+from eventconsumer_processor.work import Outlet, Work
 
 POLL_SECONDS = 0.5  # longest receive, so that stop requests and roll times are seen
 RETRY_SECONDS = 3.0
 LOST_LINKS = 2  # in a row, before it is a problem: a link may drop at any time
-FAILED_COMMITS = 3  # in a row, likewise
 
 log = structlog.get_logger(__name__)
 
@@ -61,21 +53,6 @@ class CloseReason(StrEnum):
     FENCED = "Fenced"
 
 
-@dataclass(frozen=True)
-class Work:
-    """What all pumps of a host share."""
-
-    owner: str
-    config: HostConfig
-    hub: Hub
-    info: HubInfo  # the hub as it was registered
-    encode: Encoder
-    metrics: Metrics
-    clock: Callable[[], float] = boottime
-    rng: Random = Random()  # noqa: S311, RUF009 - spreads retries
-    offload: Callable[..., Awaitable[Any]] = asyncio.to_thread  # runs work that takes CPU time
-
-
 class Pump:
     """The pump of one partition."""
 
@@ -84,31 +61,37 @@ class Pump:
         self.stop = asyncio.Event()
         self._work = work
         self._held = held
-        self._chain = chain
-        self._buffer = Buffer()
+        self._partition = chain.partition
+        self._handler = work.handler(chain.partition) if work.handler else None
+        self._outlet: Outlet
+        if self._handler is not None and work.config.processing.handler_mode is HandlerMode.REPLACE:
+            self._outlet = Handled(work, held, chain)
+        else:
+            self._outlet = Drain(work, held, chain, self.problems)
+        self._handler_open = False
         self._source: Source | None = None
-        self._next: int | None = None  # start of the next slot
-        self._expected = 0  # next sequence number to receive: `_next`, or behind the buffer
         self._doubted: int | None = None  # where a gap was seen once
         self._failures = 0  # of opening or keeping a link, in a row
-        self._commit_failures = 0  # of the file being committed
-        self._files = 0
-        self._events = 0
+        self._last: tuple[int, int, datetime] | None = None  # number, enqueued ms and retrieval time of the last event
         self._log = log.bind(partition=chain.partition)
 
     @property
     def partition(self) -> str:
         """The partition's id."""
-        return self._chain.partition
+        return self._partition
 
     def report(self) -> PartitionReport:
         """What /status shows."""
+        number, enqueued_ms, retrieved = self._last or (None, None, None)
         return PartitionReport(
             id=self.partition,
             epoch=self._held.lease.epoch,
-            next_sequence_number=self._next,
-            events=self._events,
-            files=self._files,
+            next_sequence_number=self._outlet.position,
+            sequence_number=number,
+            enqueued_time=None if enqueued_ms is None else datetime.fromtimestamp(enqueued_ms / 1000, UTC),
+            retrieved_time=retrieved,
+            events=self._outlet.events,
+            files=self._outlet.files,
         )
 
     async def run(self) -> CloseReason:
@@ -117,6 +100,7 @@ class Pump:
         Raises:
             LeaseLost: The partition belongs to another host now.
         """
+        lost = True
         try:
             while not self.stop.is_set():
                 try:
@@ -127,39 +111,40 @@ class Pump:
                     return CloseReason.STOLEN
                 except (SourceError, StorageError, Blocked, LeaseInvalid) as error:
                     await self._retry_later(error)
-            while self._buffer:
-                await self._flush()
+            await self._detach()
+            await self._outlet.finish()
+            lost = False
             return CloseReason.SHUTDOWN
         except Fenced as error:
             self._log.error("halting", error=str(error))
             return CloseReason.FENCED
         finally:
             await self._detach()
-            self._work.metrics.buffered.labels(self.partition).set(0)
+            self._outlet.close()
+            if self._handler is not None and self._handler_open:
+                await self._handler.close(lost=lost)
 
     # --- open ---
 
     async def _open(self) -> None:
-        if self._next is None:
-            await self._find_position()
+        if self._outlet.position is None:
+            await self._outlet.locate()
+            await self._check_end()
         await self._check_hub()
+        if self._handler is not None and not self._handler_open:
+            await self._handler.open(self._held.lease.epoch, self._outlet.expected)
+            self._handler_open = True
         self._source = await self._work.hub.open(
-            self.partition, self._expected - 1, self._held.lease.epoch, self._work.config.processing.prefetch
+            self.partition, self._outlet.expected - 1, self._held.lease.epoch, self._work.config.processing.prefetch
         )
-        self._log.info("attached", epoch=self._held.lease.epoch, next=self._expected)
+        self._log.info("attached", epoch=self._held.lease.epoch, next=self._outlet.expected)
 
-    async def _find_position(self) -> None:
-        lease = await self._held.refresh()
-        end = await resume(self._chain, lease, self._work.hub, self._work.config.starting_position)
-        if end.epoch >= lease.epoch:  # the lease blob was rebuilt: an epoch must never come twice
-            await self._held.raise_epoch(above=end.epoch)
-        if end.checkpoint is not None:
-            await self._held.advance(end.checkpoint)
+    async def _check_end(self) -> None:
         last = (await self._work.hub.partition(self.partition)).last
-        if end.next > last + 1:
-            problem = problems.position_beyond_end(self.partition, end.next, last)
-            raise Blocked(problem.field, Reason.HUB_CHANGED, problem.message)
-        self._next = self._expected = end.next
+        if self._outlet.expected > last + 1:
+            problem = problems.position_beyond_end(self.partition, self._outlet.expected, last)
+            self._outlet.position = None
+            raise Blocked(problem.field, Reason(problem.reason), problem.message)
 
     async def _check_hub(self) -> None:
         """A hub that was created again must never be read into the old chains."""
@@ -200,12 +185,16 @@ class Pump:
     async def _receive(self) -> None:
         """Receive until stopped; ends by an error of the link."""
         assert self._source is not None  # noqa: S101 - set by _open
-        processing, roll, clock = self._work.config.processing, self._work.config.roll, self._work.clock
+        processing, clock, memory = self._work.config.processing, self._work.clock, self._work.memory
         heard = clock()
         while not self.stop.is_set():
-            left = self._buffer.seconds_left(roll, clock())
-            if left <= 0:
-                await self._flush()
+            self._held.keeper.check()
+            left = self._outlet.seconds_left(clock())
+            if left <= 0 or memory.must_flush(self.partition):
+                await self._outlet.flush()
+                continue
+            if memory.full:
+                await memory.room(min(POLL_SECONDS, left))
                 continue
             batch = await self._source.receive(processing.max_batch_size, min(POLL_SECONDS, left))
             self._held.keeper.check()
@@ -218,33 +207,37 @@ class Pump:
                 heard = clock()
 
     async def _accept(self, batch: EventBatch) -> None:
-        fresh = batch.rising().after(self._expected - 1)
+        expected = self._outlet.expected
+        fresh = batch.rising().after(expected - 1)
         if dropped := len(batch) - len(fresh):
             self._work.metrics.dropped.labels(self.partition).inc(dropped)
         if not len(fresh):
             return
-        numbers = fresh.sequence_numbers
-        if numbers[-1] - self._expected + 1 != len(fresh):
-            self._examine_gap(numbers)
-        self._buffer.add(fresh, self._work.clock())
-        self._expected = numbers[-1] + 1
+        missing = self._missing(expected, fresh.sequence_numbers)
+        self._last = (fresh.sequence_numbers[-1], fresh.enqueued_ms[-1], datetime.now(UTC))
         self._work.metrics.received.labels(self.partition).inc(len(fresh))
-        self._work.metrics.buffered.labels(self.partition).set(self._buffer.size)
+        if self._handler is not None:
+            done = await self._handler.process(fresh, self.stop)
+            fresh = fresh.head(done)
+            self._held.keeper.check()
+        if len(fresh):
+            await self._outlet.accept(fresh, missing)
 
-    def _examine_gap(self, numbers: list[int]) -> None:
-        """Events are missing: read again from the gap once, then believe it, record it and say so.
+    def _missing(self, expected: int, numbers: list[int]) -> list[Gap]:
+        """Events that are missing: read again from the gap once, then believe it, record it and say so.
 
         Raises:
             HubUnreachable: The link is to be opened again.
         """
-        gap = gaps.find(self._expected, numbers)
-        if self._doubted != self._expected:
-            self._doubted = self._expected
-            raise HubUnreachable(f"events {gap} of partition {self.partition} did not come: reading again")
-        self._buffer.gaps += gap.ranges
-        self._work.metrics.gap_events.labels(self.partition).inc(gap.events)
-        self._log.error("events were removed before they were read", ranges=str(gap))
-        self.problems["gap"] = gaps.problem(self.partition, gap)
+        if numbers[-1] - expected + 1 == len(numbers):
+            return []
+        missing = gaps.find(expected, numbers)
+        if self._doubted != expected:
+            self._doubted = expected
+            raise HubUnreachable(f"events {gaps.text(missing)} of partition {self.partition} did not come: read again")
+        self._work.metrics.gap_events.labels(self.partition).inc(sum(map(len, missing)))
+        self._log.error("events were removed before they were read", ranges=gaps.text(missing))
+        return missing
 
     async def _check_link(self) -> None:
         """No event for long: make sure that there is none.
@@ -252,92 +245,5 @@ class Pump:
         Raises:
             HubUnreachable: There are events, so the link is frozen.
         """
-        if (await self._work.hub.partition(self.partition)).last >= self._expected:
+        if (await self._work.hub.partition(self.partition)).last >= self._outlet.expected:
             raise HubUnreachable(f"partition {self.partition} has events, but the link gives none: opening a new one")
-
-    # --- commit ---
-
-    async def _flush(self) -> None:
-        """Make the buffer a file, or adopt the file that is there instead; then the checkpoint."""
-        assert self._next is not None  # noqa: S101 - set by _open
-        buffer = self._buffer
-        draft = self._draft(self._next)
-        facts = draft.metadata() | {
-            "hub": f"{self._work.info.namespace}/{self._work.info.name}",
-            "partition": self.partition,
-            "from": str(draft.start),
-        }
-        data = await self._work.offload(self._work.encode, buffer.batches, self.partition, facts)
-        winner = await commit(
-            self._chain,
-            draft,
-            data,
-            check=self._held.keeper.check,
-            failed=self._commit_failed,
-            rng=self._work.rng,
-        )
-        self._commit_failures = 0
-        self.problems.pop("sink", None)
-        if winner is None:
-            self._committed(draft, len(data))
-            await self._checkpoint(Checkpoint(draft.last_offset, draft.last))
-        else:
-            await self._adopt(winner)
-
-    def _draft(self, start: int) -> Draft:
-        last = self._buffer.batches[-1]
-        return Draft(
-            start=start,
-            first=self._buffer.first,
-            last=self._buffer.last,
-            count=self._buffer.count,
-            epoch=self._held.lease.epoch,
-            writer=self._work.owner,
-            nonce=str(uuid4()),
-            last_offset=last.offsets[-1],
-            last_enqueued_time=datetime.fromtimestamp(last.enqueued_ms[-1] / 1000, UTC),
-            gap=f"retention:{gaps.Gap(tuple(self._buffer.gaps))}" if self._buffer.gaps else "",
-        )
-
-    def _committed(self, draft: Draft, size: int) -> None:
-        self._buffer.clear()
-        self._next = draft.last + 1
-        self._files += 1
-        self._events += draft.count
-        metrics = self._work.metrics
-        metrics.files.labels(self.partition).inc()
-        metrics.events.labels(self.partition).inc(draft.count)
-        metrics.bytes.labels(self.partition).inc(size)
-        metrics.buffered.labels(self.partition).set(0)
-        self._log.info("file committed", start=draft.start, last=draft.last, events=draft.count, bytes=size)
-
-    async def _adopt(self, winner: Slot) -> None:
-        """Another writer's file is the truth: drop what it covers and go on behind it.
-
-        Raises:
-            Fenced: It has a higher epoch, so this host is the zombie.
-        """
-        if winner.epoch > self._held.lease.epoch:
-            raise Fenced(
-                f"file {winner.path} has epoch {winner.epoch}, this host {self._held.lease.epoch}: another host owns "
-                f"partition {self.partition}"
-            )
-        self._work.metrics.adopted.labels(self.partition).inc()
-        self._log.warning("adopting another writer's file", path=winner.path, epoch=winner.epoch)
-        self._buffer.drop_through(winner.last)
-        self._next = winner.last + 1
-        self._expected = max(self._expected, self._next)
-        await self._checkpoint(Checkpoint(winner.last_offset, winner.last))
-
-    async def _checkpoint(self, checkpoint: Checkpoint) -> None:
-        try:
-            await self._held.advance(checkpoint)
-        except StorageError as error:  # a hint only: the next one covers it
-            self._log.warning("checkpoint not written", error=str(error))
-
-    def _commit_failed(self, error: StorageError) -> None:
-        self._work.metrics.commit_retries.labels(self.partition).inc()
-        self._commit_failures += 1
-        if not isinstance(error, Unavailable) or self._commit_failures >= FAILED_COMMITS:
-            self.problems["sink"] = problems.of(self._work.config, problems.SINK, error)
-        self._log.warning("commit failed, will try again", error=str(error))

@@ -13,10 +13,11 @@ from eventconsumer_api.host_config import HostConfig
 from eventconsumer_processor.lease.keeper import HeldLease
 from eventconsumer_processor.lease.store import LeaseStore
 from eventconsumer_processor.metrics import Metrics
-from eventconsumer_processor.pump import CloseReason, Pump, Work
+from eventconsumer_processor.pump import CloseReason, Pump
 from eventconsumer_processor.sink.parquet import encode
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.source.hub import HubInfo
+from eventconsumer_processor.work import Work
 from tests.fakes.blobs import FakeBlobStore
 from tests.fakes.hub import CREATED, FakeHub, FakePartition
 

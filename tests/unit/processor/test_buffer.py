@@ -18,7 +18,7 @@ def buffered(start: int, numbers: list[int], now: float = 0.0) -> Buffer:
         batch = EventBatch()
         for number in numbers[at : at + 3]:
             append_event(batch, number, b"x")
-        buffer.gaps += gaps.find(expected, batch.sequence_numbers).ranges
+        buffer.gaps += gaps.find(expected, batch.sequence_numbers)
         expected = batch.sequence_numbers[-1] + 1
         buffer.add(batch, now)
     return buffer
@@ -31,7 +31,7 @@ def test_events_and_gaps_behind_an_adopted_file_are_kept(present: set[int], adop
     buffer = buffered(0, numbers)
     buffer.drop_through(adopted)
     kept = [number for batch in buffer.batches for number in batch.sequence_numbers]
-    missing = [number for first, last in buffer.gaps for number in range(first, last + 1)]
+    missing = [number for gap in buffer.gaps for number in range(gap.first, gap.last + 1)]
     assert sorted([*kept, *missing]) == list(range(adopted + 1, numbers[-1] + 1))
     assert kept == [number for number in numbers if number > adopted]
     assert buffer.count == len(kept)

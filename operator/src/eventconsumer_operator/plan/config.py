@@ -34,6 +34,7 @@ def host_config(consumer: Consumer, spec: EventConsumerSpec, settings: Settings)
                 credential=_credential("spec.leaseStore", LEASE_SECRET, spec.lease_store.authentication),
             ),
             layout=spec.lease_store.layout,
+            shared=spec.lease_store.shared,
             duration_seconds=spec.lease_store.lease_duration_seconds,
         ),
         starting_position=spec.starting_position,

@@ -17,6 +17,7 @@ from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_processor.storage import BlobInfo, BlobStore
 
 _GENESIS_LIMIT = 4096
+NEAR_DIGITS = 16  # the first look is at the 10,000 sequence numbers around
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,25 @@ class Chain:
         """
         metadata = draft.metadata() | {"sha256": hashlib.sha256(data).hexdigest()}
         await self._blobs.put(self.path(draft.start), data, metadata=metadata, if_absent=True)
+
+    async def last_before(self, number: int) -> Slot | None:
+        """The slot with the greatest start up to `number`.
+
+        Names are numbers of 20 digits, so ever shorter prefixes list ever wider ranges around it: a few short listings
+        instead of a long one.
+        """
+        digits = f"{number:020d}"
+        for length in range(NEAR_DIGITS, -1, -1):
+            found = await self._blobs.list(f"{self._folder}{digits[:length]}", metadata=True)
+            slots = [(int(info.name.removeprefix(self._folder).split(".")[0]), info) for info in found]
+            below = [(start, info) for start, info in slots if start <= number]
+            if below:
+                start, info = max(below, key=lambda slot: slot[0])
+                return slot_of(info, start)
+        return None
+
+    async def put_empty(self) -> None:
+        """Write an empty file, where the layout has such."""
 
     async def listed(self) -> list[Slot]:
         """All slots, by one listing: cheaper than following a long chain."""

@@ -26,6 +26,11 @@ class FlatMap:
         base = self.ends[start - 1] if start else 0
         return FlatMap([end - base for end in self.ends[start:]], self.keys[base:], self.values[base:])
 
+    def head(self, count: int) -> "FlatMap":
+        """The maps of the first `count` events."""
+        entries = self.ends[count - 1] if count else 0
+        return FlatMap(self.ends[:count], self.keys[:entries], self.values[:entries])
+
     def take(self, indices: Sequence[int]) -> "FlatMap":
         """The maps of the events at `indices`."""
         taken = FlatMap()
@@ -82,6 +87,24 @@ class EventBatch:
             [self.message_ids[index] for index in kept],
             [self.correlation_ids[index] for index in kept],
             [self.sizes[index] for index in kept],
+        )
+
+    def head(self, count: int) -> "EventBatch":
+        """The first `count` events; itself where these are all."""
+        if count >= len(self):
+            return self
+        return EventBatch(
+            self.sequence_numbers[:count],
+            self.offsets[:count],
+            self.enqueued_ms[:count],
+            self.partition_keys[:count],
+            self.bodies[:count],
+            self.properties.head(count),
+            self.system_properties.head(count),
+            self.content_types[:count],
+            self.message_ids[:count],
+            self.correlation_ids[:count],
+            self.sizes[:count],
         )
 
     def after(self, sequence_number: int) -> "EventBatch":

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from eventconsumer_api.v1alpha1 import Position
 from eventconsumer_processor.source.batch import EventBatch
 
 
@@ -29,6 +30,7 @@ class PartitionInfo:
     last: int
     last_enqueued_time: datetime
     is_empty: bool
+    last_offset: str = ""
 
     @property
     def earliest(self) -> int:
@@ -62,6 +64,15 @@ class Hub(Protocol):
 
     async def open(self, partition: str, after: int, epoch: int, prefetch: int) -> Source:
         """Attach a reader for the events with a sequence number above `after`, under the given epoch."""
+
+    async def locate(self, partition: str, position: Position, epoch: int) -> int:
+        """Sequence number of the first event at a position given by time or offset; of the next one if there is none.
+
+        Args:
+            partition: Its id.
+            position: Of type EnqueuedTime (the first event at or after it) or Offset (the first event behind it).
+            epoch: To read with.
+        """
 
     async def check_consumer_group(self, partition: str) -> None:
         """Make sure that the consumer group exists.

@@ -17,6 +17,7 @@ the pump. What this module sees to, each a trap of the SDK:
 import asyncio
 import contextlib
 import struct
+from datetime import datetime
 from typing import Any
 
 from azure.core.exceptions import ClientAuthenticationError
@@ -26,6 +27,7 @@ from azure.eventhub._pyamqp.error import AMQPException, AuthenticationException
 from azure.eventhub.aio import EventHubConsumerClient
 from azure.eventhub.exceptions import AuthenticationError, EventHubError
 
+from eventconsumer_api.v1alpha1 import Position, PositionType
 from eventconsumer_processor.credentials import HubAccess
 from eventconsumer_processor.errors import HubNotFound, HubUnauthorized, HubUnreachable, LinkStolen, SourceError
 from eventconsumer_processor.source.batch import EventBatch
@@ -98,6 +100,7 @@ class SdkHub:
             last=int(answer["last_enqueued_sequence_number"]),
             last_enqueued_time=answer["last_enqueued_time_utc"],
             is_empty=bool(answer["is_empty"]),
+            last_offset=str(answer["last_enqueued_offset"]),
         )
 
     async def open(self, partition: str, after: int, epoch: int, prefetch: int) -> "SdkSource":
@@ -105,6 +108,27 @@ class SdkHub:
         source = SdkSource(self._consumer(partition, after, prefetch, owner_level=epoch), prefetch)
         await source.open()
         return source
+
+    async def locate(self, partition: str, position: Position, epoch: int) -> int:
+        """See `Hub`. The hub itself is asked: a link at the position gives its first event."""
+        by_time = position.type is PositionType.ENQUEUED_TIME
+        where = position.enqueued_time if by_time else position.offset
+        assert where is not None  # noqa: S101 - the schema sees to it
+        end = await self.partition(partition)
+        nothing_there = end.is_empty or (
+            end.last_enqueued_time < where if isinstance(where, datetime) else end.last_offset == where
+        )
+        if nothing_there:
+            return end.last + 1
+        source = SdkSource(self._consumer(partition, where, 1, owner_level=epoch, inclusive=by_time), prefetch=1)
+        try:
+            await source.open()
+            found = await source.receive(1, REQUEST_SECONDS)
+        finally:
+            await source.close()
+        if not len(found):
+            raise HubUnreachable(f"partition {partition} gave no event at {where} within {REQUEST_SECONDS:.0f} s")
+        return found.sequence_numbers[0]
 
     async def check_consumer_group(self, partition: str) -> None:
         """See `Hub`."""
@@ -121,7 +145,14 @@ class SdkHub:
                 if self._access.identity is not None:
                     await self._access.identity.close()
 
-    def _consumer(self, partition: str, position: int | str, prefetch: int, owner_level: int | None = None) -> Any:
+    def _consumer(
+        self,
+        partition: str,
+        position: int | str | datetime,
+        prefetch: int,
+        owner_level: int | None = None,
+        inclusive: bool = False,
+    ) -> Any:
         consumer = self._client._create_consumer(
             self._access.consumer_group,
             partition,
@@ -129,6 +160,7 @@ class SdkHub:
             _unused_callback,
             owner_level=owner_level,
             prefetch=prefetch,
+            event_position_inclusive=inclusive,
         )
         consumer._keep_alive = None
         return consumer

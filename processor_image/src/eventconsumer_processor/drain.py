@@ -1,0 +1,210 @@
+"""One partition's events on their way into files: buffer, commit into the chain, checkpoint.
+
+The invariant: a file goes only into the slot that the chain expects next, and a checkpoint is written only after the
+file it covers is committed. Where another writer's file is in the slot, that file is the truth: what it covers is
+dropped and draining goes on behind it.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import structlog
+
+from eventconsumer_api.host_report import Problem
+from eventconsumer_processor import gaps, problems
+from eventconsumer_processor.buffer import Buffer
+from eventconsumer_processor.checkpoint import resume
+from eventconsumer_processor.errors import Fenced, StorageError, Unavailable
+from eventconsumer_processor.gaps import Gap
+from eventconsumer_processor.lease.keeper import HeldLease
+from eventconsumer_processor.lease.model import Checkpoint
+from eventconsumer_processor.policy import CheckpointSchedule
+from eventconsumer_processor.sink.commit import commit
+from eventconsumer_processor.sink.slots import Chain, Draft, Slot
+from eventconsumer_processor.source.batch import EventBatch
+from eventconsumer_processor.work import Work
+
+FAILED_COMMITS = 3  # in a row, before it is a problem: storage may fail at any time
+
+log = structlog.get_logger(__name__)
+
+
+class Drain:
+    """The files of one partition; an `Outlet`."""
+
+    def __init__(self, work: Work, held: HeldLease, chain: Chain, found: dict[str, Problem]) -> None:
+        self.position: int | None = None  # start of the next slot
+        self.expected = 0
+        self.files = 0
+        self.events = 0
+        self._work = work
+        self._held = held
+        self._chain = chain
+        self._problems = found
+        self._buffer = Buffer()
+        self._window = work.clock()  # when the last file was made: for empty files
+        self._failures = 0  # of the commit at hand, in a row
+        self._schedule = CheckpointSchedule(work.config.processing.checkpoint, replaces_files=False)
+        self._reached: Checkpoint | None = None  # committed, and perhaps not in a checkpoint yet
+        self._log = log.bind(partition=chain.partition)
+
+    async def locate(self) -> None:
+        """See `Outlet`."""
+        lease = await self._held.refresh()
+        config = self._work.config
+        end = await resume(
+            self._chain,
+            lease,
+            self._work.hub,
+            config.starting_position,
+            shared=config.leases.shared,
+        )
+        if end.epoch >= lease.epoch:  # the lease blob was rebuilt: an epoch must never come twice
+            await self._held.raise_epoch(above=end.epoch)
+        if end.checkpoint is not None:
+            await self._held.advance(end.checkpoint)
+        if end.skipped is not None:
+            self._buffer.gaps.append(end.skipped)
+        self.position, self.expected = end.next, end.expected
+
+    def seconds_left(self, now: float) -> float:
+        """See `Outlet`."""
+        roll = self._work.config.roll
+        if not self._buffer and self._work.config.files.empty_files:
+            return max(0.0, self._window + roll.max_seconds - now)
+        return self._buffer.seconds_left(roll, now)
+
+    async def accept(self, batch: EventBatch, missing: list[Gap]) -> None:
+        """See `Outlet`."""
+        self._buffer.gaps += missing
+        self._buffer.add(batch, self._work.clock())
+        self.expected = batch.sequence_numbers[-1] + 1
+        self._keep()
+
+    async def flush(self) -> None:
+        """Make the buffer a file, or adopt the file that is there instead; then the checkpoint."""
+        self._window = self._work.clock()
+        if not self._buffer:
+            await self._flush_nothing()
+            return
+        assert self.position is not None  # noqa: S101 - set by locate
+        draft = self._draft(self.position)
+        memory = self._work.memory
+        with memory.leaving(self._chain.partition):
+            async with memory.encoding:
+                data = await self._work.offload(
+                    self._work.encode, self._buffer.batches, self._chain.partition, self._facts(draft)
+                )
+            winner = await commit(
+                self._chain,
+                draft,
+                data,
+                check=self._held.keeper.check,
+                failed=self._failed,
+                rng=self._work.rng,
+            )
+        self._failures = 0
+        self._problems.pop("sink", None)
+        if winner is None:
+            await self._committed(draft, len(data))
+        else:
+            await self._adopt(winner)
+
+    async def finish(self) -> None:
+        """See `Outlet`."""
+        while self._buffer:
+            await self.flush()
+        if self._reached is not None:
+            await self._checkpoint(self._reached)
+
+    def close(self) -> None:
+        """See `Outlet`."""
+        self._buffer.clear()
+        self._keep()
+
+    async def _flush_nothing(self) -> None:
+        if self._work.config.files.empty_files:
+            try:
+                await self._chain.put_empty()
+            except StorageError as error:  # it says nothing that the next one does not say
+                self._log.warning("empty file not written", error=str(error))
+
+    def _facts(self, draft: Draft) -> dict[str, str]:
+        info = self._work.info
+        return draft.metadata() | {
+            "hub": f"{info.namespace}/{info.name}",
+            "partition": self._chain.partition,
+            "from": str(draft.start),
+        }
+
+    def _draft(self, start: int) -> Draft:
+        last = self._buffer.batches[-1]
+        return Draft(
+            start=start,
+            first=self._buffer.first,
+            last=self._buffer.last,
+            count=self._buffer.count,
+            epoch=self._held.lease.epoch,
+            writer=self._work.owner,
+            nonce=str(uuid4()),
+            last_offset=last.offsets[-1],
+            last_enqueued_time=datetime.fromtimestamp(last.enqueued_ms[-1] / 1000, UTC),
+            gap=gaps.text(self._buffer.gaps),
+        )
+
+    async def _committed(self, draft: Draft, size: int) -> None:
+        self._buffer.clear()
+        self._keep()
+        self.position = draft.last + 1
+        self.files += 1
+        self.events += draft.count
+        metrics, partition = self._work.metrics, self._chain.partition
+        metrics.files.labels(partition).inc()
+        metrics.events.labels(partition).inc(draft.count)
+        metrics.bytes.labels(partition).inc(size)
+        self._log.info("file committed", start=draft.start, last=draft.last, events=draft.count, bytes=size)
+        self._reached = Checkpoint(draft.last_offset, draft.last)
+        now = self._work.clock()
+        self._schedule.note(draft.count, now)
+        if self._schedule.due(now, "file"):
+            await self._checkpoint(self._reached)
+
+    async def _adopt(self, winner: Slot) -> None:
+        """Another writer's file is the truth: drop what it covers and go on behind it.
+
+        Raises:
+            Fenced: It has a higher epoch, so this host is the zombie.
+        """
+        if winner.epoch > self._held.lease.epoch:
+            raise Fenced(
+                f"file {winner.path} has epoch {winner.epoch}, this host {self._held.lease.epoch}: another host owns "
+                f"partition {self._chain.partition}"
+            )
+        self._work.metrics.adopted.labels(self._chain.partition).inc()
+        self._log.warning("adopting another writer's file", path=winner.path, epoch=winner.epoch)
+        self._buffer.drop_through(winner.last)
+        self._keep()
+        self.position = winner.last + 1
+        self.expected = max(self.expected, self.position)
+        await self._checkpoint(Checkpoint(winner.last_offset, winner.last))
+
+    async def _checkpoint(self, checkpoint: Checkpoint) -> None:
+        try:
+            await self._held.advance(checkpoint)
+        except StorageError as error:  # a hint only: the next one covers it
+            self._log.warning("checkpoint not written", error=str(error))
+            return
+        self._reached = None
+        self._schedule.written(self._work.clock())
+
+    def _failed(self, error: StorageError) -> None:
+        self._work.metrics.commit_retries.labels(self._chain.partition).inc()
+        self._failures += 1
+        if not isinstance(error, Unavailable) or self._failures >= FAILED_COMMITS:
+            self._problems["sink"] = problems.of(self._work.config, problems.SINK, error)
+        self._log.warning("commit failed, will try again", error=str(error))
+
+    def _keep(self) -> None:
+        self._work.memory.keep(self._chain.partition, self._buffer.size)
+        self._work.metrics.buffered.labels(self._chain.partition).set(self._buffer.size)

@@ -1,0 +1,75 @@
+"""One partition's events where the user's handler replaces the files: only checkpoints are kept, by the policy.
+
+The handler has seen everything up to `expected`; the checkpoint follows when it is due, and when the partition is given
+up in order. After a crash the events behind the checkpoint are handled again: at least once.
+"""
+
+from eventconsumer_processor.checkpoint import begin
+from eventconsumer_processor.errors import StorageError
+from eventconsumer_processor.gaps import Gap
+from eventconsumer_processor.lease.keeper import HeldLease
+from eventconsumer_processor.lease.model import Checkpoint
+from eventconsumer_processor.policy import CheckpointSchedule
+from eventconsumer_processor.sink.slots import Chain
+from eventconsumer_processor.source.batch import EventBatch
+from eventconsumer_processor.work import Work
+
+IDLE_SECONDS = 60.0
+
+
+class Handled:
+    """The checkpoints of one partition; an `Outlet`."""
+
+    files = 0
+
+    def __init__(self, work: Work, held: HeldLease, chain: Chain) -> None:
+        self.position: int | None = None  # behind the last checkpoint written
+        self.expected = 0
+        self.events = 0
+        self._work = work
+        self._held = held
+        self._chain = chain
+        self._schedule = CheckpointSchedule(work.config.processing.checkpoint, replaces_files=True)
+        self._done: Checkpoint | None = None  # handled, and not in a checkpoint yet
+
+    async def locate(self) -> None:
+        """See `Outlet`."""
+        lease = await self._held.refresh()
+        start = await begin(self._chain, lease, self._work.hub, self._work.config.starting_position)
+        checkpoint = lease.checkpoint
+        self.position = self.expected = max(start, checkpoint.sequence_number + 1) if checkpoint else start
+
+    def seconds_left(self, now: float) -> float:
+        """See `Outlet`."""
+        if self._done is None:
+            return IDLE_SECONDS
+        return 0.0 if self._schedule.due(now, "batch") else 1.0
+
+    async def accept(self, batch: EventBatch, missing: list[Gap]) -> None:
+        """See `Outlet`."""
+        self.events += len(batch)
+        self.expected = batch.sequence_numbers[-1] + 1
+        self._done = Checkpoint(batch.offsets[-1], batch.sequence_numbers[-1])
+        now = self._work.clock()
+        self._schedule.note(len(batch), now)
+        if self._schedule.due(now, "batch"):
+            await self.flush()
+
+    async def flush(self) -> None:
+        """See `Outlet`."""
+        if self._done is None:
+            return
+        try:
+            await self._held.advance(self._done)
+        except StorageError:  # the next checkpoint covers this one
+            return
+        self.position = self._done.sequence_number + 1
+        self._done = None
+        self._schedule.written(self._work.clock())
+
+    async def finish(self) -> None:
+        """See `Outlet`."""
+        await self.flush()
+
+    def close(self) -> None:
+        """See `Outlet`."""

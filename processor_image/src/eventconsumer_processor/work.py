@@ -1,0 +1,82 @@
+"""What all pumps of a host share, and what a pump hands its events to."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Protocol
+
+from eventconsumer_api.host_config import HostConfig
+from eventconsumer_processor.gaps import Gap
+from eventconsumer_processor.lease.keeper import boottime
+from eventconsumer_processor.memory import Memory
+from eventconsumer_processor.metrics import Metrics
+from eventconsumer_processor.sink.parquet import Encoder
+from eventconsumer_processor.source.batch import EventBatch
+from eventconsumer_processor.source.hub import Hub, HubInfo
+
+
+class Handling(Protocol):
+    """The user's code on one partition."""
+
+    async def open(self, epoch: int, position: int) -> None:
+        """Begin at `position`."""
+
+    async def process(self, batch: EventBatch, stop: asyncio.Event) -> int:
+        """Hand over a batch; how many of its first events are done: all, unless `stop` was set."""
+
+    async def close(self, *, lost: bool) -> None:
+        """End: the lease was lost, or else in order."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What all pumps of a host share."""
+
+    owner: str
+    config: HostConfig
+    hub: Hub
+    info: HubInfo  # the hub as it was registered
+    encode: Encoder
+    metrics: Metrics
+    clock: Callable[[], float] = boottime
+    rng: Random = field(default_factory=Random)  # spreads retries
+    offload: Callable[..., Awaitable[Any]] = asyncio.to_thread  # runs work that takes CPU time
+    memory: Memory = field(default_factory=lambda: Memory(256 * 1024 * 1024))
+    handler: Callable[[str], Handling] | None = None  # by partition; None where there is no user code
+
+
+class Outlet(Protocol):
+    """Where a pump's events go; it knows how far that is, so it says where to read on."""
+
+    position: int | None  # where the chain or the checkpoint goes on; None until located
+    expected: int  # the next sequence number to receive: `position`, or behind what is kept
+    files: int
+    events: int  # done: in files, or handled
+
+    async def locate(self) -> None:
+        """Find where to go on.
+
+        Raises:
+            HostError: It cannot be found now, or a person must change something.
+        """
+
+    def seconds_left(self, now: float) -> float:
+        """Seconds until `flush` is due, 0 where it is now."""
+
+    async def accept(self, batch: EventBatch, missing: list[Gap]) -> None:
+        """Take events that are not empty, rise from `expected` on, and lack only what is `missing`."""
+
+    async def flush(self) -> None:
+        """Do what became due.
+
+        Raises:
+            LeaseLost: The lease is gone: nothing was done.
+            Fenced: Another host's work is ahead.
+        """
+
+    async def finish(self) -> None:
+        """Bring everything accepted to its end; raises as `flush` does."""
+
+    def close(self) -> None:
+        """Forget what is kept."""
