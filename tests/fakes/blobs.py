@@ -6,12 +6,13 @@ is how the history of a blob can be checked and not only its end. Administrators
 `break_lease`, `delete` and `delete_container`.
 """
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from eventconsumer_processor.errors import Conflict, NotFound, Refused, StorageError, Unavailable
-from eventconsumer_processor.storage import Blob, BlobInfo
+from eventconsumer_processor.storage import FOREVER, Blob, BlobInfo
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)  # when the clock was 0
 
@@ -126,6 +127,19 @@ class FakeBlobStore:
             raise lost
         return found.etag
 
+    async def set_metadata(self, name: str, metadata: Mapping[str, str], *, if_match: str | None = None) -> str:
+        """See `BlobStore`."""
+        lost = self._begin("set_metadata", name)
+        blob = self._need(name)
+        self._check_conditions(blob, None, if_match, if_absent=False)
+        self._version += 1
+        blob.metadata, blob.etag = dict(metadata), f'"{self._version}"'
+        blob.modified = EPOCH + timedelta(seconds=self._clock())
+        self.watch(Version(name, blob.data, blob.metadata, blob.etag))
+        if lost:
+            raise lost
+        return blob.etag
+
     async def list(self, prefix: str, *, metadata: bool = False) -> list[BlobInfo]:
         """See `BlobStore`."""
         self._begin("list", prefix)
@@ -142,7 +156,8 @@ class FakeBlobStore:
             raise Conflict("acquire_lease: LeaseIsBreaking", 409, "LeaseIsBreakingAndCannotBeAcquired")
         if held and held.token != lease_id:
             raise Conflict("acquire_lease: LeaseAlreadyPresent", 409, "LeaseAlreadyPresent")
-        blob.lease = _Held(lease_id, self._clock() + seconds, seconds)
+        until = math.inf if seconds == FOREVER else self._clock() + seconds
+        blob.lease = _Held(lease_id, until, seconds)
         if lost:
             raise lost
 
@@ -168,7 +183,8 @@ class FakeBlobStore:
             raise Conflict("renew_lease: LeaseIdMismatch", 409, "LeaseIdMismatchWithLeaseOperation")
         if blob.lease.broken:
             raise Conflict("renew_lease: LeaseIsBroken", 409, "LeaseIsBrokenAndCannotBeRenewed")
-        blob.lease.until = self._clock() + blob.lease.seconds
+        if blob.lease.seconds != FOREVER:
+            blob.lease.until = self._clock() + blob.lease.seconds
         if lost:
             raise lost
 
@@ -229,9 +245,10 @@ class FakeBlobStore:
 
     def _info(self, name: str) -> BlobInfo:
         blob = self.blobs[name]
-        leased = self._lease(blob) is not None
-        return BlobInfo(name, blob.etag, len(blob.data), blob.modified, dict(blob.metadata), leased)
+        held = self._lease(blob)
+        forever = held is not None and held.until == math.inf
+        return BlobInfo(name, blob.etag, len(blob.data), blob.modified, dict(blob.metadata), held is not None, forever)
 
 
 def _without_metadata(info: BlobInfo) -> BlobInfo:
-    return BlobInfo(info.name, info.etag, info.size, info.last_modified, {}, info.leased)
+    return replace(info, metadata={})

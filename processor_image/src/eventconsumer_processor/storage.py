@@ -22,6 +22,7 @@ from eventconsumer_processor.errors import Conflict, NotFound, Refused, StorageE
 
 CONNECT_SECONDS = 5
 READ_SECONDS = 20
+FOREVER = -1  # as a lease's seconds: it never expires
 MAX_PUT_BYTES = 2 * 1024**3  # a file is one Put Blob; the roll limit keeps it below
 
 
@@ -35,6 +36,7 @@ class BlobInfo:
     last_modified: datetime
     metadata: Mapping[str, str] = field(default_factory=dict)
     leased: bool = False  # an unexpired lease, or one that is breaking
+    forever: bool = False  # that lease never expires
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +71,14 @@ class BlobStore(Protocol):
     ) -> str:
         """Write a whole blob in one request (its metadata is replaced too) and return its etag."""
 
+    async def set_metadata(self, name: str, metadata: Mapping[str, str], *, if_match: str | None = None) -> str:
+        """Replace the metadata of a blob that is not leased, its content stays, and return its etag."""
+
     async def list(self, prefix: str, *, metadata: bool = False) -> list[BlobInfo]:
         """All blobs whose names start with `prefix`, in name order."""
 
     async def acquire_lease(self, name: str, lease_id: str, seconds: int) -> None:
-        """Lease a free blob under the given id; the same id again is no error."""
+        """Lease a free blob under the given id, for 15 to 60 s or `FOREVER`; the same id again is no error."""
 
     async def change_lease(self, name: str, lease_id: str, proposed: str) -> None:
         """Give a leased blob another lease id."""
@@ -154,6 +159,15 @@ class AzureBlobStore:
             answer = await self._blob(name).upload_blob(
                 data, overwrite=not if_absent, metadata=dict(metadata or {}), **options
             )
+            return _etag(answer["etag"])
+
+    async def set_metadata(self, name: str, metadata: Mapping[str, str], *, if_match: str | None = None) -> str:
+        """See `BlobStore`."""
+        options: dict[str, Any] = {}
+        if if_match:
+            options = {"etag": if_match, "match_condition": MatchConditions.IfNotModified}
+        async with self._call("set_metadata"):
+            answer = await self._blob(name).set_blob_metadata(dict(metadata), **options)
             return _etag(answer["etag"])
 
     async def list(self, prefix: str, *, metadata: bool = False) -> list[BlobInfo]:
@@ -243,8 +257,10 @@ def _info(properties: BlobProperties) -> BlobInfo:
         etag=_etag(properties.etag),
         size=int(properties.size or 0),
         last_modified=properties.last_modified,
-        metadata=dict(properties.metadata or {}),
+        # A listing gives None for an empty value, other answers give "".
+        metadata={key: value or "" for key, value in (properties.metadata or {}).items()},
         leased=properties.lease.state in {"leased", "breaking"},
+        forever=properties.lease.state == "leased" and properties.lease.duration == "infinite",
     )
 
 

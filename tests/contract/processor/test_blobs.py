@@ -3,6 +3,7 @@
 import pytest
 
 from eventconsumer_processor.errors import Conflict, NotFound
+from eventconsumer_processor.storage import FOREVER
 from tests.contract.processor.conftest import World
 
 ONE = "11111111-1111-1111-1111-111111111111"
@@ -167,3 +168,45 @@ async def test_nothing_works_in_a_deleted_container_until_it_is_made_again(world
     ):
         with pytest.raises(NotFound):
             await refused
+
+
+async def test_metadata_is_replaced_under_a_condition_and_the_content_stays(world: World) -> None:
+    old = await world.blobs.put("b", b"content", metadata={"ownerid": "a", "epoch": "3"})
+    new = await world.other.set_metadata("b", {"ownerid": ""}, if_match=old)
+    assert new != old
+    with pytest.raises(Conflict) as raised:
+        await world.blobs.set_metadata("b", {"ownerid": "b"}, if_match=old)
+    assert raised.value.code == "ConditionNotMet"
+    blob = await world.blobs.read("b", 100)
+    assert blob is not None
+    assert (blob.data, dict(blob.info.metadata), blob.info.etag) == (b"content", {"ownerid": ""}, new)
+    listed = (await world.blobs.list("b", metadata=True))[0]
+    assert (dict(listed.metadata), listed.etag) == ({"ownerid": ""}, new)
+    with pytest.raises(NotFound):
+        await world.blobs.set_metadata("no", {"ownerid": "b"})
+    with pytest.raises((NotFound, Conflict)):
+        await world.blobs.set_metadata("no", {"ownerid": "b"}, if_match=old)
+
+
+async def test_a_lease_that_never_ends_is_seen_as_such(world: World) -> None:
+    await world.blobs.put("b", b"1")
+    await world.blobs.put("c", b"1")
+    await world.blobs.acquire_lease("b", ONE, FOREVER)
+    await world.blobs.acquire_lease("c", ONE, 15)
+    await world.blobs.renew_lease("b", ONE)
+    await world.sleep(16)
+    head = await world.other.head("b")
+    assert head is not None and (head.leased, head.forever) == (True, True)
+    assert [(info.leased, info.forever) for info in await world.other.list("")] == [(True, True), (False, False)]
+    with pytest.raises(Conflict):
+        await world.other.acquire_lease("b", TWO, 15)
+    await world.break_lease("b", 0)
+    await world.other.acquire_lease("b", TWO, 15)
+
+
+async def test_a_repeated_change_of_a_lease_is_the_same_change(world: World) -> None:
+    await world.blobs.put("b", b"1")
+    await world.blobs.acquire_lease("b", ONE, 15)
+    await world.other.change_lease("b", ONE, TWO)
+    await world.other.change_lease("b", ONE, TWO)  # the first answer was lost
+    await world.other.renew_lease("b", TWO)
