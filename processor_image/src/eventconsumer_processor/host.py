@@ -19,10 +19,13 @@ import structlog
 from eventconsumer_api.host_config import Credential, HostConfig
 from eventconsumer_api.host_report import HostReport, HostState, Problem
 from eventconsumer_processor.credentials import fingerprint
+from eventconsumer_processor.deadletter import DeadLetters
+from eventconsumer_processor.handling import Means, PartitionHandler, Place
 from eventconsumer_processor.health import HealthServer, Heartbeat
 from eventconsumer_processor.leader import Leader
 from eventconsumer_processor.lease.keeper import boottime
 from eventconsumer_processor.lease.store import LeaseStore
+from eventconsumer_processor.memory import Memory
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.partitions import PartitionManager
 from eventconsumer_processor.registration import Registration, register
@@ -117,9 +120,24 @@ class Host:
         config, info = self._config, registration.info
         self._blocked = []
         log.info("registered", hub=info.name, namespace=info.namespace, partitions=len(info.partition_ids))
-        rng = Random()  # noqa: S311 - spreads hosts, guards nothing
-        work = Work(self._owner, config, registration.hub, info, encode, self._metrics, self._clock, rng)
         era = incarnation(info)
+
+        def chain(partition: str) -> Chain:
+            return Chain(registration.sink, config.sink.prefix, era, partition)
+
+        rng = Random()  # noqa: S311 - spreads hosts, guards nothing
+        work = Work(
+            owner=self._owner,
+            config=config,
+            hub=registration.hub,
+            info=info,
+            encode=encode,
+            metrics=self._metrics,
+            clock=self._clock,
+            rng=rng,
+            memory=Memory(config.processing.buffer_bytes),
+            handler=self._handlers(registration, era, rng),
+        )
         leases = LeaseStore(
             registration.leases,
             config.leases.location.prefix,
@@ -127,10 +145,6 @@ class Host:
             config.leases.duration_seconds,
             self._clock,
         )
-
-        def chain(partition: str) -> Chain:
-            return Chain(registration.sink, config.sink.prefix, era, partition)
-
         partitions = self._partitions = PartitionManager(work, leases, chain)
         leader = self._leader = Leader(
             work,
@@ -158,6 +172,22 @@ class Host:
             await partitions.drain(config.drain_seconds)
             self._partitions = self._leader = None
             await registration.close()
+
+    def _handlers(self, registration: Registration, era: str, rng: Random) -> Callable[[str], PartitionHandler] | None:
+        """The user's code for each partition."""
+        config, info, factory = self._config, registration.info, registration.handler
+        if factory is None or config.processing.handler is None:
+            return None
+        letters = DeadLetters(
+            registration.sink, config.sink.container, config.sink.prefix, era, config.processing.handler
+        )
+        means = Means(factory, letters, config.processing.handler_attempts, self._metrics, rng)
+
+        def handler(partition: str) -> PartitionHandler:
+            place = Place(info.namespace, info.name, config.event_hub.consumer_group, partition, self._owner)
+            return PartitionHandler(place, means)
+
+        return handler
 
     async def _changed(self, seen: str) -> None:
         """Return when a stop is requested or a credential file differs from what was seen."""

@@ -8,7 +8,7 @@ heads.
 import asyncio
 import contextlib
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from uuid import uuid4
 
 import structlog
@@ -156,7 +156,7 @@ class Leader:
         when = self._work.config.batches
         if when is None or self._state.open is not None:
             return
-        now = datetime.now(UTC)
+        now = self._work.now()
         pending = {partition: ledger.pending for partition, ledger in self._ledgers.items() if ledger.pending}
         count = sum(len(slots) for slots in pending.values())
         oldest = max((now - slots[0].committed_at for slots in pending.values()), default=timedelta(0))
@@ -184,7 +184,7 @@ class Leader:
         async def ask(partition: str) -> None:
             async with limit:
                 info = await self._work.hub.partition(partition)
-            self._heads.setdefault(partition, Heads()).see(info.last, info.last_enqueued_time, datetime.now(UTC))
+            self._heads.setdefault(partition, Heads()).see(info.last, info.last_enqueued_time, self._work.now())
 
         answers = await asyncio.gather(*map(ask, self._partitions.partition_ids), return_exceptions=True)
         failed = [answer for answer in answers if isinstance(answer, BaseException)]
@@ -195,7 +195,7 @@ class Leader:
             log.warning("some heads are unknown", error=str(failed[0]), partitions=len(failed))
 
     def _report(self) -> FleetReport:
-        now = datetime.now(UTC)
+        now = self._work.now()
         listing = self._partitions.listing
         files, events, size = self._totals()
         lags: list[int | None] = []

@@ -23,6 +23,7 @@ from eventconsumer_processor.source.hub import HubInfo
 HUB = "spec.eventHub"
 LEASES = "spec.leaseStore"
 SINK = "spec.sink"
+HANDLER = "spec.processing.handler"
 
 
 def hub_problem(config: HubConfig, error: SourceError, *, group: bool = False) -> Problem:

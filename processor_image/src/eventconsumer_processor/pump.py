@@ -57,8 +57,8 @@ class Pump:
     """The pump of one partition."""
 
     def __init__(self, work: Work, held: HeldLease, chain: Chain) -> None:
-        self.problems: dict[str, Problem] = {}
         self.stop = asyncio.Event()
+        self._problems: dict[str, Problem] = {}
         self._work = work
         self._held = held
         self._partition = chain.partition
@@ -67,7 +67,7 @@ class Pump:
         if self._handler is not None and work.config.processing.handler_mode is HandlerMode.REPLACE:
             self._outlet = Handled(work, held, chain)
         else:
-            self._outlet = Drain(work, held, chain, self.problems)
+            self._outlet = Drain(work, held, chain, self._problems)
         self._handler_open = False
         self._source: Source | None = None
         self._doubted: int | None = None  # where a gap was seen once
@@ -79,6 +79,11 @@ class Pump:
     def partition(self) -> str:
         """The partition's id."""
         return self._partition
+
+    @property
+    def problems(self) -> dict[str, Problem]:
+        """What needs a person now, by kind."""
+        return self._problems | (self._handler.problems if self._handler else {})
 
     def report(self) -> PartitionReport:
         """What /status shows."""
@@ -156,7 +161,7 @@ class Pump:
     def _healed(self) -> None:
         if self._failures:
             self._failures = 0
-            self.problems.pop("source", None)
+            self._problems.pop("source", None)
 
     async def _retry_later(self, error: HostError) -> None:
         self._log.warning("will try again", error=str(error), kind=type(error).__name__)
@@ -164,7 +169,7 @@ class Pump:
         await self._detach()
         self._failures += 1
         if not isinstance(error, HubUnreachable | Unavailable) or self._failures >= LOST_LINKS:
-            self.problems["source"] = self._problem_of(error)
+            self._problems["source"] = self._problem_of(error)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.stop.wait(), RETRY_SECONDS * self._work.rng.uniform(0.5, 1.5))
 
@@ -214,7 +219,7 @@ class Pump:
         if not len(fresh):
             return
         missing = self._missing(expected, fresh.sequence_numbers)
-        self._last = (fresh.sequence_numbers[-1], fresh.enqueued_ms[-1], datetime.now(UTC))
+        self._last = (fresh.sequence_numbers[-1], fresh.enqueued_ms[-1], self._work.now())
         self._work.metrics.received.labels(self.partition).inc(len(fresh))
         if self._handler is not None:
             done = await self._handler.process(fresh, self.stop)

@@ -1,6 +1,6 @@
 """Registration: reach the hub and both containers, and check that this is still the same hub.
 
-All three parts are tried at once and every problem is collected, so that one never hides another. A record of the hub
+All parts, the user's handler too, are tried at once and every problem is collected, so that one never hides another. A record of the hub
 in the sink (`<prefix>/_hub.json`, put-if-absent) holds when it was created: a hub that was deleted and created again is
 noticed by every later host, and never drained into the old chains.
 """
@@ -18,6 +18,7 @@ from eventconsumer_api.host_report import Problem
 from eventconsumer_processor import problems
 from eventconsumer_processor.credentials import blob_service, hub_access
 from eventconsumer_processor.errors import Blocked, Conflict, Damaged, HostError, HubNotFound, Unavailable
+from eventconsumer_processor.loading import Factory, load
 from eventconsumer_processor.source.hub import Hub, HubInfo
 from eventconsumer_processor.source.sdk import SdkHub
 from eventconsumer_processor.storage import AzureBlobStore, BlobStore, Observer
@@ -35,6 +36,7 @@ class Registration:
     info: HubInfo
     leases: BlobStore
     sink: BlobStore
+    handler: Factory | None = None  # of the user's code, if there is any
 
     async def close(self) -> None:
         """Close all connections."""
@@ -52,13 +54,14 @@ async def register(config: HostConfig, observe: Observer) -> Registration | list
             found.append(problems.of(config, part, error))
             return None
 
-    hub, leases, sink = await asyncio.gather(
+    hub, leases, sink, handler = await asyncio.gather(
         attempt(problems.HUB, _reach_hub(config)),
         attempt(problems.LEASES, _reach_container(config, problems.LEASES, config.leases.location, observe)),
         attempt(problems.SINK, _reach_container(config, problems.SINK, config.sink, observe)),
+        attempt(problems.HANDLER, _load_handler(config.processing.handler)),
     )
     if hub and leases and sink:
-        registration = Registration(hub[0], hub[1], leases, sink)
+        registration = Registration(hub[0], hub[1], leases, sink, handler)
         await attempt(problems.SINK, check_same_hub(sink, config.sink.prefix, hub[1]))
         if not found:
             return registration
@@ -90,6 +93,10 @@ async def check_same_hub(sink: BlobStore, prefix: str, info: HubInfo) -> None:
     if known.created_at != info.created_at:
         problem = problems.hub_changed(known, info)
         raise Blocked(problem.field, Reason.HUB_CHANGED, problem.message)
+
+
+async def _load_handler(name: str | None) -> Factory | None:
+    return await asyncio.to_thread(load, name) if name else None
 
 
 async def _reach_hub(config: HostConfig) -> tuple[Hub, HubInfo]:

@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from random import Random
 from typing import Any, Protocol
 
 from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.host_report import Problem
 from eventconsumer_processor.gaps import Gap
 from eventconsumer_processor.lease.keeper import boottime
 from eventconsumer_processor.memory import Memory
@@ -18,6 +20,8 @@ from eventconsumer_processor.source.hub import Hub, HubInfo
 
 class Handling(Protocol):
     """The user's code on one partition."""
+
+    problems: dict[str, Problem]
 
     async def open(self, epoch: int, position: int) -> None:
         """Begin at `position`."""
@@ -39,7 +43,8 @@ class Work:
     info: HubInfo  # the hub as it was registered
     encode: Encoder
     metrics: Metrics
-    clock: Callable[[], float] = boottime
+    clock: Callable[[], float] = boottime  # for what must not follow the wall clock
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)  # for what people read
     rng: Random = field(default_factory=Random)  # spreads retries
     offload: Callable[..., Awaitable[Any]] = asyncio.to_thread  # runs work that takes CPU time
     memory: Memory = field(default_factory=lambda: Memory(256 * 1024 * 1024))

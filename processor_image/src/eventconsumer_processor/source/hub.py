@@ -20,6 +20,7 @@ class HubInfo:
     name: str
     created_at: datetime
     partition_ids: tuple[str, ...]
+    host: str = ""  # the endpoint as connection strings spell it, with a port where one is there
 
 
 @dataclass(frozen=True, slots=True)

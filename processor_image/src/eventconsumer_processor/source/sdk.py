@@ -90,6 +90,7 @@ class SdkHub:
             name=self._access.name,
             created_at=answer["created_at"],
             partition_ids=tuple(answer["partition_ids"]),
+            host=self._access.host,
         )
 
     async def partition(self, partition: str) -> PartitionInfo:
