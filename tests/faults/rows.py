@@ -1,0 +1,71 @@
+"""Runs the rows of the fault list side by side: most of a row is waiting for leases to run out.
+
+All rows that pytest selected start on a few threads as soon as the first is due; each test then waits for its own. A
+row is a plain test function with the parameter `stage`; it gets a stage of its own.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.azurite import AzuriteProcess
+from tests.faults.stage import Stage
+from tests.servers import EmulatorProcess
+
+AT_ONCE = 8  # limited by the processor time of starting hosts
+
+
+class Rows:
+    """All rows of a session."""
+
+    def __init__(
+        self, items: list[pytest.Function], azurite: AzuriteProcess, emulator: EmulatorProcess, directory: Path
+    ) -> None:
+        self.seconds: dict[str, float] = {}
+        self._azurite = azurite
+        self._emulator = emulator
+        self._directory = directory
+        self._stages: set[Stage] = set()
+        self._lock = threading.Lock()
+        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="row")
+        longest_first = sorted(items, key=lambda item: item.get_closest_marker("long") is None)
+        self._futures: dict[str, Future[None]] = {
+            item.nodeid: self._pool.submit(self._run, item.name, item.obj, _parameters(item)) for item in longest_first
+        }
+
+    def result(self, item: pytest.Function) -> None:
+        """Wait for a row; raises what it raised."""
+        self._futures[item.nodeid].result()
+
+    def close(self) -> None:
+        """End all rows, also those that run."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        with self._lock:
+            stages = [*self._stages]
+        for stage in stages:
+            stage.close()
+        self._pool.shutdown()
+
+    def _run(self, name: str, row: Callable[..., None], parameters: dict[str, Any]) -> None:
+        directory = self._directory / "".join(letter if letter.isalnum() else "-" for letter in name)
+        directory.mkdir()
+        stage = Stage(directory, self._azurite, self._emulator)
+        with self._lock:
+            self._stages.add(stage)
+        begun = time.monotonic()
+        try:
+            row(stage=stage, **parameters)
+        finally:
+            self.seconds[name] = time.monotonic() - begun
+            stage.close()
+            with self._lock:
+                self._stages.discard(stage)
+
+
+def _parameters(item: pytest.Function) -> dict[str, Any]:
+    return dict(item.callspec.params) if hasattr(item, "callspec") else {}

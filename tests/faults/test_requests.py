@@ -1,0 +1,149 @@
+"""Requests to storage that land late, twice or without an answer (rows 5 to 7 of the fault list)."""
+
+import pytest
+
+from tests.faultactions import DropReply, Hold, Replay
+from tests.faultproxy import Match
+from tests.faults.stage import (
+    LEASE_SECONDS,
+    SCAN_SECONDS,
+    SLOW_START_SECONDS,
+    Stage,
+    assert_checkpoints_follow_files,
+    checkpoints,
+    commits,
+    lease_calls,
+    lease_writes,
+    logged,
+    owner_writes,
+    publish,
+    slots,
+    total,
+    wait_attached,
+    wait_owned,
+)
+from tests.integration.processor.hosts import wait_until
+
+pytestmark = pytest.mark.timeout(300)
+
+TAKEOVER_SECONDS = LEASE_SECONDS + SCAN_SECONDS + SLOW_START_SECONDS
+
+
+def test_05_stopped_during_a_put_that_lands_after_the_successors_file(stage: Stage) -> None:
+    orders, proxy = stage.consumer(partitions=1), stage.proxy()
+    publish(orders, 500)
+    put = proxy.add(commits(), Hold())
+    zombie = stage.host(orders, "zombie", proxy)
+    put.wait(40)
+    zombie.pause()
+    successor = orders.host("successor")
+    wait_owned(successor, 1, TAKEOVER_SECONDS)
+    publish(orders, 100, start=500)
+    stage.settled(orders, 600)
+    files = slots(orders)
+    put.release()
+    wait_until(lambda: all(e.replies for e in proxy.met(commits())), 5, "the late put lands")
+    assert [reply.status for exchange in proxy.met(commits()) for reply in exchange.replies] == [409]
+    zombie.go_on()
+    wait_until(lambda: bool(logged(zombie, "pump closed")), 10, "the zombie halts")
+    publish(orders, 100, start=600)
+    stage.settled(orders, 700)
+    assert files.items() <= slots(orders).items()
+
+
+def test_05_stopped_during_a_put_that_lands_before_the_successors_file(stage: Stage) -> None:
+    orders, one, two = stage.consumer(partitions=1), stage.proxy(), stage.proxy()
+    publish(orders, 500)
+    late = one.add(commits(), Hold())
+    zombie = stage.host(orders, "zombie", one)
+    late.wait(40)
+    zombie.pause()
+    publish(orders, 100, start=500)
+    own = two.add(commits(), Hold(), times=1)
+    successor = stage.host(orders, "successor", two)
+    own.wait(TAKEOVER_SECONDS + 10)
+    late.release()
+    wait_until(lambda: all(e.replies for e in one.met(commits())), 5, "the late put lands")
+    assert [reply.status for exchange in one.met(commits()) for reply in exchange.replies] == [201]
+    files = slots(orders)
+    own.release()
+    drained = stage.settled(orders, 600)
+    assert two.met(commits())[0].replies[0].status == 409
+    assert total(successor, "adopted") == 1
+    assert drained.epochs["0"] == [1, 2]
+    zombie.go_on()
+    wait_until(lambda: bool(logged(zombie, "pump closed")), 10, "the zombie halts")
+    publish(orders, 100, start=600)
+    stage.settled(orders, 700)
+    assert files.items() <= slots(orders).items()
+
+
+def test_06_applied_but_the_answer_is_lost(stage: Stage) -> None:
+    orders, proxy = stage.consumer(partitions=6), stage.proxy()
+    publish(orders, 100)
+    lost = [
+        proxy.add(Match("PUT", "/_hub.json$"), DropReply(), times=1),
+        proxy.add(Match("PUT", "/_genesis/.*/0.json$"), DropReply(), times=1),
+        proxy.add(commits("1"), DropReply(), times=1),
+        proxy.add(checkpoints("2"), DropReply(), times=1),
+        proxy.add(lease_calls("acquire", "3"), DropReply(), times=1),
+        proxy.add(owner_writes("4"), DropReply(), times=1),
+        proxy.add(lease_calls("renew", "5"), DropReply(), times=1),
+        proxy.add(Match("PUT", r"/\$Default/5$", headers={"if-none-match": r"\*"}), DropReply(), times=1),
+    ]
+    host = stage.host(orders, "only", proxy)
+    wait_owned(host, 6)
+    stage.settled(orders, 600)
+    publish(orders, 100, start=600)
+    stage.settled(orders, 1200)
+    for fault in lost:
+        fault.wait(LEASE_SECONDS)
+    assert total(host, "adopted") == 0  # the nonce tells that the file is this host's
+    asked = {e.request.headers["x-ms-proposed-lease-id"] for e in proxy.met(lease_calls("acquire", "3"))}
+    assert len(proxy.met(lease_calls("acquire", "3"))) == 2
+    assert len(asked) == 1  # the same lease was asked for twice
+    assert_checkpoints_follow_files(proxy.exchanges)
+    lost = [proxy.add(lease_writes("0"), DropReply(), times=1), proxy.add(lease_calls("release", "1"), DropReply())]
+    assert host.terminate() == 0
+    for fault in lost:
+        fault.wait(1)
+    successor = orders.host("successor")
+    publish(orders, 100, start=1200)
+    wait_owned(successor, 6, TAKEOVER_SECONDS)
+    stage.settled(orders, 1800)
+
+
+@pytest.mark.parametrize("answer_first", [True, False], ids=["answered-first", "answered-last"])
+def test_07_requests_land_twice(stage: Stage, answer_first: bool) -> None:
+    orders, proxy = stage.consumer(partitions=6), stage.proxy()
+    publish(orders, 100)
+    twice = Replay(answer_first=answer_first)
+    faults = [
+        proxy.add(Match("PUT", "/_hub.json$"), twice, times=1),
+        proxy.add(Match("PUT", "/_genesis/.*/0.json$"), twice, times=1),
+        proxy.add(commits("1"), twice, times=2),
+        proxy.add(checkpoints("2"), twice, times=1),
+        proxy.add(lease_calls("acquire", "3"), twice, times=1),
+        proxy.add(owner_writes("4"), twice, times=1),
+        proxy.add(lease_calls("renew", "5"), twice, times=1),
+    ]
+    host = stage.host(orders, "only", proxy)
+    wait_attached(host, "1")
+    stage.settled(orders, 600)
+    files = slots(orders)
+    publish(orders, 100, start=600)
+    stage.settled(orders, 1200)
+    for fault in faults:
+        fault.wait(LEASE_SECONDS)
+    statuses = [[reply.status for reply in exchange.replies] for exchange in proxy.met(commits("1"))]
+    assert statuses == [[201, 409], [201, 409]]
+    assert total(host, "adopted") == 0
+    assert_checkpoints_follow_files(proxy.exchanges)
+    proxy.add(lease_writes("0"), twice)
+    proxy.add(lease_calls("release"), twice)
+    assert host.terminate() == 0
+    successor = orders.host("successor")
+    publish(orders, 100, start=1200)
+    wait_owned(successor, 6, TAKEOVER_SECONDS)
+    stage.settled(orders, 1800)
+    assert files.items() <= slots(orders).items()
