@@ -1,0 +1,181 @@
+"""Finds the consumer to audit: from a host's own configuration, or from the options of the command.
+
+In a host pod the configuration and its mounted credentials are there already. Elsewhere a connection string in a file,
+or the identity that is signed in (Azure CLI, environment, managed identity), opens the containers.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from azure.storage.blob.aio import BlobServiceClient
+from pydantic import ValidationError
+
+from eventconsumer_api.host_config import BlobLocation, Credential, HostConfig, HubConfig
+from eventconsumer_api.v1alpha1 import HandlerMode, LeaseLayout
+from eventconsumer_processor.audit.container import AzureContainer
+from eventconsumer_processor.audit.owners import LeaseSubject
+from eventconsumer_processor.audit.read import Subject
+from eventconsumer_processor.credentials import blob_service, hub_access
+from eventconsumer_processor.errors import HostError
+from eventconsumer_processor.source.hub import Hub
+from eventconsumer_processor.storage import client_options
+
+
+class AccessError(HostError):
+    """The command cannot be carried out as it was called; the message says what to change."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How the command was called, beside `--config`."""
+
+    connection_string_file: Path | None = None
+    account_url: str | None = None
+    container: str | None = None
+    prefix: str | None = None
+    lease_container: str | None = None
+    lease_prefix: str = ""
+    lease_layout: LeaseLayout = LeaseLayout.EVENT_PROCESSOR_HOST
+    consumer_group: str = "$Default"
+    shared_leases: bool = False
+    writes_files: bool = True
+    hub_connection_string_file: Path | None = None
+
+    @property
+    def given(self) -> bool:
+        """Whether the options name the storage, so that no configuration is needed."""
+        return self.connection_string_file is not None or self.account_url is not None
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An open consumer."""
+
+    subject: Subject
+    service: BlobServiceClient  # of the files
+    batches: bool  # whether Spark is on, as far as is known
+
+
+@asynccontextmanager
+async def opened(config_file: Path, options: Options, *, hub: bool) -> AsyncIterator[Opened]:
+    """Open the consumer; everything is closed at the end.
+
+    Args:
+        config_file: A HostConfig; used where the options do not name the storage.
+        options: How the command was called.
+        hub: Whether the hub is to be asked too.
+
+    Raises:
+        HostError: Something is missing or wrong; the message says what, and holds no secret.
+    """
+    async with AsyncExitStack() as stack:
+        yield await (_by_options(stack, options, hub) if options.given else _by_config(stack, config_file, hub))
+
+
+def read_config(path: Path) -> HostConfig:
+    """The configuration of a host.
+
+    Raises:
+        AccessError: It cannot be read.
+    """
+    try:
+        return HostConfig.model_validate_json(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise AccessError(
+            f"cannot read the configuration {path}: {reason}. Run this in a host pod, name the file with --config, or "
+            "name the storage with --connection-string-file or --account-url"
+        ) from None
+    except ValidationError as error:
+        fields = ", ".join(".".join(map(str, problem["loc"])) for problem in error.errors()[:5])
+        raise AccessError(f"the configuration {path} does not fit this version of the program: {fields}") from None
+
+
+async def _by_config(stack: AsyncExitStack, path: Path, hub: bool) -> Opened:
+    config = read_config(path)
+    insecure = config.allow_insecure_endpoints
+    service = await _enter(stack, blob_service(config.sink, "spec.sink", insecure))
+    lease_location = config.leases.location
+    lease_service = await _enter(stack, blob_service(lease_location, "spec.leaseStore", insecure))
+    subject = Subject(
+        AzureContainer(service, config.sink.container),
+        config.sink.prefix,
+        LeaseSubject(
+            AzureContainer(lease_service, lease_location.container),
+            lease_location.prefix,
+            config.event_hub.consumer_group,
+            config.leases.layout,
+            config.leases.shared,
+        ),
+        await _hub(stack, config.event_hub, insecure) if hub else None,
+        writes_files=config.processing.handler is None or config.processing.handler_mode is not HandlerMode.REPLACE,
+    )
+    return Opened(subject, service, config.batches is not None)
+
+
+async def _by_options(stack: AsyncExitStack, options: Options, hub: bool) -> Opened:
+    if not options.container or options.prefix is None:
+        raise AccessError("--container and --prefix are needed too: where are the files?")
+    service = await _enter(stack, _service(options))
+    files = AzureContainer(service, options.container)
+    leases = None
+    if options.lease_container:
+        container = AzureContainer(service, options.lease_container)
+        leases = LeaseSubject(
+            container, options.lease_prefix, options.consumer_group, options.lease_layout, options.shared_leases
+        )
+    source = None
+    if hub:
+        if options.hub_connection_string_file is None:
+            raise AccessError("--hub needs --hub-connection-string-file here: its connection string with EntityPath")
+        credential = Credential(
+            field="--hub-connection-string-file",
+            secret=options.hub_connection_string_file.name,
+            key="the text",
+            connection_string_file=str(options.hub_connection_string_file),
+        )
+        source = await _hub(stack, HubConfig(consumer_group=options.consumer_group, credential=credential), True)
+    prefix = options.prefix.rstrip("/")
+    return Opened(Subject(files, prefix, leases, source, options.writes_files), service, batches=False)
+
+
+def _service(options: Options) -> BlobServiceClient:
+    if options.connection_string_file is not None and options.account_url is not None:
+        raise AccessError("give --connection-string-file or --account-url, not both")
+    if options.account_url is not None:
+        if not options.account_url.startswith("https://"):
+            raise AccessError("--account-url must begin with https://: a token is sent over TLS only")
+        from azure.identity.aio import DefaultAzureCredential  # takes half a second: only where it is used
+
+        return BlobServiceClient(options.account_url, credential=DefaultAzureCredential(), **client_options())
+    path = options.connection_string_file
+    if path is None:
+        raise AccessError("name the storage with --connection-string-file or --account-url")
+    if not path.is_file():
+        raise AccessError(f"cannot read the connection string: there is no file {path}")
+    location = BlobLocation(
+        container="",
+        prefix="",
+        credential=Credential(
+            field="--connection-string-file", secret=path.name, key="the text", connection_string_file=str(path)
+        ),
+    )
+    return blob_service(location, "--connection-string-file", allow_insecure=True)
+
+
+async def _hub(stack: AsyncExitStack, config: HubConfig, insecure: bool) -> Hub:
+    from eventconsumer_processor.source.sdk import SdkHub  # likewise
+
+    hub = SdkHub(hub_access(config, insecure))
+    stack.push_async_callback(hub.close)
+    return hub
+
+
+async def _enter(stack: AsyncExitStack, service: BlobServiceClient) -> BlobServiceClient:
+    credential: Any = service.credential
+    if hasattr(credential, "get_token"):
+        stack.push_async_callback(credential.close)
+    return await stack.enter_async_context(service)

@@ -1,0 +1,265 @@
+"""PURE: judges the manifests and commit records of Spark batches (S8), and holds files against them.
+
+Manifests are added in order of their numbers; afterwards every slot that goes by is held against the manifest that
+names it. What remains names files that are not there. A file in a manifest is kept as 40 bytes, so that a million of
+them fit.
+"""
+
+import json
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from eventconsumer_processor.audit.capture import digest
+from eventconsumer_processor.audit.codes import Code
+from eventconsumer_processor.audit.model import BatchesAudit, Findings, Place
+from eventconsumer_processor.audit.names import SlotFacts, bare
+
+_ENTRY = struct.Struct("<qqqqqIQ")  # size, start, last, count, batch, partition's index, digest of the etag
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    size: int
+    start: int
+    last: int
+    count: int
+    batch: int
+    place: int
+    etag: int
+
+
+class BatchAudit:
+    """All batches of a consumer."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self._files: dict[int, bytes] = {}
+        self._places: list[Place] = []  # incarnation and partition by index
+        self._index: dict[Place, int] = {}
+        self._next: dict[Place, int] = {}
+        self._first: dict[Place, int] = {}
+        self._sums: dict[int, tuple[int, int]] = {}  # batch -> files and events
+        self._totals = (0, 0, 0)
+        self._known_totals = True
+        self._last = 0
+        self._committed: set[int] = set()
+
+    def manifest(self, number: int, blob: str, data: bytes) -> None:
+        """Judge the next manifest."""
+        if number != self._last + 1:
+            self._find(
+                Code.MANIFEST_MISSING, f"batches {self._last + 1} to {number - 1} have no manifest before it", blob
+            )
+            self._known_totals = False
+        self._last = number
+        try:
+            body = json.loads(data)
+            named, incarnation = int(body["number"]), str(body["incarnation"])
+            files = [_file(file) for file in body["files"]]
+            ranges = {str(p): (int(r["first"]), int(r["last"])) for p, r in body["ranges"].items()}
+            after = {str(p): int(position) for p, position in body["next"].items()}
+            totals = tuple(int(body["totals"][key]) for key in ("files", "events", "bytes"))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            self._find(Code.MANIFEST_DAMAGED, f"the manifest cannot be read: {error!r}"[:300], blob)
+            self._known_totals = False
+            return
+        if named != number:
+            self._find(Code.MANIFEST_DAMAGED, f"the manifest says that it is batch {named}", blob)
+        self._check_files(number, blob, incarnation, files, ranges)
+        for partition, position in after.items():
+            key = (incarnation, partition)
+            expected = ranges[partition][1] + 1 if partition in ranges else self._next.get(key, position)
+            if position != expected:
+                self._find(
+                    Code.BATCH_WRONG,
+                    f"the next batch of partition {partition} starts at {position}, not {expected}",
+                    blob,
+                )
+            self._next[key] = max(position, self._next.get(key, position))
+        count, size = sum(file[5] for file in files), sum(file[2] for file in files)
+        self._sums[number] = (len(files), count)
+        expected_totals = tuple(a + b for a, b in zip(self._totals, (len(files), count, size), strict=True))
+        if self._known_totals and totals != expected_totals:
+            self._find(
+                Code.BATCH_WRONG,
+                f"its totals are {totals}, the files add up to {expected_totals} (files, events, bytes)",
+                blob,
+            )
+        self._totals = (totals[0], totals[1], totals[2])
+        self._known_totals = True
+
+    def commit(self, number: int, blob: str, data: bytes) -> None:
+        """Judge a commit record; all manifests are added before."""
+        self._committed.add(number)
+        try:
+            body = json.loads(data)
+            named, files, rows = int(body["number"]), int(body["files"]), int(body["rowsRead"])
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            self._find(Code.COMMIT_DAMAGED, f"the commit record cannot be read: {error!r}"[:300], blob)
+            return
+        if named != number:
+            self._find(Code.COMMIT_DAMAGED, f"the commit record says that it is of batch {named}", blob)
+        if number in self._sums and (files, rows) != self._sums[number]:
+            wanted = self._sums[number]
+            self._find(
+                Code.COMMIT_WRONG,
+                f"batch {number} was committed with {files} files and {rows} events, its manifest has {wanted[0]} "
+                f"files and {wanted[1]} events",
+                blob,
+            )
+
+    def unmanifested(self, number: int, blob: str) -> None:
+        """Note a commit record whose manifest is missing."""
+        self._find(Code.COMMIT_WITHOUT_MANIFEST, f"batch {number} is committed but has no manifest", blob)
+
+    def check_order(self) -> None:
+        """Judge that a batch was frozen only when the one before was committed, once all commits are added."""
+        for number in range(1, self._last):
+            if number in self._sums and number not in self._committed:
+                self._find(Code.BATCH_TOO_EARLY, f"batch {number + 1} was frozen, but batch {number} is not committed")
+
+    def slot(self, place: Place, slot: SlotFacts) -> int | None:
+        """Hold a committed slot against the manifest that names it.
+
+        Returns:
+            The number of its batch; None where it is in none.
+        """
+        path = slot.data.path if slot.data else slot.name
+        packed = self._files.pop(digest(path), None)
+        if packed is None:
+            position = self._next.get(place)
+            if position is not None and slot.start < position:
+                self._findings.add(
+                    Code.FILE_IN_NO_BATCH,
+                    f"batches go up to {position - 1}, but none of them names this file of {slot.start} to {slot.last}",
+                    place,
+                    blob=slot.name,
+                )
+            return None
+        entry = _Entry(*_ENTRY.unpack(packed))
+        differences = [
+            f"{name} {seen} (manifest: {frozen})"
+            for name, seen, frozen in (
+                ("start", slot.start, entry.start),
+                ("last", slot.last, entry.last),
+                ("count", slot.count, entry.count),
+                *([] if slot.tombstone else [("size", slot.size, entry.size)]),
+            )
+            if seen != frozen
+        ]
+        if not slot.tombstone and digest(slot.etag) != entry.etag:
+            differences.append(f"etag {slot.etag} (manifest: another)")
+        if differences:
+            self._findings.add(
+                Code.BATCH_FILE_CHANGED,
+                f"the file is not what batch {entry.batch} froze: {', '.join(differences)}",
+                place,
+                blob=slot.name,
+            )
+        return entry.batch
+
+    def damaged(self, blob: str) -> None:
+        """Note that a file is there but damaged, which is found elsewhere."""
+        self._files.pop(digest(blob), None)
+
+    def begins(self, place: Place, start: int) -> None:
+        """Judge that the first batch begins where the chain does."""
+        first = self._first.get(place)
+        if first is not None and first != start:
+            self._findings.add(
+                Code.BATCH_HOLE if first > start else Code.BATCHES_OVERLAP,
+                f"the first batch begins at {first}, the chain at {start}",
+                place,
+            )
+
+    def finish(self) -> None:
+        """Judge what remains, once all slots went by."""
+        for packed in self._files.values():
+            entry = _Entry(*_ENTRY.unpack(packed))
+            self._findings.add(
+                Code.BATCH_FILE_MISSING,
+                f"batch {entry.batch} names a file of {entry.start} to {entry.last} that is not there",
+                self._places[entry.place],
+            )
+
+    def committed(self, batch: int | None) -> bool:
+        """Whether a batch has its commit record."""
+        return batch in self._committed
+
+    @property
+    def used(self) -> bool:
+        """Whether there ever was a batch."""
+        return self._last > 0
+
+    def report(self) -> BatchesAudit:
+        """The batches' part of the report."""
+        open_batch = self._last if self._last and self._last not in self._committed else None
+        return BatchesAudit(
+            manifests=len(self._sums),
+            committed=len(self._committed & self._sums.keys()),
+            files=sum(files for files, _ in self._sums.values()),
+            events=sum(events for _, events in self._sums.values()),
+            open=open_batch,
+        )
+
+    def _check_files(
+        self,
+        number: int,
+        blob: str,
+        incarnation: str,
+        files: list[tuple[str, str, int, int, int, int, str]],
+        ranges: dict[str, tuple[int, int]],
+    ) -> None:
+        ends: dict[str, int] = {}
+        for partition, (first, last) in ranges.items():
+            key = (incarnation, partition)
+            self._first.setdefault(key, first)
+            expected = self._next.get(key, first)
+            if first > expected:
+                self._find(
+                    Code.BATCH_HOLE, f"events {expected} to {first - 1} of partition {partition} are in no batch", blob
+                )
+            elif first < expected:
+                self._find(
+                    Code.BATCHES_OVERLAP,
+                    f"events {first} to {min(last, expected - 1)} of partition {partition} are in an earlier batch too",
+                    blob,
+                )
+            ends[partition] = first
+        for path, partition, size, start, last, count, etag in files:  # in chain order
+            if ends.get(partition) != start:
+                self._find(
+                    Code.BATCH_WRONG,
+                    f"its file of {start} to {last} of partition {partition} does not start at {ends.get(partition)}",
+                    blob,
+                )
+            ends[partition] = last + 1
+            named = digest(path)
+            if named in self._files:
+                self._find(Code.BATCHES_OVERLAP, f"file {path} is in two batches", blob)
+            index = self._index_of((incarnation, partition))
+            self._files[named] = _ENTRY.pack(size, start, last, count, number, index, digest(etag))
+        for partition, (_, end) in ranges.items():
+            if ends[partition] != end + 1:
+                self._find(
+                    Code.BATCH_WRONG,
+                    f"its files of partition {partition} end at {ends[partition] - 1}, its range at {end}",
+                    blob,
+                )
+
+    def _index_of(self, place: Place) -> int:
+        if place not in self._index:
+            self._index[place] = len(self._places)
+            self._places.append(place)
+        return self._index[place]
+
+    def _find(self, code: Code, message: str, blob: str = "") -> None:
+        self._findings.add(code, message, blob=blob)
+
+
+def _file(body: dict[str, Any]) -> tuple[str, str, int, int, int, int, str]:
+    size, first, last, count = (int(body[key]) for key in ("size", "first", "last", "count"))
+    if not all(-(2**63) <= number < 2**63 for number in (size, first, last, count)):
+        raise ValueError("a number is out of range")
+    return str(body["path"]), str(body["partition"]), size, first, last, count, bare(str(body["etag"]))

@@ -1,0 +1,221 @@
+"""PURE: judges one partition's chain from its slots, in name order, holding none of them.
+
+The chain must start where the genesis record says, each slot at the previous one's last + 1 (S2); facts must agree with
+each other, and rows and recorded gaps must cover every sequence number once (S3, S4); epochs never fall (S6); the
+checkpoint is start - 1 or some file's last (S5).
+"""
+
+from dataclasses import dataclass, field
+
+from eventconsumer_processor.audit.codes import Code
+from eventconsumer_processor.audit.leases import LeaseFacts
+from eventconsumer_processor.audit.model import Findings, GapReport, PartitionAudit
+from eventconsumer_processor.audit.names import SlotFacts
+
+KEPT_GAPS = 100
+FOREIGN = "foreign"  # the reason of a gap: another program that shares the leases processed the events
+NO_OFFSETS = frozenset({"", "no offset"})  # checkpoints of some libraries have no offset
+
+
+@dataclass
+class ChainAudit:
+    """One partition of one incarnation, while its slots go by.
+
+    Args:
+        incarnation: Of the hub.
+        partition: Its id.
+        start: From the genesis record; None where there is none.
+        lease: The partition's lease as it was *before* the slots were listed; None where there is none, or where it
+            belongs to another incarnation.
+        findings: Collects what is wrong.
+    """
+
+    incarnation: str
+    partition: str
+    start: int | None
+    lease: LeaseFacts | None
+    findings: Findings
+    next: int | None = field(init=False)
+    files: int = 0
+    tombstones: int = 0
+    events: int = 0
+    bytes: int = 0
+    gap_events: int = 0
+    gaps: list[GapReport] = field(default_factory=list)
+    highest_epoch: int | None = None
+    dead_letters: int = 0
+    orphans: int = 0
+    _previous: int = -1  # start of the last slot
+    _blind: bool = False  # the slot before is damaged: where it ended is not known
+    _damaged: bool = False  # some slot is
+    _at_checkpoint: SlotFacts | None = None
+
+    def __post_init__(self) -> None:
+        self.next = self.start
+
+    def add(self, slot: SlotFacts) -> None:
+        """Judge the next slot."""
+        if slot.start == self._previous:
+            self._find(Code.SLOT_TWICE, f"two files start at {slot.start}", slot.name)
+            return
+        self._place(slot.start, slot.name)
+        self._previous, self._blind = slot.start, False
+        self._check_facts(slot)
+        self._count(slot)
+        if self.highest_epoch is not None and slot.epoch < self.highest_epoch:
+            self._find(
+                Code.EPOCH_FELL, f"epoch {slot.epoch} follows epoch {self.highest_epoch}: a zombie wrote it", slot.name
+            )
+        self.highest_epoch = max(slot.epoch, self.highest_epoch or 0)
+        self.next = max(self.next or 0, slot.last + 1)
+        if self.lease and self.lease.checkpoint == slot.last:
+            self._at_checkpoint = slot
+
+    def damaged(self, name: str, start: int, why: str) -> None:
+        """Note a blob with a slot's name that is no slot; where it ended is not known."""
+        self._find(Code.SLOT_CHANGED, f"the blob is no file of the chain: {why}", name)
+        if start != self._previous:
+            self._place(start, name)
+        self.files += 1
+        self._previous, self._blind, self._damaged = start, True, True
+        self.next = max(self.next or 0, start)
+
+    def finish(self, *, shared: bool = False) -> None:
+        """Judge the checkpoint, once all slots went by (S5).
+
+        Args:
+            shared: Other programs move checkpoints too.
+        """
+        if self.lease is None or self.lease.checkpoint is None or self.next is None or self._damaged:
+            return  # with a damaged file it is not known where files end
+        checkpoint, start = self.lease.checkpoint, self.start
+        if shared and self._at_checkpoint is None and (start is None or checkpoint != start - 1):
+            text = f"the checkpoint is {checkpoint}, where no file ends: another program moved it"
+            self._find(Code.CHECKPOINT_FOREIGN, text, self.lease.blob)
+        elif checkpoint >= self.next:
+            self._find(
+                Code.CHECKPOINT_ABOVE_END,
+                f"the checkpoint is {checkpoint}, but the files end at {self.next - 1}",
+                self.lease.blob,
+            )
+        elif start is not None and checkpoint < start - 1:
+            self._find(
+                Code.CHECKPOINT_BELOW_START,
+                f"the checkpoint is {checkpoint}, but the chain starts at {start}",
+                self.lease.blob,
+            )
+        elif self._at_checkpoint is None and (start is None or checkpoint != start - 1):
+            self._find(
+                Code.CHECKPOINT_OFF_FILES, f"the checkpoint is {checkpoint}, where no file ends", self.lease.blob
+            )
+        elif self._at_checkpoint and self.lease.offset not in {*NO_OFFSETS, self._at_checkpoint.last_offset}:
+            self._find(
+                Code.CHECKPOINT_OFF_FILES,
+                f"the checkpoint {checkpoint} has the offset {self.lease.offset!r}, the file that ends there "
+                f"{self._at_checkpoint.last_offset!r}",
+                self.lease.blob,
+            )
+
+    def report(self, *, current: bool, head: int | None) -> PartitionAudit:
+        """The partition's part of the report."""
+        lag = None if head is None or self.next is None else max(0, head + 1 - self.next)
+        return PartitionAudit(
+            incarnation=self.incarnation,
+            partition=self.partition,
+            current=current,
+            start=self.start,
+            next=self.next,
+            files=self.files,
+            tombstones=self.tombstones,
+            events=self.events,
+            bytes=self.bytes,
+            gap_events=self.gap_events,
+            gaps=self.gaps,
+            highest_epoch=self.highest_epoch,
+            checkpoint=self.lease.checkpoint if self.lease else None,
+            owner=self.lease.owner if self.lease else None,
+            epoch=self.lease.epoch if self.lease else None,
+            head=head,
+            lag=lag,
+            dead_letters=self.dead_letters,
+            orphans=self.orphans,
+            violations=self.findings.violations((self.incarnation, self.partition)),
+        )
+
+    def _place(self, start: int, name: str) -> None:
+        """Judge where a slot stands."""
+        if self.next is None:
+            self._find(Code.GENESIS_MISSING, "the chain has files but no genesis record, which says where it starts")
+            self.next = start
+        if self.start is not None and start < self.start:
+            self._find(Code.SLOT_BELOW_START, f"a file starts at {start}, but the chain at {self.start}", name)
+        elif start > self.next and not self._blind:
+            self._find(
+                Code.SLOT_MISSING,
+                f"no file starts at {self.next}: events {self.next} to {start - 1} are missing, files go on at {start}",
+                name,
+            )
+        elif start < self.next:
+            self._find(
+                Code.SLOTS_OVERLAP,
+                f"the file starts at {start}, but the one before ends at {self.next - 1}",
+                name,
+            )
+
+    def _count(self, slot: SlotFacts) -> None:
+        self.files += 1
+        self.tombstones += slot.tombstone
+        self.events += slot.count
+        self.bytes += slot.size
+        for gap in slot.gaps:
+            self.gap_events += gap.events
+            if len(self.gaps) < KEPT_GAPS:
+                self.gaps.append(GapReport(first=gap.first, last=gap.last, reason=gap.reason))
+            self._find(
+                Code.FOREIGN_GAP if gap.reason == FOREIGN else Code.GAP,
+                f"events {gap.first} to {gap.last} are in no file: {gap.reason or 'no reason'}",
+                slot.name,
+            )
+
+    def _check_facts(self, slot: SlotFacts) -> None:
+        if slot.tombstone and slot.size and slot.data is None:
+            self._find(Code.FACTS_WRONG, f"a tombstone is empty, this one has {slot.size} bytes", slot.name)
+        if not slot.tombstone and not slot.size:
+            self._find(Code.SLOT_CHANGED, "the file is empty and no tombstone", slot.name)
+        if not slot.start <= slot.first <= slot.last or slot.count < 1 or slot.epoch < 0:
+            self._find(
+                Code.FACTS_WRONG,
+                f"from {slot.start}, first {slot.first}, last {slot.last}, count {slot.count} and epoch {slot.epoch} "
+                "contradict each other",
+                slot.name,
+            )
+            return
+        position = slot.start
+        for gap in slot.gaps:
+            if not position <= gap.first <= gap.last < slot.last or gap.first <= slot.first <= gap.last:
+                self._find(
+                    Code.FACTS_WRONG,
+                    f"the gap {gap.first}-{gap.last} does not fit a file of {slot.first} to {slot.last} from "
+                    f"{slot.start}",
+                    slot.name,
+                )
+                return
+            position = gap.last + 1
+        before = sum(gap.events for gap in slot.gaps if gap.last < slot.first)
+        missing = slot.last - slot.start + 1 - slot.count - sum(gap.events for gap in slot.gaps)
+        if missing > 0 or before < slot.first - slot.start:
+            self._find(
+                Code.GAP_UNRECORDED,
+                f"{max(missing, slot.first - slot.start - before)} events between {slot.start} and {slot.last} are not "
+                "in the file, and no gap is recorded for them",
+                slot.name,
+            )
+        elif missing < 0:
+            self._find(
+                Code.FACTS_WRONG,
+                f"count {slot.count} is more than fits between {slot.start} and {slot.last} with the recorded gaps",
+                slot.name,
+            )
+
+    def _find(self, code: Code, message: str, blob: str = "") -> None:
+        self.findings.add(code, message, (self.incarnation, self.partition), blob=blob)

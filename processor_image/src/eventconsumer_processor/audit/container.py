@@ -1,0 +1,109 @@
+"""A container as the auditor sees it: three ways of reading and none of writing, so that it cannot change anything.
+
+Reads are repeated where storage does not answer, since repeating them changes nothing; a long listing goes on from its
+last page. Everything is streamed page by page: a million blobs are never held.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Protocol, TypeVar
+
+from azure.core.exceptions import AzureError
+from azure.storage.blob import BlobProperties
+from azure.storage.blob.aio import BlobServiceClient
+
+from eventconsumer_processor.errors import NotFound, StorageError, Unavailable
+from eventconsumer_processor.storage import BlobInfo, storage_error
+
+T = TypeVar("T")
+ATTEMPTS = 5
+FIRST_PAUSE = 0.5
+
+
+class Container(Protocol):
+    """One container, read-only. All methods raise `StorageError`."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    def walk(self, prefix: str) -> AsyncIterator[BlobInfo]:
+        """All blobs whose names start with `prefix`, with metadata, in name order."""
+
+    async def head(self, name: str) -> BlobInfo | None:
+        """Facts about a blob; None where it does not exist."""
+
+    async def read(self, name: str) -> bytes | None:
+        """A blob's content; None where it does not exist."""
+
+
+class AzureContainer:
+    """`Container` on Azure Blob Storage or Azurite."""
+
+    def __init__(self, service: BlobServiceClient, name: str) -> None:
+        self.name = name
+        self._client = service.get_container_client(name)
+
+    async def walk(self, prefix: str) -> AsyncIterator[BlobInfo]:
+        """See `Container`."""
+        token: str | None = None
+        while True:
+            pages = self._client.list_blobs(prefix, include=["metadata"]).by_page(token)
+
+            async def next_page(pages: AsyncIterator[AsyncIterator[BlobProperties]] = pages) -> list[BlobInfo]:
+                return [_info(blob) async for blob in await anext(pages)]
+
+            try:
+                page = await self._patiently("list", next_page)
+            except StopAsyncIteration:
+                return
+            for info in page:
+                yield info
+            token = getattr(pages, "continuation_token", None)
+            if not token:
+                return
+
+    async def head(self, name: str) -> BlobInfo | None:
+        """See `Container`."""
+
+        async def ask() -> BlobInfo:
+            return _info(await self._client.get_blob_client(name).get_blob_properties())
+
+        try:
+            return await self._patiently("head", ask)
+        except NotFound:
+            return None
+
+    async def read(self, name: str) -> bytes | None:
+        """See `Container`."""
+
+        async def ask() -> bytes:
+            data: bytes = await (await self._client.download_blob(name)).readall()
+            return data
+
+        try:
+            return await self._patiently("read", ask)
+        except NotFound:
+            return None
+
+    async def _patiently(self, operation: str, ask: Callable[[], Awaitable[T]]) -> T:
+        for attempt in range(ATTEMPTS):
+            try:
+                return await ask()
+            except (AzureError, OSError, TimeoutError, ValueError) as error:
+                mapped: StorageError = storage_error(operation, error)
+                if not isinstance(mapped, Unavailable) or attempt == ATTEMPTS - 1:
+                    raise mapped from error
+            await asyncio.sleep(FIRST_PAUSE * 2**attempt)
+        raise AssertionError("unreachable")
+
+
+def _info(properties: BlobProperties) -> BlobInfo:
+    return BlobInfo(
+        name=str(properties.name),
+        etag=str(properties.etag),
+        size=int(properties.size or 0),
+        last_modified=properties.last_modified,
+        metadata=dict(properties.metadata or {}),
+        leased=properties.lease.state in {"leased", "breaking"},
+    )

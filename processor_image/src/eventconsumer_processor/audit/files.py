@@ -1,0 +1,234 @@
+"""Walks over all blobs of a consumer in one listing and hands each to the chain, batch or pair it belongs to."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from eventconsumer_processor.audit import names
+from eventconsumer_processor.audit.batches import BatchAudit
+from eventconsumer_processor.audit.capture import CapturePairs, Waiting
+from eventconsumer_processor.audit.chain import ChainAudit
+from eventconsumer_processor.audit.codes import Code
+from eventconsumer_processor.audit.container import Container
+from eventconsumer_processor.audit.deep import DeepReader
+from eventconsumer_processor.audit.genesis import Genesis
+from eventconsumer_processor.audit.leases import LeaseFacts
+from eventconsumer_processor.audit.model import NOWHERE, Findings, Place
+from eventconsumer_processor.audit.names import DataFile, SlotFacts, SlotName
+from eventconsumer_processor.storage import BlobInfo
+
+SlotSeen = Callable[[SlotName, BlobInfo, SlotFacts, int | None], None]
+"""Called for each committed slot, with the number of its batch if it is in one."""
+
+
+@dataclass
+class Progress:
+    """Called as the audit goes on; does nothing by itself."""
+
+    listed: Callable[[int], None] = field(default=lambda _: None)  # blobs so far
+    read: Callable[[int], None] = field(default=lambda _: None)  # bytes of one file
+
+
+class FileWalk:
+    """One walk over the container.
+
+    Args:
+        container: Where the files are.
+        root: The prefix with a slash.
+        genesis: Says where chains start.
+        leases: As read before.
+        batches: With all manifests added.
+        findings: Collects what is wrong.
+        checkpoints: Whether checkpoints must be where files end.
+        shared: Whether other programs move them too.
+        seen: Called for each committed slot.
+    """
+
+    def __init__(
+        self,
+        container: Container,
+        root: str,
+        *,
+        genesis: Genesis,
+        leases: dict[str, LeaseFacts],
+        batches: BatchAudit,
+        findings: Findings,
+        checkpoints: bool = True,
+        shared: bool = False,
+        seen: SlotSeen | None = None,
+    ) -> None:
+        self.chains: dict[Place, ChainAudit] = {}
+        self.blobs = 0
+        self._container = container
+        self._root = root
+        self._genesis = genesis
+        self._leases = leases
+        self._batches = batches
+        self._findings = findings
+        self._checkpoints = checkpoints
+        self._shared = shared
+        self._seen = seen
+        self._pairs = CapturePairs()
+        self._strays: list[str] = []
+        self._stray_count = 0
+        for place, start in genesis.starts.items():
+            self._open(place, start)
+
+    async def run(self, progress: Progress, *, deep: bool) -> None:
+        """Walk over everything.
+
+        Raises:
+            StorageError: A request failed.
+        """
+        reader = DeepReader(self._container, progress.read) if deep else None
+        try:
+            async for info in self._container.walk(self._root):
+                self.blobs += 1
+                if self.blobs % 1000 == 0:
+                    progress.listed(self.blobs)
+                    await asyncio.sleep(0)  # a listing in memory would never let others run
+                await self._blob(info, reader)
+            progress.listed(self.blobs)
+            if reader:
+                await reader.finish()
+        except BaseException:
+            if reader:
+                reader.cancel()
+            raise
+        await self._settle_pairs()
+        self._finish()
+
+    async def _blob(self, info: BlobInfo, reader: DeepReader | None) -> None:
+        name = names.parse(info.name[len(self._root) :])
+        match name:
+            case SlotName():
+                await self._slot(name, info, reader)
+            case names.DeadLetterName():
+                place = (name.incarnation, name.partition)
+                (await self._chain(place)).dead_letters += 1
+                self._findings.add(Code.DEAD_LETTERS, "user code could not process an event", place, blob=info.name)
+            case names.CaptureName():
+                if info.metadata.get("empty", "").lower() != "true":
+                    file = DataFile(info.name, info.size, names.bare(info.etag))
+                    if waiting := self._pairs.file(file):
+                        self._changed(waiting, file)
+            case names.Stray():
+                self._stray(name, info)
+
+    async def _slot(self, name: SlotName, info: BlobInfo, reader: DeepReader | None) -> None:
+        place = (name.incarnation, name.partition)
+        chain = await self._chain(place)
+        try:
+            slot = names.facts(info.name, name.start, info.size, info.etag, info.metadata)
+        except names.BadFacts as error:
+            chain.damaged(info.name, name.start, str(error))
+            self._batches.damaged(info.name)
+            return
+        chain.add(slot)
+        batch = self._batches.slot(place, slot)
+        if slot.data and not slot.tombstone:
+            waiting = Waiting(info.name, slot.data, place)
+            if other := self._pairs.record(waiting):
+                self._changed(waiting, other)
+        if self._seen:
+            self._seen(name, info, slot, batch)
+        if reader and not slot.tombstone and slot.size:
+
+            def report(code: Code, message: str) -> None:
+                self._findings.add(code, message, place, blob=info.name)
+
+            await reader.check(slot, name.partition, report)
+
+    async def _chain(self, place: Place) -> ChainAudit:
+        chain = self.chains.get(place)
+        return chain or self._open(place, await self._genesis.late(place))
+
+    def _open(self, place: Place, start: int | None) -> ChainAudit:
+        current = self._genesis.is_current(place[0])
+        chain = ChainAudit(*place, start, self._leases.get(place[1]) if current else None, self._findings)
+        self.chains[place] = chain
+        if start is not None:
+            self._batches.begins(place, start)
+        return chain
+
+    def _changed(self, waiting: Waiting, found: DataFile) -> None:
+        self._findings.add(
+            Code.DATA_FILE_CHANGED,
+            f"data file {found.path} has {found.size} bytes and etag {found.etag}, its record says "
+            f"{waiting.file.size} and {waiting.file.etag}",
+            waiting.place,
+            blob=waiting.record,
+        )
+
+    def _stray(self, name: names.Stray, info: BlobInfo) -> None:
+        if info.metadata.get("hdi_isfolder", "").lower() == "true":  # a folder, where names are hierarchical
+            return
+        if not name.inside:
+            self._stray_count += 1
+            self._strays = [*self._strays, info.name][:3]
+            return
+        era, _, rest = info.name[len(self._root) :].partition("/partition=")
+        place = (era.removeprefix("inc="), rest.partition("/")[0]) if rest else NOWHERE
+        if chain := self.chains.get(place):
+            chain.orphans += 1
+        self._findings.add(Code.ORPHAN, "no consumer writes a blob of this name", place, blob=info.name)
+
+    async def _settle_pairs(self) -> None:
+        """Look again at records and data files without a counterpart: hosts may have written while we listed."""
+        for waiting in self._pairs.records.values():
+            info = await self._container.head(waiting.file.path)
+            if info is None:
+                self._findings.add(
+                    Code.DATA_FILE_MISSING,
+                    f"data file {waiting.file.path} is not there",
+                    waiting.place,
+                    blob=waiting.record,
+                )
+            elif (found := DataFile(info.name, info.size, names.bare(info.etag))) != waiting.file:
+                self._changed(waiting, found)
+        if self._pairs.files:
+            await self._claim_by_new_records()
+        for file in self._pairs.files.values():
+            found_name = names.parse(file.path[len(self._root) :])
+            partition = found_name.partition if isinstance(found_name, names.CaptureName) else ""
+            place = (self._genesis.current, partition)
+            if chain := self.chains.get(place):
+                chain.orphans += 1
+            self._findings.add(
+                Code.ORPHAN_DATA_FILE,
+                "no commit record names this data file: a host that lost a race left it",
+                place,
+                blob=file.path,
+            )
+
+    async def _claim_by_new_records(self) -> None:
+        for (incarnation, partition), chain in self.chains.items():
+            position = chain.next
+            while position is not None:
+                path = f"{self._root}inc={incarnation}/partition={partition}/from={position:020d}.json"
+                info = await self._container.head(path)
+                if info is None:
+                    break
+                try:
+                    slot = names.facts(path, position, info.size, info.etag, info.metadata)
+                except names.BadFacts:
+                    break
+                if slot.data:
+                    self._pairs.claim(slot.data)
+                position = slot.last + 1 if slot.last >= position else None
+
+    def _finish(self) -> None:
+        for place, chain in self.chains.items():
+            if self._checkpoints:
+                chain.finish(shared=self._shared)
+            if chain.tombstones:
+                text = f"{chain.tombstones} files were cleaned up"
+                self._findings.add(Code.TOMBSTONES, text, place, count=chain.tombstones)
+        self._batches.finish()
+        if self._stray_count:
+            self._findings.add(
+                Code.FOREIGN_NAMES,
+                f"{self._stray_count} blobs beside the consumer's folders belong to something else: "
+                f"{', '.join(self._strays)}",
+                count=self._stray_count,
+            )

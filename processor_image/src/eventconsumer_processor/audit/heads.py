@@ -1,0 +1,49 @@
+"""Asks the hub, and holds the ends of the chains against its heads: lag, events lost since, files of another hub."""
+
+from collections.abc import Mapping
+
+from eventconsumer_processor.audit.chain import ChainAudit
+from eventconsumer_processor.audit.codes import Code
+from eventconsumer_processor.audit.genesis import incarnation_of
+from eventconsumer_processor.audit.model import Findings, Place
+from eventconsumer_processor.errors import HostError
+from eventconsumer_processor.source.hub import Hub, PartitionInfo
+
+
+async def compare(hub: Hub, current: str, chains: Mapping[Place, ChainAudit], findings: Findings) -> dict[str, int]:
+    """Compare all chains of the current incarnation with the hub.
+
+    Args:
+        hub: Asked for facts only; no reader attaches.
+        current: The incarnation that is drained now; empty where that is not known.
+        chains: As walked before, so that a chain's end is never above a true head.
+        findings: Where to put what is wrong; a hub that is not reached is only noted.
+
+    Returns:
+        Last sequence number by partition; incomplete where the hub was not reached.
+    """
+    heads: dict[str, int] = {}
+    try:
+        info = await hub.describe()
+        if current and incarnation_of(info.namespace, info.name, info.created_at) != current:
+            findings.add(Code.HUB_CHANGED, "the hub was deleted and created again since it was first drained")
+            return heads
+        for partition in info.partition_ids:
+            found = await hub.partition(partition)
+            heads[partition] = found.last
+            if chain := chains.get((current, partition)):
+                _compare(chain, found, findings)
+    except HostError as error:
+        findings.add(Code.HUB_UNKNOWN, f"the hub was not reached, so lag is not known: {error}")
+    return heads
+
+
+def _compare(chain: ChainAudit, info: PartitionInfo, findings: Findings) -> None:
+    if chain.next is None:
+        return
+    place = (chain.incarnation, chain.partition)
+    if chain.files and chain.next > info.last + 1:
+        findings.add(Code.END_ABOVE_HEAD, f"the files end at {chain.next - 1}, the hub at {info.last}", place)
+    elif chain.next < info.earliest:
+        text = f"events {chain.next} to {info.earliest - 1} left the hub before they were in a file"
+        findings.add(Code.RETENTION_PASSED, text, place)

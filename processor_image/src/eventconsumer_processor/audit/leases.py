@@ -1,0 +1,69 @@
+"""PURE: what lease blobs say about owners, epochs and checkpoints, in both layouts.
+
+Reading is lenient where the libraries that share these blobs differ (key order and case, absent values, an epoch of
+-1), and everything else is damage that is reported.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+_NO_OFFSET = frozenset({"", "-1"})
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseFacts:
+    """One partition's lease and checkpoint."""
+
+    partition: str
+    blob: str
+    checkpoint: int | None = None
+    offset: str = ""
+    owner: str | None = None  # empty: released; None: nobody ever owned it
+    epoch: int | None = None  # None: another library owns it, which has no epochs
+    held: bool = False  # by a storage lease that has not run out
+    etag: str = ""
+    damage: str = ""  # why it cannot be read
+
+
+def legacy(partition: str, blob: str, data: bytes, *, held: bool, etag: str) -> LeaseFacts:
+    """A lease in the EventProcessorHost layout: one JSON body."""
+    found = LeaseFacts(partition, blob, held=held, etag=etag)
+    try:
+        body = json.loads(data)
+        values = {str(key).lower(): value for key, value in body.items()}
+        offset = values.get("offset") or ""
+        owner = values.get("owner") or ""
+        epoch, sequence_number = values.get("epoch") or 0, values.get("sequencenumber") or 0
+        named = values.get("partitionid") or partition
+    except (ValueError, RecursionError, AttributeError):
+        return replace(found, damage="it is no JSON object")
+    if not (isinstance(offset, str) and isinstance(owner, str)) or named != partition:
+        return replace(found, damage="it is not the lease of this partition")
+    if not (isinstance(epoch, int) and isinstance(sequence_number, int)):
+        return replace(found, damage="its epoch or sequence number is no integer")
+    checkpoint = None if offset in _NO_OFFSET else sequence_number
+    return replace(found, checkpoint=checkpoint, offset=offset, owner=owner, epoch=epoch)
+
+
+def ownership(found: LeaseFacts, metadata: Mapping[str, str], *, etag: str) -> LeaseFacts:
+    """Add an ownership blob of the AzureSdk layout: only metadata."""
+    values = {key.lower(): value for key, value in metadata.items()}
+    try:
+        epoch = int(values["epoch"]) if values.get("epoch") else None
+    except ValueError:
+        return replace(found, damage="the ownership's epoch is no integer")
+    return replace(found, owner=values.get("ownerid", ""), epoch=epoch, etag=etag)
+
+
+def checkpoint(found: LeaseFacts, blob: str, metadata: Mapping[str, str]) -> LeaseFacts:
+    """Add a checkpoint blob of the AzureSdk layout: only metadata; an empty `sequencenumber` exists in the wild."""
+    values = {key.lower(): value for key, value in metadata.items()}
+    text = values.get("sequencenumber", "")
+    try:
+        number = int(text) if text else None
+    except ValueError:
+        return replace(found, blob=blob, damage="the checkpoint's sequencenumber is no integer")
+    if number is not None and number < 0:
+        number = None
+    return replace(found, blob=blob, checkpoint=number, offset=values.get("offset", ""))

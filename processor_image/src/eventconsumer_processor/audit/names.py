@@ -1,0 +1,197 @@
+"""PURE: what the names and the metadata of a consumer's blobs say.
+
+Written anew from the published layout, on purpose without the writer's code: the auditor must not share its mistakes.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+_SLOT = re.compile(r"inc=([^/]+)/partition=([^/]+)/from=(\d{20})\.(parquet|avro|json)")
+_GENESIS = re.compile(r"_genesis/([^/]+)/([^/]+)\.json")
+_NUMBERED = re.compile(r"_(batches|commits)/(\d{10})\.json")
+_DEAD_LETTER = re.compile(r"_deadletters/inc=([^/]+)/partition=([^/]+)/seq=(\d{20})\.json")
+_CAPTURE = re.compile(r"([^/]+)/([^/]+)/([^/]+)/(\d{4})/(\d\d)/(\d\d)/(\d\d)/(\d\d)/(\d\d)\.avro")
+_GAPS = re.compile(r"(?:([A-Za-z][\w-]*):)?(\d+-\d+(?:,\d+-\d+)*)")
+_OWN_FOLDERS = ("inc=", "_genesis/", "_batches/", "_commits/", "_deadletters/")
+_SINGLE = frozenset({"_hub.json", "_leader"})
+
+
+@dataclass(frozen=True, slots=True)
+class SlotName:
+    """A place in a chain."""
+
+    incarnation: str
+    partition: str
+    start: int
+    extension: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterName:
+    """An event that user code could not process."""
+
+    incarnation: str
+    partition: str
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureName:
+    """A data file in the layout of Event Hubs Capture."""
+
+    partition: str
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A blob of the consumer that is read on its own: genesis, manifest, commit, hub record, lead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """A name that no consumer writes; `inside` one of the consumer's own folders, or beside them."""
+
+    inside: bool
+
+
+Name = SlotName | DeadLetterName | CaptureName | Known | Stray
+_KNOWN = Known()
+
+
+def parse(name: str) -> Name:
+    """What a blob is, by its name below the prefix."""
+    if found := _SLOT.fullmatch(name):
+        return SlotName(found[1], found[2], int(found[3]), found[4])
+    if name in _SINGLE or _GENESIS.fullmatch(name) or _NUMBERED.fullmatch(name):
+        return _KNOWN
+    if found := _DEAD_LETTER.fullmatch(name):
+        return DeadLetterName(found[1], found[2])
+    if found := _CAPTURE.fullmatch(name):
+        return CaptureName(found[3])
+    return Stray(name.startswith(_OWN_FOLDERS))
+
+
+def genesis_of(name: str) -> tuple[str, str] | None:
+    """Incarnation and partition of a genesis record."""
+    found = _GENESIS.fullmatch(name)
+    return (found[1], found[2]) if found else None
+
+
+def number_of(name: str) -> int | None:
+    """Number of a batch manifest or commit record."""
+    found = _NUMBERED.fullmatch(name)
+    return int(found[2]) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Events that are in no file for a recorded reason; inclusive."""
+
+    first: int
+    last: int
+    reason: str
+
+    @property
+    def events(self) -> int:
+        """How many."""
+        return self.last - self.first + 1
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """The data file that a commit record names."""
+
+    path: str
+    size: int
+    etag: str
+
+
+@dataclass(frozen=True, slots=True)
+class SlotFacts:
+    """A committed slot as storage shows it."""
+
+    name: str  # of the blob
+    start: int
+    first: int
+    last: int
+    count: int
+    epoch: int
+    last_offset: str
+    sha256: str
+    gaps: tuple[Gap, ...]
+    tombstone: bool
+    size: int  # of the data
+    etag: str  # of the data
+    data: DataFile | None = None  # layout Capture
+
+
+class BadFacts(Exception):  # noqa: N818 - says what it is
+    """The metadata is not that of a slot; the message says why."""
+
+
+def facts(name: str, start: int, size: int, etag: str, metadata: Mapping[str, str]) -> SlotFacts:
+    """What a slot's metadata says.
+
+    Args:
+        name: The blob's name.
+        start: From its name.
+        size: Of the blob, bytes.
+        etag: Of the blob.
+        metadata: Keys in any case.
+
+    Raises:
+        BadFacts: A fact is missing or not of its form.
+    """
+    values = {key.lower(): value for key, value in metadata.items()}
+    try:
+        data = None
+        if name.endswith(".json"):
+            data = DataFile(values["path"], int(values["size"]), bare(values["etag"]))
+        for key in ("writer", "nonce"):
+            if not values[key]:
+                raise BadFacts(f"metadata {key} is empty")
+        datetime.fromisoformat(values["last_enqueued_time"])
+        if len(bytes.fromhex(values["sha256"])) != 32:
+            raise BadFacts("metadata sha256 is not 64 hexadecimal digits")
+        return SlotFacts(
+            name=name,
+            start=start,
+            first=int(values["first"]),
+            last=int(values["last"]),
+            count=int(values["count"]),
+            epoch=int(values["epoch"]),
+            last_offset=values["last_offset"],
+            sha256=values["sha256"].lower(),
+            gaps=gaps(values.get("gap", "")),
+            tombstone="tombstone" in values,
+            size=data.size if data else size,
+            etag=data.etag if data else bare(etag),
+            data=data,
+        )
+    except KeyError as error:
+        raise BadFacts(f"it lacks the metadata {error.args[0]}") from None
+    except ValueError as error:
+        raise BadFacts(f"its metadata cannot be read: {error}") from None
+
+
+def gaps(text: str) -> tuple[Gap, ...]:
+    """The ranges in a gap record such as `retention:17-20,22-22`; several reasons are separated by `;`.
+
+    Raises:
+        ValueError: It has another form.
+    """
+    found: list[Gap] = []
+    for part in filter(None, text.split(";")):
+        match = _GAPS.fullmatch(part)
+        if match is None:
+            raise ValueError(f"gap {part[:100]!r}")
+        for piece in match[2].split(","):
+            first, _, last = piece.partition("-")
+            found.append(Gap(int(first), int(last), match[1] or ""))
+    return tuple(sorted(found, key=lambda gap: gap.first))
+
+
+def bare(etag: str) -> str:
+    """An etag without quotes: listings, answers and manifests differ in them."""
+    return etag.strip('"')

@@ -1,0 +1,130 @@
+"""Reads the leases of a consumer group in both layouts, and holds their epochs against the files (S5).
+
+A host raises its lease's epoch above the chain's soon after it took the lease and before it writes, so a lease whose
+epoch is behind is looked at again for a while; where nobody holds it, its next owner raises it, and all is well.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from eventconsumer_api.v1alpha1 import LeaseLayout
+from eventconsumer_processor.audit import leases
+from eventconsumer_processor.audit.chain import ChainAudit
+from eventconsumer_processor.audit.codes import Code
+from eventconsumer_processor.audit.container import Container
+from eventconsumer_processor.audit.inorder import in_order
+from eventconsumer_processor.audit.leases import LeaseFacts
+from eventconsumer_processor.audit.model import Findings
+from eventconsumer_processor.errors import NotFound
+from eventconsumer_processor.storage import BlobInfo
+
+LOOKS = 10
+PAUSE = 1.0  # seconds between them
+
+
+@dataclass(frozen=True)
+class LeaseSubject:
+    """Where the leases are."""
+
+    container: Container
+    prefix: str
+    consumer_group: str
+    layout: LeaseLayout = LeaseLayout.EVENT_PROCESSOR_HOST
+    shared: bool = False  # other programs take partitions and move checkpoints too
+
+
+class LeaseReader:
+    """Reads leases as often as needed."""
+
+    def __init__(self, subject: LeaseSubject, namespace: str, hub: str) -> None:
+        self._subject = subject
+        self._namespace = namespace
+        self._hub = hub
+
+    async def read(self) -> dict[str, LeaseFacts]:
+        """All leases by partition; none where the container was deleted, since hosts make it again.
+
+        Raises:
+            StorageError: A request failed.
+        """
+        try:
+            if self._subject.layout is LeaseLayout.AZURE_SDK:
+                return await self._sdk()
+            return await self._legacy()
+        except NotFound:
+            return {}
+
+    async def check_epochs(
+        self, first: dict[str, LeaseFacts], chains: Iterable[ChainAudit], findings: Findings
+    ) -> None:
+        """Judge leases whose epoch is below the highest one in the files.
+
+        Args:
+            first: The leases as read at the beginning.
+            chains: Those of the hub's current incarnation.
+            findings: Where to put what is wrong.
+
+        Raises:
+            StorageError: A request failed.
+        """
+        highest = {chain.partition: (chain, chain.highest_epoch) for chain in chains if chain.highest_epoch is not None}
+        for look in range(LOOKS):
+            now = await self.read()
+            behind = {
+                partition: lease
+                for partition, lease in now.items()
+                if lease.epoch is not None and partition in highest and lease.epoch < highest[partition][1]
+            }
+            held = {p for p, lease in behind.items() if lease.held or p not in first or lease.etag != first[p].etag}
+            if not held or look == LOOKS - 1:
+                break
+            await asyncio.sleep(PAUSE)
+        for partition, lease in behind.items():
+            chain, epoch = highest[partition]
+            findings.add(
+                Code.EPOCH_BEHIND if partition in held else Code.EPOCH_UNRAISED,
+                f"the lease's epoch is {lease.epoch}, the files' {epoch}"
+                + ("" if partition in held else ": nobody holds it, and its next owner raises it"),
+                (chain.incarnation, partition),
+                blob=lease.blob,
+            )
+
+    async def _legacy(self) -> dict[str, LeaseFacts]:
+        container = self._subject.container
+        folder = f"{self._subject.prefix.strip()}{self._subject.consumer_group}/"
+
+        async def read(info: BlobInfo) -> LeaseFacts | None:
+            partition = info.name.removeprefix(folder)
+            if "/" in partition or info.metadata.get("hdi_isfolder"):
+                return None
+            data = await container.read(info.name)
+            return None if data is None else leases.legacy(partition, info.name, data, held=info.leased, etag=info.etag)
+
+        found = [lease async for lease in in_order(read, container.walk(folder)) if lease is not None]
+        return {lease.partition: lease for lease in found}
+
+    async def _sdk(self) -> dict[str, LeaseFacts]:
+        found: dict[str, LeaseFacts] = {}
+        if not self._hub:
+            return found
+        # The host name may have a port, and not every library lower-cases it.
+        folder = re.compile(
+            rf"{re.escape(self._namespace)}(?::\d+)?/{re.escape(self._hub)}/{re.escape(self._subject.consumer_group)}"
+            r"/(ownership|checkpoint)/([^/]+)",
+            re.IGNORECASE,
+        )
+        prefix = self._subject.prefix
+        for start in dict.fromkeys((prefix + self._namespace, prefix + self._namespace.lower())):
+            async for info in self._subject.container.walk(start):
+                match = folder.fullmatch(info.name[len(prefix) :])
+                if match is None:
+                    continue
+                kind, partition = match.groups()
+                lease = found.get(partition, LeaseFacts(partition, info.name))
+                if kind.lower() == "ownership":
+                    found[partition] = leases.ownership(lease, info.metadata, etag=info.etag)
+                else:
+                    found[partition] = leases.checkpoint(lease, info.name, info.metadata)
+        return found

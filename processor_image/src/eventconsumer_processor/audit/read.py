@@ -1,0 +1,169 @@
+"""Audits a consumer: reads its blobs in an order that makes a running consumer look consistent, and has them judged.
+
+Hosts may go on while this reads. A checkpoint is read before the files it speaks of, a manifest before its files, and
+the hub's head after the files; files are never taken away, so what was read first is always covered by what is read
+later. What still looks wrong because of the order (an epoch just raised, a record just written) is looked at again.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from eventconsumer_processor.audit import heads, names
+from eventconsumer_processor.audit.batches import BatchAudit
+from eventconsumer_processor.audit.chain import ChainAudit
+from eventconsumer_processor.audit.codes import Code
+from eventconsumer_processor.audit.container import Container
+from eventconsumer_processor.audit.files import FileWalk, Progress, SlotSeen
+from eventconsumer_processor.audit.genesis import Genesis
+from eventconsumer_processor.audit.inorder import in_order
+from eventconsumer_processor.audit.leases import LeaseFacts
+from eventconsumer_processor.audit.model import AuditReport, Findings, Place
+from eventconsumer_processor.audit.owners import LeaseReader, LeaseSubject
+from eventconsumer_processor.audit.verdict import summary
+from eventconsumer_processor.errors import HostError, NotFound
+from eventconsumer_processor.source.hub import Hub
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What to audit."""
+
+    files: Container
+    prefix: str
+    leases: LeaseSubject | None = None
+    hub: Hub | None = None
+    writes_files: bool = True  # False where a handler replaces the files: checkpoints then end no file
+
+
+async def audit(
+    subject: Subject, *, deep: bool = False, progress: Progress | None = None, seen: SlotSeen | None = None
+) -> AuditReport:
+    """Audit one consumer. Whatever is wrong with it, or cannot be read, is in the report; nothing is raised for it.
+
+    Args:
+        subject: What to audit.
+        deep: Read every file, not only the listing.
+        progress: Told how far it is.
+        seen: Called for each committed slot.
+    """
+    return await Audit(subject).run(progress or Progress(), seen, deep=deep)
+
+
+class Audit:
+    """One audit, and afterwards all that it read."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.findings = Findings()
+        self.batches = BatchAudit(self.findings)
+        self.leases: dict[str, LeaseFacts] = {}
+        self.chains: dict[Place, ChainAudit] = {}
+        self._subject = subject
+        self._root = f"{subject.prefix}/"
+        self.genesis = Genesis(subject.files, self._root, self.findings)
+        self._heads: dict[str, int] = {}
+
+    async def run(self, progress: Progress, seen: SlotSeen | None = None, *, deep: bool = False) -> AuditReport:
+        """Read, judge, report."""
+        started, clock = datetime.now(UTC), time.monotonic()
+        try:
+            await self._read(progress, seen, deep=deep)
+        except HostError as error:
+            self.findings.add(Code.UNREADABLE, str(error))
+        report = AuditReport(
+            verdict=self.findings.worst,
+            exit_code=self.findings.exit_code,
+            summary="",
+            container=self._subject.files.name,
+            prefix=self._subject.prefix,
+            started_at=started,
+            seconds=round(time.monotonic() - clock, 3),
+            deep=deep,
+            hub="/".join(filter(None, (self.genesis.namespace, self.genesis.hub))),
+            incarnation=self.genesis.current,
+            partitions=[
+                chain.report(
+                    current=self.genesis.is_current(place[0]),
+                    head=self._heads.get(place[1]) if self.genesis.is_current(place[0]) else None,
+                )
+                for place, chain in sorted(self.chains.items(), key=lambda item: _natural(item[0]))
+            ],
+            batches=self.batches.report(),
+            findings=self.findings.ordered(),
+            counts={str(code): number for code, number in sorted(self.findings.counts.items())},
+        )
+        return report.model_copy(update={"summary": summary(report)})
+
+    async def _read(self, progress: Progress, seen: SlotSeen | None, *, deep: bool) -> None:
+        subject = self._subject
+        await self.genesis.read()
+        reader = LeaseReader(subject.leases, self.genesis.namespace, self.genesis.hub) if subject.leases else None
+        if reader:
+            self.leases = await reader.read()
+        await self._read_batches()
+        walk = FileWalk(
+            subject.files,
+            self._root,
+            genesis=self.genesis,
+            leases=self.leases,
+            batches=self.batches,
+            findings=self.findings,
+            checkpoints=subject.writes_files,
+            shared=subject.leases is not None and subject.leases.shared,
+            seen=seen,
+        )
+        self.chains = walk.chains
+        await walk.run(progress, deep=deep)
+        if not walk.blobs:
+            raise NotFound(f"nothing lies below {self._root} in container {subject.files.name}: check both names")
+        if reader is None:
+            self.findings.add(
+                Code.LEASES_UNREAD, "leases and checkpoints were not checked: no lease container was named"
+            )
+        else:
+            self._check_leases()
+            current = [chain for place, chain in self.chains.items() if self.genesis.is_current(place[0])]
+            await reader.check_epochs(self.leases, current, self.findings)
+        if subject.hub:
+            self._heads = await heads.compare(subject.hub, self.genesis.current, self.chains, self.findings)
+
+    async def _read_batches(self) -> None:
+        files = self._subject.files
+        before = {number: name async for number, name in self._numbered("_commits/")}
+        manifests: set[int] = set()
+
+        async def read(item: tuple[int, str]) -> tuple[int, str, bytes]:
+            return *item, await files.read(item[1]) or b""
+
+        async for number, name, data in in_order(read, self._numbered("_batches/"), at_a_time=2):
+            manifests.add(number)
+            await asyncio.to_thread(self.batches.manifest, number, name, data)
+        for number in sorted(before.keys() - manifests):
+            self.batches.unmanifested(number, before[number])
+        async for number, name, data in in_order(read, self._numbered("_commits/")):
+            if number in manifests:
+                self.batches.commit(number, name, data)
+        self.batches.check_order()
+
+    async def _numbered(self, folder: str) -> AsyncIterator[tuple[int, str]]:
+        async for info in self._subject.files.walk(self._root + folder):
+            number = names.number_of(info.name.removeprefix(self._root))
+            if number is not None:
+                yield number, info.name
+
+    def _check_leases(self) -> None:
+        for lease in self.leases.values():
+            if lease.damage:
+                text = f"the lease cannot be read: {lease.damage}"
+                self.findings.add(Code.LEASE_DAMAGED, text, (self.genesis.current, lease.partition), blob=lease.blob)
+        for place, chain in self.chains.items():
+            if self.genesis.is_current(place[0]) and chain.files and place[1] not in self.leases:
+                text = "the partition has files but no lease: hosts make it again"
+                self.findings.add(Code.LEASE_MISSING, text, place)
+
+
+def _natural(place: Place) -> tuple[str, int, str]:
+    incarnation, partition = place
+    return incarnation, int(partition) if partition.isdigit() else -1, partition

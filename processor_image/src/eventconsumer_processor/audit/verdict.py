@@ -1,0 +1,33 @@
+"""PURE: the verdict in words: what the audit found, and what to do."""
+
+from eventconsumer_processor.audit.codes import MEANINGS, Level
+from eventconsumer_processor.audit.model import AuditReport
+
+
+def summary(report: AuditReport) -> str:
+    """One or two sentences."""
+    events = sum(partition.events for partition in report.partitions)
+    files = sum(partition.files for partition in report.partitions)
+    size = f"{_many(len(report.partitions), 'partition')}, {_many(files, 'file')}, {_many(events, 'event')}"
+    depth = "files read" if report.deep else "files not read: --deep reads them"
+    if report.verdict is Level.NOTE:
+        return f"Clean: each event stands in exactly one file ({size}; {depth})."
+    worst = next(finding for finding in report.findings if finding.level is report.verdict)
+    place = f" in partition {worst.partition}" if worst.partition else ""
+    what = f"{worst.code}{place}: {worst.message}. What to do: {MEANINGS[worst.code].remedy}."
+    if report.verdict is Level.EXPLAINED:
+        gaps = sum(partition.gap_events for partition in report.partitions)
+        lost = f"; {_many(gaps, 'event')} in recorded gaps" if gaps else ""
+        return f"Explained: no violation ({size}{lost}; {depth}). {what}"
+    if report.verdict is Level.UNREADABLE:
+        return f"Unreadable: the audit is not complete. {worst.message}"
+    count = sum(number for code, number in report.counts.items() if _is_violation(code))
+    return f"VIOLATION: {_many(count, 'violation')} ({size}; {depth}). First {what}"
+
+
+def _is_violation(code: str) -> bool:
+    return any(meaning.level is Level.VIOLATION for key, meaning in MEANINGS.items() if key == code)
+
+
+def _many(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

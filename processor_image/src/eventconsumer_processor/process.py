@@ -1,0 +1,86 @@
+"""The process of a host: its configuration, its logs, its signals.
+
+Environment: EVENTCONSUMER_CONFIG (the HostConfig file), POD_NAME and POD_UID (who this host is), EVENTCONSUMER_PORT (of
+the HTTP side; 0 takes a free port and logs it). Exit codes: 0 after an orderly stop, 2 where the configuration cannot
+be read.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from uuid import uuid4
+
+import structlog
+from pydantic import ValidationError
+from structlog.typing import EventDict
+
+from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.labels import CONFIG_FILE, HOST_PORT
+from eventconsumer_api.redaction import redact
+from eventconsumer_processor.host import Host
+
+
+def main() -> int:
+    """Run a host until SIGTERM or SIGINT; the exit code."""
+    configure_logging()
+    log = structlog.get_logger("eventconsumer_processor")
+    path = Path(os.environ.get("EVENTCONSUMER_CONFIG", CONFIG_FILE))
+    try:
+        config = HostConfig.model_validate_json(path.read_text(encoding="utf-8"))
+        port = int(os.environ.get("EVENTCONSUMER_PORT", HOST_PORT))
+    except OSError as error:
+        log.error(
+            "cannot read the configuration: set EVENTCONSUMER_CONFIG to its file", path=str(path), error=str(error)
+        )
+        return 2
+    except ValidationError as error:
+        fields = [".".join(map(str, problem["loc"])) + ": " + problem["msg"] for problem in error.errors()]
+        log.error("the configuration does not fit this version of the host", path=str(path), fields=fields)
+        return 2
+    except ValueError:
+        log.error("EVENTCONSUMER_PORT is not a number")
+        return 2
+    name = os.environ.get("POD_NAME") or socket.gethostname()
+    owner = f"{name}.{os.environ.get('POD_UID') or uuid4()}"
+    asyncio.run(_run(config, owner, port))
+    log.info("stopped")
+    return 0
+
+
+async def _run(config: HostConfig, owner: str, port: int) -> None:
+    host = Host(config, owner)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, host.request_stop)
+    await host.run(port)
+
+
+def configure_logging() -> None:
+    """JSON lines in a pod, readable lines on a terminal; no secret in either."""
+    terminal = sys.stderr.isatty()
+    renderer: structlog.typing.Processor = (
+        structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer()
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            _redact,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    # The libraries' own logs: warnings only, and pyamqp reports every lost link by itself, which the pump does better.
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
+    logging.getLogger("azure").setLevel(logging.ERROR)
+
+
+def _redact(_: object, __: str, event: EventDict) -> EventDict:
+    return {key: redact(value) if isinstance(value, str) else value for key, value in event.items()}
