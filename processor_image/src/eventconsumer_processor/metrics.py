@@ -1,6 +1,6 @@
 """What a host counts, in Prometheus terms. Names and labels are documented here and nowhere else."""
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 
 class Metrics:
@@ -19,6 +19,17 @@ class Metrics:
         )
         self.receive_errors = self._counter("receive_errors", "Links lost or refused, by error.", "partition", "error")
         self.commit_retries = self._counter("commit_retries", "Commits repeated after a storage error.", "partition")
+        self.handled = self._counter("handled_events", "Events processed by the handler.", "partition")
+        self.handler_failures = self._counter(
+            "handler_failures", "Calls of the handler that failed, by error.", "partition", "error"
+        )
+        self.dead_letters = self._counter("dead_letters", "Events that became dead letters.", "partition")
+        self.handler_seconds = Histogram(
+            "eventconsumer_handler_seconds",
+            "Seconds that a call of the handler's process_events took.",
+            buckets=(0.001, 0.01, 0.1, 0.5, 1, 5, 30, 120),
+            registry=self.registry,
+        )
         self.lease_changes = self._counter("lease_changes", "Leases acquired, stolen, released and lost.", "change")
         self.storage_calls = self._counter(
             "storage_calls", "Storage requests by operation and outcome.", "operation", "outcome"

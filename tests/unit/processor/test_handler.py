@@ -1,0 +1,168 @@
+"""The face for user code: the view on a batch, and what is said about a class that cannot be used."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import FrozenInstanceError
+from datetime import UTC, datetime
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventconsumer_processor.errors import Blocked
+from eventconsumer_processor.handler import Batch
+from eventconsumer_processor.loading import load
+from eventconsumer_processor.source.batch import EventBatch
+from tests.fakes.hub import append_event
+
+
+def batch_of(count: int, first: int = 5) -> EventBatch:
+    batch = EventBatch()
+    for number in range(first, first + count):
+        append_event(batch, number, b"body %d" % number)
+    return batch
+
+
+# --- the view ---
+
+
+def test_events_have_every_column() -> None:
+    event = Batch(batch_of(3))[1]
+    assert (event.sequence_number, event.offset, event.body) == (6, "60", b"body 6")
+    assert event.enqueued_time == datetime(2026, 1, 1, 0, 0, 0, 6000, UTC)
+    assert (event.partition_key, event.properties, event.system_properties) == ("key", {"number": "6"}, {})
+    assert (event.content_type, event.message_id, event.correlation_id) == (None, None, None)
+
+
+@given(st.integers(0, 20), st.data())
+def test_columns_events_and_parts_say_the_same(count: int, data: st.DataObject) -> None:
+    events = batch_of(count)
+    indices = sorted(data.draw(st.sets(st.integers(0, count - 1)))) if count else []
+    view = Batch(events, indices)
+    assert [event.sequence_number for event in view] == [index + 5 for index in indices]
+    columns = zip(
+        view.sequence_numbers,
+        view.offsets,
+        view.enqueued_times,
+        view.partition_keys,
+        view.bodies,
+        view.properties,
+        view.system_properties,
+        view.content_types,
+        view.message_ids,
+        view.correlation_ids,
+        strict=True,
+    )
+    assert list(columns) == [
+        tuple(getattr(event, name) for name in event.__dataclass_fields__)  # the fields, in their order
+        for event in view
+    ]
+    start = data.draw(st.integers(0, len(indices)))
+    assert list(view[start:]) == list(view)[start:]
+    assert len(view) == len(indices)
+
+
+def test_a_user_cannot_change_what_goes_to_the_files() -> None:
+    events = batch_of(3)
+    view = Batch(events)
+    with pytest.raises(FrozenInstanceError):
+        view[0].body = b"x"  # type: ignore[misc]
+    with pytest.raises(AttributeError):
+        view.bodies.append(b"x")  # type: ignore[attr-defined]
+    view.properties[0]["number"] = "7"
+    assert Batch(events)[0].properties == {"number": "5"}
+
+
+# --- loading ---
+
+
+@pytest.fixture
+def modules(tmp_path: Path) -> Iterator[Path]:
+    """A folder on the path; what is imported from it is forgotten afterwards."""
+    before = set(sys.modules)
+    sys.path.insert(0, str(tmp_path))
+    yield tmp_path
+    sys.path.remove(str(tmp_path))
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def refusal(spec: str) -> str:
+    with pytest.raises(Blocked) as caught:
+        load(spec)
+    problem = caught.value.problem
+    assert (problem.field, problem.reason) == ("spec.processing.handler", "HandlerInvalid")
+    return problem.message
+
+
+GOOD = "def process_events(self, context, batch): pass"
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("", "module orders has no class Orders: correct the name, or add the class"),
+        ("def Orders(): pass", "orders:Orders is a function, not a class"),
+        ("Orders = 5", "orders:Orders is a value of type int, not a class"),
+        ("class Orders: pass", "orders:Orders has no method process_events: add it"),
+        (
+            "from eventconsumer_processor.handler import EventProcessor\nclass Orders(EventProcessor): pass",
+            "orders:Orders has no method process_events: add it",
+        ),
+        ("class Orders:\n    process_events = 5", "orders:Orders has no method process_events"),
+        (
+            "class Orders:\n    def process_events(self, batch): pass",
+            "orders:Orders.process_events must take (self, context, batch)",
+        ),
+        (
+            f"class Orders:\n    {GOOD}\n    async def close(self, context): pass",
+            "orders:Orders.close must take (self, context, reason)",
+        ),
+        (
+            f"class Orders:\n    {GOOD}\n    def __init__(self): raise OSError('no AccountKey=abc123')",
+            "orders:Orders() fails with OSError: no AccountKey=*** (orders.py, line 3)",
+        ),
+        (
+            f"class Orders:\n    {GOOD}\n    def __init__(self, url): pass",
+            "it must be possible to make one without arguments",
+        ),
+        ("import missing_client", "module orders needs the module missing_client, which is not in the image"),
+        ("import sys\nsys.exit(3)", "importing orders for orders:Orders fails with SystemExit: 3"),
+        ("1 / 0", "importing orders for orders:Orders fails with ZeroDivisionError: division by zero (orders.py"),
+        ("class Orders", "importing orders for orders:Orders fails with SyntaxError"),
+    ],
+)
+def test_a_class_that_cannot_be_used_is_refused_with_the_remedy(modules: Path, source: str, said: str) -> None:
+    (modules / "orders.py").write_text(source)
+    assert said in refusal("orders:Orders")
+
+
+def test_a_missing_module_or_package_is_named(modules: Path) -> None:
+    assert refusal("missing:Orders").startswith("there is no module missing in the image: build processing.image FROM")
+    (modules / "shop").mkdir()
+    assert refusal("shop.orders:Orders").startswith("there is no module shop.orders in the image")
+
+
+def test_a_class_need_not_have_the_base_nor_the_optional_methods(modules: Path) -> None:
+    (modules / "orders.py").write_text(f"class Orders:\n    {GOOD}")
+    assert type(load("orders:Orders")()).__name__ == "Orders"
+
+
+def test_each_instance_is_another_and_none_is_made_for_nothing(modules: Path) -> None:
+    (modules / "orders.py").write_text(
+        dedent(
+            f"""
+            class Orders:
+                made = 0
+                def __init__(self):
+                    Orders.made += 1
+                {GOOD}
+            """
+        )
+    )
+    factory = load("orders:Orders")
+    first, second = factory(), factory()
+    assert first is not second
+    assert first.made == 2  # type: ignore[attr-defined]

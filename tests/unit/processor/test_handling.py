@@ -1,0 +1,444 @@
+"""User code that fails: retries, division, dead letters, in order, and nothing skipped. In virtual time."""
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventconsumer_processor.deadletter import DeadLetters
+from eventconsumer_processor.errors import Blocked
+from eventconsumer_processor.handler import (
+    Batch,
+    CloseReason,
+    EventProcessor,
+    PartitionContext,
+    RejectEvents,
+    TryAgain,
+)
+from eventconsumer_processor.handling import Means, PartitionHandler, Place
+from eventconsumer_processor.metrics import Metrics
+from eventconsumer_processor.source.batch import EventBatch
+from tests.fakes.blobs import FakeBlobStore, Fault
+from tests.fakes.hub import append_event
+from tests.fakes.virtual import virtual
+
+PLACE = Place("shop.example", "orders", "$Default", "0", "host-a")
+FOLDER = "p/_deadletters/inc=era/partition=0/seq="
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+class Recorder(EventProcessor):
+    """Fails where it is told to; remembers the calls that succeeded, and all."""
+
+    def __init__(self, fail: Callable[[tuple[int, ...]], Exception | None] = lambda _: None) -> None:
+        self.fail = fail
+        self.succeeded: list[int] = []
+        self.calls: list[tuple[int, ...]] = []
+        self.opened: list[int] = []
+        self.closed: list[CloseReason] = []
+        self.positions: list[tuple[int, int | None]] = []
+
+    async def open(self, context: PartitionContext) -> None:
+        self.opened.append(context.next_sequence_number)
+
+    async def process_events(self, context: PartitionContext, batch: Batch) -> None:
+        last = context.position.sequence_number if context.position else None
+        self.positions.append((context.next_sequence_number, last))
+        self.calls.append(batch.sequence_numbers)
+        if error := self.fail(batch.sequence_numbers):
+            raise error
+        self.succeeded += batch.sequence_numbers
+
+    async def close(self, context: PartitionContext, reason: CloseReason) -> None:
+        self.closed.append(reason)
+
+
+def poison(*numbers: int) -> Callable[[tuple[int, ...]], Exception | None]:
+    return lambda given: ValueError("bad event") if set(numbers) & set(given) else None
+
+
+class Bench:
+    """A partition handler with an instance of user code, and the container of its dead letters."""
+
+    def __init__(self, processor: EventProcessor, attempts: int = 3) -> None:
+        self.blobs = FakeBlobStore(lambda: 0.0)
+        self.metrics = Metrics()
+        self.stop = asyncio.Event()
+        letters = DeadLetters(self.blobs, "drained", "p", "era", "shop:Shop")
+        began = now()
+        self.handler = PartitionHandler(
+            PLACE,
+            Means(
+                lambda: processor,
+                letters,
+                attempts,
+                self.metrics,
+                Random(1),
+                lambda: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=now() - began),
+            ),
+        )
+
+    def letters(self) -> list[int]:
+        return [int(name.removeprefix(FOLDER).split(".")[0]) for name in sorted(self.blobs.blobs)]
+
+    def letter(self, number: int) -> dict[str, object]:
+        document: dict[str, object] = json.loads(self.blobs.blobs[f"{FOLDER}{number:020d}.json"].data)
+        return document
+
+    async def process(self, batch: EventBatch) -> int:
+        return await self.handler.process(batch, self.stop)
+
+
+def batch_of(*numbers: int) -> EventBatch:
+    batch = EventBatch()
+    for number in numbers:
+        append_event(batch, number, b"body %d" % number)
+    return batch
+
+
+async def opened(processor: EventProcessor, attempts: int = 3) -> Bench:
+    bench = Bench(processor, attempts)
+    await bench.handler.open(7, 10)
+    return bench
+
+
+@virtual
+async def test_batches_are_processed_one_after_the_other() -> None:
+    recorder = Recorder()
+    bench = await opened(recorder)
+    assert await bench.process(batch_of(10, 11, 12)) == 3
+    assert await bench.process(batch_of(13)) == 1
+    await bench.handler.close(lost=False)
+    assert (recorder.opened, recorder.calls) == ([10], [(10, 11, 12), (13,)])
+    assert recorder.positions == [(10, None), (13, 12)]
+    assert recorder.closed == [CloseReason.SHUTDOWN]
+    assert bench.handler.problems == {}
+    assert b'handled_events_total{partition="0"} 4.0' in bench.metrics.text()
+
+
+@virtual
+async def test_a_failure_is_retried_after_growing_pauses_and_forgotten_when_it_heals() -> None:
+    times: list[float] = []
+
+    def fail(_: tuple[int, ...]) -> Exception | None:
+        times.append(now())
+        return OSError("down") if len(times) < 5 else None
+
+    bench = await opened(Recorder(fail), attempts=5)
+    assert await bench.process(batch_of(10, 11)) == 2
+    pauses = [later - earlier for earlier, later in pairwise(times)]
+    for pause, middle in zip(pauses, [0.5, 1.0, 2.0, 4.0], strict=True):
+        assert 0.5 * middle <= pause <= 1.5 * middle
+    assert bench.letters() == []
+    assert bench.handler.problems == {}
+    assert b'handler_failures_total{error="OSError",partition="0"} 4.0' in bench.metrics.text()
+
+
+@virtual
+async def test_a_poison_event_becomes_a_dead_letter_and_the_order_is_kept() -> None:
+    recorder = Recorder(poison(13))
+    bench = await opened(recorder)
+    assert await bench.process(batch_of(*range(10, 20))) == 10
+    assert recorder.succeeded == [10, 11, 12, 14, 15, 16, 17, 18, 19]
+    assert recorder.calls[:3] == [tuple(range(10, 20))] * 3
+    assert recorder.calls.count((13,)) == 3
+    assert bench.letters() == [13]
+    letter = bench.letter(13)
+    assert letter["attempts"] == len([call for call in recorder.calls if 13 in call])
+    assert letter["error"]["type"] == "ValueError"  # type: ignore[index]
+    assert letter["firstAttempt"] == "2026-01-01T00:00:00+00:00" < str(letter["lastAttempt"])
+    assert set(bench.handler.problems) == {"dead-letters"}
+
+
+@given(st.integers(1, 40), st.data())
+def test_every_event_is_processed_or_a_dead_letter_in_order(count: int, data: st.DataObject) -> None:
+    bad = data.draw(st.sets(st.integers(10, 9 + count)))
+    rejected = data.draw(st.sets(st.integers(10, 9 + count)))
+    passing = data.draw(st.lists(st.booleans(), max_size=30))  # failures that no event is at fault for
+    attempts = data.draw(st.integers(1, 4))
+
+    def fail(given: tuple[int, ...]) -> Exception | None:
+        if passing and passing.pop():
+            return TryAgain("not now")
+        if bad & set(given):
+            return ValueError("bad event")
+        if hit := rejected & set(given):
+            return RejectEvents(hit, "never")
+        return None
+
+    @virtual
+    async def run() -> None:
+        recorder = Recorder(fail)
+        bench = await opened(recorder, attempts)
+        assert await bench.process(batch_of(*range(10, 10 + count))) == count
+        assert recorder.succeeded == sorted(set(range(10, 10 + count)) - bad - rejected)
+        assert set(bench.letters()) == bad | rejected
+        done = 10  # in order: what is in front of a call is done, and a call never goes back behind it
+        for number, last in recorder.positions:
+            assert number >= done
+            assert last in (None, number - 1)
+            done = number
+
+    run()
+
+
+@given(st.integers(1, 30), st.data())
+def test_a_stop_leaves_a_prefix_that_is_done(count: int, data: st.DataObject) -> None:
+    bad = data.draw(st.sets(st.integers(10, 9 + count)))
+    stop_at = data.draw(st.integers(1, 40))
+
+    @virtual
+    async def run() -> None:
+        calls = 0
+
+        def fail(given: tuple[int, ...]) -> Exception | None:
+            nonlocal calls
+            calls += 1
+            if calls == stop_at:
+                bench.stop.set()
+            return ValueError("bad event") if bad & set(given) else None
+
+        recorder = Recorder(fail)
+        bench = await opened(recorder, 2)
+        done = await bench.process(batch_of(*range(10, 10 + count)))
+        finished = set(recorder.succeeded) | set(bench.letters())
+        assert set(range(10, 10 + done)) <= finished
+        assert set(recorder.succeeded) <= set(range(10, 10 + done))
+        assert calls <= stop_at
+        assert done == count or bench.stop.is_set()
+
+    run()
+
+
+@virtual
+async def test_try_again_makes_no_dead_letters_and_ends_at_a_stop() -> None:
+    bench = await opened(Recorder(lambda _: TryAgain("database down")), attempts=1)
+    processing = asyncio.create_task(bench.process(batch_of(10, 11)))
+    await asyncio.sleep(3600)
+    assert bench.letters() == []
+    assert bench.handler.problems["handler"].reason == "HandlerFailing"
+    assert "database down" in bench.handler.problems["handler"].message
+    bench.stop.set()
+    assert await processing == 0
+
+
+@virtual
+async def test_rejected_events_are_dead_letters_at_once_and_the_others_come_again() -> None:
+    def fail(given: tuple[int, ...]) -> Exception | None:
+        return RejectEvents([11, 12], "unknown version") if 11 in given else None
+
+    recorder = Recorder(fail)
+    bench = await opened(recorder)
+    began = now()
+    assert await bench.process(batch_of(10, 11, 12, 13)) == 4
+    assert now() == began
+    assert recorder.calls == [(10, 11, 12, 13), (10, 13)]
+    assert bench.letters() == [11, 12]
+    assert bench.letter(12)["error"]["message"] == "unknown version"  # type: ignore[index]
+
+
+@virtual
+async def test_rejecting_what_was_not_given_is_a_failure_like_any_other() -> None:
+    bench = await opened(Recorder(lambda _: RejectEvents([99], "wrong number")), attempts=2)
+    assert await bench.process(batch_of(10)) == 1
+    assert bench.letters() == [10]
+
+
+@virtual
+async def test_nothing_goes_on_while_a_dead_letter_cannot_be_written() -> None:
+    recorder = Recorder(poison(10))
+    bench = await opened(recorder, attempts=1)
+    bench.blobs.faults += [Fault("put") for _ in range(6)] + [Fault("put", applied=True)]
+    processing = asyncio.create_task(bench.process(batch_of(10, 11)))
+    await asyncio.sleep(10)
+    assert recorder.succeeded == []
+    problem = bench.handler.problems["handler"]
+    assert problem.reason == "HandlerFailing"
+    assert "a dead letter cannot be written, so nothing goes on" in problem.message
+    assert await processing == 2
+    assert (recorder.succeeded, bench.letters()) == ([11], [10])
+    assert "1 events" in bench.handler.problems["dead-letters"].message
+
+
+@virtual
+async def test_a_stop_before_a_dead_letter_is_written_leaves_its_event() -> None:
+    bench = await opened(Recorder(poison(10)), attempts=1)
+    bench.blobs.faults += [Fault("put") for _ in range(1000)]
+    processing = asyncio.create_task(bench.process(batch_of(10, 11)))
+    await asyncio.sleep(10)
+    bench.stop.set()
+    assert await processing == 0
+    assert bench.letters() == []
+
+
+@virtual
+async def test_open_that_fails_is_tried_with_a_new_instance() -> None:
+    made: list[EventProcessor] = []
+
+    class Late(Recorder):
+        async def open(self, context: PartitionContext) -> None:
+            if len(made) < 2:
+                raise OSError("AccountKey=c2VjcmV0")
+
+    def factory() -> EventProcessor:
+        made.append(Late())
+        return made[-1]
+
+    bench = Bench(Recorder())
+    means = Means(factory, DeadLetters(bench.blobs, "c", "p", "era", "s:S"), 3, bench.metrics, Random(1))
+    handler = PartitionHandler(PLACE, means)
+    with pytest.raises(Blocked) as caught:
+        await handler.open(1, 10)
+    problem = caught.value.problem
+    assert (problem.field, problem.reason) == ("spec.processing.handler", "HandlerFailing")
+    assert "OSError: AccountKey=***" in problem.message
+    await handler.close(lost=False)  # nothing is open
+    await handler.open(1, 10)
+    assert len(made) == 2
+    await handler.close(lost=True)
+    assert [instance.closed for instance in made] == [[], [CloseReason.LEASE_LOST]]  # type: ignore[attr-defined]
+
+
+@virtual
+async def test_a_lost_lease_cancels_the_call_and_closes() -> None:
+    class Slow(Recorder):
+        cancelled = False
+
+        async def process_events(self, context: PartitionContext, batch: Batch) -> None:
+            try:
+                await asyncio.sleep(1000)
+            except asyncio.CancelledError:
+                self.cancelled = True
+                raise
+
+    slow = Slow()
+    bench = await opened(slow)
+    processing = asyncio.create_task(bench.process(batch_of(10)))
+    await asyncio.sleep(70)
+    assert "process_events has not returned for 60 s" in bench.handler.problems["handler"].message
+    processing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await processing
+    await bench.handler.close(lost=True)
+    assert slow.cancelled
+    assert slow.closed == [CloseReason.LEASE_LOST]
+
+
+@virtual
+async def test_a_close_that_fails_or_hangs_ends_all_the_same() -> None:
+    class Hanging(Recorder):
+        async def close(self, context: PartitionContext, reason: CloseReason) -> None:
+            await asyncio.sleep(1000)
+
+    class Failing(Recorder):
+        async def close(self, context: PartitionContext, reason: CloseReason) -> None:
+            raise OSError("gone")
+
+    for processor in (Hanging(), Failing()):
+        bench = await opened(processor)
+        began = now()
+        await bench.handler.close(lost=False)
+        assert now() - began <= 10
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError(), StopAsyncIteration(), KeyError("k")])
+@virtual
+async def test_no_error_of_user_code_ends_the_host(error: BaseException) -> None:
+    class Rude(Recorder):
+        async def process_events(self, context: PartitionContext, batch: Batch) -> None:
+            raise error
+
+    bench = await opened(Rude(), attempts=1)
+    assert await bench.process(batch_of(10)) == 1
+    assert bench.letters() == [10]
+
+
+# --- plain methods: threads, so real time ---
+
+
+class Plain:
+    """No base class, no async, and it blocks."""
+
+    def __init__(self) -> None:
+        self.threads: list[int] = []
+        self.succeeded: list[int] = []
+        self.busy = threading.Lock()
+        self.closed: list[CloseReason] = []
+
+    def open(self, context: PartitionContext) -> None:
+        self.threads.append(threading.get_ident())
+
+    def process_events(self, context: PartitionContext, batch: Batch) -> None:
+        self.threads.append(threading.get_ident())
+        with self.busy:
+            time.sleep(0.2)
+            self.succeeded += batch.sequence_numbers
+
+    def close(self, context: PartitionContext, reason: CloseReason) -> Awaitable[None] | None:
+        assert not self.busy.locked()
+        self.threads.append(threading.get_ident())
+        self.closed.append(reason)
+        return None
+
+
+async def test_plain_methods_run_in_a_thread_of_the_instances_own_and_block_nobody() -> None:
+    plain = Plain()
+    bench = await opened(plain)  # type: ignore[arg-type]
+    processing = asyncio.create_task(bench.process(batch_of(10, 11)))
+    ticks = 0
+    while not processing.done():
+        await asyncio.sleep(0.01)
+        ticks += 1
+    assert await processing == 2
+    assert ticks >= 10
+    await bench.handler.close(lost=False)
+    assert len(set(plain.threads)) == 1
+    assert plain.threads[0] != threading.get_ident()
+
+
+async def test_close_waits_for_a_thread_that_cannot_be_cancelled() -> None:
+    plain = Plain()
+    bench = await opened(plain)  # type: ignore[arg-type]
+    processing = asyncio.create_task(bench.process(batch_of(10)))
+    await asyncio.sleep(0.05)
+    processing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await processing
+    await bench.handler.close(lost=True)
+    assert plain.succeeded == [10]
+    assert plain.closed == [CloseReason.LEASE_LOST]
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), StopIteration(), KeyboardInterrupt(), KeyError("k")])
+async def test_no_error_in_a_thread_ends_the_host(error: BaseException) -> None:
+    class Rude(Plain):
+        def process_events(self, context: PartitionContext, batch: Batch) -> None:
+            raise error
+
+    bench = await opened(Rude(), attempts=1)  # type: ignore[arg-type]
+    assert await bench.process(batch_of(10)) == 1
+    assert bench.letters() == [10]
+    await bench.handler.close(lost=False)
+
+
+async def test_threads_end_with_their_instance() -> None:
+    before = threading.active_count()
+    bench = await opened(Plain())  # type: ignore[arg-type]
+    assert threading.active_count() == before + 1
+    await bench.handler.close(lost=False)
+    for _ in range(100):
+        if threading.active_count() == before:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("the thread is still there")
