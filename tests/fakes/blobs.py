@@ -6,8 +6,9 @@ is how the history of a blob can be checked and not only its end. Administrators
 `break_lease`, `delete` and `delete_container`.
 """
 
+import asyncio
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
@@ -62,7 +63,9 @@ class FakeBlobStore:
         self.faults: list[Fault] = []
         self.watch: Callable[[Version], None] = lambda _: None
         self._clock = clock
+        self._staged: dict[str, dict[str, bytes]] = {}  # by blob and id: blocks in no blob yet
         self._version = 0
+        self._writers = 0
         self._exists = True
 
     async def ensure_container(self) -> None:
@@ -87,6 +90,7 @@ class FakeBlobStore:
         """Delete the container with all blobs."""
         for name in list(self.blobs):
             self.delete(name)
+        self._staged.clear()
         self._exists = False
 
     async def head(self, name: str) -> BlobInfo | None:
@@ -116,16 +120,49 @@ class FakeBlobStore:
             if lease_id or if_match:
                 raise NotFound("put: BlobNotFound", 404, "BlobNotFound")
             self._need_container()
-            found = self.blobs[name] = _Blob(b"", {}, "", EPOCH)
+            if if_absent and name in self._staged:  # as Azurite does; Azure does not mind
+                raise Conflict("put: BlobAlreadyExists", 409, "BlobAlreadyExists")
         else:
             self._check_conditions(found, lease_id, if_match, if_absent)
-        self._version += 1
-        found.data, found.metadata, found.etag = data, dict(metadata or {}), f'"{self._version}"'
-        found.modified = EPOCH + timedelta(seconds=self._clock())
-        self.watch(Version(name, data, found.metadata, found.etag))
+        etag = self._write(name, data, metadata)
         if lost:
             raise lost
-        return found.etag
+        return etag
+
+    async def put_blocks(
+        self, name: str, blocks: Iterable[bytes], *, metadata: Mapping[str, str] | None = None, if_absent: bool = False
+    ) -> str:
+        """See `BlobStore`."""
+        self._writers += 1
+        writer = self._writers
+        ids: list[str] = []
+        for block in blocks:
+            lost = self._begin("put_block", name)
+            self._need_container()
+            ids.append(f"{writer}-{len(ids)}")
+            self._staged.setdefault(name, {})[ids[-1]] = block
+            if lost:
+                raise lost
+            await asyncio.sleep(0)  # another writer may come between two requests
+        lost = self._begin("put_block_list", name)
+        self._need_container()
+        if name in self.blobs:
+            self._check_conditions(self.blobs[name], None, None, if_absent)
+        staged = self._staged.get(name, {})
+        if any(block_id not in staged for block_id in ids):
+            raise Refused("put_block_list: InvalidBlockList", 400, "InvalidBlockList")
+        etag = self._write(name, b"".join(staged[block_id] for block_id in ids), metadata)
+        if lost:
+            raise lost
+        return etag
+
+    async def remove(self, name: str, *, if_match: str) -> None:
+        """See `BlobStore`."""
+        lost = self._begin("remove", name)
+        self._check_conditions(self._need(name), None, if_match, if_absent=False)
+        self.delete(name)
+        if lost:
+            raise lost
 
     async def set_metadata(self, name: str, metadata: Mapping[str, str], *, if_match: str | None = None) -> str:
         """See `BlobStore`."""
@@ -140,11 +177,11 @@ class FakeBlobStore:
             raise lost
         return blob.etag
 
-    async def list(self, prefix: str, *, metadata: bool = False) -> list[BlobInfo]:
+    async def list(self, prefix: str, *, metadata: bool = False, limit: int | None = None) -> list[BlobInfo]:
         """See `BlobStore`."""
         self._begin("list", prefix)
         self._need_container()
-        infos = [self._info(name) for name in sorted(self.blobs) if name.startswith(prefix)]
+        infos = [self._info(name) for name in sorted(self.blobs) if name.startswith(prefix)][:limit]
         return infos if metadata else [_without_metadata(info) for info in infos]
 
     async def acquire_lease(self, name: str, lease_id: str, seconds: int) -> None:
@@ -217,6 +254,16 @@ class FakeBlobStore:
             raise Conflict("put: ConditionNotMet", 412, "ConditionNotMet")
         if held is None and lease_id is None:
             blob.lease = None  # a write ends what an expired lease still allowed
+
+    def _write(self, name: str, data: bytes, metadata: Mapping[str, str] | None) -> str:
+        """Make this the blob; blocks that are in no blob are dropped."""
+        self._staged.pop(name, None)
+        self._version += 1
+        blob = self.blobs.setdefault(name, _Blob(b"", {}, "", EPOCH))
+        blob.data, blob.metadata, blob.etag = data, dict(metadata or {}), f'"{self._version}"'
+        blob.modified = EPOCH + timedelta(seconds=self._clock())
+        self.watch(Version(name, data, blob.metadata, blob.etag))
+        return blob.etag
 
     def _begin(self, operation: str, name: str) -> StorageError | None:
         """Note the call; raises a fault before, or returns the one to raise after it is applied."""

@@ -6,16 +6,17 @@ put-if-absent that fails with "exists" may have been ours. Every call is bounded
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
+from uuid import uuid4
 
 from azure.core import MatchConditions
 from azure.core.credentials_async import AsyncTokenCredential
 from azure.core.exceptions import AzureError, ClientAuthenticationError, ResourceExistsError, ServiceRequestError
-from azure.storage.blob import BlobProperties
+from azure.storage.blob import BlobBlock, BlobProperties
 from azure.storage.blob.aio import BlobClient, BlobLeaseClient, BlobServiceClient, ContainerClient
 
 from eventconsumer_processor.errors import Conflict, NotFound, Refused, StorageError, Unauthorized, Unavailable
@@ -23,7 +24,8 @@ from eventconsumer_processor.errors import Conflict, NotFound, Refused, StorageE
 CONNECT_SECONDS = 5
 READ_SECONDS = 20
 FOREVER = -1  # as a lease's seconds: it never expires
-MAX_PUT_BYTES = 2 * 1024**3  # a file is one Put Blob; the roll limit keeps it below
+CALL_SECONDS = 120  # any one request, however slowly its bytes move
+MAX_PUT_BYTES = 2 * 1024**3  # `put` is one request whatever its size; large files go up by `put_blocks`
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +76,21 @@ class BlobStore(Protocol):
     async def set_metadata(self, name: str, metadata: Mapping[str, str], *, if_match: str | None = None) -> str:
         """Replace the metadata of a blob that is not leased, its content stays, and return its etag."""
 
-    async def list(self, prefix: str, *, metadata: bool = False) -> list[BlobInfo]:
-        """All blobs whose names start with `prefix`, in name order."""
+    async def put_blocks(
+        self, name: str, blocks: Iterable[bytes], *, metadata: Mapping[str, str] | None = None, if_absent: bool = False
+    ) -> str:
+        """Write a whole blob, a request for each block and one that makes them the blob, and return its etag.
+
+        Until the last request nothing can be seen. Ids of blocks are this call's own, so that writers cannot mix. A
+        writer that is overtaken gets `Conflict`, or `Refused` where storage drops its blocks before looking at
+        `if_absent`: look at the blob after either.
+        """
+
+    async def remove(self, name: str, *, if_match: str) -> None:
+        """Delete the version of a blob that has the given etag; `NotFound` or `Conflict` where it is not there."""
+
+    async def list(self, prefix: str, *, metadata: bool = False, limit: int | None = None) -> list[BlobInfo]:
+        """The blobs whose names start with `prefix`, in name order: all, or the first `limit`."""
 
     async def acquire_lease(self, name: str, lease_id: str, seconds: int) -> None:
         """Lease a free blob under the given id, for 15 to 60 s or `FOREVER`; the same id again is no error."""
@@ -170,11 +185,36 @@ class AzureBlobStore:
             answer = await self._blob(name).set_blob_metadata(dict(metadata), **options)
             return _etag(answer["etag"])
 
-    async def list(self, prefix: str, *, metadata: bool = False) -> list[BlobInfo]:
+    async def put_blocks(
+        self, name: str, blocks: Iterable[bytes], *, metadata: Mapping[str, str] | None = None, if_absent: bool = False
+    ) -> str:
         """See `BlobStore`."""
+        blob, writer = self._blob(name), uuid4()
+        staged: list[BlobBlock] = []
+        for block in blocks:
+            staged.append(BlobBlock(f"{writer}-{len(staged):05d}"))  # all ids of a blob must be equally long
+            async with self._call("put_block"):
+                await blob.stage_block(staged[-1].id, block, length=len(block))
+        options: dict[str, Any] = {"match_condition": MatchConditions.IfMissing} if if_absent else {}
+        async with self._call("put_block_list"):
+            answer = await blob.commit_block_list(staged, metadata=dict(metadata or {}), **options)
+            return _etag(answer["etag"])
+
+    async def remove(self, name: str, *, if_match: str) -> None:
+        """See `BlobStore`."""
+        async with self._call("remove"):
+            await self._blob(name).delete_blob(etag=if_match, match_condition=MatchConditions.IfNotModified)
+
+    async def list(self, prefix: str, *, metadata: bool = False, limit: int | None = None) -> list[BlobInfo]:
+        """See `BlobStore`."""
+        infos: list[BlobInfo] = []
         async with self._call("list"):
             include = ["metadata"] if metadata else None
-            return [_info(found) async for found in self._container.list_blobs(prefix, include=include)]
+            async for found in self._container.list_blobs(prefix, include=include, results_per_page=limit):
+                infos.append(_info(found))
+                if len(infos) == limit:
+                    break
+        return infos
 
     async def acquire_lease(self, name: str, lease_id: str, seconds: int) -> None:
         """See `BlobStore`."""
@@ -208,7 +248,8 @@ class AzureBlobStore:
     @asynccontextmanager
     async def _call(self, operation: str) -> AsyncIterator[None]:
         try:
-            yield
+            async with asyncio.timeout(CALL_SECONDS if operation != "list" else None):
+                yield
         except (AzureError, OSError, TimeoutError, ValueError) as error:
             mapped = storage_error(operation, error)
             self._observe(operation, type(mapped).__name__.lower())

@@ -1,8 +1,11 @@
 """What the host relies on in a blob container."""
 
+import asyncio
+from collections.abc import Iterator
+
 import pytest
 
-from eventconsumer_processor.errors import Conflict, NotFound
+from eventconsumer_processor.errors import Conflict, NotFound, Refused
 from eventconsumer_processor.storage import FOREVER
 from tests.contract.processor.conftest import World
 
@@ -210,3 +213,97 @@ async def test_a_repeated_change_of_a_lease_is_the_same_change(world: World) -> 
     await world.other.change_lease("b", ONE, TWO)
     await world.other.change_lease("b", ONE, TWO)  # the first answer was lost
     await world.other.renew_lease("b", TWO)
+
+
+def broken_off(*blocks: bytes) -> Iterator[bytes]:
+    """Blocks whose writer dies before it makes them a blob."""
+    yield from blocks
+    raise ConnectionResetError
+
+
+async def test_blocks_are_seen_as_a_whole_or_not_at_all(world: World) -> None:
+    with pytest.raises(ConnectionResetError):
+        await world.other.put_blocks("slot", broken_off(b"a", b"b"), if_absent=True)
+    assert await world.blobs.head("slot") is None and not await world.blobs.list("slot")
+    etag = await world.blobs.put_blocks("slot", [b"one", b"two"], metadata={"first": "1"}, if_absent=True)
+    blob = await world.other.read("slot", 100)
+    assert blob is not None
+    assert (blob.data, blob.info.etag, dict(blob.info.metadata)) == (b"onetwo", etag, {"first": "1"})
+
+
+async def test_blocks_of_a_dead_writer_are_in_the_way_of_a_single_put_only(world: World) -> None:
+    with pytest.raises(ConnectionResetError):
+        await world.other.put_blocks("slot", broken_off(b"dead"), if_absent=True)
+    with pytest.raises(Conflict) as raised:  # Azure itself takes the put: either must be coped with
+        await world.blobs.put("slot", b"small", if_absent=True)
+    assert raised.value.code == "BlobAlreadyExists"
+    await world.blobs.put_blocks("slot", [b"small"], if_absent=True)
+    blob = await world.blobs.read("slot", 100)
+    assert blob is not None and blob.data == b"small"
+
+
+async def test_two_writers_of_blocks_never_mix(world: World) -> None:
+    writers = [
+        world.blobs.put_blocks("slot", [b"1" * 9, b"1" * 9], metadata={"writer": "1"}, if_absent=True),
+        world.other.put_blocks("slot", [b"2" * 9, b"2" * 9], metadata={"writer": "2"}, if_absent=True),
+    ]
+    answers = await asyncio.gather(*writers, return_exceptions=True)
+    assert [isinstance(answer, Conflict | Refused) for answer in answers].count(True) == 1
+    blob = await world.blobs.read("slot", 100)
+    assert blob is not None
+    assert blob.data == blob.info.metadata["writer"].encode() * 18
+
+
+async def test_blocks_do_not_replace_a_blob_where_they_must_not(world: World) -> None:
+    await world.blobs.put("slot", b"mine", if_absent=True)
+    with pytest.raises(Conflict):
+        await world.other.put_blocks("slot", [b"yours"], if_absent=True)
+    blob = await world.blobs.read("slot", 10)
+    assert blob is not None and blob.data == b"mine"
+    await world.other.put_blocks("slot", [b"yours"])
+    blob = await world.blobs.read("slot", 10)
+    assert blob is not None and blob.data == b"yours"
+
+
+async def test_a_put_in_between_drops_staged_blocks(world: World) -> None:
+    async def while_staging() -> None:
+        def blocks() -> Iterator[bytes]:
+            yield b"a"
+            entered.set()
+            yield b"b"
+
+        await world.blobs.put_blocks("slot", blocks(), if_absent=True)
+
+    entered = asyncio.Event()
+    slow = asyncio.create_task(while_staging())
+    await entered.wait()
+    await world.other.put("slot", b"whole")
+    with pytest.raises((Conflict, Refused)):
+        await slow
+    blob = await world.blobs.read("slot", 10)
+    assert blob is not None and blob.data == b"whole"
+
+
+async def test_only_the_version_meant_is_removed(world: World) -> None:
+    old = await world.blobs.put("b", b"1")
+    new = await world.blobs.put("b", b"2")
+    with pytest.raises(Conflict):
+        await world.other.remove("b", if_match=old)
+    await world.other.remove("b", if_match=new)
+    assert await world.blobs.head("b") is None
+    with pytest.raises((NotFound, Conflict)):
+        await world.other.remove("b", if_match=new)
+
+
+async def test_a_listing_can_be_cut_short(world: World) -> None:
+    for number in range(5):
+        await world.blobs.put(f"p/{number}", b"x")
+    assert [info.name for info in await world.blobs.list("p/", limit=2)] == ["p/0", "p/1"]
+    assert len(await world.blobs.list("p/", limit=9)) == 5
+
+
+async def test_empty_metadata_values_stay_empty(world: World) -> None:
+    await world.blobs.put("b", b"x", metadata={"gap": ""})
+    (listed,) = await world.blobs.list("b", metadata=True)
+    head = await world.blobs.head("b")
+    assert head is not None and dict(head.metadata) == dict(listed.metadata) == {"gap": ""}
