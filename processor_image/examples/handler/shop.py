@@ -1,0 +1,65 @@
+"""A handler: books orders in a database, each exactly once, and rejects what is no order.
+
+An event is `{"order": "A-17", "cents": 1250}`. SQLite stands in for your database. Events may come again after a crash,
+so a booking is stored under its partition and sequence number: the second time changes nothing.
+"""
+
+import json
+import os
+import sqlite3
+
+from eventconsumer_processor.handler import (
+    Batch,
+    CloseReason,
+    Event,
+    EventProcessor,
+    PartitionContext,
+    RejectEvents,
+    TryAgain,
+)
+
+DATABASE = os.environ.get("SHOP_DATABASE", "/tmp/shop.sqlite")  # noqa: S108 - a folder that the host may write to
+TABLE = """
+    CREATE TABLE IF NOT EXISTS bookings (
+        partition TEXT, number INTEGER, reference TEXT, cents INTEGER, PRIMARY KEY (partition, number)
+    )
+"""
+
+
+class Shop(EventProcessor):
+    """Books orders. The methods are plain: each instance has a thread of its own, which may block."""
+
+    _database: sqlite3.Connection
+
+    def open(self, context: PartitionContext) -> None:
+        """Connect. An error here is tried again with a new instance."""
+        self._database = sqlite3.connect(DATABASE, timeout=5)
+        with self._database:
+            self._database.execute(TABLE)
+        context.log.info("shop open", first=context.next_sequence_number)
+
+    def process_events(self, context: PartitionContext, batch: Batch) -> None:
+        """Book a batch in one transaction: all of it, or nothing."""
+        rows, bad = [], []
+        for event in batch:
+            try:
+                rows.append((context.partition_id, event.sequence_number, *_order(event)))
+            except (ValueError, KeyError, TypeError):
+                bad.append(event.sequence_number)
+        if bad:
+            raise RejectEvents(bad, "not an order: it needs the fields order and cents")
+        try:
+            with self._database:
+                self._database.executemany("INSERT OR IGNORE INTO bookings VALUES (?, ?, ?, ?)", rows)
+        except sqlite3.OperationalError as error:  # locked or full: no order is to blame
+            raise TryAgain(str(error)) from error
+
+    def close(self, context: PartitionContext, reason: CloseReason) -> None:
+        """Let go of the connection."""
+        self._database.close()
+        context.log.info("shop closed", reason=str(reason), position=context.position)
+
+
+def _order(event: Event) -> tuple[str, int]:
+    order = json.loads(event.body)
+    return str(order["order"]), int(order["cents"])
