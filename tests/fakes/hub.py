@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from eventconsumer_api.v1alpha1 import Position
 from eventconsumer_processor.errors import HubUnreachable, LinkStolen
-from eventconsumer_processor.source.batch import EVENT_OVERHEAD_BYTES, EventBatch
+from eventconsumer_processor.source.batch import EVENT_OVERHEAD_BYTES, EventBatch, Kind
 from eventconsumer_processor.source.hub import HubInfo, PartitionInfo
 
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)
@@ -120,6 +120,7 @@ def append_event(batch: EventBatch, number: int, body: bytes) -> None:
     batch.bodies.append(body)
     batch.properties.keys.append("number")
     batch.properties.values.append(str(number))
+    batch.properties.kinds.append(Kind.INTEGER)
     batch.properties.ends.append(len(batch.properties.keys))
     batch.system_properties.ends.append(0)
     batch.content_types.append(None)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from eventconsumer_processor.sink.parquet import SCHEMA, encode
 from eventconsumer_processor.source import sdk
-from eventconsumer_processor.source.batch import EventBatch
+from eventconsumer_processor.source.batch import EventBatch, Kind
 from eventconsumer_processor.source.columns import as_text, to_batch
 from tests.fakes.hub import append_event
 
@@ -36,6 +36,43 @@ def message(number: int, **parts: Any) -> Message:
 def read(batches: list[EventBatch], partition: str = "3") -> pa.Table:
     """The table of the encoded file."""
     return pq.read_table(pa.BufferReader(encode(batches, partition, {"from": "0"})))
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (b"5", Kind.TEXT),
+        ("5", Kind.TEXT),
+        (5, Kind.INTEGER),
+        (-(2**63), Kind.INTEGER),
+        (2**64 - 1, Kind.TEXT),
+        (5.0, Kind.FLOAT),
+        (None, Kind.NULL),
+        (True, Kind.TEXT),
+        (b"\xff", Kind.BINARY),
+        (b'{"$binary":"/w=="}', Kind.TEXT),
+        (UUID(int=1), Kind.TEXT),
+        ([1], Kind.TEXT),
+        ({b"k": 1}, Kind.TEXT),
+    ],
+)
+def test_kinds_tell_what_a_text_was(value: Any, kind: Kind) -> None:
+    assert list(to_batch([message(1, application_properties={b"k": value})]).properties.kinds) == [kind]
+
+
+@given(st.lists(st.lists(st.sampled_from([1, "1", None, 1.5]), max_size=3), min_size=1, max_size=6), st.data())
+def test_kinds_stay_with_their_values(events: list[list[Any]], data: st.DataObject) -> None:
+    kinds = {int: Kind.INTEGER, str: Kind.TEXT, type(None): Kind.NULL, float: Kind.FLOAT}
+    batch = to_batch(
+        message(number, application_properties={str(index): value for index, value in enumerate(values)})
+        for number, values in enumerate(events)
+    )
+    start = data.draw(st.integers(0, len(events) - 1))
+    stop = data.draw(st.integers(start + 1, len(events)))
+    cut = batch.after(start - 1).head(stop - start).properties
+    assert list(cut.kinds) == [kinds[type(value)] for values in events[start:stop] for value in values]
+    taken = batch.properties.take([stop - 1, start])
+    assert list(taken.kinds) == [kinds[type(value)] for value in [*events[stop - 1], *events[start]]]
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,27 @@
 
 A batch holds one list per column instead of one object per event, so that slicing, counting and encoding cost the same
 for any receiver. Application and system properties are flat: keys and values of all events in a row, and for each event
-where its own end. A source may give an event again; `rising` and `after` drop what is not new.
+where its own end. Values are text; their kinds say what they were, for formats that tell 5 from "5". A source may give
+an event again; `rising` and `after` drop what is not new.
 """
 
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from operator import lt
 
 EVENT_OVERHEAD_BYTES = 64  # what an event costs besides its body, key and properties
+
+
+class Kind(IntEnum):
+    """What a property's value is the text of."""
+
+    TEXT = 0  # a string, or JSON of a type that no format has: a truth value, a list, a map
+    INTEGER = 1  # of 64 bits, signed
+    FLOAT = 2
+    NULL = 3
+    BINARY = 4  # {"$binary":"<base64>"}
 
 
 @dataclass(slots=True)
@@ -20,16 +32,19 @@ class FlatMap:
     ends: list[int] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     values: list[str] = field(default_factory=list)
+    kinds: bytearray = field(default_factory=bytearray)  # a `Kind` for each value; empty: all are texts
 
     def slice(self, start: int) -> "FlatMap":
         """The maps from the event `start` on."""
         base = self.ends[start - 1] if start else 0
-        return FlatMap([end - base for end in self.ends[start:]], self.keys[base:], self.values[base:])
+        return FlatMap(
+            [end - base for end in self.ends[start:]], self.keys[base:], self.values[base:], self.kinds[base:]
+        )
 
     def head(self, count: int) -> "FlatMap":
         """The maps of the first `count` events."""
         entries = self.ends[count - 1] if count else 0
-        return FlatMap(self.ends[:count], self.keys[:entries], self.values[:entries])
+        return FlatMap(self.ends[:count], self.keys[:entries], self.values[:entries], self.kinds[:entries])
 
     def take(self, indices: Sequence[int]) -> "FlatMap":
         """The maps of the events at `indices`."""
@@ -38,6 +53,7 @@ class FlatMap:
             entries = slice(self.ends[index - 1] if index else 0, self.ends[index])
             taken.keys += self.keys[entries]
             taken.values += self.values[entries]
+            taken.kinds += self.kinds[entries]
             taken.ends.append(len(taken.keys))
         return taken
 

@@ -1,7 +1,7 @@
 """Turns decoded AMQP messages into columns.
 
-Properties become text: strings as they are, everything else as JSON, so that 5 and "5" differ from each other only in a
-way a reader can ask the publisher about, and nothing is lost. Bytes that are no UTF-8 become {"$binary": "<base64>"}.
+Properties become text: strings as they are, everything else as JSON, so that nothing is lost; the kind of each value
+tells 5 from "5". Bytes that are no UTF-8 become {"$binary": "<base64>"}.
 (pyamqp gives strings, symbols and binaries all as bytes, and timestamps as integers, so these cannot be told apart
 here.)
 """
@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any, Protocol
 from uuid import UUID
 
-from eventconsumer_processor.source.batch import EVENT_OVERHEAD_BYTES, EventBatch, FlatMap
+from eventconsumer_processor.source.batch import EVENT_OVERHEAD_BYTES, EventBatch, FlatMap, Kind
 
 SEQUENCE_NUMBER = b"x-opt-sequence-number"
 OFFSET = b"x-opt-offset"
@@ -94,12 +94,28 @@ def _extend(column: FlatMap, items: Iterable[tuple[Any, Any]]) -> int:
     """Append one event's entries; their size in bytes."""
     size = 0
     for key, value in items:
-        name, text = as_text(key), as_text(value)
+        name = as_text(key)
+        text, kind = _entry(value)
         column.keys.append(name)
         column.values.append(text)
+        column.kinds.append(kind)
         size += len(name) + len(text)
     column.ends.append(len(column.keys))
     return size
+
+
+def _entry(value: Any) -> tuple[str, Kind]:
+    """A property's value as text, and what it is."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode(), Kind.TEXT
+        except UnicodeDecodeError:
+            return as_text(value), Kind.BINARY
+    if value is None:
+        return as_text(value), Kind.NULL
+    if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63:
+        return as_text(value), Kind.INTEGER
+    return as_text(value), Kind.FLOAT if isinstance(value, float) else Kind.TEXT
 
 
 def _optional(value: Any) -> str | None:
