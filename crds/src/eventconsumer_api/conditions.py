@@ -1,6 +1,6 @@
 """Condition types and reasons: the vocabulary of the resource's status. Every reason is documented here.
 
-kstatus-compatible: `Reconciling` and `Stalled` are abnormal-true, the others normal-true.
+kstatus-compatible: `Reconciling`, `Stalled` and `DataGap` are abnormal-true, the others normal-true.
 """
 
 from enum import StrEnum
@@ -55,3 +55,7 @@ class Reason(StrEnum):
     REFUSED = "Refused"  # the API server does not accept an object the operator must create: admission, quota
     HOSTS_FAILING = "HostsFailing"  # host pods do not start
     SPARK_FAILED = "SparkFailed"  # the application of the open batch failed
+
+
+ADVISORY = frozenset({Reason.DEAD_LETTERS})
+"""Problems that a person should know of, though nothing waits for one."""

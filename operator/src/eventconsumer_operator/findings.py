@@ -45,6 +45,8 @@ class Facts:
         suspended: spec.suspend.
         errors: What kept the operator from planning or applying.
         problems: What hosts say a person must change.
+        advice: What hosts say a person should know, though nothing waits for it.
+        gaps: What is missing in the files for ever; empty for nothing.
         pod_failures: Why host pods do not start.
         desired: Hosts wanted.
         ready: Hosts ready.
@@ -61,6 +63,8 @@ class Facts:
     suspended: bool = False
     errors: tuple[OperatorError, ...] = ()
     problems: tuple[Blocker, ...] = ()
+    advice: tuple[str, ...] = ()
+    gaps: str = ""
     pod_failures: tuple[str, ...] = ()
     desired: int = 0
     ready: int = 0
@@ -139,8 +143,17 @@ def draining(facts: Facts) -> Finding:
     if facts.total == 0 or facts.owned < facts.total:
         return Finding("True" if facts.owned else "False", Reason.PROGRESSING, count)
     if facts.behind is False:
-        return Finding("True", Reason.IDLE, f"{count}; all events are in files")
-    return Finding("True", Reason.AVAILABLE, count)
+        return Finding("True", Reason.IDLE, "; ".join((f"{count}; all events are processed", *facts.advice)))
+    return Finding("True", Reason.AVAILABLE, "; ".join((count, *facts.advice)))
+
+
+def data_gap(facts: Facts) -> Finding:
+    """Whether events were lost to retention. That stays true: the files tell it for ever."""
+    if facts.gaps:
+        return Finding("True", Reason.DATA_GAP, facts.gaps)
+    if not facts.reported:
+        return Finding("Unknown", Reason.NO_REPORT, "no host has answered yet")
+    return Finding("False", Reason.AVAILABLE, "no event is missing in the files")
 
 
 def spark_healthy(facts: Facts) -> Finding:
@@ -187,5 +200,6 @@ CHECKS: tuple[tuple[ConditionType, Callable[[Facts], Finding]], ...] = (
     (ConditionType.STALLED, stalled),
     (ConditionType.HOSTS_AVAILABLE, hosts_available),
     (ConditionType.DRAINING, draining),
+    (ConditionType.DATA_GAP, data_gap),
     (ConditionType.SPARK_HEALTHY, spark_healthy),
 )

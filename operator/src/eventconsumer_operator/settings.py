@@ -16,6 +16,7 @@ class Settings:
         namespaces: Namespaces whose EventConsumers are served; at least one.
         processor_image: Image of hosts.
         spark_image: Image of Spark drivers and executors.
+        handler_image_prefixes: What spec.processing.image may start with; empty: no image of users is run.
         allow_insecure_endpoints: Plain HTTP and AMQP, IP addresses and localhost are allowed: for emulators only.
         resync_seconds: How often all EventConsumers are listed, whatever the watch says, seconds.
         health_port: Port of /healthz and /metrics.
@@ -26,6 +27,7 @@ class Settings:
     namespaces: tuple[str, ...]
     processor_image: str
     spark_image: str
+    handler_image_prefixes: tuple[str, ...] = ()
     allow_insecure_endpoints: bool = False
     resync_seconds: float = 120.0
     health_port: int = 8081
@@ -47,6 +49,12 @@ def parse_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Setti
     parser.add_argument("--processor-image", required=True, help="image of the hosts")
     parser.add_argument("--spark-image", required=True, help="image of Spark drivers and executors")
     parser.add_argument(
+        "--handler-image-prefix",
+        action="append",
+        default=[],
+        help="what spec.processing.image may start with; may be repeated",
+    )
+    parser.add_argument(
         "--allow-insecure-endpoints",
         action="store_true",
         help="allow plain HTTP and AMQP, IP addresses and localhost (emulators only)",
@@ -63,6 +71,7 @@ def parse_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Setti
         namespaces=namespaces,
         processor_image=given.processor_image,
         spark_image=given.spark_image,
+        handler_image_prefixes=tuple(given.handler_image_prefix),
         allow_insecure_endpoints=given.allow_insecure_endpoints,
         resync_seconds=given.resync_seconds,
         health_port=given.health_port,

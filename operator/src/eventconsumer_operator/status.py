@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from eventconsumer_api import labels
-from eventconsumer_api.conditions import Reason
+from eventconsumer_api.conditions import ADVISORY, ConditionType, Reason
 from eventconsumer_api.status import (
     Condition,
     DrainedStatus,
@@ -83,12 +83,13 @@ def gather(observed: Observed, plan: Plan | None, errors: tuple[OperatorError, .
     desired = plan.hosts if plan else stateful_set.get("spec", {}).get("replicas", 0)
     suspended = bool(plan and plan.spec.suspend)
     total = observed.partition_count or 0
+    told = [Blocker(_reason(problem.reason), f"{problem.field}: {problem.message}") for problem in observed.problems]
     return Facts(
         suspended=suspended,
         errors=errors,
-        problems=tuple(
-            Blocker(_reason(problem.reason), f"{problem.field}: {problem.message}") for problem in observed.problems
-        ),
+        problems=tuple(blocker for blocker in told if blocker.reason not in ADVISORY),
+        advice=tuple(blocker.message for blocker in told if blocker.reason in ADVISORY),
+        gaps=_gaps(observed),
         pod_failures=pod_failures(observed.pods),
         desired=desired,
         ready=min(status.get("readyReplicas", 0), desired),
@@ -100,6 +101,21 @@ def gather(observed: Observed, plan: Plan | None, errors: tuple[OperatorError, .
         owned=0 if suspended else min(_owned(observed), total),
         behind=observed.fleet.lag_events > 0 if observed.fleet and observed.fleet.lag_events is not None else None,
         spark=_spark_facts(observed, plan),
+    )
+
+
+def _gaps(observed: Observed) -> str:
+    """What the files lack; empty for nothing. The last word stands while nobody leads."""
+    fleet = observed.fleet
+    if fleet is None:
+        before = observed.consumer.status.condition(ConditionType.DATA_GAP)
+        return before.message if before and before.status == "True" else ""
+    if not fleet.gap_events:
+        return ""
+    newest = "; ".join(f"partition {partition}: {ranges}" for partition, ranges in sorted(fleet.gaps.items()))
+    return (
+        f"{fleet.gap_events} events are in no file, because the hub's retention removed them before they were read"
+        f" (newest: {newest or 'in files before the last batch'}): raise the retention, or the number of hosts"
     )
 
 
@@ -182,7 +198,7 @@ def _job_failure(job: Manifest, number: int, now: datetime) -> str:
 def _effective(plan: Plan, settings: Settings) -> EffectiveStatus:
     return EffectiveStatus(
         replicas=plan.hosts,
-        image=settings.processor_image,
+        image=plan.image,
         spark_image=settings.spark_image,
         sink_prefix=plan.config.sink.prefix,
         config_hash=plan.config.digest(),

@@ -15,7 +15,9 @@ from pydantic import ValidationError
 from eventconsumer_api.batch import BatchFile, BatchManifest, Range, Totals, commit_name, manifest_name
 from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_api.v1alpha1 import Trigger
+from eventconsumer_processor import gaps
 from eventconsumer_processor.errors import Damaged, StorageError
+from eventconsumer_processor.gaps import GapReason
 from eventconsumer_processor.sink.slots import Slot
 from eventconsumer_processor.storage import BlobStore
 
@@ -62,6 +64,7 @@ def freeze(
     after = dict(before)
     files: list[BatchFile] = []
     ranges: dict[str, Range] = {}
+    lost = 0
     for partition in sorted(slots):
         for slot in slots[partition]:
             files.append(
@@ -77,6 +80,7 @@ def freeze(
             )
             ranges[partition] = Range(first=before[partition], last=slot.last)
             after[partition] = slot.last + 1
+            lost += sum(len(gap) for gap in gaps.parse(slot.gap) if gap.reason is GapReason.RETENTION)
     totals = last.totals if last else Totals()
     return BatchManifest(
         number=last.number + 1 if last else 1,
@@ -91,6 +95,7 @@ def freeze(
             files=totals.files + len(files),
             events=totals.events + sum(file.count for file in files),
             bytes=totals.bytes + sum(file.size for file in files),
+            gap_events=totals.gap_events + lost,
         ),
     )
 

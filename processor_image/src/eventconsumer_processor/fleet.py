@@ -8,6 +8,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from eventconsumer_processor import gaps
+from eventconsumer_processor.gaps import GapReason
 from eventconsumer_processor.sink.slots import Chain, Slot
 
 SAMPLES = 2000
@@ -25,6 +27,8 @@ class Ledger:
     files: int = 0  # in no batch
     events: int = 0
     bytes: int = 0
+    gap_events: int = 0  # removed by retention before files in no batch
+    newest_gap: str = ""  # such as 17-20
     last_event_time: datetime | None = None  # when the last event in a file was enqueued
     last_file_time: datetime | None = None
 
@@ -52,6 +56,10 @@ class Ledger:
         self.files += sign
         self.events += sign * slot.count
         self.bytes += sign * slot.size
+        lost = [gap for gap in gaps.parse(slot.gap) if gap.reason is GapReason.RETENTION]
+        self.gap_events += sign * sum(map(len, lost))
+        if lost and sign > 0:
+            self.newest_gap = ",".join(f"{gap.first}-{gap.last}" for gap in lost)
 
 
 @dataclass

@@ -16,6 +16,7 @@ from random import Random
 
 import structlog
 
+from eventconsumer_api.conditions import ADVISORY
 from eventconsumer_api.host_config import Credential, HostConfig
 from eventconsumer_api.host_report import HostReport, HostState, Problem
 from eventconsumer_processor.credentials import fingerprint
@@ -24,7 +25,7 @@ from eventconsumer_processor.handling import Means, PartitionHandler, Place
 from eventconsumer_processor.health import HealthServer, Heartbeat
 from eventconsumer_processor.leader import Leader
 from eventconsumer_processor.lease.keeper import boottime
-from eventconsumer_processor.lease.store import LeaseStore
+from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.memory import Memory
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.partitions import PartitionManager
@@ -88,7 +89,7 @@ class Host:
         if leader:
             found += leader.problems.values()
         state = self._state
-        if state is HostState.RUNNING and found:
+        if state is HostState.RUNNING and any(problem.reason not in ADVISORY for problem in found):
             state = HostState.BLOCKED
         return HostReport(
             owner=self._owner,
@@ -138,13 +139,7 @@ class Host:
             memory=Memory(config.processing.buffer_bytes),
             handler=self._handlers(registration, era, rng),
         )
-        leases = LeaseStore(
-            registration.leases,
-            config.leases.location.prefix,
-            config.event_hub.consumer_group,
-            config.leases.duration_seconds,
-            self._clock,
-        )
+        leases = lease_store(config, info, registration.leases, self._clock)
         partitions = self._partitions = PartitionManager(work, leases, chain)
         leader = self._leader = Leader(
             work,

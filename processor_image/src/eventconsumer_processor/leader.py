@@ -197,7 +197,7 @@ class Leader:
     def _report(self) -> FleetReport:
         now = self._work.now()
         listing = self._partitions.listing
-        files, events, size = self._totals()
+        totals = self._totals()
         lags: list[int | None] = []
         ages: list[float] = []
         for partition in self._partitions.partition_ids:
@@ -216,11 +216,13 @@ class Leader:
             owners={p: lease.owner for p, lease in sorted(listing.leases.items()) if lease.leased and lease.owner},
             lag_events=sum(known) if complete else None,
             lag_seconds=round(max(ages, default=0.0), 1) if complete else None,
-            files=files,
-            events=events,
-            bytes=size,
+            files=totals.files,
+            events=totals.events,
+            bytes=totals.bytes,
+            gap_events=totals.gap_events,
+            gaps={partition: ledger.newest_gap for partition, ledger in self._ledgers.items() if ledger.newest_gap},
             last_file_time=max(times, default=self._state.last.created_at if self._state.last else None),
-            pending_files=files - self._state.processed_files,
+            pending_files=totals.files - self._state.processed_files,
             processed_files=self._state.processed_files,
             committed_batch=self._state.committed_number,
             committed_reason=self._state.committed_reason,
@@ -238,12 +240,13 @@ class Leader:
             self._work.metrics.lag_seconds.set(report.lag_seconds or 0)
         return report
 
-    def _totals(self) -> tuple[int, int, int]:
-        """Files, events and bytes of all chains: those in a manifest, and those behind it."""
+    def _totals(self) -> Totals:
+        """Of all chains: the files in a manifest, and those behind it."""
         base = self._state.last.totals if self._state.last else Totals()
         ledgers = self._ledgers.values()
-        return (
-            base.files + sum(ledger.files for ledger in ledgers),
-            base.events + sum(ledger.events for ledger in ledgers),
-            base.bytes + sum(ledger.bytes for ledger in ledgers),
+        return Totals(
+            files=base.files + sum(ledger.files for ledger in ledgers),
+            events=base.events + sum(ledger.events for ledger in ledgers),
+            bytes=base.bytes + sum(ledger.bytes for ledger in ledgers),
+            gap_events=base.gap_events + sum(ledger.gap_events for ledger in ledgers),
         )

@@ -21,7 +21,9 @@ from eventconsumer_processor.source.hub import Hub, HubInfo
 class Handling(Protocol):
     """The user's code on one partition."""
 
-    problems: dict[str, Problem]
+    @property
+    def problems(self) -> dict[str, Problem]:
+        """What a person must know, by kind."""
 
     async def open(self, epoch: int, position: int) -> None:
         """Begin at `position`."""

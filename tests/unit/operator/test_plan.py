@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -324,3 +325,21 @@ def test_an_observed_world_without_anything_has_a_plan() -> None:
     world: Observed = observed()
     assert world.consumer.key == KEY
     assert make_plan(world, SETTINGS).hosts == 1
+
+
+# --- the image of hosts ----------------------------------------------------------------------------------------------
+
+WITH_HANDLER = SPEC | {"processing": {"handler": "shop.orders:Enricher", "image": "registry.example/shop/orders:1"}}
+
+
+@pytest.mark.parametrize("prefix", ["registry.example/shop/", "registry.example/shop", "registry.example/shop/orders"])
+def test_an_image_with_a_handler_runs_where_the_administrator_allows_its_prefix(prefix: str) -> None:
+    allowed = plan(WITH_HANDLER, replace(SETTINGS, handler_image_prefixes=("other/", prefix)))
+    assert pod_spec(allowed)["containers"][0]["image"] == "registry.example/shop/orders:1"
+    assert allowed.config.processing.handler == "shop.orders:Enricher"
+
+
+@pytest.mark.parametrize("prefixes", [(), ("registry.example/sho",), ("evil/",), ("registry.example/shop/orders:2",)])
+def test_other_images_are_refused_with_the_field_and_the_remedy(prefixes: tuple[str, ...]) -> None:
+    with pytest.raises(SpecError, match=r"spec\.processing\.image: .*allowed"):
+        plan(WITH_HANDLER, replace(SETTINGS, handler_image_prefixes=prefixes))

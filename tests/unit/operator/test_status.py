@@ -59,6 +59,25 @@ def healthy(**changes: Any) -> Observed:
     return observed(**(world | changes))
 
 
+def test_events_lost_to_retention_are_a_condition_of_their_own_and_stay_told() -> None:
+    lost = fleet().model_copy(update={"gap_events": 5, "gaps": {"3": "17-20,22-22"}})
+    status = status_of(healthy(reports={"orders-host-0": report(fleet=lost), "orders-host-1": report()}))
+    assert verdict(status, "DataGap") == ("True", "DataGap")
+    assert "5 events" in message(status, "DataGap") and "partition 3: 17-20,22-22" in message(status, "DataGap")
+    assert verdict(status, "Stalled") == ("False", "Available")
+    silent = status_of(healthy(status=status, reports={"orders-host-0": report()}))
+    assert message(silent, "DataGap") == message(status, "DataGap")
+
+
+def test_dead_letters_are_told_and_nothing_waits_for_a_person() -> None:
+    letters = Problem(field="spec.processing.handler", reason="DeadLetters", message="3 events are in dead letters")
+    status = status_of(
+        healthy(reports={"orders-host-0": report(fleet=fleet()), "orders-host-1": report(problems=[letters])})
+    )
+    assert verdict(status, "Ready") == ("True", "Available")
+    assert "3 events are in dead letters" in message(status, "Draining")
+
+
 def test_all_is_well() -> None:
     status = status_of(healthy())
     assert {condition.type.value: (condition.status, condition.reason) for condition in status.conditions} == {
@@ -67,6 +86,7 @@ def test_all_is_well() -> None:
         "Stalled": ("False", "Available"),
         "HostsAvailable": ("True", "Available"),
         "Draining": ("True", "Idle"),
+        "DataGap": ("False", "Available"),
         "SparkHealthy": ("True", "Disabled"),
     }
     assert (status.hosts.desired, status.hosts.ready) == (2, 2)

@@ -13,6 +13,7 @@ from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan.config import host_config
 from eventconsumer_operator.plan.endpoints import check_endpoints
 from eventconsumer_operator.plan.hosts import config_map, service, stateful_set
+from eventconsumer_operator.plan.images import host_image
 from eventconsumer_operator.plan.scale import wanted_hosts
 from eventconsumer_operator.plan.spark import batch_job, unwanted_jobs
 from eventconsumer_operator.plan.spec import parse_spec
@@ -26,6 +27,7 @@ class Plan:
     Attributes:
         spec: The validated spec.
         config: What hosts are told.
+        image: What hosts run.
         hosts: Number of hosts wanted.
         applied: Objects to create or correct, in this order.
         job: The Spark Job to create once, if any.
@@ -34,6 +36,7 @@ class Plan:
 
     spec: EventConsumerSpec
     config: HostConfig
+    image: str
     hosts: int
     applied: tuple[Manifest, ...]
     job: Manifest | None
@@ -44,22 +47,24 @@ def make_plan(observed: Observed, settings: Settings) -> Plan:
     """Decide what must be.
 
     Raises:
-        SpecError: The spec does not fit the schema or names an endpoint that the settings forbid.
+        SpecError: The spec does not fit the schema, or names an endpoint or an image that the settings forbid.
     """
     consumer = observed.consumer
     spec = parse_spec(consumer.spec)
     if not settings.allow_insecure_endpoints:
         check_endpoints(spec)
     config = host_config(consumer, spec, settings)
+    image = host_image(spec, settings)
     hosts = wanted_hosts(spec, observed.partition_count)
     return Plan(
         spec=spec,
         config=config,
+        image=image,
         hosts=hosts,
         applied=(
             config_map(consumer, config),
             service(consumer),
-            stateful_set(consumer, spec, config, hosts, settings.processor_image),
+            stateful_set(consumer, spec, config, hosts, image),
         ),
         job=batch_job(observed, spec, config, settings.spark_image),
         deleted=unwanted_jobs(observed, spec),
