@@ -300,7 +300,8 @@ class Processing(Model):
         default=5,
         ge=1,
         le=100,
-        description="How often an event is given to the handler before it becomes a dead letter.",
+        description="How often a failing batch is given to the handler, and then a failing event alone, before that "
+        "event becomes a dead letter.",
     )
     image: str | None = Field(
         default=None,

@@ -223,7 +223,9 @@ class Pump:
         self._work.metrics.received.labels(self.partition).inc(len(fresh))
         if self._handler is not None:
             done = await self._handler.process(fresh, self.stop)
-            fresh = fresh.head(done)
+            if done < len(fresh):
+                fresh = fresh.head(done)
+                missing = [gap for gap in missing if done and gap.last < fresh.sequence_numbers[-1]]
             self._held.keeper.check()
         if len(fresh):
             await self._outlet.accept(fresh, missing)

@@ -7,7 +7,7 @@ the pump. What this module sees to, each a trap of the SDK:
 - messages are taken straight from the link: no EventData, no 50 ms sleep between reads, no second task;
 - credit is given again at half, not at zero; nothing is read while the pump does not ask, which is the backpressure;
 - the number of frames a read may wait for adapts, as a read of n frames returns only after n frames or a pause of 0.2
-  s;
+  s, and it stays small where events are large: what was not read waits in the socket, not in memory;
 - delivery tags, which pyamqp keeps for the life of a link, are dropped;
 - the keep-alive task, which reads from the same socket, is off: the pump reads often enough;
 - AMQP types that the decoder lacks (char, decimal32, decimal64) or fails on (decimal128, by value) are added: one event
@@ -36,6 +36,7 @@ from eventconsumer_processor.source.hub import HubInfo, PartitionInfo
 
 REQUEST_SECONDS = 10.0  # connecting, signing in and one answer
 CLOSE_SECONDS = 2.0
+READ_BYTES = 4 * 1024 * 1024  # of one read, about
 FAST_READ_SECONDS = 0.02  # a read that took less had its frames waiting: read more of them next time
 _ERRORS = (
     EventHubError,
@@ -209,7 +210,7 @@ class SdkSource:
                 started = clock()
                 await self._read(min(self._frames, max_events))
                 quick = self._messages and clock() - started < FAST_READ_SECONDS
-                self._frames = min(self._frames * 2, max_events) if quick else 1
+                self._frames = min(self._frames * 2, max_events, self._fitting()) if quick else 1
                 if clock() >= deadline:
                     break
         except _ERRORS as error:
@@ -226,6 +227,11 @@ class SdkSource:
                 await self._consumer.close()
         if connection is not None and connection._transport.writer is not None:
             connection._transport.writer.close()
+
+    def _fitting(self) -> int:
+        """How many frames like those just read make `READ_BYTES`."""
+        size = sum(len(part) for message in self._messages for part in message.data or ())
+        return max(1, READ_BYTES * self._frames // max(1, size))
 
     async def _read(self, frames: int) -> None:
         handler = self._consumer._handler
