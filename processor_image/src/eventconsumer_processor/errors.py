@@ -53,12 +53,14 @@ class StorageError(HostError):
     Attributes:
         status: HTTP status, 0 where there was no answer.
         code: The service's error code, such as LeaseIdMissing; empty where there is none.
+        retry_after: Seconds that the service asks to wait before the next try; 0 where it does not say.
     """
 
-    def __init__(self, message: str, status: int = 0, code: str = "") -> None:
+    def __init__(self, message: str, status: int = 0, code: str = "", retry_after: float = 0) -> None:
         super().__init__(message)
         self.status = status
         self.code = code
+        self.retry_after = retry_after
 
 
 class NotFound(StorageError):

@@ -288,8 +288,17 @@ def storage_error(operation: str, error: Exception) -> StorageError:
             return Refused(message, status, code)
         if isinstance(error, ServiceRequestError):
             message = f"{operation}: no connection: {text[0] if text else type(error).__name__}"
-        return Unavailable(message, status, code)
+        return Unavailable(message, status, code, _retry_after(error))
     return Refused(message, status, code)
+
+
+def _retry_after(error: Exception) -> float:
+    """Seconds that the service asks to wait; 0 where it does not say, or says a date."""
+    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    try:
+        return max(0.0, float(headers.get("Retry-After", 0)))
+    except ValueError:
+        return 0.0
 
 
 def _info(properties: BlobProperties) -> BlobInfo:

@@ -14,6 +14,7 @@ from eventconsumer_processor.sink.slots import Chain, Draft, Slot
 
 BACKOFF_FIRST = 0.2
 BACKOFF_MOST = 5.0
+RETRY_AFTER_MOST = 30.0  # the longest wait that storage may ask for
 
 
 async def commit(
@@ -50,7 +51,7 @@ async def commit(
             if slot := await chain.at(draft.start):
                 return None if slot.nonce == draft.nonce else slot
         except StorageError as error:
-            failure = error
+            failure = error if error.retry_after >= failure.retry_after else failure
         failed(failure)
-        await asyncio.sleep(pause * rng.uniform(0.5, 1.5))
+        await asyncio.sleep(min(failure.retry_after, RETRY_AFTER_MOST) + pause * rng.uniform(0.5, 1.5))
         pause = min(BACKOFF_MOST, pause * 2)
