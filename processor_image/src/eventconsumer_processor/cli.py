@@ -128,6 +128,45 @@ def audit(  # noqa: PLR0917 - the options of the command
     raise typer.Exit(report.exit_code)
 
 
+@app.command()
+def prune(  # noqa: PLR0917 - the options of the command
+    before: Annotated[str, typer.Option("--before", help="ISO time, or an age such as 7d, 12h or 30m.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do it; without, only say what would be done.")] = False,
+    config: _Config = Path(CONFIG_FILE),
+    connection_string_file: _ConnectionString = None,
+    account_url: _AccountUrl = None,
+    container: _Container = None,
+    prefix: _Prefix = None,
+    lease_container: _LeaseContainer = None,
+    lease_prefix: _LeasePrefix = "",
+    lease_layout: _LeaseLayout = LeaseLayout.EVENT_PROCESSOR_HOST,
+    consumer_group: _Group = "$Default",
+    shared: _Shared = False,
+) -> None:
+    """Replace old files by tombstones: the chain stays whole, the events' bytes become free.
+
+    Only files behind the checkpoint, in a committed batch where Spark is on, and never the last one of a partition.
+
+    Exit code: 0 done or nothing to do, 2 refused because of a violation or a file that changed meanwhile, 3 failed.
+    """
+    from eventconsumer_processor.audit.access import Options
+    from eventconsumer_processor.audit.pruning import run
+
+    options = Options(
+        connection_string_file,
+        account_url,
+        container,
+        prefix,
+        lease_container,
+        lease_prefix,
+        lease_layout,
+        consumer_group,
+        shared,
+    )
+    _quiet()
+    raise typer.Exit(run(config, options, before, yes=yes))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 

@@ -21,7 +21,7 @@ from eventconsumer_processor.audit.read import Subject
 from eventconsumer_processor.credentials import blob_service, hub_access
 from eventconsumer_processor.errors import HostError
 from eventconsumer_processor.source.hub import Hub
-from eventconsumer_processor.storage import client_options
+from eventconsumer_processor.storage import AzureBlobStore, BlobStore, client_options
 
 
 class AccessError(HostError):
@@ -55,7 +55,7 @@ class Opened:
     """An open consumer."""
 
     subject: Subject
-    service: BlobServiceClient  # of the files
+    store: BlobStore  # of the files, for what changes them
     batches: bool  # whether Spark is on, as far as is known
 
 
@@ -113,7 +113,7 @@ async def _by_config(stack: AsyncExitStack, path: Path, hub: bool) -> Opened:
         await _hub(stack, config.event_hub, insecure) if hub else None,
         writes_files=config.processing.handler is None or config.processing.handler_mode is not HandlerMode.REPLACE,
     )
-    return Opened(subject, service, config.batches is not None)
+    return Opened(subject, _store(service, config.sink.container), config.batches is not None)
 
 
 async def _by_options(stack: AsyncExitStack, options: Options, hub: bool) -> Opened:
@@ -139,7 +139,8 @@ async def _by_options(stack: AsyncExitStack, options: Options, hub: bool) -> Ope
         )
         source = await _hub(stack, HubConfig(consumer_group=options.consumer_group, credential=credential), True)
     prefix = options.prefix.rstrip("/")
-    return Opened(Subject(files, prefix, leases, source, options.writes_files), service, batches=False)
+    subject = Subject(files, prefix, leases, source, options.writes_files)
+    return Opened(subject, _store(service, options.container), batches=False)
 
 
 def _service(options: Options) -> BlobServiceClient:
@@ -172,6 +173,10 @@ async def _hub(stack: AsyncExitStack, config: HubConfig, insecure: bool) -> Hub:
     hub = SdkHub(hub_access(config, insecure))
     stack.push_async_callback(hub.close)
     return hub
+
+
+def _store(service: BlobServiceClient, container: str) -> BlobStore:
+    return AzureBlobStore(service, container, lambda _, __: None)
 
 
 async def _enter(stack: AsyncExitStack, service: BlobServiceClient) -> BlobServiceClient:

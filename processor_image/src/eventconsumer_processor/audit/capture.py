@@ -18,6 +18,7 @@ class Waiting:
     record: str  # its blob
     file: DataFile
     place: Place
+    buried: bool = False  # the record is a tombstone: its data file is to be gone
 
 
 class CapturePairs:
@@ -26,6 +27,7 @@ class CapturePairs:
     def __init__(self) -> None:
         self.records: dict[int, Waiting] = {}
         self.files: dict[int, DataFile] = {}
+        self.left: list[Waiting] = []  # tombstones whose data file is still there
 
     def record(self, waiting: Waiting) -> DataFile | None:
         """Take a record; the data file where it is another one than recorded."""
@@ -33,6 +35,9 @@ class CapturePairs:
         found = self.files.pop(key, None)
         if found is None:
             self.records[key] = waiting
+            return None
+        if waiting.buried:
+            self.left.append(waiting)
             return None
         return None if found == waiting.file else found
 
@@ -42,6 +47,9 @@ class CapturePairs:
         waiting = self.records.pop(key, None)
         if waiting is None:
             self.files[key] = file
+            return None
+        if waiting.buried:
+            self.left.append(waiting)
             return None
         return None if waiting.file == file else waiting
 

@@ -74,6 +74,11 @@ class FileWalk:
         for place, start in genesis.starts.items():
             self._open(place, start)
 
+    @property
+    def left(self) -> list[Waiting]:
+        """Tombstones of the Capture layout whose data file is still there."""
+        return self._pairs.left
+
     async def run(self, progress: Progress, *, deep: bool) -> None:
         """Walk over everything.
 
@@ -126,8 +131,8 @@ class FileWalk:
             return
         chain.add(slot)
         batch = self._batches.slot(place, slot)
-        if slot.data and not slot.tombstone:
-            waiting = Waiting(info.name, slot.data, place)
+        if slot.data:
+            waiting = Waiting(info.name, slot.data, place, slot.tombstone)
             if other := self._pairs.record(waiting):
                 self._changed(waiting, other)
         if self._seen:
@@ -176,6 +181,8 @@ class FileWalk:
     async def _settle_pairs(self) -> None:
         """Look again at records and data files without a counterpart: hosts may have written while we listed."""
         for waiting in self._pairs.records.values():
+            if waiting.buried:
+                continue
             info = await self._container.head(waiting.file.path)
             if info is None:
                 self._findings.add(
@@ -188,6 +195,9 @@ class FileWalk:
                 self._changed(waiting, found)
         if self._pairs.files:
             await self._claim_by_new_records()
+        for waiting in self.left:
+            text = f"data file {waiting.file.path} is still there: prune was interrupted, run it again"
+            self._findings.add(Code.ORPHAN_DATA_FILE, text, waiting.place, blob=waiting.file.path)
         for file in self._pairs.files.values():
             found_name = names.parse(file.path[len(self._root) :])
             partition = found_name.partition if isinstance(found_name, names.CaptureName) else ""

@@ -66,4 +66,6 @@ def checkpoint(found: LeaseFacts, blob: str, metadata: Mapping[str, str]) -> Lea
         return replace(found, blob=blob, damage="the checkpoint's sequencenumber is no integer")
     if number is not None and number < 0:
         number = None
+    if found.checkpoint is not None and (number is None or number < found.checkpoint):
+        return found  # another blob, written by a library that spells names otherwise, is further
     return replace(found, blob=blob, checkpoint=number, offset=values.get("offset", ""))

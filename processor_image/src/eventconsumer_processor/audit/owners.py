@@ -115,7 +115,7 @@ class LeaseReader:
             r"/(ownership|checkpoint)/([^/]+)",
             re.IGNORECASE,
         )
-        prefix = self._subject.prefix
+        prefix = self._subject.prefix.strip()
         for start in dict.fromkeys((prefix + self._namespace, prefix + self._namespace.lower())):
             async for info in self._subject.container.walk(start):
                 match = folder.fullmatch(info.name[len(prefix) :])

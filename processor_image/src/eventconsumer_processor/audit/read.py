@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 
 from eventconsumer_processor.audit import heads, names
 from eventconsumer_processor.audit.batches import BatchAudit
+from eventconsumer_processor.audit.capture import Waiting
 from eventconsumer_processor.audit.chain import ChainAudit
 from eventconsumer_processor.audit.codes import Code
 from eventconsumer_processor.audit.container import Container
@@ -60,6 +61,7 @@ class Audit:
         self.batches = BatchAudit(self.findings)
         self.leases: dict[str, LeaseFacts] = {}
         self.chains: dict[Place, ChainAudit] = {}
+        self.left: list[Waiting] = []
         self._subject = subject
         self._root = f"{subject.prefix}/"
         self.genesis = Genesis(subject.files, self._root, self.findings)
@@ -114,7 +116,7 @@ class Audit:
             shared=subject.leases is not None and subject.leases.shared,
             seen=seen,
         )
-        self.chains = walk.chains
+        self.chains, self.left = walk.chains, walk.left
         await walk.run(progress, deep=deep)
         if not walk.blobs:
             raise NotFound(f"nothing lies below {self._root} in container {subject.files.name}: check both names")

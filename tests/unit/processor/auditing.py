@@ -1,0 +1,241 @@
+"""Consumers for the auditor's tests, built blob by blob from the published layout and not by the product's writers."""
+
+import asyncio
+import hashlib
+import io
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from eventconsumer_processor.audit.model import AuditReport
+from eventconsumer_processor.audit.owners import LeaseSubject
+from eventconsumer_processor.audit.read import Subject, audit
+from eventconsumer_processor.source.hub import Hub
+from eventconsumer_processor.storage import BlobInfo, BlobStore
+from tests.fakes.blobs import FakeBlobStore
+
+CREATED = datetime(2026, 1, 1, tzinfo=UTC)
+WHEN = "2026-01-01T00:00:00+00:00"
+ERA = hashlib.sha256(b"shop.example\norders\n2026-01-01T00:00:00.000+00:00").hexdigest()[:16]
+HUB = {"namespace": "shop.example", "name": "Orders", "createdAt": "2026-01-01T00:00:00+00:00"}
+
+
+@dataclass
+class StoreContainer:
+    """The auditor's container on any blob store."""
+
+    store: BlobStore
+    name: str = "drained"
+
+    async def walk(self, prefix: str) -> AsyncIterator[BlobInfo]:
+        """See `Container`."""
+        for info in await self.store.list(prefix, metadata=True):
+            yield info
+
+    async def head(self, name: str) -> BlobInfo | None:
+        """See `Container`."""
+        return await self.store.head(name)
+
+    async def read(self, name: str) -> bytes | None:
+        """See `Container`."""
+        blob = await self.store.read(name, 2**30)
+        return blob.data if blob else None
+
+
+@dataclass
+class World:
+    """A consumer under construction; the prefix is `p`, the leases are in a container of their own."""
+
+    files: BlobStore = field(default_factory=lambda: FakeBlobStore(clock))
+    leases: BlobStore = field(default_factory=lambda: FakeBlobStore(clock))
+    era: str = ERA
+    batch_files: list[dict[str, Any]] = field(default_factory=list)
+    _totals: dict[str, int] = field(default_factory=lambda: {"files": 0, "events": 0, "bytes": 0})
+    _next: dict[str, int] = field(default_factory=dict)
+
+    async def begin(self, **starts: int) -> None:
+        """The hub's record, and the genesis of partitions: `begin(p0=5)`."""
+        await self.put("_hub.json", HUB)
+        for name, start in starts.items():
+            await self.put(f"_genesis/{self.era}/{name.removeprefix('p')}.json", {"start": start})
+            self._next[name.removeprefix("p")] = start
+
+    async def put(self, name: str, body: Any, **metadata: str) -> str:
+        """A blob below the prefix; the etag."""
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return await self.files.put(f"p/{name}", data, metadata=metadata)
+
+    def slot(self, partition: str, start: int, extension: str = "parquet") -> str:
+        """Name of a slot below the prefix."""
+        return f"inc={self.era}/partition={partition}/from={start:020d}.{extension}"
+
+    async def file(
+        self,
+        partition: str,
+        start: int,
+        rows: Sequence[int],
+        *,
+        epoch: int = 1,
+        batched: bool = False,
+        changes: Mapping[str, str] | None = None,
+    ) -> str:
+        """A Parquet file in its slot, with some metadata changed; its name below the prefix."""
+        data = parquet(partition, rows, epoch=epoch)
+        facts = metadata(rows, data, epoch) | dict(changes or {})
+        name = self.slot(partition, start)
+        etag = await self.put(name, data, **facts)
+        if batched:
+            self.batch_files.append(
+                {
+                    "path": f"p/{name}",
+                    "etag": etag,
+                    "size": len(data),
+                    "partition": partition,
+                    "first": start,
+                    "last": rows[-1],
+                    "count": len(rows),
+                }
+            )
+        return name
+
+    async def lease(self, partition: str, checkpoint: int | None, *, epoch: int = 1, owner: str = "host-a") -> str:
+        """A lease in the EventProcessorHost layout; its name."""
+        body = {
+            "Offset": None if checkpoint is None else f"o{checkpoint}",
+            "SequenceNumber": checkpoint or 0,
+            "PartitionId": partition,
+            "Owner": owner,
+            "Token": "",
+            "Epoch": epoch,
+        }
+        await self.leases.put(f"$Default/{partition}", json.dumps(body).encode())
+        return f"$Default/{partition}"
+
+    async def batch(self, number: int, *, commit: bool = True, **changes: Any) -> dict[str, Any]:
+        """Freeze the files that are `batched` and in no batch, and commit the batch."""
+        files, self.batch_files = self.batch_files, []
+        ranges: dict[str, dict[str, int]] = {}
+        for file in files:
+            partition = file["partition"]
+            ranges.setdefault(partition, {"first": self._next[partition], "last": 0})["last"] = file["last"]
+            self._next[partition] = file["last"] + 1
+        for key, value in (
+            ("files", len(files)),
+            ("events", sum(file["count"] for file in files)),
+            ("bytes", sum(file["size"] for file in files)),
+        ):
+            self._totals[key] += value
+        manifest: dict[str, Any] = {
+            "number": number,
+            "createdAt": WHEN,
+            "reason": "Files",
+            "resource": {"namespace": "shop", "name": "orders", "uid": "u"},
+            "incarnation": self.era,
+            "files": files,
+            "ranges": ranges,
+            "next": dict(self._next),
+            "totals": dict(self._totals),
+        } | changes
+        await self.put(f"_batches/{number:010d}.json", manifest)
+        if commit:
+            await self.commit(number, len(files), sum(file["count"] for file in files))
+        return manifest
+
+    async def commit(self, number: int, files: int, rows: int) -> None:
+        """A commit record."""
+        await self.put(f"_commits/{number:010d}.json", {"number": number, "files": files, "rowsRead": rows})
+
+    async def captured(self, partition: str, start: int, rows: Sequence[int], second: int, epoch: int = 1) -> str:
+        """A data file in the Capture layout and its record; the data file's name below the prefix."""
+        data = avro(rows)
+        path = f"shop/orders/{partition}/2026/01/01/00/00/{second:02d}.avro"
+        etag = await self.put(path, data)
+        facts = metadata(rows, data, epoch) | {"path": f"p/{path}", "size": str(len(data)), "etag": etag}
+        await self.put(self.slot(partition, start, "json"), facts, **facts)
+        return path
+
+    async def audit(self, *, deep: bool = False, hub: Hub | None = None, **options: Any) -> AuditReport:
+        """Audit it."""
+        leases = LeaseSubject(StoreContainer(self.leases, "leases"), "", "$Default", **options)
+        return await audit(Subject(StoreContainer(self.files), "p", leases, hub), deep=deep)
+
+
+def clock() -> float:
+    """The running loop's time."""
+    return asyncio.get_running_loop().time()
+
+
+def metadata(rows: Sequence[int], data: bytes, epoch: int) -> dict[str, str]:
+    """Metadata of a slot."""
+    return {
+        "first": str(rows[0]),
+        "last": str(rows[-1]),
+        "count": str(len(rows)),
+        "epoch": str(epoch),
+        "writer": "host-a",
+        "nonce": "n",
+        "last_offset": f"o{rows[-1]}",
+        "last_enqueued_time": WHEN,
+        "sha256": hashlib.sha256(data).hexdigest(),
+    }
+
+
+def parquet(partition: str, rows: Sequence[int], *, epoch: int = 1) -> bytes:
+    """A file of these sequence numbers."""
+    count = len(rows)
+    text = pa.nulls(count, pa.string())
+    pairs = pa.nulls(count, pa.map_(pa.string(), pa.string()))
+    columns = {
+        "sequence_number": pa.array(rows, pa.int64()),
+        "offset": text,
+        "enqueued_time": pa.nulls(count, pa.timestamp("us", tz="UTC")),
+        "partition_key": text,
+        "partition_id": pa.array([partition] * count, pa.string()),
+        "body": pa.nulls(count, pa.binary()),
+        "properties": pairs,
+        "system_properties": pairs,
+        "content_type": text,
+        "message_id": text,
+        "correlation_id": text,
+    }
+    facts = {"first": rows[0], "last": rows[-1], "count": count, "epoch": epoch}
+    table = pa.table(columns).replace_schema_metadata({f"eventconsumer.{key}": str(facts[key]) for key in facts})
+    out = io.BytesIO()
+    pq.write_table(table, out)
+    return out.getvalue()
+
+
+def avro(rows: Sequence[int]) -> bytes:
+    """An Avro file of these sequence numbers."""
+    import fastavro
+
+    schema = {"type": "record", "name": "EventData", "fields": [{"name": "SequenceNumber", "type": "long"}]}
+    out = io.BytesIO()
+    fastavro.writer(out, schema, [{"SequenceNumber": number} for number in rows])
+    return out.getvalue()
+
+
+async def sample(world: World | None = None) -> World:
+    """Two partitions, four files each, in two batches of which the first is committed; all as it must be."""
+    world = world or World()
+    await world.begin(p0=0, p1=100)
+    for part in (0, 1):
+        for partition, start in (("0", 0), ("1", 100)):
+            for number in (0, 1):
+                first = start + 20 * part + 10 * number
+                await world.file(partition, first, range(first, first + 10), epoch=1 + part, batched=True)
+        await world.batch(part + 1, commit=part == 0)
+    await world.lease("0", 39, epoch=2)
+    await world.lease("1", 139, epoch=3)
+    return world
+
+
+def fake(store: BlobStore) -> FakeBlobStore:
+    """The fake behind a world's container."""
+    assert isinstance(store, FakeBlobStore)
+    return store

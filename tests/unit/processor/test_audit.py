@@ -1,0 +1,506 @@
+"""The auditor finds every kind of damage by its name, and nothing in a consumer that is as it must be."""
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import pytest
+
+from eventconsumer_api.v1alpha1 import LeaseLayout, Position
+from eventconsumer_processor.audit.codes import MEANINGS, Code, Level
+from eventconsumer_processor.errors import HubUnreachable, Unavailable
+from eventconsumer_processor.source.hub import HubInfo, PartitionInfo, Source
+from tests.fakes.blobs import Fault
+from tests.fakes.virtual import virtual
+from tests.unit.processor.auditing import CREATED, ERA, WHEN, World, fake, metadata, parquet, sample
+
+Damage = Callable[[World], Awaitable[object]]
+
+
+@virtual
+async def test_a_sound_consumer_is_clean() -> None:
+    report = await (await sample()).audit(deep=True)
+    assert (report.exit_code, report.verdict, report.findings, report.counts) == (0, Level.NOTE, [], {})
+    one, two = report.partitions
+    assert (one.partition, one.start, one.next, one.checkpoint, one.files, one.events) == ("0", 0, 40, 39, 4, 40)
+    assert (two.highest_epoch, two.epoch, two.owner, two.current) == (2, 3, "host-a", True)
+    assert (report.hub, report.incarnation) == ("shop.example/Orders", ERA)
+    assert (report.batches.manifests, report.batches.committed, report.batches.open) == (2, 1, 2)
+    assert report.summary.startswith("Clean: each event stands in exactly one file (2 partitions, 8 files, 80 events")
+
+
+def delete(name: str) -> Damage:
+    """Delete a blob below the prefix."""
+
+    async def damage(world: World) -> None:
+        fake(world.files).delete(f"p/{name}")
+
+    return damage
+
+
+def put(name: str, body: object, **facts: str) -> Damage:
+    """Write a blob below the prefix."""
+    return lambda world: world.put(name, body, **facts)
+
+
+def lease(checkpoint: int | None, **changes: int | str) -> Damage:
+    """Another lease of partition 0."""
+    return lambda world: world.lease("0", checkpoint, **changes)  # type: ignore[arg-type]
+
+
+def file(start: int, rows: range | list[int], partition: str = "0", epoch: int = 2, **facts: str) -> Damage:
+    """Write a file."""
+    return lambda world: world.file(partition, start, rows, epoch=epoch, changes=facts)
+
+
+def slot(start: int, extension: str = "parquet") -> str:
+    """A slot of partition 0."""
+    return World().slot("0", start, extension)
+
+
+async def rewrite(world: World) -> None:
+    """Put other content under the same metadata."""
+    info = await world.files.head(f"p/{slot(30)}")
+    assert info is not None
+    await world.files.put(info.name, parquet("0", [*range(30, 39), 39], epoch=9), metadata=info.metadata)
+
+
+def manifest(which: int, **changes: object) -> Damage:
+    """Change a manifest."""
+
+    async def damage(world: World) -> None:
+        name = f"p/_batches/{which:010d}.json"
+        blob = await world.files.read(name, 10**6)
+        assert blob is not None
+        await world.files.put(name, json.dumps(json.loads(blob.data) | changes).encode())
+
+    return damage
+
+
+async def hold_an_old_lease(world: World) -> None:
+    name = await world.lease("0", 39, epoch=1)
+    await world.leases.acquire_lease(name, "11111111-1111-1111-1111-111111111111", 60)
+
+
+def wrong_rows(rows: list[int], partition: str = "0") -> Damage:
+    """A file whose hash and metadata fit each other, and whose rows do not fit them."""
+
+    async def damage(world: World) -> None:
+        data = parquet(partition, rows, epoch=2)
+        facts = metadata(range(40, 50), data, 2)
+        await world.put(slot(40), data, **facts)
+
+    return damage
+
+
+async def damaged_bytes(world: World) -> None:
+    data = b"no parquet at all"
+    await world.put(slot(40), data, **metadata(range(40, 50), data, 2))
+
+
+async def rewrite_epoch(world: World) -> None:
+    data = parquet("0", range(40, 50), epoch=1)
+    await world.put(slot(40), data, **metadata(range(40, 50), data, 2))
+
+
+async def deleted_lease(world: World) -> None:
+    fake(world.leases).delete("$Default/0")
+
+
+DAMAGES: list[tuple[str, Damage, Code]] = [
+    ("a file in the middle is deleted", delete(slot(20)), Code.SLOT_MISSING),
+    ("the first file is deleted", delete(slot(0)), Code.SLOT_MISSING),
+    ("the last file is deleted", delete(World().slot("1", 130)), Code.CHECKPOINT_ABOVE_END),
+    ("a file of a batch is deleted", delete(slot(10)), Code.BATCH_FILE_MISSING),
+    ("a file is overwritten without metadata", put(slot(10), b"x"), Code.SLOT_CHANGED),
+    ("a file is emptied", put(slot(40), b"", **metadata(range(40, 50), b"x", 2)), Code.SLOT_CHANGED),
+    ("a file of a batch is overwritten", rewrite, Code.BATCH_FILE_CHANGED),
+    ("a file's hash is no hash", file(40, range(40, 50), sha256="00"), Code.SLOT_CHANGED),
+    ("a file's gap cannot be read", file(40, range(40, 50), gap="some"), Code.SLOT_CHANGED),
+    ("a file's count is too high", file(40, range(40, 50), count="11"), Code.FACTS_WRONG),
+    ("a file's last is below its first", file(40, range(40, 50), last="39"), Code.FACTS_WRONG),
+    ("a gap covers rows", file(40, range(40, 50), gap="retention:40-41"), Code.FACTS_WRONG),
+    ("a tombstone has content", file(40, range(40, 50), tombstone=WHEN), Code.FACTS_WRONG),
+    ("rows before the first are missing", file(40, range(42, 50)), Code.GAP_UNRECORDED),
+    ("rows inside are missing", file(40, [40, 41, 44]), Code.GAP_UNRECORDED),
+    ("a gap is too short", file(40, range(44, 50), gap="retention:40-42"), Code.GAP_UNRECORDED),
+    ("a gap is elsewhere", file(40, [40, 43, 44], gap="retention:41-41"), Code.GAP_UNRECORDED),
+    ("two files overlap", file(35, range(35, 38)), Code.SLOTS_OVERLAP),
+    ("a file starts below the chain", file(90, range(90, 95), partition="1", epoch=1), Code.SLOT_BELOW_START),
+    ("a slot is there twice", put(slot(20, "avro"), b"x", **metadata(range(20, 30), b"x", 2)), Code.SLOT_TWICE),
+    ("a zombie's file", file(40, range(40, 50), epoch=1), Code.EPOCH_FELL),
+    ("the genesis is deleted", delete(f"_genesis/{ERA}/0.json"), Code.GENESIS_MISSING),
+    ("the genesis is damaged", put(f"_genesis/{ERA}/0.json", b"{"), Code.GENESIS_DAMAGED),
+    ("the genesis is negative", put(f"_genesis/{ERA}/0.json", {"start": -1}), Code.GENESIS_DAMAGED),
+    ("the genesis is later", put(f"_genesis/{ERA}/0.json", {"start": 20}), Code.SLOT_BELOW_START),
+    ("the genesis is earlier", put(f"_genesis/{ERA}/1.json", {"start": 90}), Code.SLOT_MISSING),
+    ("the checkpoint is above the end", lease(40, epoch=2), Code.CHECKPOINT_ABOVE_END),
+    ("the checkpoint is inside a file", lease(35, epoch=2), Code.CHECKPOINT_OFF_FILES),
+    (
+        "the checkpoint is below the start",
+        lambda world: world.lease("1", 98, epoch=3),
+        Code.CHECKPOINT_BELOW_START,
+    ),
+    ("somebody holds a lease with an old epoch", hold_an_old_lease, Code.EPOCH_BEHIND),
+    ("the lease is no JSON", lambda world: world.leases.put("$Default/0", b"{"), Code.LEASE_DAMAGED),
+    ("the lease is empty", lambda world: world.leases.put("$Default/0", b""), Code.LEASE_DAMAGED),
+    ("the lease is nested", lambda world: world.leases.put("$Default/0", b"[" * 99_999), Code.LEASE_DAMAGED),
+    (
+        "the lease is another's",
+        lambda world: world.leases.put("$Default/0", b'{"PartitionId": "7"}'),
+        Code.LEASE_DAMAGED,
+    ),
+    ("the first manifest is deleted", delete("_batches/0000000001.json"), Code.MANIFEST_MISSING),
+    ("a committed manifest is deleted", delete("_batches/0000000001.json"), Code.COMMIT_WITHOUT_MANIFEST),
+    ("the last manifest is deleted", put("_commits/0000000003.json", {}), Code.COMMIT_WITHOUT_MANIFEST),
+    ("a manifest is damaged", put("_batches/0000000002.json", b"{"), Code.MANIFEST_DAMAGED),
+    ("a manifest has another number", manifest(2, number=7), Code.MANIFEST_DAMAGED),
+    ("a manifest leaves files out", manifest(2, files=[]), Code.FILE_IN_NO_BATCH),
+    ("a manifest's totals are wrong", manifest(2, totals={"files": 9, "events": 9, "bytes": 9}), Code.BATCH_WRONG),
+    ("a manifest's next is wrong", manifest(2, next={"0": 39, "1": 140}), Code.BATCH_WRONG),
+    (
+        "two batches overlap",
+        manifest(2, ranges={"0": {"first": 10, "last": 39}, "1": {"first": 120, "last": 139}}),
+        Code.BATCHES_OVERLAP,
+    ),
+    (
+        "events are in no batch",
+        manifest(2, ranges={"0": {"first": 25, "last": 39}, "1": {"first": 120, "last": 139}}),
+        Code.BATCH_HOLE,
+    ),
+    ("the first batch begins too late", put(f"_genesis/{ERA}/1.json", {"start": 90}), Code.BATCH_HOLE),
+    ("a batch was frozen too early", delete("_commits/0000000001.json"), Code.BATCH_TOO_EARLY),
+    ("a commit is damaged", put("_commits/0000000001.json", b"{"), Code.COMMIT_DAMAGED),
+    (
+        "a commit is of another batch",
+        put("_commits/0000000001.json", {"number": 2, "files": 4, "rowsRead": 40}),
+        Code.COMMIT_DAMAGED,
+    ),
+    ("a commit has other numbers", lambda world: world.commit(1, 4, 39), Code.COMMIT_WRONG),
+]
+
+
+@pytest.mark.parametrize(("damage", "code"), [pytest.param(*each[1:], id=each[0]) for each in DAMAGES])
+@virtual
+async def test_damage_is_a_violation_with_its_name(damage: Damage, code: Code) -> None:
+    world = await sample()
+    await damage(world)
+    report = await world.audit()
+    assert code in report.counts, report.findings
+    assert report.exit_code == 2
+    assert report.summary.startswith("VIOLATION: ")
+    found = next(finding for finding in report.findings if finding.code == code)
+    assert (found.level, found.invariant) == (Level.VIOLATION, MEANINGS[code].invariant)
+
+
+DEEP: list[tuple[str, Damage, Code]] = [
+    ("content is not what was hashed", put(slot(40), b"x", **metadata(range(40, 50), b"y", 2)), Code.CONTENT_CHANGED),
+    ("a file is no Parquet", damaged_bytes, Code.FILE_DAMAGED),
+    ("a row is missing", wrong_rows([*range(40, 45), *range(46, 50)]), Code.ROWS_WRONG),
+    ("a row is there twice", wrong_rows([*range(40, 45), 44, *range(45, 49), 49]), Code.ROWS_WRONG),
+    ("rows fall", wrong_rows([*range(40, 44), 45, 44, *range(46, 50)]), Code.ROWS_WRONG),
+    ("rows are below the slot", wrong_rows([39, *range(40, 49)]), Code.ROWS_WRONG),
+    ("rows are of another partition", wrong_rows([*range(40, 50)], partition="1"), Code.ROWS_WRONG),
+    ("the file says another epoch", rewrite_epoch, Code.FACTS_WRONG),
+    ("the gap is not where rows are missing", file(40, [40, 42, 43], gap="retention:42-42"), Code.GAP_UNRECORDED),
+]
+
+
+@pytest.mark.parametrize(("damage", "code"), [pytest.param(*each[1:], id=each[0]) for each in DEEP])
+@virtual
+async def test_deep_damage_is_found_by_reading(damage: Damage, code: Code) -> None:
+    world = await sample()
+    await damage(world)
+    report = await world.audit(deep=True)
+    assert (report.exit_code, report.deep) == (2, True)
+    assert code in report.counts, report.findings
+
+
+@virtual
+async def test_rewritten_content_outside_batches_needs_deep() -> None:
+    world = await sample()
+    await world.file("0", 40, range(40, 50), epoch=2)
+    await world.files.put(f"p/{slot(40)}", b"other", metadata=metadata(range(40, 50), b"x", 2))
+    assert (await world.audit()).exit_code == 0
+    assert (await world.audit(deep=True)).exit_code == 2
+
+
+HARMLESS: list[tuple[str, Damage, Code | None, int]] = [
+    ("a recorded gap", file(40, range(43, 50), gap="retention:40-42"), Code.GAP, 1),
+    ("gaps inside", file(40, [40, 43, 44, 47], gap="retention:41-42,45-46"), Code.GAP, 1),
+    ("a gap without a reason", file(40, [40, 43], gap="41-42"), Code.GAP, 1),
+    ("several reasons", file(40, [41, 43], gap="retention:40-40;foreign:42-42"), Code.FOREIGN_GAP, 1),
+    ("a strange blob among files", put(f"inc={ERA}/partition=0/notes.txt", b"x"), Code.ORPHAN, 1),
+    ("a strange blob among manifests", put("_batches/copy.json", b"x"), Code.ORPHAN, 1),
+    ("a strange blob beside", put("notes.txt", b"x"), Code.FOREIGN_NAMES, 0),
+    ("a folder of a hierarchical namespace", put(f"inc={ERA}/partition=0", b"", hdi_isfolder="true"), None, 0),
+    ("the lead", put("_leader", b""), None, 0),
+    ("a dead letter", put(f"_deadletters/inc={ERA}/partition=0/seq={7:020d}.json", {}), Code.DEAD_LETTERS, 0),
+    ("another file", file(40, [40]), None, 0),
+    ("a checkpoint that is behind", lease(9, epoch=2), None, 0),
+    ("a checkpoint at the start", lambda world: world.lease("1", 99, epoch=3), None, 0),
+    ("no checkpoint", lease(None, epoch=2), None, 0),
+    ("a lease that nobody took again", lease(None, epoch=0, owner=""), Code.EPOCH_UNRAISED, 0),
+    ("a dead owner's lease", lease(None, epoch=0, owner="host-z"), Code.EPOCH_UNRAISED, 0),
+    ("no lease", deleted_lease, Code.LEASE_MISSING, 0),
+    ("no record of the hub", delete("_hub.json"), Code.HUB_RECORD_MISSING, 0),
+    (
+        "Java's lease",
+        lambda world: world.leases.put("$Default/0", b'{"partitionId":"0","epoch":-1,"owner":""}'),
+        Code.EPOCH_UNRAISED,
+        0,
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "code", "exit_code"), [pytest.param(*each[1:], id=each[0]) for each in HARMLESS])
+@virtual
+async def test_what_is_explained_is_no_violation(change: Damage, code: Code | None, exit_code: int) -> None:
+    world = await sample()
+    await change(world)
+    report = await world.audit(deep=True)
+    assert report.exit_code == exit_code, report.findings
+    assert code is None or code in report.counts
+
+
+@virtual
+async def test_gaps_are_listed_and_counted() -> None:
+    world = await sample()
+    await world.file("0", 40, [42, 43, 46], epoch=2, changes={"gap": "retention:40-41,44-45"})
+    report = await world.audit()
+    partition = report.partitions[0]
+    assert partition.gap_events == 4
+    assert [(gap.first, gap.last, gap.reason) for gap in partition.gaps] == [
+        (40, 41, "retention"),
+        (44, 45, "retention"),
+    ]
+    assert "4 events in recorded gaps" in report.summary
+
+
+@virtual
+async def test_tombstones_keep_the_chain_and_their_batches() -> None:
+    world = await sample()
+    for start in (0, 10):
+        info = await world.files.head(f"p/{slot(start)}")
+        assert info is not None
+        await world.files.put(info.name, b"", metadata={**info.metadata, "tombstone": WHEN})
+    report = await world.audit(deep=True)
+    assert report.exit_code == 0, report.findings
+    assert (report.partitions[0].tombstones, report.partitions[0].files, report.partitions[0].next) == (2, 4, 40)
+    assert report.counts == {"Tombstones": 2}
+
+
+@virtual
+async def test_many_findings_are_counted_and_few_kept() -> None:
+    world = await sample()
+    for start in range(40, 140):
+        await world.put(slot(start), b"x")
+    report = await world.audit()
+    assert report.counts["SlotChanged"] == 100
+    assert len(report.findings) == 20
+
+
+@virtual
+async def test_each_incarnation_is_audited_and_only_the_current_has_checkpoints() -> None:
+    world = await sample()
+    old = World(world.files, world.leases, era="feedfeedfeedfeed")
+    await old.begin(p0=0)
+    await old.file("0", 0, range(100))
+    report = await world.audit()
+    assert (report.exit_code, len(report.partitions), report.incarnation) == (0, 3, ERA)
+    assert [partition.current for partition in report.partitions] == [True, True, False]
+    await old.file("0", 200, range(200, 210))
+    report = await world.audit()
+    assert report.counts == {"SlotMissing": 1}
+    assert report.findings[0].incarnation == "feedfeedfeedfeed"
+
+
+# --- the Capture layout ---
+
+
+async def captured() -> World:
+    """A partition in the Capture layout."""
+    world = World()
+    await world.begin(p0=0)
+    for number in range(3):
+        await world.captured("0", 10 * number, range(10 * number, 10 * number + 10), number)
+    await world.lease("0", 29)
+    return world
+
+
+@virtual
+async def test_capture_records_and_their_data_files() -> None:
+    world = await captured()
+    await world.put("shop/orders/0/2026/01/01/00/05/00.avro", b"header", empty="true")
+    report = await world.audit(deep=True)
+    assert (report.exit_code, report.findings) == (0, [])
+    assert report.partitions[0].events == 30
+
+
+CAPTURE: list[tuple[str, Damage, Code, int]] = [
+    ("orphan", put("shop/orders/0/2026/01/01/00/05/00.avro", b"x"), Code.ORPHAN_DATA_FILE, 1),
+    ("missing", delete("shop/orders/0/2026/01/01/00/00/01.avro"), Code.DATA_FILE_MISSING, 2),
+    ("changed", put("shop/orders/0/2026/01/01/00/00/01.avro", b"x"), Code.DATA_FILE_CHANGED, 2),
+    ("the record is missing", delete(slot(10, "json")), Code.SLOT_MISSING, 2),
+]
+
+
+@pytest.mark.parametrize(("damage", "code", "exit_code"), [pytest.param(*each[1:], id=each[0]) for each in CAPTURE])
+@pytest.mark.parametrize("prefix", ["shop", "Shop"])  # data files are listed behind the records, or before them
+@virtual
+async def test_capture_damage(damage: Damage, code: Code, exit_code: int, prefix: str) -> None:
+    world = await captured()
+    if prefix == "Shop":
+        await move_before_records(world)
+    await (damage(world) if prefix == "shop" else damage_moved(world, damage))
+    report = await world.audit(deep=True)
+    assert (report.exit_code, code in report.counts) == (exit_code, True), report.findings
+
+
+async def move_before_records(world: World) -> None:
+    """Spell the namespace with a capital letter, which sorts before `inc=`."""
+    blobs = fake(world.files).blobs
+    for name in [name for name in blobs if name.startswith("p/shop/")]:
+        blobs[name.replace("shop", "Shop")] = blobs.pop(name)
+    for blob in blobs.values():
+        if "path" in blob.metadata:
+            blob.metadata["path"] = blob.metadata["path"].replace("shop", "Shop")
+            blob.data = blob.data.replace(b"p/shop", b"p/Shop")
+
+
+async def damage_moved(world: World, damage: Damage) -> None:
+    """Apply damage that speaks of `shop`."""
+    blobs = fake(world.files).blobs
+    names = {name: name.replace("Shop", "shop") for name in blobs if "Shop" in name}
+    for name, lower in names.items():
+        blobs[lower] = blobs.pop(name)
+    await damage(world)
+    for name in [name for name in blobs if name.startswith("p/shop/")]:
+        blobs[name.replace("shop", "Shop")] = blobs.pop(name)
+
+
+@virtual
+async def test_a_record_whose_body_differs_from_its_metadata_is_found() -> None:
+    world = await captured()
+    info = await world.files.head(f"p/{slot(20, 'json')}")
+    assert info is not None
+    await world.files.put(info.name, json.dumps({**info.metadata, "last": "28"}).encode(), metadata=info.metadata)
+    assert (await world.audit()).exit_code == 0
+    report = await world.audit(deep=True)
+    assert report.counts == {"ContentChanged": 1}
+
+
+# --- leases of the current SDKs, and leases shared with other programs ---
+
+
+async def sdk_leases(world: World, folder: str, checkpoint: str, **ownership: str) -> None:
+    for partition in ("0", "1"):
+        await world.leases.put(f"{folder}/ownership/{partition}", b"", metadata={"ownerid": "host-a"} | ownership)
+    facts = {"sequencenumber": checkpoint, "offset": "no offset"}
+    await world.leases.put(f"{folder}/checkpoint/0", b"", metadata=facts)
+
+
+@pytest.mark.parametrize("folder", ["shop.example/orders/$default", "shop.example:5671/Orders/$Default"])
+@virtual
+async def test_checkpoints_of_the_sdk_layout_are_checked(folder: str) -> None:
+    for checkpoint, exit_code in (("39", 0), ("", 0), ("35", 2), ("40", 2), ("x", 2)):
+        world = await sample()
+        await sdk_leases(world, folder, checkpoint, epoch="3")
+        report = await world.audit(layout=LeaseLayout.AZURE_SDK)
+        assert report.exit_code == exit_code, (checkpoint, report.findings)
+        assert report.partitions[0].owner == "host-a"
+
+
+@virtual
+async def test_a_foreign_owner_has_no_epoch_and_a_silent_one_is_not_held() -> None:
+    world = await sample()
+    await sdk_leases(world, "shop.example/orders/$default", "39")
+    assert (await world.audit(layout=LeaseLayout.AZURE_SDK)).counts == {}
+    await sdk_leases(world, "shop.example/orders/$default", "39", epoch="1")
+    report = await world.audit(layout=LeaseLayout.AZURE_SDK)
+    assert report.counts == {"EpochUnraised": 2}
+
+
+@virtual
+async def test_a_checkpoint_that_another_program_moved_is_explained_where_leases_are_shared() -> None:
+    world = await sample()
+    await world.lease("0", 60, epoch=2)
+    assert (await world.audit()).exit_code == 2
+    report = await world.audit(shared=True)
+    assert (report.exit_code, report.counts) == (1, {"CheckpointForeign": 1})
+
+
+# --- the hub ---
+
+
+@dataclass
+class AskedHub:
+    """A hub that answers questions."""
+
+    first: int = 0
+    last: int = 39
+    created: datetime = CREATED
+    fails: bool = False
+
+    async def describe(self) -> HubInfo:
+        if self.fails:
+            raise HubUnreachable("no answer")
+        return HubInfo("shop.example", "Orders", self.created, ("0",))
+
+    async def partition(self, partition: str) -> PartitionInfo:
+        assert partition == "0"
+        return PartitionInfo(self.first, self.last, CREATED, is_empty=False)
+
+    async def open(self, partition: str, after: int, epoch: int, prefetch: int) -> Source:
+        raise AssertionError("the auditor attaches no reader")
+
+    async def locate(self, partition: str, position: Position, epoch: int) -> int:
+        raise AssertionError("the auditor attaches no reader")
+
+    async def check_consumer_group(self, partition: str) -> None:
+        raise AssertionError("the auditor attaches no reader")
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("hub", "code", "exit_code", "lag"),
+    [
+        (AskedHub(), None, 0, 0),
+        (AskedHub(last=139), None, 0, 100),
+        (AskedHub(last=38), Code.END_ABOVE_HEAD, 2, 0),
+        (AskedHub(first=50, last=60), Code.RETENTION_PASSED, 1, 21),
+        (AskedHub(created=CREATED + timedelta(days=1)), Code.HUB_CHANGED, 1, None),
+        (AskedHub(fails=True), Code.HUB_UNKNOWN, 0, None),
+    ],
+)
+@virtual
+async def test_the_hub_is_compared(hub: AskedHub, code: Code | None, exit_code: int, lag: int | None) -> None:
+    report = await (await sample()).audit(hub=hub)
+    assert (report.exit_code, report.partitions[0].lag) == (exit_code, lag)
+    assert list(report.counts) == ([code] if code else [])
+
+
+# --- what cannot be read ---
+
+
+@virtual
+async def test_storage_that_fails_is_unreadable_but_a_violation_outweighs_it() -> None:
+    world = await sample()
+    fake(world.files).faults.append(Fault("list", error=lambda: Unavailable("storage is down")))
+    report = await world.audit()
+    assert (report.exit_code, report.verdict) == (3, Level.UNREADABLE)
+    assert report.summary == "Unreadable: the audit is not complete. storage is down"
+    await world.put(f"_genesis/{ERA}/0.json", b"{")
+    fake(world.leases).faults.append(Fault("list", error=lambda: Unavailable("storage is down")))
+    report = await world.audit()
+    assert (report.exit_code, report.counts["Unreadable"]) == (2, 1)
+
+
+@virtual
+async def test_an_empty_prefix_is_not_clean() -> None:
+    report = await World().audit()
+    assert report.exit_code == 3
+    assert "nothing lies below p/ in container drained" in report.summary

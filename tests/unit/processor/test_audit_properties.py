@@ -1,0 +1,153 @@
+"""Whatever chain the hosts may write is clean, and whatever file of it is taken away or changed is missed."""
+
+import time
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventconsumer_processor.audit.capture import digest
+from eventconsumer_processor.audit.codes import MEANINGS, Code
+from eventconsumer_processor.audit.model import BatchesAudit
+from eventconsumer_processor.audit.names import gaps
+from tests.fakes.virtual import virtual
+from tests.unit.processor.auditing import World, fake, metadata
+
+
+@dataclass
+class Written:
+    """A consumer that hosts may have written."""
+
+    world: World = field(default_factory=World)
+    names: dict[str, list[str]] = field(default_factory=dict)  # partition -> its files
+    gaps: int = 0
+    events: int = 0
+    files: int = 0
+
+
+class Chains:
+    """Draws a consumer: partitions, files with gaps anywhere, epochs that rise, checkpoints at files' ends, batches."""
+
+    def __init__(self, data: st.DataObject) -> None:
+        self._draw = data.draw
+
+    async def write(self) -> Written:
+        written = Written()
+        world = written.world
+        starts = {str(p): self._draw(st.integers(0, 2**40)) for p in range(self._draw(st.integers(1, 3)))}
+        await world.begin(**{f"p{partition}": start for partition, start in starts.items()})
+        position, epoch, ends = dict(starts), dict.fromkeys(starts, 1), {p: [s - 1] for p, s in starts.items()}
+        for number in range(1, self._draw(st.integers(1, 3)) + 1):
+            for partition in starts:
+                for _ in range(self._draw(st.integers(0, 3))):
+                    await self._file(written, partition, position, epoch)
+                    ends[partition].append(position[partition] - 1)
+            if world.batch_files:
+                await world.batch(number, commit=True)
+            else:
+                break
+        for partition in starts:
+            checkpoint = self._draw(st.sampled_from([None, *ends[partition]]))
+            owner = self._draw(st.sampled_from(["", "host-a"]))
+            await world.lease(partition, checkpoint, epoch=epoch[partition], owner=owner)
+        return written
+
+    async def _file(self, written: Written, partition: str, position: dict[str, int], epoch: dict[str, int]) -> None:
+        start = position[partition]
+        steps = self._draw(st.lists(st.sampled_from([1, 1, 1, 2, 5]), min_size=1, max_size=6))
+        rows, missing, number = [], [], start - 1
+        for step in steps:
+            if step > 1:
+                missing.append(f"{number + 1}-{number + step - 1}")
+            number += step
+            rows.append(number)
+        epoch[partition] += self._draw(st.sampled_from([0, 0, 1, 3]))
+        facts = {"gap": "retention:" + ",".join(missing)} if missing else {}
+        name = await written.world.file(partition, start, rows, epoch=epoch[partition], batched=True, changes=facts)
+        written.names.setdefault(partition, []).append(name)
+        written.gaps += rows[-1] - start + 1 - len(rows)
+        written.events += len(rows)
+        written.files += 1
+        position[partition] = rows[-1] + 1
+
+
+@settings(max_examples=60)
+@given(st.data())
+@virtual
+async def test_what_hosts_may_write_is_clean(data: st.DataObject) -> None:
+    written = await Chains(data).write()
+    report = await written.world.audit(deep=True)
+    assert report.exit_code == (1 if written.gaps else 0), report.findings
+    assert set(report.counts) <= {"Gap"}
+    assert sum(partition.gap_events for partition in report.partitions) == written.gaps
+    assert sum(partition.events for partition in report.partitions) == written.events
+    assert report.batches.files == written.files
+
+
+@settings(max_examples=60)
+@given(st.data())
+@virtual
+async def test_one_file_taken_away_or_changed_is_missed(data: st.DataObject) -> None:
+    written = await Chains(data).write()
+    names = [name for files in written.names.values() for name in files]
+    if not names:
+        return
+    name = f"p/{data.draw(st.sampled_from(names))}"
+    blobs = fake(written.world.files)
+    kind = data.draw(st.sampled_from(["delete", "empty", "bytes", "start", "last", "count", "epoch", "rename"]))
+    blob = blobs.blobs[name]
+    if kind == "delete":
+        blobs.delete(name)
+    elif kind == "empty":
+        await blobs.put(name, b"", metadata=blob.metadata)
+    elif kind == "bytes":
+        at = data.draw(st.integers(0, len(blob.data) - 1))
+        changed = blob.data[:at] + bytes([blob.data[at] ^ 1]) + blob.data[at + 1 :]
+        await blobs.put(name, changed, metadata=blob.metadata)
+    elif kind == "rename":
+        start = int(name.split("from=")[1].split(".", maxsplit=1)[0]) + 1
+        blobs.blobs[name.split("from=", maxsplit=1)[0] + f"from={start:020d}.parquet"] = blobs.blobs.pop(name)
+    else:
+        key = {"start": "first"}.get(kind, kind)
+        value = int(blob.metadata[key])
+        blob.metadata[key] = str(value + 1 if kind != "epoch" else value + 10**6)
+    report = await written.world.audit(deep=True)
+    assert report.exit_code == 2, (kind, report.counts)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**62), st.integers(0, 1000)), min_size=1, max_size=5), st.text(max_size=30))
+def test_gap_records_are_read_whatever_they_hold(ranges: list[tuple[int, int]], text: str) -> None:
+    record = ",".join(f"{first}-{first + length}" for first, length in ranges)
+    assert sum(gap.events for gap in gaps(f"retention:{record}")) == sum(length + 1 for _, length in ranges)
+    try:
+        found = gaps(text)
+    except ValueError:
+        return
+    assert all(gap.events for gap in found) or "-" in text
+
+
+def test_every_code_has_a_meaning_and_a_remedy_where_something_is_to_be_done() -> None:
+    assert set(MEANINGS) == set(Code)
+    assert all(meaning.remedy for meaning in MEANINGS.values() if meaning.level in {"Violation", "Explained"})
+    assert digest("a") != digest("b")
+    assert BatchesAudit().open is None
+
+
+@virtual
+async def test_a_hundred_thousand_files_take_seconds() -> None:
+    world = World()
+    await world.begin(**{f"p{partition}": 0 for partition in range(8)})
+    blobs = fake(world.files)
+    facts = metadata(range(10), b"x", 1)
+    for partition in range(8):
+        for number in range(12_500):
+            start = 10 * number
+            own = facts | {"first": str(start), "last": str(start + 9), "last_offset": f"o{start + 9}"}
+            await blobs.put(f"p/{world.slot(str(partition), start)}", b"x", metadata=own)
+        await world.lease(str(partition), 124_999)
+    started = time.perf_counter()
+    report = await world.audit()
+    seconds = time.perf_counter() - started
+    assert (report.exit_code, sum(partition.files for partition in report.partitions)) == (0, 100_000)
+    print(f"100,000 files audited in {seconds:.1f} s")
+    assert seconds < 30  # about 3 on a quiet machine
