@@ -1,0 +1,297 @@
+"""Between a host and the world: every request is a message that can be late, lost, held, repeated or refused.
+
+A request that was sent is no longer its host's: it arrives even if the host is paused or dead by then, which is how the
+put of a former owner lands after a takeover. An answer belongs to the host, so a paused host reads it when it is
+resumed, and a dead one never. A dead host can send nothing, so whatever its code does while it is taken down has no
+effect.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Protocol
+
+from eventconsumer_processor.errors import HostError, HubUnreachable, LinkStolen, Unavailable
+from eventconsumer_processor.source.batch import EventBatch
+from tests.fakes.blobs import FakeBlobStore
+from tests.fakes.hub import FakeHub, FakeSource, append_event
+from tests.simulation.loop import Machine, SimLoop
+
+ANSWER_SECONDS = {"storage": 20.0, "hub": 10.0}  # longest wait for an answer
+CONNECT_SECONDS = 5.0
+PREFETCH = 12  # events on their way to a host ahead of what it asked for
+GRANTS = {"acquire_lease", "renew_lease", "set_metadata"}  # what makes a host sure of a lease
+
+UPSETS = ("refuse", "lose request", "lose answer", "hold", "repeat", "delay")
+
+
+@dataclass
+class Node:
+    """A host on the network."""
+
+    name: str
+    machine: Machine
+    alive: bool = True
+    cut: set[str] = field(default_factory=set)  # sides that it cannot reach
+
+
+@dataclass(frozen=True)
+class Upset:
+    """What happens to the next request that matches; empty texts match all."""
+
+    kind: str
+    node: str = ""
+    operation: str = ""
+    subject: str = ""  # a part of the blob's name
+
+    def matches(self, node: Node, operation: str, subject: str) -> bool:
+        """Does it happen to this request."""
+        return self.node in {"", node.name} and self.operation in {"", operation} and self.subject in subject
+
+
+class Witness(Protocol):
+    """Sees what hosts do."""
+
+    def sent(self, node: Node, operation: str, subject: str) -> None:
+        """A request leaves a host."""
+
+    def granted(self, node: Node, subject: str, since: float) -> None:
+        """A host knows that a lease is its own, by a request sent at `since` on its clock."""
+
+    def attaching(self, node: Node, partition: str, after: int, epoch: int) -> None:
+        """A host opens a link."""
+
+    def stolen(self, node: Node, partition: str, epoch: int) -> None:
+        """A host is told that its link was stolen."""
+
+
+class Network:
+    """All requests on their way."""
+
+    def __init__(self, loop: SimLoop, rng: Random, witness: Witness, note: Callable[[str], None]) -> None:
+        self.upsets: list[Upset] = []
+        self.held: deque[Callable[[], None]] = deque()
+        self.author = ""  # whose request is being carried out
+        self.requests = 0
+        self.witness = witness
+        self.note = note
+        self._loop = loop
+        self._rng = rng
+        self._context: Context = copy_context()  # requests on their way belong to nobody
+
+    async def request(
+        self,
+        node: Node,
+        side: str,
+        operation: str,
+        subject: str,
+        carry_out: Callable[[], Coroutine[Any, Any, Any]],
+        failed: Callable[[str], HostError],
+    ) -> Any:
+        """Send a request, and wait for the answer for a bounded time.
+
+        Raises:
+            HostError: What the other side answers, or `failed` where it does not.
+        """
+        if not node.alive:
+            raise failed("the host is dead")
+        self.requests += 1
+        self.witness.sent(node, operation, subject)
+        if side in node.cut:
+            await asyncio.sleep(CONNECT_SECONDS)
+            raise failed("no connection")
+        kind = self._kind(node, operation, subject)
+        if kind in {"refuse", "lose request"}:
+            await asyncio.sleep(self.latency() if kind == "refuse" else self._rng.uniform(0.5, 10))
+            raise failed("server busy" if kind == "refuse" else "connection reset")
+        answer: asyncio.Future[Any] = self._loop.create_future()
+
+        def arrive() -> None:
+            self.author = node.name
+            try:
+                outcome: Any = _complete(carry_out())
+            except HostError as error:
+                outcome = error
+            finally:
+                self.author = ""
+            if kind == "repeat" and side == "storage":
+                self._later(self._rng.uniform(0.1, 30), again)
+            if kind == "lose answer":
+                outcome = failed("connection reset")
+            self._later(self.latency(), reply, outcome)
+
+        def again() -> None:
+            self.author = node.name
+            try:
+                _complete(carry_out())
+            except HostError as error:
+                self.note(f"repeated {operation} {subject}: {type(error).__name__}")
+            finally:
+                self.author = ""
+
+        def reply(outcome: Any) -> None:
+            if node.alive and side not in node.cut:
+                self._loop.call_soon(_settle, answer, outcome, context=node.machine.context)
+
+        if kind == "hold":
+            self.held.append(arrive)
+        else:
+            self._later(self._rng.uniform(1, 15) if kind == "delay" else self.latency(), arrive)
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS[side]):
+                return await answer
+        except TimeoutError:
+            raise failed("no answer") from None
+
+    def release(self) -> None:
+        """Let the oldest held request arrive."""
+        if self.held:
+            self._context.copy().run(self.held.popleft())
+
+    def latency(self) -> float:
+        """How long a message takes: mostly short."""
+        return self._rng.uniform(0.2, 2) if self._rng.random() < 0.03 else self._rng.uniform(0.001, 0.03)
+
+    def _later(self, seconds: float, what: Callable[..., None], *args: Any) -> None:
+        self._loop.call_later(seconds, what, *args, context=self._context.copy())
+
+    def _kind(self, node: Node, operation: str, subject: str) -> str:
+        for upset in self.upsets:
+            if upset.matches(node, operation, subject):
+                self.upsets.remove(upset)
+                self.note(f"{upset.kind}: {operation} {subject} of {node.name}")
+                return upset.kind
+        return ""
+
+
+class RemoteStore:
+    """`BlobStore` as one host reaches it: every operation of the fake, over the network."""
+
+    def __init__(self, node: Node, network: Network, store: FakeBlobStore) -> None:
+        self._node = node
+        self._network = network
+        self._store = store
+
+    def __getattr__(self, operation: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+        """Any operation."""
+        if operation.startswith("_"):
+            raise AttributeError(operation)
+
+        async def call(*args: Any, **options: Any) -> Any:
+            if operation == "close":
+                return None
+            subject = args[0] if args else ""
+            since = self._node.machine.time()
+            result = await self._network.request(
+                self._node,
+                "storage",
+                operation,
+                subject,
+                lambda: getattr(self._store, operation)(*args, **options),
+                lambda text: Unavailable(f"{operation}: {text}"),
+            )
+            if operation in GRANTS:
+                self._network.witness.granted(self._node, subject, since)
+            return result
+
+        return call
+
+
+class RemoteHub:
+    """`Hub` as one host reaches it."""
+
+    def __init__(self, node: Node, network: Network, hub: FakeHub) -> None:
+        self._node = node
+        self._network = network
+        self._hub = hub
+
+    def __getattr__(self, operation: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+        """Any operation."""
+        if operation.startswith("_"):
+            raise AttributeError(operation)
+
+        async def call(*args: Any) -> Any:
+            return await self._ask(operation, *args)
+
+        return call
+
+    async def open(self, partition: str, after: int, epoch: int, prefetch: int) -> "RemoteSource":
+        """See `Hub`."""
+        if self._node.alive:
+            self._network.witness.attaching(self._node, partition, after, epoch)
+        try:
+            server = await self._ask("open", partition, after, epoch, prefetch)
+        except LinkStolen:
+            self._network.witness.stolen(self._node, partition, epoch)
+            raise
+        return RemoteSource(self._node, self._network, partition, server)
+
+    async def close(self) -> None:
+        """See `Hub`."""
+
+    async def _ask(self, operation: str, *args: Any) -> Any:
+        def carry_out() -> Coroutine[Any, Any, Any]:
+            if args and args[0] not in self._hub.partitions:
+                raise HubUnreachable("no such partition")
+            return getattr(self._hub, operation)(*args)  # type: ignore[no-any-return]
+
+        return await self._network.request(
+            self._node, "hub", operation, str(args[0]) if args else "", carry_out, HubUnreachable
+        )
+
+
+class RemoteSource:
+    """`Source` as one host reaches it: events that are on their way come even after the link was stolen."""
+
+    def __init__(self, node: Node, network: Network, partition: str, server: FakeSource) -> None:
+        self._node = node
+        self._network = network
+        self._partition = partition
+        self._server = server
+        self._coming: list[tuple[int, bytes]] = []
+
+    async def receive(self, max_events: int, max_wait: float) -> EventBatch:
+        """See `Source`."""
+        if not self._coming:
+            if not self._node.alive:
+                raise HubUnreachable("the host is dead")
+            if "hub" in self._node.cut:
+                await asyncio.sleep(max_wait)
+                return EventBatch()
+            if self._server.stolen:
+                self._network.witness.stolen(self._node, self._partition, self._server.epoch)
+            got = await self._server.receive(PREFETCH, max_wait)
+            self._coming += zip(got.sequence_numbers, got.bodies, strict=True)
+        taken, self._coming = self._coming[:max_events], self._coming[max_events:]
+        batch = EventBatch()
+        for number, body in taken:
+            append_event(batch, number, body)
+        if taken:
+            await asyncio.sleep(self._network.latency())
+        return batch
+
+    async def close(self) -> None:
+        """See `Source`."""
+        if self._node.alive and "hub" not in self._node.cut:
+            self._server.closed = True
+
+
+def _complete(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """The result of a coroutine that waits for nothing; it may give way, and nobody takes it."""
+    try:
+        while True:
+            coroutine.send(None)
+    except StopIteration as done:
+        return done.value
+
+
+def _settle(answer: asyncio.Future[Any], outcome: Any) -> None:
+    if answer.done():
+        return
+    if isinstance(outcome, HostError):
+        answer.set_exception(outcome)
+    else:
+        answer.set_result(outcome)

@@ -1,0 +1,412 @@
+"""The world of one run: a container for leases, one for files, a hub, up to four hosts, and what happens to them.
+
+Methods are what the rules play. `heal` ends every disturbance, and `settle` then asks for what must come: owners for
+all partitions (L1), a balanced fleet that stays (L2), no lag and a complete account of every event (L3, S4).
+"""
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+import structlog
+
+from eventconsumer_api.host_config import HostConfig
+from tests.fakes.blobs import FakeBlobStore, Version
+from tests.fakes.hub import FakeHub, FakePartition
+from tests.simulation.checker import TOMBSTONE, Checker, Violation
+from tests.simulation.host import SimHost, Surroundings
+from tests.simulation.loop import SimLoop
+from tests.simulation.network import UPSETS, Network, Upset
+
+HOSTS = 4
+LEASE_SECONDS = 15
+SCAN_SECONDS = LEASE_SECONDS / 6 * 1.2
+FOREIGN = "ffffffff-ffff-4fff-8fff-ffffffffffff"
+DAMAGE = (b"", b"{", b'"text"', b'{"Owner":7}', b"[" * 20_000, b"x" * 20_000)
+
+CREDENTIAL = {"field": "f", "connectionStringFile": "x"}
+
+
+def config(rng: Random, **changes: Any) -> HostConfig:
+    """A host's configuration; hosts differ in when they make files, as during a change of the resource."""
+    values: dict[str, Any] = {
+        "resource": {"namespace": "shop", "name": "orders", "uid": "u"},
+        "eventHub": {"name": "orders", "consumerGroup": "$Default", "credential": CREDENTIAL},
+        "leases": {
+            "location": {"container": "leases", "prefix": "", "credential": CREDENTIAL},
+            "durationSeconds": LEASE_SECONDS,
+        },
+        "startingPosition": {"type": rng.choice(["Earliest", "Latest"])},
+        "processing": {"maxBatchSize": rng.randint(2, 6), "prefetch": 12, "maxWaitSeconds": 20},
+        "sink": {"container": "drained", "prefix": "p", "credential": CREDENTIAL},
+        "roll": {"maxBytes": 1_000_000, "maxSeconds": rng.randint(1, 5), "maxEvents": rng.randint(3, 9)},
+        "batches": {"files": 4, "ageSeconds": 30},
+        "drainSeconds": 10,
+    }
+    return HostConfig.model_validate(values | changes)
+
+
+class World:
+    """See the module. Everything in it follows from `seed` and from what is played."""
+
+    def __init__(self, seed: str) -> None:
+        self.rng = Random(f"world {seed}")
+        self.loop = SimLoop()
+        self.loop.set_exception_handler(self._unexpected)
+        self.trace: list[str] = []
+        self.era = 0
+        self.hub = FakeHub(self.rng.randint(1, 5))
+        self.leases = FakeBlobStore(lambda: self.loop.now)
+        self.sink = FakeBlobStore(lambda: self.loop.now)
+        self.checker = Checker(
+            era=lambda: f"e{self.era}", retained=self._retained_from, head=lambda p: self.hub.partitions[p].last
+        )
+        self.checker.lease_seconds = LEASE_SECONDS
+        self.network = Network(self.loop, self.rng, self.checker, self.note)
+        self.leases.watch = lambda version: self._changed(self.checker.lease_changed, version)
+        self.sink.watch = lambda version: self._changed(self.checker.sink_changed, version)
+        self.hosts: list[SimHost | None] = [None] * HOSTS
+        self.gone: list[SimHost] = []
+        self._starts = 0
+        self._removed: dict[str, int] = {}  # partition -> retention removed what is below
+        self._skipped: set[tuple[str, int]] = set()
+        self._position = self.rng.choice(["Earliest", "Latest"])
+        self._around = Surroundings(
+            self.loop, self.network, self.leases, self.sink, self.hub, self.checker.violations.append
+        )
+        self._before = structlog.get_config()
+        structlog.configure(processors=[self._log], cache_logger_on_first_use=False)
+
+    # --- running ---
+
+    def close(self) -> None:
+        """Take everything down without effect."""
+        for host in self.everyone():
+            host.crash()
+        self.loop.run_for(60)
+        self.loop.close()
+        structlog.configure(**self._before)
+
+    def run(self, seconds: float) -> None:
+        """Let time pass, and raise what was violated meanwhile."""
+        self.loop.run_for(seconds)
+        self.check()
+
+    def check(self) -> None:
+        """Raise the first violation."""
+        if self.checker.violations:
+            raise Violation(self.checker.violations[0])
+
+    def note(self, text: str) -> None:
+        """Into the trace."""
+        self.trace.append(f"{self.loop.now - 1000:9.3f}  {text}")
+
+    def everyone(self) -> list[SimHost]:
+        """All hosts that run or ran."""
+        return [*self.gone, *(host for host in self.hosts if host)]
+
+    def alive(self) -> list[SimHost]:
+        """Hosts that run."""
+        return [host for host in self.hosts if host and host.running]
+
+    # --- what happens ---
+
+    def start(self, index: int, same: int = 0) -> None:
+        """Start a host in a free place; as a new pod, or the same pod again."""
+        former = self.hosts[index]
+        if former and former.running:
+            return
+        self._starts += 1
+        owner = former.owner if former and same else f"host-{index}.{self._starts}"
+        if former:
+            self.gone.append(former)
+        options = config(self.rng, startingPosition={"type": self._position})
+        self.hosts[index] = SimHost(owner, options, self._around, self.rng.getrandbits(32))
+
+    def with_host(self, index: int, act: Callable[[SimHost], None]) -> None:
+        """Do something to a running host."""
+        host = self.hosts[index]
+        if host and host.running:
+            act(host)
+
+    def crash(self, index: int, silent: int) -> None:
+        """Kill a host; its links stay open at the hub where the whole machine is gone."""
+
+        def act(host: SimHost) -> None:
+            owned = host.owns()
+            host.crash()
+            for partition in () if silent else owned:
+                reader = self.hub.partitions[partition].reader
+                if reader:
+                    reader.closed = True
+
+        self.with_host(index, act)
+
+    def pause(self, index: int) -> None:
+        """SIGSTOP."""
+        self.with_host(index, lambda host: setattr(host.machine, "paused", True))
+
+    def resume(self, index: int) -> None:
+        """SIGCONT."""
+        self.with_host(index, lambda host: host.machine.resume())
+
+    def upset(self, kind: int, operation: str, subject: str = "") -> None:
+        """Something happens to the next such request."""
+        self.network.upsets.append(Upset(UPSETS[kind % len(UPSETS)], "", operation, subject))
+        del self.network.upsets[:-6]
+
+    def partition(self, number: int) -> str:
+        """A partition's id."""
+        return str(number % len(self.hub.partitions))
+
+    def produce(self, number: int, count: int) -> None:
+        """New events."""
+        partition = self.hub.partitions[self.partition(number)]
+        for _ in range(count):
+            partition.add(f"e{self.era}/{self.partition(number)}/{partition.last + 1}".encode())
+
+    def retain(self, number: int, kept: int) -> None:
+        """Retention removes all but the newest events."""
+        partition = self.hub.partitions[self.partition(number)]
+        partition.retain_from(max(partition.last + 1 - kept, 0))
+        removed = min(partition.events, default=partition.last + 1)
+        self._removed[self.partition(number)] = max(removed, self._removed.get(self.partition(number), 0))
+
+    def link(self, number: int) -> Any:
+        """The link that is attached to a partition."""
+        return self.hub.partitions[self.partition(number)].reader
+
+    def redeliver(self, number: int, back: int) -> None:
+        """A link gives old events again."""
+        if reader := self.link(number):
+            reader.position -= back
+
+    def skip(self, number: int, count: int) -> None:
+        """A link leaves events out, once."""
+        reader = self.link(number)
+        if reader and (self.partition(number), reader.position) not in self._skipped:
+            self._skipped |= {(self.partition(number), reader.position + step) for step in range(-20, 21)}
+            reader.position += count
+
+    def drop(self, number: int) -> None:
+        """A link is lost."""
+        if reader := self.link(number):
+            reader.broken = True
+
+    def freeze(self, number: int) -> None:
+        """A link gives nothing any more."""
+        if reader := self.link(number):
+            reader.frozen = True
+
+    def recreate(self) -> None:
+        """The hub is deleted and created again."""
+        if self.era:
+            return
+        for partition in self.hub.partitions.values():
+            if partition.reader:
+                partition.reader.broken = True
+        self.era += 1
+        self.hub.created_at += timedelta(hours=1)
+        for name in self.hub.partitions:
+            self.hub.partitions[name] = FakePartition()
+
+    def add_partition(self) -> None:
+        """The hub gets one more partition."""
+        if len(self.hub.partitions) < 6:
+            self.hub.partitions[str(len(self.hub.partitions))] = FakePartition()
+
+    # --- what others do to leases ---
+
+    def lease_name(self, number: int) -> str | None:
+        """The blob of a partition's lease, if there is one."""
+        name = f"$Default/{self.partition(number)}"
+        return name if name in self.leases.blobs else None
+
+    def tamper(self, number: int, act: Callable[[str], None]) -> None:
+        """Do something to a lease blob from outside."""
+        if name := self.lease_name(number):
+            self.checker.tampering = True
+            try:
+                act(name)
+            finally:
+                self.checker.tampering = False
+
+    def foreign_lease(self, number: int) -> None:
+        """Something else takes a free lease for ever."""
+
+        def act(name: str) -> None:
+            self.leases.break_lease(name, 0)
+            self._now(self.leases.acquire_lease(name, FOREIGN, 10**9))
+
+        self.tamper(number, act)
+
+    def overwrite(self, name: str, data: bytes) -> None:
+        """Write a lease blob by force."""
+        self.leases.break_lease(name, 0)
+        self._now(self.leases.put(name, data))
+
+    def edit_checkpoint(self, number: int, change: int) -> None:
+        """Somebody edits a checkpoint."""
+
+        def act(name: str) -> None:
+            try:
+                body = json.loads(self.leases.blobs[name].data)
+                edited = max(-1, body["SequenceNumber"] + change)
+            except (ValueError, KeyError, TypeError, RecursionError):
+                return
+            if body.get("Offset") is None:
+                return
+            self.overwrite(name, json.dumps(body | {"SequenceNumber": edited, "Offset": str(edited * 10)}).encode())
+
+        self.tamper(number, act)
+
+    def delete_leases(self) -> None:
+        """The lease container is deleted."""
+        self.checker.tampering = True
+        self.leases.delete_container()
+        self.checker.tampering = False
+
+    # --- what others do to files ---
+
+    def clean_up(self, count: int) -> None:
+        """Files that Spark has read become tombstones."""
+        done = sum("/_commits/" in name for name in self.sink.blobs)
+        names = sorted(file["path"] for batch in self.checker.batches[:done] for file in batch["files"])
+        for name in names[:count]:
+            blob = self.sink.blobs[name]
+            if TOMBSTONE not in blob.metadata:
+                self._now(self.sink.put(name, b"", metadata={**blob.metadata, TOMBSTONE: "2026-01-01T00:00:00+00:00"}))
+
+    def commit_batch(self) -> None:
+        """Spark finishes the open batch."""
+        done = sum("/_commits/" in name for name in self.sink.blobs)
+        if done < len(self.checker.batches):
+            self._now(self.sink.put(f"p/_commits/{done + 1:010d}.json", b"{}", if_absent=True))
+
+    # --- the end ---
+
+    def heal(self) -> None:
+        """End every disturbance."""
+        self.note("--- heal ---")
+        for host in self.alive():
+            host.node.cut.clear()
+            host.machine.set_rate(1.0)
+            if host.machine.paused:
+                host.machine.resume()
+        self.network.upsets.clear()
+        while self.network.held:
+            self.network.release()
+        for number in range(len(self.hub.partitions)):
+            self.tamper(number, self._repair)
+        if all(host.stopping for host in self.alive()):
+            self.run(15)
+            self.start(0)
+
+    def _repair(self, name: str) -> None:
+        """What the problem's message tells people to do."""
+        blob = self.leases.blobs[name]
+        if blob.lease and blob.lease.token == FOREIGN:
+            self.leases.break_lease(name, 0)
+        try:
+            body = json.loads(blob.data)
+            reached = None if body["Offset"] is None else int(body["SequenceNumber"])
+        except (ValueError, KeyError, TypeError, RecursionError):
+            self.leases.delete(name)
+            return
+        chains = [chain for key, chain in self.checker.chains.items() if key[1] == name.rpartition("/")[2]]
+        if reached is not None and any(reached >= chain.next for chain in chains):
+            self.leases.delete(name)
+
+    def settle(self) -> None:
+        """Heal, and wait for what must come."""
+        self.heal()
+        if self.era:
+            self._settle_recreated()
+            return
+        for number in range(len(self.hub.partitions)):
+            self.produce(number, 1)
+        self._await("L1", self._owned, LEASE_SECONDS + 2 * SCAN_SECONDS + 45, "a partition has no owner")
+        self._await("L3", self._drained, 150, "there is lag")
+        for pause in (SCAN_SECONDS + 5, 0.02):  # a decision that was made before may still be on its way
+            self._await("L2", self._balanced, 10 * SCAN_SECONDS * len(self.hub.partitions), "not balanced")
+            self.run(pause)
+        before = self._assignment()
+        self.run(5 * SCAN_SECONDS)
+        self.checker.expect(
+            "L2", self._assignment() == before, f"moved while balanced: {before} -> {self._assignment()}"
+        )
+        self.check()
+        self._check_account()
+
+    def _check_account(self) -> None:
+        for (_, partition), chain in self.checker.chains.items():
+            head = self.hub.partitions[partition].last
+            self.checker.expect("S4", chain.next == head + 1, f"partition {partition}: files end at {chain.next - 1}")
+            whole = chain.rows + chain.gaps == head + 1 - chain.start
+            self.checker.expect("S4", whole, f"partition {partition}: {chain.rows} rows and {chain.gaps} in gaps")
+        self.check()
+
+    def _settle_recreated(self) -> None:
+        self.run(60)
+        before = {key: chain.next for key, chain in self.checker.chains.items()}
+        for number in range(len(self.hub.partitions)):
+            self.produce(number, 60)
+        self.run(60)
+        after = {key: chain.next for key, chain in self.checker.chains.items()}
+        self.checker.expect("F2", before == after, f"the chains go on: {before} -> {after}")
+        for host in self.alive():
+            told = any(problem.reason == "HubChanged" for problem in host.problems())
+            owns = bool(host.owns()) or bool(host.blocked)
+            self.checker.expect("F2", told or not owns, f"{host.owner} does not say that the hub was created again")
+        self.check()
+
+    def _await(self, name: str, met: Callable[[], bool], seconds: float, otherwise: str) -> None:
+        deadline = self.loop.now + seconds
+        while not met() and self.loop.now < deadline:
+            self.run(0.5)
+        self.checker.expect(name, met(), f"{otherwise} after {seconds:.0f} s: {self._assignment()}")
+        self.check()
+
+    def _assignment(self) -> dict[str, list[str]]:
+        return {host.owner: sorted(host.owns()) for host in self.alive()}
+
+    def _owned(self) -> bool:
+        owned = sorted(partition for each in self._assignment().values() for partition in each)
+        return owned == sorted(self.hub.partitions)
+
+    def _balanced(self) -> bool:
+        counts = [len(owned) for owned in self._assignment().values()]
+        return self._owned() and max(counts) - min(counts) <= 1
+
+    def _drained(self) -> bool:
+        chains = {partition: chain for (_, partition), chain in self.checker.chains.items()}
+        return all(
+            partition in chains and chains[partition].next == seen.last + 1
+            for partition, seen in self.hub.partitions.items()
+        )
+
+    # --- plumbing ---
+
+    def _retained_from(self, partition: str) -> int:
+        return self._removed.get(partition, 0)
+
+    def _changed(self, judge: Callable[[Version, str], None], version: Version) -> None:
+        facts = {key: version.metadata[key] for key in ("last", "epoch", "gap") if key in version.metadata}
+        self.note(f"{version.name} {'deleted' if version.data is None else 'written'} by {self.network.author} {facts}")
+        judge(version, self.network.author)
+
+    def _now(self, coroutine: Any) -> None:
+        try:
+            coroutine.send(None)
+        except StopIteration:
+            return
+
+    def _log(self, _: object, level: str, event: dict[str, Any]) -> Any:
+        text = " ".join(f"{key}={value}" for key, value in event.items() if key not in {"event", "exc_info"})
+        self.note(f"{level:7} {event['event']}  {text}")
+        raise structlog.DropEvent
+
+    def _unexpected(self, _: object, context: dict[str, Any]) -> None:
+        self.checker.violations.append(f"unexpected: {context}")
