@@ -3,11 +3,13 @@
 import asyncio
 import uuid
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from azure.eventhub import EventData, EventHubProducerClient
 
+from eventconsumer_api.v1alpha1 import Position
 from eventconsumer_processor.credentials import HubAccess
 from eventconsumer_processor.errors import HubNotFound, HubUnauthorized, HubUnreachable, LinkStolen
 from eventconsumer_processor.source.batch import EventBatch
@@ -159,3 +161,36 @@ async def test_errors_have_names(emulator: EmulatorProcess) -> None:
     with pytest.raises(HubNotFound):
         await group.check_consumer_group("0")
     await group.close()
+
+
+async def test_positions_by_time_and_offset_are_found_by_the_hub_itself(hub: SdkHub, emulator: EmulatorProcess) -> None:
+    def at(**position: Any) -> Position:
+        return Position.model_validate(position)
+
+    def by_time(when: datetime) -> Position:
+        return at(type="EnqueuedTime", enqueuedTime=when.isoformat())
+
+    assert await hub.locate("0", by_time(datetime(2020, 1, 1, tzinfo=UTC)), 1) == 0  # empty
+    send(emulator, *[b"x"] * 3)
+    await asyncio.sleep(0.1)
+    between = datetime.now(UTC)
+    await asyncio.sleep(0.1)
+    send(emulator, *[b"y"] * 3)
+    source = await hub.open("0", -1, 2, 300)
+    offsets = [offset for batch in await receive(source, 6) for offset in batch.offsets]
+    await source.close()
+    assert await hub.locate("0", by_time(datetime(2020, 1, 1, tzinfo=UTC)), 3) == 0
+    assert await hub.locate("0", by_time(between), 4) == 3
+    assert await hub.locate("0", by_time(between + timedelta(hours=1)), 5) == 6
+    assert await hub.locate("0", at(type="Offset", offset=offsets[1]), 6) == 2
+    assert await hub.locate("0", at(type="Offset", offset=offsets[5]), 7) == 6
+
+
+async def test_large_events_are_read_a_few_at_a_time(hub: SdkHub, emulator: EmulatorProcess) -> None:
+    for _ in range(30):
+        send(emulator, b"x" * 900_000)
+    source = await hub.open("0", -1, 1, 3000)
+    batches = await receive(source, 30)
+    await source.close()
+    assert [number for batch in batches for number in batch.sequence_numbers] == list(range(30))
+    assert max(len(batch) for batch in batches) <= 8

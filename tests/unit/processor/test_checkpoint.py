@@ -1,0 +1,138 @@
+"""Where a partition goes on: every way in which checkpoint, files and starting position can disagree."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from eventconsumer_api.v1alpha1 import StartingPosition
+from eventconsumer_processor.checkpoint import resume
+from eventconsumer_processor.errors import Blocked
+from eventconsumer_processor.gaps import Gap, GapReason
+from eventconsumer_processor.lease.model import Checkpoint, Lease
+from eventconsumer_processor.sink.slots import Chain, Draft
+from tests.fakes.blobs import FakeBlobStore
+from tests.fakes.hub import FakeHub
+from tests.fakes.virtual import virtual
+from tests.unit.processor.stage import virtual_clock
+
+EARLIEST = StartingPosition()
+
+
+def lease(at: int | None) -> Lease:
+    """A lease with a checkpoint."""
+    return Lease("0", checkpoint=None if at is None else Checkpoint(str(at * 10), at), epoch=7)
+
+
+async def chain_of(*ends: int, start: int = 0, epoch: int = 3) -> Chain:
+    """A chain whose files end at these numbers."""
+    chain = Chain(FakeBlobStore(virtual_clock), "p", "era", "0")
+    await chain.begin(start)
+    for end in ends:
+        await chain.put(
+            Draft(
+                start=start,
+                first=start,
+                last=end,
+                count=end - start + 1,
+                epoch=epoch,
+                writer="w",
+                nonce=f"n{end}",
+                last_offset=str(end * 10),
+                last_enqueued_time=datetime(2026, 1, 1, tzinfo=UTC),
+            ),
+            b"x",
+        )
+        start = end + 1
+    return chain
+
+
+@pytest.mark.parametrize("checkpoint", [None, 2, 9, 12, 19, 29, -1])
+@virtual
+async def test_any_checkpoint_up_to_the_end_leads_to_the_end(checkpoint: int | None) -> None:
+    """Also one that ends no file: inside a file, or below the start."""
+    chain = await chain_of(9, 19, 29)
+    end = await resume(chain, lease(checkpoint), FakeHub(), EARLIEST)
+    assert (end.next, end.expected, end.epoch) == (30, 30, 3)
+    assert end.checkpoint == Checkpoint("290", 29)
+
+
+@pytest.mark.parametrize("checkpoint", [30, 35, 10**15])
+@virtual
+async def test_a_checkpoint_behind_the_end_is_refused_since_it_would_skip_events(checkpoint: int) -> None:
+    chain = await chain_of(9, 19, 29)
+    with pytest.raises(Blocked, match=rf"is {checkpoint}, but its files end at 29: .* Set SequenceNumber .* to 29"):
+        await resume(chain, lease(checkpoint), FakeHub(), EARLIEST)
+
+
+@virtual
+async def test_a_checkpoint_without_any_file_is_refused_too() -> None:
+    with pytest.raises(Blocked, match="files end at 4"):
+        await resume(await chain_of(start=5), lease(8), FakeHub(), EARLIEST)
+    assert (await resume(await chain_of(start=5), lease(4), FakeHub(), EARLIEST)).next == 5
+
+
+@virtual
+async def test_where_leases_are_shared_the_other_programs_share_is_recorded() -> None:
+    end = await resume(await chain_of(9, 19), lease(24), FakeHub(), EARLIEST, shared=True)
+    assert (end.next, end.expected, end.epoch) == (20, 25, 3)
+    assert end.skipped == Gap(20, 24, GapReason.FOREIGN)
+
+
+@virtual
+async def test_another_programs_checkpoint_is_where_a_new_chain_starts() -> None:
+    chain = Chain(FakeBlobStore(virtual_clock), "p", "era", "0")
+    assert (await resume(chain, lease(41), FakeHub(), EARLIEST)).next == 42
+    assert await chain.start() == 42
+
+
+@pytest.mark.parametrize(
+    ("position", "start"),
+    [
+        ({"type": "Earliest"}, 3),
+        ({"type": "Latest"}, 10),
+        ({"type": "SequenceNumber", "sequenceNumber": 6}, 6),
+        ({"type": "SequenceNumber", "sequenceNumber": 1}, 3),
+        ({"type": "SequenceNumber", "sequenceNumber": 10}, 10),
+        ({"type": "Offset", "offset": "50"}, 6),
+        ({"type": "Offset", "offset": "90"}, 10),
+        ({"type": "EnqueuedTime", "enqueuedTime": "2026-01-01T00:00:00.007Z"}, 7),
+        ({"type": "EnqueuedTime", "enqueuedTime": "2027-01-01T00:00:00Z"}, 10),
+        ({"type": "Latest", "partitions": {"0": {"type": "SequenceNumber", "sequenceNumber": 8}}}, 8),
+        ({"type": "Latest", "partitions": {"1": {"type": "Earliest"}}}, 10),
+    ],
+)
+@virtual
+async def test_starting_positions(position: dict[str, Any], start: int) -> None:
+    hub = FakeHub()
+    hub.partitions["0"].add(*[b"x"] * 10)
+    hub.partitions["0"].retain_from(3)
+    chain = Chain(FakeBlobStore(virtual_clock), "p", "era", "0")
+    wanted = StartingPosition.model_validate(position)
+    assert (await resume(chain, lease(None), hub, wanted)).next == start
+    hub.partitions["0"].add(b"later")
+    assert (await resume(chain, lease(None), hub, EARLIEST)).next == start  # decided once
+
+
+@virtual
+async def test_a_start_that_does_not_exist_yet_is_refused_and_not_decided() -> None:
+    chain = Chain(FakeBlobStore(virtual_clock), "p", "era", "0")
+    wanted = StartingPosition.model_validate({"type": "SequenceNumber", "sequenceNumber": 5})
+    with pytest.raises(
+        Blocked, match=r"spec\.startingPosition\.sequenceNumber: .* is sequence number 5, .* last is -1"
+    ):
+        await resume(chain, lease(None), FakeHub(), wanted)
+    assert await chain.start() is None
+
+
+@pytest.mark.parametrize("checkpoint", [7, 1_000_000, 12_345_678])
+@virtual
+async def test_the_last_file_is_found_whatever_the_numbers(checkpoint: int) -> None:
+    blobs = FakeBlobStore(virtual_clock)
+    chain = Chain(blobs, "p", "era", "0")
+    size = max(1, checkpoint // 10)
+    ends = [*range(size - 1, checkpoint, size), checkpoint]
+    chain = await chain_of(*sorted(set(ends)))
+    found = await chain.last_before(checkpoint)
+    assert found is not None and found.last == checkpoint
+    assert await chain.last_before(0) is not None

@@ -1,0 +1,64 @@
+"""The memory budget: never more than one batch a pump above the limit, and always somebody who makes room."""
+
+import asyncio
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventconsumer_processor.memory import Memory
+from tests.fakes.virtual import virtual
+from tests.unit.processor.stage import virtual_clock
+
+
+def test_who_keeps_most_makes_room() -> None:
+    memory = Memory(100)
+    memory.keep("0", 30)
+    memory.keep("1", 60)
+    assert not memory.full and not memory.must_flush("1")
+    memory.keep("2", 10)
+    assert memory.full and memory.used == 100
+    assert [memory.must_flush(partition) for partition in "012"] == [False, True, False]
+    assert not memory.must_flush("unknown")
+
+
+def test_half_on_its_way_out_is_enough() -> None:
+    memory = Memory(100)
+    memory.keep("0", 60)
+    memory.keep("1", 40)
+    with memory.leaving("0"):
+        assert memory.full
+        assert not memory.must_flush("1")
+        memory.keep("1", 50)
+        assert memory.must_flush("1")
+    assert memory.must_flush("0")
+
+
+@given(
+    st.dictionaries(st.sampled_from("01234567"), st.integers(0, 200), min_size=1), st.sets(st.sampled_from("01234567"))
+)
+def test_a_full_memory_is_always_on_its_way_to_have_room(sizes: dict[str, int], leaving: set[str]) -> None:
+    memory = Memory(300)
+    for partition, size in sizes.items():
+        memory.keep(partition, size)
+    going = [memory.leaving(partition) for partition in leaving]
+    for one in going:
+        one.__enter__()
+    if memory.full:
+        leaves = sum(size for partition, size in sizes.items() if partition in leaving)
+        assert leaves >= 150 or any(memory.must_flush(partition) for partition in sizes)
+    else:
+        assert not any(memory.must_flush(partition) for partition in sizes)
+
+
+@virtual
+async def test_waiting_for_room_ends_when_something_goes_or_the_time_is_over() -> None:
+    memory = Memory(100)
+    memory.keep("0", 100)
+    began = virtual_clock()
+    await memory.room(5)
+    assert virtual_clock() - began == 5
+    waiting = asyncio.create_task(memory.room(5))
+    await asyncio.sleep(1)
+    memory.keep("0", 0)
+    await waiting
+    assert virtual_clock() - began == 6 and memory.used == 0
