@@ -1,0 +1,37 @@
+"""Handlers for tests: each writes what it is given to <RECORD_DIRECTORY>/<partition>.jsonl."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from eventconsumer_processor.handler import Batch, CloseReason, EventProcessor, PartitionContext, TryAgain
+
+DIRECTORY = Path(os.environ.get("RECORD_DIRECTORY", "."))
+
+
+class Recording(EventProcessor):
+    """Notes every batch; `poison` in a body makes it fail, and so does a file named `down` for all."""
+
+    async def open(self, context: PartitionContext) -> None:
+        self._note(context, open=context.next_sequence_number, epoch=context.epoch)
+
+    async def process_events(self, context: PartitionContext, batch: Batch) -> None:
+        await asyncio.sleep(0)
+        if (DIRECTORY / "down").exists():
+            raise TryAgain("the database is down")
+        for event in batch:
+            if b"poison" in event.body:
+                raise ValueError(f"cannot digest {event.sequence_number}")
+        self._note(context, numbers=batch.sequence_numbers, bodies=[body.decode() for body in batch.bodies])
+
+    async def close(self, context: PartitionContext, reason: CloseReason) -> None:
+        self._note(context, close=str(reason))
+
+    def _note(self, context: PartitionContext, **facts: Any) -> None:
+        with (DIRECTORY / f"{context.partition_id}.jsonl").open("a") as file:
+            file.write(json.dumps({"owner": context.owner} | facts) + "\n")
+
+
+NO_CLASS = 5
