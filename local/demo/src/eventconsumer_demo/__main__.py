@@ -85,12 +85,15 @@ def _product(steps: Steps, cluster: Cluster, images: dict[str, str], events: int
     with steps.step("Comparing Spark's result with what was sent"):
         result = run.verify(cluster)
     run.show_result(result)
+    with steps.step("Auditing every file: kubectl exec orders-host-0 -- eventconsumer audit --deep --hub"):
+        verdict = run.audit(cluster)
+    run.show_audit(verdict)
 
 
 @app.command()
 def up(events: EVENTS = 100_000, timeout: TIMEOUT = 900) -> None:
     """Install everything, run the demo, check the result."""
-    steps = Steps(8)
+    steps = Steps(9)
     try:
         _up(steps, events, timeout)
         local = "" if _current() else f"export KUBECONFIG={_read('kubeconfig')} PATH={_read('path')}:$PATH\n"

@@ -129,6 +129,33 @@ def verify(cluster: Cluster) -> dict[str, Tally]:
     return result
 
 
+def audit(cluster: Cluster) -> str:
+    """Let a host audit every file against the leases, the batches and the hub, as a user would.
+
+    Returns:
+        What the audit printed; its last line is the verdict.
+
+    Raises:
+        DemoError: Not every event stands in exactly one file, or that could not be checked.
+    """
+    command = ("exec", f"{CONSUMER}-host-0", "--", "eventconsumer", "audit", "--deep", "--hub")
+    try:
+        return cluster.kubectl(*command).strip()
+    except DemoError as error:
+        raise DemoError(
+            "the audit of the files is not clean",
+            detail=error.detail,
+            hint=f"kubectl -n {cluster.namespace} {' '.join(command)}",
+        ) from error
+
+
+def show_audit(printed: str) -> None:
+    """The audit's table and its verdict."""
+    *table, verdict = printed.splitlines()
+    console.print("\n".join(table), markup=False)
+    console.print(verdict, style="green bold", markup=False)
+
+
 def show_result(result: dict[str, Tally]) -> None:
     """The first partition keys and the total."""
     table = Table("partition key", "events", "distinct ids", title="What Spark computed")
