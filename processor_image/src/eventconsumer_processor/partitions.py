@@ -1,41 +1,43 @@
-"""The partition manager: scan after scan, leases are listed, taken and given up; each held lease has one pump.
+"""The partition manager: scan after scan, leases are listed, taken and given up; each lease held is one `Tenure`.
 
-Scans come every sixth of the lease's duration, with jitter so that hosts do not move in step. A pump ends when its
-lease is lost (at once, without a commit), when it is told to stop (after flush, commit and checkpoint; the lease is
-released then), or when another reader took its link (the lease is released, and taken again under a higher epoch by
-whoever is due).
+Scans come every sixth of the lease's duration, with jitter so that hosts do not move in step. A scan lists all leases,
+makes sure of those this host holds where the listing says otherwise, decides which to take, and begins to take them. It
+waits for that only a little: a slow acquisition goes on beside the next scans. Every chain of storage calls is bounded
+in time, below the two minutes after which a host counts as stuck.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import structlog
 
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.host_report import PartitionReport, Problem
 from eventconsumer_processor import problems
-from eventconsumer_processor.errors import LeaseInvalid, LeaseLost, SourceError, StorageError
+from eventconsumer_processor.errors import LeaseInvalid, SourceError, StorageError, Unavailable
 from eventconsumer_processor.lease.balance import decide
 from eventconsumer_processor.lease.keeper import HeldLease
-from eventconsumer_processor.lease.model import Lease
-from eventconsumer_processor.lease.store import LeaseStore, Listing
-from eventconsumer_processor.pump import CloseReason, Pump
+from eventconsumer_processor.lease.model import Lease, Listing
+from eventconsumer_processor.lease.store import CONCURRENT_REQUESTS, LeaseStore, for_each
 from eventconsumer_processor.sink.slots import Chain
+from eventconsumer_processor.tenure import Tenure
 from eventconsumer_processor.work import Work
 
 RELEASE_SECONDS = 3.0  # of the drain time, kept for giving leases up
 FAILED_SCANS = 2  # in a row, before it is a problem
 HUB_CHECK_SCANS = 6  # partitions may be added: ask the hub every this many scans
+STORAGE_SECONDS = 60.0  # longest chain of storage calls of a scan
+ACQUIRE_WAIT_SECONDS = 2.0  # that a scan waits for acquisitions; slower ones go on
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
 class _Owned:
-    held: HeldLease
-    pump: Pump
+    tenure: Tenure
     task: asyncio.Task[None]
 
 
@@ -49,16 +51,18 @@ class PartitionManager:
         self._leases = leases
         self._chain = chain
         self._owned: dict[str, _Owned] = {}
+        self._acquiring: dict[str, asyncio.Task[None]] = {}
+        self._gate = asyncio.Semaphore(CONCURRENT_REQUESTS)
         self._problems: dict[str, Problem] = {}
         self._scans = 0
 
     def reports(self) -> list[PartitionReport]:
         """The partitions owned, by id."""
-        return sorted((owned.pump.report() for owned in self._owned.values()), key=lambda report: report.id)
+        return sorted((owned.tenure.report() for owned in self._owned.values()), key=lambda report: report.id)
 
     def problems(self) -> list[Problem]:
         """Problems of the leases and of all pumps."""
-        pumps = [problem for owned in self._owned.values() for problem in owned.pump.problems.values()]
+        pumps = [problem for owned in self._owned.values() for problem in owned.tenure.problems()]
         return [*self._problems.values(), *pumps]
 
     async def run(self, beat: Callable[[], None]) -> None:
@@ -78,13 +82,16 @@ class PartitionManager:
             await asyncio.sleep(self._leases.seconds / 6 * self._work.rng.uniform(0.8, 1.2))
 
     async def drain(self, seconds: float) -> None:
-        """Stop all pumps: flush, commit, checkpoint, release.
+        """End all tenures: flush, commit, checkpoint, release.
 
-        What is not done after `seconds` is left to the leases' expiry: its events will be read again.
+        What is not done after `seconds` is released as it is: its events will be read again.
         """
+        for acquiring in self._acquiring.values():
+            acquiring.cancel()
+        await asyncio.gather(*self._acquiring.values(), return_exceptions=True)
         tasks = [owned.task for owned in self._owned.values()]
         for owned in self._owned.values():
-            owned.pump.stop.set()
+            owned.tenure.stop()
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=max(0.0, seconds - RELEASE_SECONDS))
             for task in late:
@@ -95,27 +102,28 @@ class PartitionManager:
 
     async def _scan(self) -> None:
         await self._find_partitions()
-        self.listing = await self._leases.list(self.partition_ids)
-        self._problems = {key: value for key, value in self._problems.items() if not key.startswith("lease:")}
-        for partition, why in self.listing.invalid.items():
-            self._problem_lease(partition, why)
-        leases = self.listing.leases
+        tokens = {partition: owned.tenure.token for partition, owned in self._owned.items()}
+        async with _bounded("listing the leases"):
+            self.listing = await self._leases.list(self.partition_ids)
+            await self._confirm(tokens)
+            rebuild = await self._rebuildable()
+        leases = self.listing.leases | rebuild
         me = self._work.owner
+        mine = {*self._owned, *self._acquiring}
         # A lease in this host's name that it does not hold is left from a process before it in this pod: take it back.
         orphans = [
-            lease
-            for lease in leases.values()
-            if lease.owner == me and lease.leased and lease.partition not in self._owned
+            lease for lease in leases.values() if lease.owner == me and lease.leased and lease.partition not in mine
         ]
-        known = [
-            replace(lease, owner=me, leased=True) if lease.partition in self._owned else lease
-            for lease in leases.values()
-        ]
-        decision = decide(me, known, self._work.rng)
-        for lease in [*orphans, *(leases[partition] for partition in decision.acquire)]:
-            await self._acquire(lease, "acquired")
+        others = [lease for partition, lease in leases.items() if partition not in mine]
+        decision = decide(me, [*others, *(Lease(partition, me, leased=True) for partition in mine)], self._work.rng)
+        wanted = [(lease, "acquired") for lease in (*orphans, *(leases[partition] for partition in decision.acquire))]
         if decision.steal is not None and not orphans:
-            await self._acquire(leases[decision.steal], "stolen")
+            wanted.append((leases[decision.steal], "stolen"))
+        for lease, how in wanted:
+            if lease.partition not in self._acquiring:
+                change = "rebuilt" if lease.partition in rebuild else how
+                self._acquiring[lease.partition] = asyncio.create_task(self._acquire(lease, change))
+        await self._settle()
         self._work.metrics.leases.set(len(self._owned))
 
     async def _find_partitions(self) -> None:
@@ -123,58 +131,96 @@ class PartitionManager:
         if self._scans % HUB_CHECK_SCANS == 0:
             with contextlib.suppress(SourceError):  # pumps say what is wrong with the hub
                 found = await self._work.hub.describe()
-                if found.created_at == self._work.info.created_at:
+                if found.created_at == self._work.info.created_at and found.partition_ids != self.partition_ids:
+                    log.info(
+                        "the hub has other partitions", before=len(self.partition_ids), now=len(found.partition_ids)
+                    )
                     self.partition_ids = found.partition_ids
 
+    async def _confirm(self, tokens: dict[str, str]) -> None:
+        """Make sure of leases that another host holds, by what was listed: its reader may be waiting already."""
+        doubted = [
+            self._owned[partition].tenure
+            for partition, token in tokens.items()
+            if partition in self._owned
+            and (partition not in self.listing.leases or self.listing.leases[partition].token != token)
+        ]
+        await for_each(doubted, Tenure.confirm)
+
+    async def _rebuildable(self) -> dict[str, Lease]:
+        """Damaged leases to be written anew, where the files know how far the partition was read; problems else.
+
+        Without a file of ours the damaged blob may have held the only record of what another program did.
+        """
+        self._problems = {key: value for key, value in self._problems.items() if not key.startswith("lease:")}
+        found: dict[str, Lease] = {}
+        for partition, unusable in self.listing.invalid.items():
+            if unusable.rebuild is not None and await self._has_begun(partition):
+                found[partition] = unusable.rebuild
+            else:
+                self._problem_lease(partition, f"{unusable.why}. {unusable.remedy}")
+        return found
+
+    async def _has_begun(self, partition: str) -> bool:
+        with contextlib.suppress(StorageError):
+            return await self._chain(partition).start() is not None
+        return False
+
+    async def _settle(self) -> None:
+        """Give acquisitions a little time.
+
+        Raises:
+            StorageError: One failed.
+        """
+        if self._acquiring:
+            await asyncio.wait(self._acquiring.values(), timeout=ACQUIRE_WAIT_SECONDS)
+        ended = {partition: task for partition, task in self._acquiring.items() if task.done()}
+        for partition in ended:
+            del self._acquiring[partition]
+        for error in [task.exception() for task in ended.values()]:
+            if error is not None:
+                raise error
+
     async def _acquire(self, lease: Lease, how: str) -> None:
-        if lease.partition in self._owned:
-            return
-        try:
-            taken = await self._leases.acquire(lease, self._work.owner)
-        except LeaseInvalid as error:
-            self._problem_lease(lease.partition, str(error))
-            return
+        partition = lease.partition
+        async with self._gate:
+            try:
+                async with _bounded(f"acquiring partition {partition}"):
+                    taken = await self._leases.acquire(lease, self._work.owner, rebuild=how == "rebuilt")
+            except LeaseInvalid as error:
+                self._problem_lease(partition, str(error))
+                return
         if taken is None:
             return
-        log.info("lease " + how, partition=lease.partition, epoch=taken.lease.epoch, before=lease.owner or None)
+        log.info("lease " + how, partition=partition, epoch=taken.lease.epoch, before=lease.owner or None)
         self._work.metrics.lease_changes.labels(how).inc()
         held = HeldLease(self._leases, taken, self._work.clock)
-        pump = Pump(self._work, held, self._chain(lease.partition))
-        task = asyncio.create_task(self._pump(held, pump), name=f"partition-{lease.partition}")
-        self._owned[lease.partition] = _Owned(held, pump, task)
+        tenure = Tenure(self._work, held, self._chain(partition))
+        self._owned[partition] = _Owned(tenure, asyncio.create_task(self._hold(partition, tenure), name=partition))
 
-    async def _pump(self, held: HeldLease, pump: Pump) -> None:
-        """Run a pump and its lease's keeper; whatever ends first ends both."""
-        reason = CloseReason.LEASE_LOST
-        keeping = asyncio.create_task(held.keeper.run())
-        pumping = asyncio.create_task(pump.run())
+    async def _hold(self, partition: str, tenure: Tenure) -> None:
         try:
-            await asyncio.wait({keeping, pumping}, return_when=asyncio.FIRST_COMPLETED)
-            if pumping.done():
-                with contextlib.suppress(LeaseLost):
-                    reason = pumping.result()
-        except Exception:
-            log.exception("pump failed", partition=pump.partition)
-        finally:
-            await _end(pumping)
-            if reason is not CloseReason.LEASE_LOST:
-                await held.release()
-            await _end(keeping)
-            self._owned.pop(pump.partition, None)
-            self._work.metrics.leases.set(len(self._owned))
+            reason = await tenure.run()
             self._work.metrics.lease_changes.labels(str(reason)).inc()
-            log.info("pump closed", partition=pump.partition, reason=str(reason))
+        finally:
+            self._owned.pop(partition, None)
+            self._work.metrics.leases.set(len(self._owned))
 
     def _problem_lease(self, partition: str, why: str) -> None:
         self._problems[f"lease:{partition}"] = Problem(
-            field=f"{problems.LEASES}.container",
-            reason=Reason.LEASE_INVALID,
-            message=f"partition {partition}: {why}. Delete the blob to have it rebuilt from the drained files",
+            field=f"{problems.LEASES}.container", reason=Reason.LEASE_INVALID, message=f"partition {partition}: {why}"
         )
 
 
-async def _end(task: asyncio.Task[object]) -> None:
-    """Cancel a task and wait for it; its outcome was or will be seen elsewhere."""
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError, Exception):
-        await task
+@asynccontextmanager
+async def _bounded(what: str) -> AsyncIterator[None]:
+    """Bound a chain of storage calls.
+
+    Raises:
+        Unavailable: It took too long.
+    """
+    try:
+        async with asyncio.timeout(STORAGE_SECONDS):
+            yield
+    except TimeoutError:
+        raise Unavailable(f"{what} took longer than {STORAGE_SECONDS:.0f} s") from None

@@ -137,6 +137,31 @@ def start_beyond_end(partition: str, wanted: int, last: int) -> Problem:
     )
 
 
+def rival(partition: str, group: str, *, reader: bool) -> Problem:
+    """Something else works on a partition whose lease this host holds.
+
+    Args:
+        partition: Its id.
+        group: The consumer group.
+        reader: It takes the link; else it writes the files.
+    """
+    if reader:
+        return Problem(
+            field=f"{HUB}.consumerGroup",
+            reason=Reason.FENCED,
+            message=f"another reader of consumer group {group} takes partition {partition} again and again, with an "
+            "equal or higher epoch, and holds none of these leases: end it, or give each program a consumer group of "
+            "its own",
+        )
+    return Problem(
+        field=f"{SINK}.prefix",
+        reason=Reason.FENCED,
+        message=f"files of partition {partition} under a higher epoch appear again and again, written by something "
+        "that holds none of these leases: another EventConsumer drains into the same sink.prefix with another lease "
+        "store; delete one of the two",
+    )
+
+
 def of(config: HostConfig, part: str, error: HostError) -> Problem:
     """The problem behind any error of one part (`HUB`, `LEASES` or `SINK`)."""
     if isinstance(error, Blocked):

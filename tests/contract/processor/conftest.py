@@ -23,6 +23,7 @@ class World:
     other: BlobStore  # another client of the same container
     break_lease: Callable[[str, int], Awaitable[None]]  # as an administrator: blob, seconds
     delete_container: Callable[[], Awaitable[None]]  # likewise
+    delete_blob: Callable[[str], Awaitable[None]]  # likewise, whoever leases it
 
 
 class _Time:
@@ -48,7 +49,10 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
         async def delete_fake() -> None:
             fake.delete_container()
 
-        yield World(fake, time, time.sleep, fake, break_fake, delete_fake)
+        async def delete_blob_fake(blob: str) -> None:
+            fake.delete(blob)
+
+        yield World(fake, time, time.sleep, fake, break_fake, delete_fake, delete_blob_fake)
         return
     azurite: Any = request.getfixturevalue("azurite")
     name = azurite.container()
@@ -69,7 +73,13 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
     async def delete_real() -> None:
         await admin.delete_container(name)
 
-    yield World(stores[0], boottime, asyncio.sleep, stores[1], break_real, delete_real)
+    async def delete_blob_real(blob: str) -> None:
+        client = admin.get_blob_client(name, blob)
+        if (await client.get_blob_properties()).lease.state == "leased":
+            await break_real(blob, 0)
+        await client.delete_blob()
+
+    yield World(stores[0], boottime, asyncio.sleep, stores[1], break_real, delete_real, delete_blob_real)
     for store in stores:
         await store.close()
     await admin.close()

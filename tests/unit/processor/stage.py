@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_processor.lease.keeper import HeldLease
-from eventconsumer_processor.lease.store import LeaseStore
+from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.pump import CloseReason, Pump
 from eventconsumer_processor.sink.parquet import encode
@@ -63,16 +63,18 @@ class Stage:
 
     async def pump(self, owner: str = "host-a") -> "Running":
         """Acquire the lease (steal it where it is held) and start a pump and its keeper."""
-        store = LeaseStore(self.leases, "", "$Default", 30, virtual_clock)
+        config = HostConfig.model_validate(CONFIG | self.overrides)
+        info = HubInfo("shop.example", "orders", CREATED, ("0",))
+        store = lease_store(config, info, self.leases, virtual_clock)
         lease = (await store.list(["0"])).leases["0"]
         taken = await store.acquire(lease, owner)
         assert taken is not None
         held = HeldLease(store, taken, virtual_clock)
         work = Work(
             owner=owner,
-            config=HostConfig.model_validate(CONFIG | self.overrides),
+            config=config,
             hub=self.hub,
-            info=HubInfo("shop.example", "orders", CREATED, ("0",)),
+            info=info,
             encode=encode,
             metrics=self.metrics,
             clock=virtual_clock,

@@ -1,6 +1,7 @@
 """The lease layout: written byte for byte, read leniently, never guessed."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,9 +12,16 @@ from eventconsumer_processor.lease import eventprocessorhost as layout
 from eventconsumer_processor.lease.model import Checkpoint, Lease
 
 text = st.text(max_size=30)
-checkpoints = st.none() | st.builds(Checkpoint, st.text(min_size=1, max_size=20), st.integers(-(2**63), 2**63 - 1))
+offsets = st.text(min_size=1, max_size=20).filter(lambda offset: offset != layout.START_OF_STREAM)
+checkpoints = st.none() | st.builds(Checkpoint, offsets, st.integers(-(2**63), 2**63 - 1))
 leases = st.builds(
-    Lease, st.just("7"), owner=text, token=text, epoch=st.integers(-1, 2**63 - 1), checkpoint=checkpoints
+    Lease,
+    st.just("7"),
+    owner=text,
+    token=text,
+    epoch=st.integers(-1, 2**63 - 1),
+    checkpoint=checkpoints,
+    camel_case=st.booleans(),
 )
 
 
@@ -33,8 +41,30 @@ def test_older_key_order_and_the_java_spelling_are_read() -> None:
     old = b'{"PartitionId":"0","Owner":"h","Token":"t","Epoch":5,"Offset":"9","SequenceNumber":1}'
     java = b'{"offset":"9","sequenceNumber":1,"token":"t","epoch":5,"partitionId":"0","owner":"h"}'
     expected = Lease("0", owner="h", token="t", epoch=5, checkpoint=Checkpoint("9", 1))
-    assert layout.decode(old, "0") == layout.decode(java, "0") == expected
-    assert layout.decode(b'{"epoch":-1,"partitionId":"0"}', "0") == Lease("0", epoch=-1)
+    assert layout.decode(old, "0") == expected
+    assert layout.decode(java, "0") == replace(expected, camel_case=True)
+
+
+def test_a_java_lease_is_written_as_java_reads_it() -> None:
+    fresh = layout.decode(b'{"sequenceNumber":0,"epoch":-1,"partitionId":"0"}', "0")
+    assert fresh == Lease("0", epoch=-1, camel_case=True)
+    owned = replace(fresh, owner="h", token="t", epoch=0)
+    assert layout.encode(owned) == b'{"sequenceNumber":0,"token":"t","epoch":0,"partitionId":"0","owner":"h"}'
+    read = replace(owned, checkpoint=Checkpoint("9", 1))
+    assert layout.encode(read) == (
+        b'{"offset":"9","sequenceNumber":1,"token":"t","epoch":0,"partitionId":"0","owner":"h"}'
+    )
+
+
+@pytest.mark.parametrize("offset", ["null", '""'])
+def test_a_lease_without_an_offset_has_no_checkpoint(offset: str) -> None:
+    body = f'{{"Offset":{offset},"SequenceNumber":7,"PartitionId":"0","Owner":"","Token":"","Epoch":2}}'
+    assert layout.decode(body.encode(), "0").checkpoint is None
+
+
+def test_the_offset_of_the_start_is_a_checkpoint_before_the_first_event() -> None:
+    body = b'{"Offset":"-1","SequenceNumber":0,"PartitionId":"0","Owner":"","Token":"","Epoch":2}'
+    assert layout.decode(body, "0").checkpoint == Checkpoint("-1", -1)
 
 
 @pytest.mark.parametrize(
@@ -44,6 +74,8 @@ def test_older_key_order_and_the_java_spelling_are_read() -> None:
         b"null",
         b"[]",
         b"{",
+        b"{}",
+        b'{"Offset":"9","SequenceNumber":1}',
         b'{"Epoch":"1"}',
         b'{"Epoch":1.5}',
         b'{"Epoch":true}',

@@ -1,6 +1,7 @@
 """The EventProcessorHost layout: names and bodies of lease blobs, byte for byte as that library writes them.
 
-Reading is lenient (any key order, the Java library's camelCase keys, absent values), writing is strict. Bodies are
+Reading is lenient (any key order, the Java library's camelCase keys, absent values), writing is strict: in the .NET
+library's order, or with the Java library's keys where the blob has them, since that library reads no others. Bodies are
 capped before they are parsed, and whatever does not fit is `LeaseInvalid`: a damaged lease never looks like a fresh
 one.
 """
@@ -12,6 +13,7 @@ from eventconsumer_processor.lease.model import Checkpoint, Lease
 
 MAX_BODY_BYTES = 16 * 1024
 OWNER_METADATA = "OWNINGHOST"
+START_OF_STREAM = "-1"  # an offset: nothing was read yet, whatever the sequence number beside it says
 
 
 def blob_name(prefix: str, consumer_group: str, partition: str) -> str:
@@ -27,14 +29,26 @@ def blob_prefix(prefix: str, consumer_group: str) -> str:
 def encode(lease: Lease) -> bytes:
     """Body of a lease blob."""
     checkpoint = lease.checkpoint
-    body = {
-        "Offset": checkpoint.offset if checkpoint else None,
-        "SequenceNumber": checkpoint.sequence_number if checkpoint else 0,
-        "PartitionId": lease.partition,
-        "Owner": lease.owner,
-        "Token": lease.token,
-        "Epoch": lease.epoch,
-    }
+    offset = checkpoint.offset if checkpoint else None
+    number = checkpoint.sequence_number if checkpoint else 0
+    if lease.camel_case:
+        body: dict[str, object] = {} if offset is None else {"offset": offset}
+        body |= {
+            "sequenceNumber": number,
+            "token": lease.token,
+            "epoch": lease.epoch,
+            "partitionId": lease.partition,
+            "owner": lease.owner,
+        }
+    else:
+        body = {
+            "Offset": offset,
+            "SequenceNumber": number,
+            "PartitionId": lease.partition,
+            "Owner": lease.owner,
+            "Token": lease.token,
+            "Epoch": lease.epoch,
+        }
     return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -53,17 +67,26 @@ def decode(data: bytes, partition: str) -> Lease:
     if not isinstance(body, dict):
         raise LeaseInvalid("it is not a JSON object")
     values = {str(key).lower(): value for key, value in body.items()}
+    if "partitionid" not in values and "epoch" not in values:
+        raise LeaseInvalid("it has neither PartitionId nor Epoch")
     named = _text(values, "partitionid")
     if named and named != partition:
         raise LeaseInvalid(f"its PartitionId is {named!r}")
-    offset = _text(values, "offset")
     return Lease(
         partition=partition,
         owner=_text(values, "owner"),
         token=_text(values, "token"),
         epoch=_integer(values, "epoch", default=0),
-        checkpoint=Checkpoint(offset, _integer(values, "sequencenumber", default=0)) if offset else None,
+        checkpoint=_checkpoint(values),
+        camel_case="partitionId" in body,
     )
+
+
+def _checkpoint(values: dict[str, object]) -> Checkpoint | None:
+    offset, number = _text(values, "offset"), _integer(values, "sequencenumber", default=0)
+    if not offset:
+        return None
+    return Checkpoint(offset, -1 if offset == START_OF_STREAM else number)
 
 
 def _text(values: dict[str, object], key: str) -> str:

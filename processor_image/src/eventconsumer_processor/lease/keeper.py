@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from eventconsumer_processor.errors import LeaseInvalid, LeaseLost, StorageError
+from eventconsumer_processor.errors import LeaseInvalid, LeaseLost, NotFound, StorageError
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Taken
 from eventconsumer_processor.lease.store import LeaseStore
 
@@ -51,7 +51,7 @@ class Keeper:
             LeaseLost: It was taken, or it was not renewed in time.
         """
         if not self.lost.is_set() and self._clock() >= self._deadline:
-            self._lose("it could not be renewed in time")
+            self.lose("it could not be renewed in time")
         if self.lost.is_set():
             raise LeaseLost(f"lease of {self._what} is lost: {self._why}")
 
@@ -68,11 +68,12 @@ class Keeper:
                 self._deadline = self._until(sent)
                 pause = self._seconds / 3
             except LeaseLost as error:
-                self._lose(str(error))
+                self.lose(str(error))
             except (StorageError, TimeoutError):
                 pause = RETRY_SECONDS
 
-    def _lose(self, why: str) -> None:
+    def lose(self, why: str) -> None:
+        """The lease is lost, as somebody found out."""
         self._why = self._why or why
         self.lost.set()
 
@@ -81,16 +82,17 @@ class Keeper:
 
 
 class HeldLease:
-    """A partition lease held by this host: kept alive, and written by one request at a time."""
+    """A partition lease held by this host: kept alive, and written by one request at a time.
+
+    Whoever finds out that it is lost, a renewal, a write or a look, ends it for all.
+    """
 
     def __init__(self, store: LeaseStore, taken: Taken, clock: Callable[[], float] = boottime) -> None:
         self._store = store
         self._lease = taken.lease
         self._lock = asyncio.Lock()
         self._uncertain = False  # a write's outcome is unknown: the etag may have changed
-        self.keeper = Keeper(
-            f"partition {taken.lease.partition}", lambda: store.renew(self._lease), store.seconds, taken.since, clock
-        )
+        self.keeper = Keeper(f"partition {taken.lease.partition}", self._renew, store.seconds, taken.since, clock)
 
     @property
     def lease(self) -> Lease:
@@ -98,11 +100,10 @@ class HeldLease:
         return self._lease
 
     async def refresh(self) -> Lease:
-        """Read the body again and make sure that this host owns it.
+        """Read the lease again and make sure that this host owns it.
 
         Raises:
-            LeaseLost: It does not.
-            LeaseInvalid: The body is no lease any more.
+            LeaseLost: It does not: another host does, or the lease is gone or no lease any more.
             StorageError: The request failed.
         """
         async with self._lock:
@@ -117,9 +118,10 @@ class HeldLease:
             StorageError: The request failed; the next checkpoint covers this one.
         """
         async with self._lock:
-            current = self._lease.checkpoint
-            if current is None or checkpoint.sequence_number > current.sequence_number:
-                await self._write(replace(self._lease, checkpoint=checkpoint))
+            if self._is_above(checkpoint):
+                await self._certain()
+            if self._is_above(checkpoint):
+                await self._write(lambda lease: self._store.advance(lease, checkpoint))
 
     async def raise_epoch(self, above: int) -> None:
         """Lift the epoch above one found in the chain, as after a lease blob was deleted.
@@ -130,31 +132,56 @@ class HeldLease:
         """
         async with self._lock:
             if self._lease.epoch <= above:
-                await self._write(replace(self._lease, epoch=above + 1))
+                await self._certain()
+                await self._write(lambda lease: self._store.raise_epoch(lease, above + 1))
 
     async def release(self) -> None:
         """Give the partition up; a failure is left to the lease's expiry."""
         async with self._lock:
             if self.keeper.lost.is_set():
                 return
-            with contextlib.suppress(LeaseLost, LeaseInvalid, StorageError):
-                if self._uncertain:
-                    await self._reload()
+            with contextlib.suppress(LeaseLost, StorageError):
+                await self._certain()
                 await self._store.release(self._lease)
 
-    async def _write(self, wanted: Lease) -> None:
+    async def _renew(self) -> None:
+        """Renew, beside a write that may be under way: the newer etag is the writer's."""
+        before = self._lease
+        renewed = await self._store.renew(before)
+        if self._lease.etag == before.etag:
+            self._lease = replace(self._lease, etag=renewed.etag)
+
+    async def _write(self, write: Callable[[Lease], Awaitable[Lease]]) -> None:
         self.keeper.check()
+        self._uncertain = True
+        before = self._lease
+        try:
+            written = await write(before)
+        except LeaseLost as error:
+            self.keeper.lose(str(error))
+            raise
+        if written.etag == before.etag:  # a renewal beside this may have changed it
+            written = replace(written, etag=self._lease.etag)
+        self._lease = written
+        self._uncertain = False
+
+    async def _certain(self) -> None:
         if self._uncertain:
             await self._reload()
-            wanted = replace(wanted, etag=self._lease.etag)
-        self._uncertain = True
-        self._lease = await self._store.write(wanted)
-        self._uncertain = False
 
     async def _reload(self) -> None:
         self.keeper.check()
-        current = await self._store.read(self._lease.partition)
-        if current.owner != self._lease.owner or current.token != self._lease.token:
-            raise LeaseLost(f"partition {current.partition} belongs to {current.owner or 'nobody'} now")
+        partition = self._lease.partition
+        try:
+            current = await self._store.read(partition)
+            if current.owner != self._lease.owner or current.token != self._lease.token:
+                raise LeaseLost(f"partition {partition} belongs to {current.owner or 'nobody'} now")
+        except (LeaseLost, LeaseInvalid, NotFound) as error:
+            self.keeper.lose(str(error))
+            raise LeaseLost(str(error)) from error
         self._lease = current
         self._uncertain = False
+
+    def _is_above(self, checkpoint: Checkpoint) -> bool:
+        current = self._lease.checkpoint
+        return current is None or checkpoint.sequence_number > current.sequence_number

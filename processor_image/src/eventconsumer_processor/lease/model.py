@@ -1,8 +1,8 @@
-"""A partition lease as data.
+"""A partition lease as data, whatever the layout of its blobs.
 
-A lease is one blob: its body says who owns the partition, under which epoch, and how far it was read (so it is the
-checkpoint too); the blob's own storage lease says whether the owner is alive. The epoch rises with each acquisition and
-is never reused.
+A lease says who owns the partition, under which epoch, and how far it was read (its checkpoint). The epoch rises with
+each acquisition and is never reused. A tenure, the time from an acquisition to a release or loss, is known by owner and
+token together.
 """
 
 from dataclasses import dataclass
@@ -22,11 +22,13 @@ class Lease:
 
     partition: str
     owner: str = ""  # empty: released
-    token: str = ""  # the storage lease's id
+    token: str = ""  # of the tenure; who knows it may take the lease over. Empty: nobody owns it, or it cannot be taken
     epoch: int = 0
     checkpoint: Checkpoint | None = None
-    etag: str = ""
-    leased: bool = False  # the storage lease is unexpired, or breaking
+    etag: str = ""  # of the blob that names the owner; empty: there is none
+    checkpoint_etag: str = ""  # of the checkpoint's blob, where it has one of its own
+    leased: bool = False  # somebody's tenure is not over, or the lease is kept for somebody
+    camel_case: bool = False  # its keys are spelt as the Java library does
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +37,20 @@ class Taken:
 
     lease: Lease
     since: float  # when the request that took it was sent, seconds of the host's clock
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """A lease that cannot be taken as it is."""
+
+    why: str  # names the blob
+    remedy: str  # what a person can do
+    rebuild: Lease | None = None  # acquire this to have it written anew; None: something else holds it
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """All leases of a consumer group."""
+
+    leases: dict[str, Lease]
+    invalid: dict[str, Unusable]

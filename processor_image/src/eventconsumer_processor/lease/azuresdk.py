@@ -1,0 +1,123 @@
+"""The layout of the current Azure SDKs: names and metadata of ownership and checkpoint blobs, which have no content.
+
+    {namespace}/{hub}/{group}/ownership/{partition}    ownerid (empty: released)
+    {namespace}/{hub}/{group}/checkpoint/{partition}   offset, sequencenumber
+
+Most SDKs write these names in lower case; one does not, so its checkpoints are looked for too. This project adds keys
+to the ownership that other programs drop when they claim it: `epoch`, `token` of the tenure and `seconds`, after which
+an owner that writes no more is gone. An ownership without them is another program's.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from eventconsumer_processor.errors import LeaseInvalid
+from eventconsumer_processor.lease.model import Checkpoint
+
+NO_OFFSET = "no offset"
+MAX_TEXT = 1024  # characters of an offset: metadata is 8 KiB at most
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Names of the blobs of one consumer group."""
+
+    prefix: str  # put in front as it is; the SDKs have none
+    namespace: str
+    hub: str
+    group: str
+
+    @property
+    def folder(self) -> str:
+        """What the names of all blobs start with."""
+        return f"{self.prefix.strip()}{self._path.lower()}/"
+
+    def ownership(self, partition: str) -> str:
+        """The blob that names the owner."""
+        return f"{self.folder}ownership/{partition}"
+
+    def checkpoint(self, partition: str) -> str:
+        """The blob that says how far the partition was read."""
+        return f"{self.folder}checkpoint/{partition}"
+
+    def as_written(self, partition: str) -> str:
+        """The checkpoint's blob of an SDK that keeps the case of all names."""
+        return f"{self.prefix.strip()}{self._path}/checkpoint/{partition}"
+
+    @property
+    def _path(self) -> str:
+        return f"{self.namespace}/{self.hub}/{self.group}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """Who owns a partition."""
+
+    owner: str = ""
+    epoch: int | None = None  # None: another program wrote it
+    token: str = ""
+    seconds: int = 0
+
+    @property
+    def ours(self) -> bool:
+        """Whether a host of this project wrote it."""
+        return self.epoch is not None
+
+    def encode(self) -> dict[str, str]:
+        """The blob's metadata."""
+        return {
+            "ownerid": self.owner,
+            "epoch": str(self.epoch or 0),
+            "token": self.token,
+            "seconds": str(self.seconds),
+        }
+
+
+def ownership(metadata: Mapping[str, str]) -> Ownership:
+    """The ownership in a blob's metadata; keys that this project did not write as it does make it another program's."""
+    facts = _lower(metadata)
+    owner = facts.get("ownerid", "")
+    try:
+        return Ownership(owner, _integer(facts["epoch"]), facts["token"], _integer(facts["seconds"]))
+    except (KeyError, ValueError):
+        return Ownership(owner)
+
+
+def encode_checkpoint(checkpoint: Checkpoint) -> dict[str, str]:
+    """Metadata of a checkpoint's blob; the SDKs read on from the offset."""
+    return {"offset": checkpoint.offset or NO_OFFSET, "sequencenumber": str(checkpoint.sequence_number)}
+
+
+def decode_checkpoint(metadata: Mapping[str, str]) -> Checkpoint | None:
+    """The checkpoint in a blob's metadata; None where it says nothing.
+
+    Raises:
+        LeaseInvalid: It has a position that cannot be understood.
+    """
+    facts = _lower(metadata)
+    offset, number = facts.get("offset", ""), facts.get("sequencenumber", "")
+    if offset.lower() == NO_OFFSET:
+        offset = ""
+    if len(offset) > MAX_TEXT:
+        raise LeaseInvalid(f"its offset is longer than {MAX_TEXT} characters")
+    if not number:
+        if offset:
+            raise LeaseInvalid("it has an offset but no sequencenumber")
+        return None
+    try:
+        return Checkpoint(offset, _integer(number))
+    except ValueError:
+        raise LeaseInvalid("its sequencenumber is not an integer") from None
+
+
+def _lower(metadata: Mapping[str, str]) -> dict[str, str]:
+    return {key.lower(): value.strip() for key, value in metadata.items()}
+
+
+def _integer(text: str) -> int:
+    if len(text) > 20 or not text.removeprefix("-").isascii() or not text.removeprefix("-").isdigit():
+        raise ValueError("not an integer")
+    value = int(text)
+    if not -(2**63) <= value < 2**63:
+        raise ValueError("not an integer of 64 bits")
+    return value

@@ -1,0 +1,252 @@
+"""Leases in the layout of the current Azure SDKs: ownership is claimed by rewriting a blob's metadata under its etag.
+
+Nothing is leased in storage here. Whoever owns a partition rewrites its ownership again and again, and is gone when
+that was not *seen* to change for long enough, by the clock of the host that looks: clocks are never compared, so a skew
+changes nothing. This project's hosts say in the blob how long that is; other programs are given more, since an SDK
+claims every 30 to 36 s unless told otherwise.
+
+An SDK processor attaches under epoch 0 right after its claim, is refused while the former owner still reads, and gives
+the partition back. So a partition given back that soon after a host of this project had it is kept for the claimant:
+it finds nobody reading at its next attempt.
+"""
+
+import asyncio
+import contextlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from uuid import uuid4
+
+from eventconsumer_processor.errors import Conflict, LeaseInvalid, LeaseLost, NotFound, StorageError, Unavailable
+from eventconsumer_processor.lease import azuresdk as layout
+from eventconsumer_processor.lease.azuresdk import Names, Ownership
+from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing, Taken, Unusable
+from eventconsumer_processor.lease.store import ACQUIRE_ATTEMPTS, for_each
+from eventconsumer_processor.storage import BlobInfo, BlobStore
+
+FOREIGN_SECONDS = 120  # after which another program's ownership that does not change is over
+HANDOVER_SECONDS = 45.0  # above the longest time between two attempts of an SDK processor to claim
+REWRITE_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Sight:
+    """What was seen of an ownership."""
+
+    etag: str
+    since: float  # first seen with this etag
+    ours: float | None  # when it was last seen owned by a host of this project
+
+
+class AzureSdkStore:
+    """`store.LeaseStore` on ownership and checkpoint blobs."""
+
+    def __init__(self, blobs: BlobStore, names: Names, seconds: int, clock: Callable[[], float]) -> None:
+        self._blobs = blobs
+        self._names = names
+        self._seconds = seconds
+        self._clock = clock
+        self._sights: dict[str, _Sight] = {}
+        self._writing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # one write of an ownership at a time
+        self._epochs: dict[str, int] = {}  # partition -> highest epoch seen: a foreign claim drops it from the blob
+
+    @property
+    def seconds(self) -> int:
+        """See `LeaseStore`."""
+        return self._seconds
+
+    async def list(self, partitions: Iterable[str]) -> Listing:
+        """See `LeaseStore`."""
+        try:
+            listed = await self._blobs.list(self._names.folder, metadata=True)
+        except NotFound:
+            await self._blobs.ensure_container()
+            listed = []
+        found = {info.name: info for info in listed}
+        listing = Listing({}, {})
+        for partition in partitions:
+            owned = found.get(self._names.ownership(partition))
+            lease = replace(_lease(partition, owned), leased=self._is_leased(partition, owned))
+            self._remember(lease)
+            reached = found.get(self._names.checkpoint(partition))
+            try:
+                listing.leases[partition] = self._with_checkpoint(lease, reached)
+            except LeaseInvalid as error:
+                listing.invalid[partition] = Unusable(
+                    str(error), "Delete the blob to start without it, or set its metadata", rebuild=lease
+                )
+        return listing
+
+    async def read(self, partition: str) -> Lease:
+        """See `LeaseStore`."""
+        name = self._names.ownership(partition)
+        info, reached = await for_each([name, self._names.checkpoint(partition)], self._blobs.head)
+        if info is None:
+            raise NotFound(f"ownership blob {name} is gone", 404, "BlobNotFound")
+        lease = replace(_lease(partition, info), leased=True)
+        self._remember(lease)
+        return self._with_checkpoint(lease, reached)
+
+    async def acquire(self, seen: Lease, owner: str, *, rebuild: bool = False) -> Taken | None:
+        """See `LeaseStore`."""
+        epoch = max(seen.epoch, self._epochs.get(seen.partition, 0)) + 1
+        wanted = Lease(seen.partition, owner, str(uuid4()), epoch, etag=seen.etag, leased=True)
+        since = self._clock()
+        claimed = await self._claim(wanted)
+        if claimed is None:
+            return None
+        self._noted(claimed)
+        try:
+            reached = await self._blobs.head(self._names.checkpoint(seen.partition))
+            try:
+                lease = self._with_checkpoint(claimed, reached)
+                return Taken(lease if reached else await self._checkpoint_as_written(lease), since)
+            except LeaseInvalid:
+                if not rebuild:
+                    raise
+                return Taken(replace(claimed, checkpoint_etag=reached.etag if reached else ""), since)
+        except (StorageError, LeaseInvalid):
+            with contextlib.suppress(StorageError, LeaseLost):
+                await self.release(claimed)
+            raise
+
+    async def renew(self, lease: Lease) -> Lease:
+        """See `LeaseStore`."""
+        return await self._rewrite(lease, lease.owner)
+
+    async def advance(self, lease: Lease, checkpoint: Checkpoint) -> Lease:
+        """See `LeaseStore`. The SDKs write checkpoints on no condition at all; these are conditional and only rise."""
+        name, etag = self._names.checkpoint(lease.partition), lease.checkpoint_etag
+        for _ in range(REWRITE_ATTEMPTS):
+            try:
+                etag = await self._put(name, layout.encode_checkpoint(checkpoint), etag)
+                return replace(lease, checkpoint=checkpoint, checkpoint_etag=etag)
+            except (Conflict, NotFound):
+                info = await self._blobs.head(name)
+                etag = info.etag if info else ""
+                found = self._lenient(info)
+                if found is not None and found.sequence_number >= checkpoint.sequence_number:
+                    return replace(lease, checkpoint=found, checkpoint_etag=etag)
+                await self._tenure(lease)
+        raise Unavailable(f"checkpoint of partition {lease.partition}: others write it all the time")
+
+    async def raise_epoch(self, lease: Lease, epoch: int) -> Lease:
+        """See `LeaseStore`."""
+        return await self._rewrite(replace(lease, epoch=epoch), lease.owner)
+
+    async def release(self, lease: Lease) -> None:
+        """See `LeaseStore`. The epoch stays in the blob, so that the next owner goes on from it."""
+        await self._rewrite(lease, owner="")
+
+    # --- ownership ---
+
+    async def _claim(self, wanted: Lease) -> Lease | None:
+        """Become the owner on the condition that nothing changed; None where something did."""
+        name, etag = self._names.ownership(wanted.partition), wanted.etag
+        for attempt in range(1, ACQUIRE_ATTEMPTS + 1):
+            try:
+                etag = await self._put(name, self._metadata(wanted, wanted.owner), etag)
+                return replace(wanted, etag=etag)
+            except (Conflict, NotFound):
+                current = _lease(wanted.partition, await self._blobs.head(name))
+                # A request before this one may have been applied without an answer.
+                return replace(wanted, etag=current.etag) if current.token == wanted.token else None
+            except Unavailable:
+                if attempt == ACQUIRE_ATTEMPTS:
+                    raise
+        return None
+
+    async def _rewrite(self, lease: Lease, owner: str) -> Lease:
+        """Write the ownership again, over whatever this very tenure wrote in the meantime."""
+        name = self._names.ownership(lease.partition)
+        async with self._writing[lease.partition]:
+            for _ in range(REWRITE_ATTEMPTS):
+                try:
+                    etag = await self._put(name, self._metadata(lease, owner), lease.etag)
+                except (Conflict, NotFound):
+                    current = await self._tenure(lease)
+                    lease = replace(lease, etag=current.etag, epoch=max(lease.epoch, current.epoch))
+                else:
+                    return self._noted(replace(lease, etag=etag))
+        raise Unavailable(f"ownership of partition {lease.partition}: it changes all the time")
+
+    async def _tenure(self, lease: Lease) -> Lease:
+        """The ownership as it is now, which must be of the same tenure.
+
+        Raises:
+            LeaseLost: It is not.
+        """
+        current = _lease(lease.partition, await self._blobs.head(self._names.ownership(lease.partition)))
+        if (current.owner, current.token) != (lease.owner, lease.token):
+            raise LeaseLost(f"partition {lease.partition} belongs to {current.owner or 'nobody'} now")
+        return current
+
+    async def _put(self, name: str, metadata: Mapping[str, str], etag: str) -> str:
+        """Write a blob on the condition that it has the etag, or that it does not exist."""
+        if etag:
+            return await self._blobs.set_metadata(name, metadata, if_match=etag)
+        return await self._blobs.put(name, b"", metadata=metadata, if_absent=True)
+
+    def _metadata(self, lease: Lease, owner: str) -> dict[str, str]:
+        return Ownership(owner, lease.epoch, lease.token if owner else "", self._seconds).encode()
+
+    def _noted(self, lease: Lease) -> Lease:
+        """Remember what this host wrote as if it had seen it."""
+        self._remember(lease)
+        now = self._clock()
+        self._sights[lease.partition] = _Sight(lease.etag, now, now)
+        return lease
+
+    def _remember(self, lease: Lease) -> None:
+        self._epochs[lease.partition] = max(lease.epoch, self._epochs.get(lease.partition, 0))
+
+    def _is_leased(self, partition: str, info: BlobInfo | None) -> bool:
+        """Whether an owner is alive, or the partition is kept for a claimant, as far as this host has seen."""
+        now = self._clock()
+        before = self._sights.get(partition)
+        if info is None:
+            self._sights.pop(partition, None)
+            return False
+        found = layout.ownership(info.metadata)
+        since = before.since if before and before.etag == info.etag else now
+        last_ours = before.ours if before else None
+        if found.ours:
+            last_ours = now if found.owner else None
+        self._sights[partition] = _Sight(info.etag, since, last_ours)
+        if not found.owner:
+            return not found.ours and last_ours is not None and now - last_ours < HANDOVER_SECONDS
+        return now - since < (min(found.seconds, FOREIGN_SECONDS) if found.ours else FOREIGN_SECONDS)
+
+    # --- checkpoints ---
+
+    def _with_checkpoint(self, lease: Lease, info: BlobInfo | None) -> Lease:
+        if info is None:
+            return lease
+        try:
+            checkpoint = layout.decode_checkpoint(info.metadata)
+        except LeaseInvalid as error:
+            raise LeaseInvalid(f"checkpoint blob {info.name} cannot be read: {error}") from None
+        return replace(lease, checkpoint=checkpoint, checkpoint_etag=info.etag)
+
+    async def _checkpoint_as_written(self, lease: Lease) -> Lease:
+        """The checkpoint of a program that keeps the case of names; the first one of ours gets a blob of its own."""
+        name = self._names.as_written(lease.partition)
+        if name == self._names.checkpoint(lease.partition):
+            return lease
+        return replace(self._with_checkpoint(lease, await self._blobs.head(name)), checkpoint_etag="")
+
+    def _lenient(self, info: BlobInfo | None) -> Checkpoint | None:
+        """A checkpoint to be overwritten; what cannot be read is none."""
+        try:
+            return layout.decode_checkpoint(info.metadata) if info else None
+        except LeaseInvalid:
+            return None
+
+
+def _lease(partition: str, info: BlobInfo | None) -> Lease:
+    """The ownership as a lease; a tenure of another program is known by its etag."""
+    if info is None:
+        return Lease(partition)
+    found = layout.ownership(info.metadata)
+    token = found.token if found.ours else f"etag:{info.etag}"
+    return Lease(partition, found.owner, token if found.owner else "", found.epoch or 0, etag=info.etag)

@@ -1,0 +1,214 @@
+"""Leases in the EventProcessorHost layout: one blob a partition, whose storage lease says whether its owner is alive.
+
+Every write carries the storage lease's id *and* the etag it is based on: without an id it would succeed on an expired
+lease, without an etag it could bring back an old checkpoint or epoch. Content and the owner's metadata are written by
+one request, so that no reader sees one without the other. Bodies are read again only when the listing shows another
+etag.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from uuid import uuid4
+
+from eventconsumer_processor.errors import Conflict, LeaseInvalid, LeaseLost, NotFound, StorageError, Unavailable
+from eventconsumer_processor.lease import eventprocessorhost as layout
+from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing, Taken, Unusable
+from eventconsumer_processor.lease.store import ACQUIRE_ATTEMPTS, TIDY_SECONDS, for_each
+from eventconsumer_processor.storage import BlobInfo, BlobStore
+
+NAMELESS_LEASES = 2  # durations that a leased blob may lack an owner's name: an acquisition takes much less
+
+
+class EventProcessorHostStore:
+    """`store.LeaseStore` on leased blobs."""
+
+    def __init__(
+        self, blobs: BlobStore, prefix: str, consumer_group: str, seconds: int, clock: Callable[[], float]
+    ) -> None:
+        self._blobs = blobs
+        self._prefix = prefix
+        self._group = consumer_group
+        self._seconds = seconds
+        self._clock = clock
+        self._seen: dict[str, Lease] = {}
+        self._nameless: dict[str, float] = {}  # partition -> since when its blob is leased and names no owner
+
+    @property
+    def seconds(self) -> int:
+        """See `LeaseStore`."""
+        return self._seconds
+
+    def name(self, partition: str) -> str:
+        """Name of a partition's lease blob."""
+        return layout.blob_name(self._prefix, self._group, partition)
+
+    async def list(self, partitions: Iterable[str]) -> Listing:
+        """See `LeaseStore`. Blobs that are missing are created, as that library does when it registers."""
+        try:
+            listed = await self._blobs.list(layout.blob_prefix(self._prefix, self._group))
+        except NotFound:  # the container was deleted: the chain of files knows where to go on
+            await self._blobs.ensure_container()
+            listed = []
+        found = {info.name: info for info in listed}
+        listing = Listing({}, {})
+
+        async def look(partition: str) -> None:
+            lease = await self._look(partition, found.get(self.name(partition)))
+            if isinstance(lease, Lease):
+                listing.leases[partition] = lease
+            else:
+                listing.invalid[partition] = lease
+
+        await for_each(partitions, look)
+        return listing
+
+    async def read(self, partition: str) -> Lease:
+        """See `LeaseStore`."""
+        name = self.name(partition)
+        blob = await self._blobs.read(name, layout.MAX_BODY_BYTES + 1)
+        if blob is None:
+            raise NotFound(f"lease blob {name} is gone", 404, "BlobNotFound")
+        try:
+            lease = layout.decode(blob.data, partition)
+        except LeaseInvalid as error:
+            raise LeaseInvalid(f"lease blob {name} cannot be read: {error}") from None
+        return replace(lease, etag=blob.info.etag, leased=blob.info.leased)
+
+    async def acquire(self, seen: Lease, owner: str, *, rebuild: bool = False) -> Taken | None:
+        """See `LeaseStore`."""
+        token = str(uuid4())
+        try:
+            since = await self._take(seen, token)
+            if since is None:
+                return None
+            current = await self._under_lease(seen.partition, rebuild)
+            wanted = replace(current, owner=owner, token=token, epoch=current.epoch + 1, leased=True)
+            return Taken(await self._write(wanted), since)
+        except (StorageError, LeaseInvalid, LeaseLost, asyncio.CancelledError) as error:
+            with contextlib.suppress(StorageError, TimeoutError):
+                async with asyncio.timeout(TIDY_SECONDS):
+                    await self._blobs.release_lease(self.name(seen.partition), token)
+            if isinstance(error, Conflict | LeaseLost | NotFound):
+                return None
+            raise
+
+    async def renew(self, lease: Lease) -> Lease:
+        """See `LeaseStore`."""
+        try:
+            await self._blobs.renew_lease(self.name(lease.partition), lease.token)
+        except (Conflict, NotFound) as error:
+            raise LeaseLost(f"partition {lease.partition}: {error}") from error
+        return lease
+
+    async def advance(self, lease: Lease, checkpoint: Checkpoint) -> Lease:
+        """See `LeaseStore`."""
+        return await self._write(replace(lease, checkpoint=checkpoint))
+
+    async def raise_epoch(self, lease: Lease, epoch: int) -> Lease:
+        """See `LeaseStore`."""
+        return await self._write(replace(lease, epoch=epoch))
+
+    async def release(self, lease: Lease) -> None:
+        """See `LeaseStore`. Owner and token are emptied, then the storage lease is released."""
+        name, token = self.name(lease.partition), lease.token
+        body = layout.encode(replace(lease, owner="", token=""))
+        try:
+            await self._blobs.put(name, body, lease_id=token, if_match=lease.etag)
+            await self._blobs.release_lease(name, token)
+        except (Conflict, NotFound) as error:
+            raise LeaseLost(f"partition {lease.partition}: {error}") from error
+
+    async def _look(self, partition: str, info: BlobInfo | None) -> Lease | Unusable:
+        if info is None:
+            return await self._create(partition)
+        if info.forever:
+            return Unusable(
+                f"lease blob {info.name} has a lease that never ends, and none of these hosts takes such a lease",
+                "Break the lease of the blob, or end the program that holds it",
+            )
+        seen = self._seen.get(partition)
+        if seen is None or seen.etag != info.etag:
+            try:
+                seen = await self.read(partition)
+            except LeaseInvalid as error:
+                return Unusable(
+                    str(error),
+                    "Delete the blob to start without its checkpoint, or restore its content",
+                    rebuild=Lease(partition, etag=info.etag, leased=info.leased),
+                )
+            except NotFound:  # deleted after it was listed
+                return await self._create(partition)
+        self._seen[partition] = seen
+        lease = replace(seen, leased=info.leased)
+        return lease if self._has_a_name(lease) else self._held_by_something(info)
+
+    def _has_a_name(self, lease: Lease) -> bool:
+        if lease.owner or not lease.leased:
+            self._nameless.pop(lease.partition, None)
+            return True
+        since = self._nameless.setdefault(lease.partition, self._clock())
+        return self._clock() - since <= NAMELESS_LEASES * self._seconds
+
+    def _held_by_something(self, info: BlobInfo) -> Unusable:
+        return Unusable(
+            f"lease blob {info.name} is leased, but names no owner for longer than an acquisition takes",
+            "Find the program that keeps it leased, and end it",
+        )
+
+    async def _create(self, partition: str) -> Lease:
+        fresh = Lease(partition)
+        try:
+            etag = await self._blobs.put(self.name(partition), layout.encode(fresh), if_absent=True)
+        except Conflict:  # another host was faster; what it is, the next listing tells
+            return replace(fresh, leased=True)
+        return replace(fresh, etag=etag)
+
+    async def _take(self, seen: Lease, token: str) -> float | None:
+        """Take the storage lease under `token`; the time of the request that took it, None where that cannot be."""
+        name = self.name(seen.partition)
+        for attempt in range(1, ACQUIRE_ATTEMPTS + 1):
+            since = self._clock()
+            try:
+                if not seen.leased:
+                    await self._blobs.acquire_lease(name, token, self._seconds)
+                elif seen.token:
+                    await self._blobs.change_lease(name, seen.token, token)
+                    since = self._clock()
+                    await self._blobs.renew_lease(name, token)  # changing does not restart its time
+                else:
+                    return None
+            except (Conflict, NotFound):
+                return None
+            except Unavailable:
+                if attempt == ACQUIRE_ATTEMPTS:
+                    raise
+            else:
+                return since
+        return None
+
+    async def _under_lease(self, partition: str, rebuild: bool) -> Lease:
+        """The lease as it is while this host holds the storage lease."""
+        try:
+            return await self.read(partition)
+        except LeaseInvalid:
+            info = await self._blobs.head(self.name(partition))
+            if not rebuild or info is None:
+                raise
+            return Lease(partition, etag=info.etag)
+
+    async def _write(self, lease: Lease) -> Lease:
+        """Write the body; `lease.token` must hold the storage lease and `lease.etag` be the current one."""
+        try:
+            etag = await self._blobs.put(
+                self.name(lease.partition),
+                layout.encode(lease),
+                metadata={layout.OWNER_METADATA: lease.owner},
+                lease_id=lease.token,
+                if_match=lease.etag,
+            )
+        except (Conflict, NotFound) as error:
+            raise LeaseLost(f"partition {lease.partition}: {error}") from error
+        self._seen[lease.partition] = written = replace(lease, etag=etag)
+        return written

@@ -1,0 +1,32 @@
+"""Chooses the layout of lease and checkpoint blobs that the resource asks for."""
+
+from collections.abc import Callable
+
+from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.v1alpha1 import LeaseLayout
+from eventconsumer_processor.lease.azuresdk import Names
+from eventconsumer_processor.lease.azuresdk_store import AzureSdkStore
+from eventconsumer_processor.lease.eventprocessorhost_store import EventProcessorHostStore
+from eventconsumer_processor.lease.store import LeaseStore
+from eventconsumer_processor.source.hub import HubInfo
+from eventconsumer_processor.storage import BlobStore
+
+
+def lease_store(config: HostConfig, info: HubInfo, blobs: BlobStore, clock: Callable[[], float]) -> LeaseStore:
+    """The leases of a consumer.
+
+    Args:
+        config: Names the layout, the prefix and the consumer group.
+        info: The hub; the SDKs' names hold its namespace and name.
+        blobs: The lease container.
+        clock: Seconds; must go on in suspend.
+    """
+    prefix, seconds, group = (
+        config.leases.location.prefix,
+        config.leases.duration_seconds,
+        config.event_hub.consumer_group,
+    )
+    if config.leases.layout is LeaseLayout.AZURE_SDK:
+        names = Names(prefix, info.host or info.namespace, info.name, group)
+        return AzureSdkStore(blobs, names, seconds, clock)
+    return EventProcessorHostStore(blobs, prefix, group, seconds, clock)

@@ -1,0 +1,194 @@
+"""Leases in the layout of the Azure SDKs: the metadata, and what processors of those SDKs do to it."""
+
+import asyncio
+
+import pytest
+
+from eventconsumer_processor.errors import LeaseLost
+from eventconsumer_processor.lease.azuresdk import Names
+from eventconsumer_processor.lease.azuresdk_store import FOREIGN_SECONDS, HANDOVER_SECONDS, AzureSdkStore
+from eventconsumer_processor.lease.keeper import HeldLease
+from eventconsumer_processor.lease.model import Checkpoint, Lease
+from tests.contract.processor.conftest import World
+
+NAMES = Names("", "Shop.Example", "Orders", "$Default")
+OWNERSHIP = "shop.example/orders/$default/ownership/0"
+CHECKPOINT = "shop.example/orders/$default/checkpoint/0"
+
+
+def store_of(world: World, *, other: bool = False) -> AzureSdkStore:
+    """The leases as a host sees them."""
+    return AzureSdkStore(world.other if other else world.blobs, NAMES, 15, world.clock)
+
+
+async def listed(store: AzureSdkStore) -> Lease:
+    """Partition 0 as listed."""
+    return (await store.list(["0"])).leases["0"]
+
+
+async def hold(store: AzureSdkStore, world: World, owner: str = "host-a") -> HeldLease:
+    """Acquire partition 0, which must work."""
+    taken = await store.acquire(await listed(store), owner)
+    assert taken is not None
+    return HeldLease(store, taken, world.clock)
+
+
+async def metadata(world: World, name: str) -> dict[str, str]:
+    """A blob's metadata; it must have no content."""
+    head = await world.other.head(name)
+    assert head is not None and head.size == 0
+    return {key.lower(): value for key, value in head.metadata.items()}
+
+
+async def claim_as_sdk(world: World, owner: str) -> None:
+    """What a processor of an SDK does to claim, or with an empty owner to give back."""
+    head = await world.other.head(OWNERSHIP)
+    if head is None:
+        await world.other.put(OWNERSHIP, b"", metadata={"ownerid": owner}, if_absent=True)
+    else:
+        await world.other.set_metadata(OWNERSHIP, {"ownerid": owner}, if_match=head.etag)
+
+
+async def test_the_blobs_from_the_first_claim_to_release(world: World) -> None:
+    store = store_of(world)
+    await store.list(["0"])
+    assert await world.other.list("") == []  # nothing is there before somebody claims it
+    held = await hold(store, world)
+    token = held.lease.token
+    assert await metadata(world, OWNERSHIP) == {"ownerid": "host-a", "epoch": "1", "token": token, "seconds": "15"}
+    await held.advance(Checkpoint("4096", 12))
+    assert await metadata(world, CHECKPOINT) == {"offset": "4096", "sequencenumber": "12"}
+    await held.release()
+    assert await metadata(world, OWNERSHIP) == {"ownerid": "", "epoch": "1", "token": "", "seconds": "15"}
+    assert [info.name for info in await world.other.list("")] == [CHECKPOINT, OWNERSHIP]
+
+
+async def test_renewing_changes_the_blob_so_that_others_see_life(world: World) -> None:
+    held = await hold(store_of(world), world)
+    before = await world.other.head(OWNERSHIP)
+    await held._renew()
+    after = await world.other.head(OWNERSHIP)
+    assert before is not None and after is not None and before.etag != after.etag == held.lease.etag
+
+
+async def test_a_claim_by_a_processor_of_an_sdk_ends_ours_and_drops_the_epoch(world: World) -> None:
+    store = store_of(world)
+    held = await hold(store, world)
+    await held.raise_epoch(above=8)
+    await claim_as_sdk(world, "processor-1")
+    with pytest.raises(LeaseLost):
+        await held._renew()
+    seen = await listed(store)
+    assert (seen.owner, seen.leased, seen.epoch) == ("processor-1", True, 0)
+    with pytest.raises(LeaseLost):
+        await held.refresh()
+    taken = await store.acquire(seen, "host-a")
+    assert taken is not None and taken.lease.epoch == 10  # remembered by this host, though the blob lost it
+
+
+async def test_an_ownership_of_an_sdk_is_over_when_it_did_not_change_for_long(world: World) -> None:
+    if world.blobs is not world.other:
+        pytest.skip("two minutes of real time")
+    store = store_of(world)
+    await claim_as_sdk(world, "processor-1")
+    assert (await listed(store)).leased
+    await world.sleep(FOREIGN_SECONDS - 1)
+    assert (await listed(store)).leased
+    await claim_as_sdk(world, "processor-1")
+    await world.sleep(2)
+    assert (await listed(store)).leased
+    await world.sleep(FOREIGN_SECONDS + 1)
+    seen = await listed(store)
+    assert (seen.owner, seen.leased) == ("processor-1", False)
+    await hold(store, world)
+
+
+async def test_what_an_sdk_gave_back_is_free_at_once(world: World) -> None:
+    store = store_of(world)
+    await claim_as_sdk(world, "processor-1")
+    assert (await listed(store)).leased
+    await claim_as_sdk(world, "")
+    seen = await listed(store)
+    assert (seen.owner, seen.token, seen.leased) == ("", "", False)
+    await hold(store, world)
+
+
+async def test_a_claimant_that_was_refused_finds_the_partition_free_at_its_next_attempt(world: World) -> None:
+    ours, other = store_of(world), store_of(world, other=True)
+    await hold(ours, world)
+    await other.list(["0"])
+    await claim_as_sdk(world, "processor-1")  # attaches, is refused while our reader is there
+    await claim_as_sdk(world, "")  # and gives up
+    for store in (ours, other):
+        seen = await listed(store)
+        assert (seen.owner, seen.leased, seen.token) == ("", True, "")  # kept for the claimant
+    await claim_as_sdk(world, "processor-1")
+    assert (await listed(ours)).owner == "processor-1"
+    if world.blobs is world.other:
+        await claim_as_sdk(world, "")
+        assert (await listed(ours)).leased
+        await world.sleep(HANDOVER_SECONDS)
+        assert not (await listed(ours)).leased
+
+
+async def test_a_partition_that_one_of_ours_released_is_kept_for_nobody(world: World) -> None:
+    store, other = store_of(world), store_of(world, other=True)
+    held = await hold(store, world)
+    await other.list(["0"])
+    await held.release()
+    assert not (await listed(other)).leased
+
+
+async def test_checkpoints_of_an_sdk_are_read_and_never_lowered(world: World) -> None:
+    await world.other.put(CHECKPOINT, b"", metadata={"offset": "100", "sequencenumber": "7", "clientidentifier": "c"})
+    store = store_of(world)
+    held = await hold(store, world)
+    assert held.lease.checkpoint == Checkpoint("100", 7)
+    await world.other.set_metadata(CHECKPOINT, {"offset": "200", "sequencenumber": "20"})  # on no condition
+    await held.advance(Checkpoint("150", 12))
+    assert await metadata(world, CHECKPOINT) == {"offset": "200", "sequencenumber": "20"}
+    assert held.lease.checkpoint == Checkpoint("200", 20)
+    await world.other.set_metadata(CHECKPOINT, {"offset": "50", "sequencenumber": "3"})  # a zombie's
+    await held.advance(Checkpoint("210", 21))
+    assert await metadata(world, CHECKPOINT) == {"offset": "210", "sequencenumber": "21"}
+
+
+async def test_a_checkpoint_written_after_the_tenure_is_refused(world: World) -> None:
+    held = await hold(store_of(world), world)
+    await held.advance(Checkpoint("10", 1))
+    await claim_as_sdk(world, "processor-1")
+    await world.other.set_metadata(CHECKPOINT, {"offset": "5", "sequencenumber": "0"})
+    with pytest.raises(LeaseLost):
+        await held.advance(Checkpoint("20", 2))
+    assert held.keeper.lost.is_set()
+    assert await metadata(world, CHECKPOINT) == {"offset": "5", "sequencenumber": "0"}
+
+
+async def test_the_checkpoint_of_an_sdk_that_keeps_case_is_found(world: World) -> None:
+    await world.other.put(
+        "Shop.Example/Orders/$Default/checkpoint/0", b"", metadata={"offset": "100", "sequencenumber": "7"}
+    )
+    store = store_of(world)
+    held = await hold(store, world)
+    assert held.lease.checkpoint == Checkpoint("100", 7)
+    await held.advance(Checkpoint("110", 8))
+    assert await metadata(world, CHECKPOINT) == {"offset": "110", "sequencenumber": "8"}
+
+
+async def test_of_an_sdk_and_a_host_that_claim_at_once_one_wins(world: World) -> None:
+    store = store_of(world)
+    await claim_as_sdk(world, "")
+    seen = await listed(store)
+    stale = seen.etag
+
+    async def sdk() -> bool:
+        try:
+            await world.other.set_metadata(OWNERSHIP, {"ownerid": "processor-1"}, if_match=stale)
+        except Exception:
+            return False
+        return True
+
+    taken, claimed = await asyncio.gather(store.acquire(seen, "host-a"), sdk())
+    assert (taken is not None) != claimed
+    owner = (await metadata(world, OWNERSHIP))["ownerid"]
+    assert owner == ("processor-1" if claimed else "host-a")
