@@ -181,6 +181,11 @@ class Fault:
         """Meet nothing any more; what is held stays held."""
         self._left = 0
 
+    @property
+    def over(self) -> bool:
+        """Whether it was released or discarded: what crawls then goes on at full speed."""
+        return self._freed is not None
+
     async def freed(self) -> bool:
         """Wait for release (True) or discard (False); for actions."""
         if self._go is None:
@@ -340,7 +345,7 @@ class _Handling:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port, limit=_HEAD_LIMIT)
         try:
             writer.write(self.request.head)
-            await _write(writer, self.request.body, bytes_per_second)
+            await self._write(writer, self.request.body, bytes_per_second)
             reply = Reply(*await read_message(reader, of=self.request.method))
         finally:
             writer.transport.abort()
@@ -360,7 +365,7 @@ class _Handling:
     async def answer(self, data: bytes, bytes_per_second: float = 0) -> None:
         """See `Handling`."""
         with contextlib.suppress(OSError):
-            await _write(self._client, data, bytes_per_second)
+            await self._write(self._client, data, bytes_per_second)
 
     async def through(self) -> None:
         """See `Handling`."""
@@ -370,6 +375,17 @@ class _Handling:
     def cut(self) -> None:
         """See `Handling`."""
         self._client.transport.abort()
+
+    async def _write(self, writer: asyncio.StreamWriter, data: bytes, bytes_per_second: float) -> None:
+        sent = 0
+        while bytes_per_second and sent < len(data) and not (self._fault and self._fault.over):
+            piece = max(1, int(bytes_per_second * _SLICE_SECONDS))
+            writer.write(data[sent : sent + piece])
+            await writer.drain()
+            sent += piece
+            await asyncio.sleep(_SLICE_SECONDS)
+        writer.write(data[sent:])
+        await writer.drain()
 
 
 async def read_message(reader: asyncio.StreamReader, of: str | None = None) -> tuple[bytes, bytes]:
@@ -400,15 +416,6 @@ async def _chunks(reader: asyncio.StreamReader) -> bytes:
         data += line + await reader.readexactly(size + 2)
         if size == 0:
             return data
-
-
-async def _write(writer: asyncio.StreamWriter, data: bytes, bytes_per_second: float) -> None:
-    piece = max(1, int(bytes_per_second * _SLICE_SECONDS)) if bytes_per_second else len(data)
-    for start in range(0, len(data), max(1, piece)):
-        writer.write(data[start : start + piece])
-        await writer.drain()
-        if bytes_per_second:
-            await asyncio.sleep(_SLICE_SECONDS)
 
 
 def parse_headers(head: bytes) -> dict[str, str]:

@@ -14,6 +14,7 @@ from typing import Any
 from azure.core.exceptions import ResourceNotFoundError
 from azure.storage.blob import ContainerClient
 
+from tests.audited import run_audit
 from tests.azurite import AzuriteProcess
 from tests.faultproxy import Exchange, FaultProxy, Match
 from tests.integration.processor.drained import Drained, assert_exactly_once, read_drained
@@ -115,9 +116,16 @@ class Stage:
         assert len(drained.gaps) == gaps, drained.gaps
         for partition, lease in leases(consumer).items():
             assert lease["Epoch"] >= max(drained.epochs.get(partition) or [0]), (partition, lease)
+        self.audit(consumer, 1 if gaps else 0)
         for host in consumer.hosts:
             assert "Traceback" not in host.log, host.log
         return drained
+
+    def audit(self, consumer: Consumer, code: int = 0) -> dict[str, Any]:
+        """The auditor's report on everything, and its verdict: 0 clean, 1 explained gaps, 2 violation."""
+        report = run_audit(self.azurite, consumer.drained, PREFIX, consumer.leases)
+        assert report["exitCode"] == code, (report["summary"], report["findings"])
+        return report
 
     def close(self) -> None:
         """End hosts, proxies and namespaces."""

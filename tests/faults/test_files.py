@@ -1,0 +1,46 @@
+"""Files that others delete or change: the auditor sees it, and no host makes it worse (row 15 of the fault list)."""
+
+import pytest
+from azure.storage.blob import BlobServiceClient
+
+from tests.faults.stage import Stage, behind, publish, slots, wait_owned
+from tests.integration.processor.hosts import wait_until
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.mark.parametrize("damage", ["deleted", "overwritten", "emptied", "relabelled"])
+def test_15_file_deleted_or_overwritten(stage: Stage, damage: str) -> None:
+    orders = stage.consumer(partitions=2)
+    host = orders.host("only")
+    wait_owned(host, 2)
+    for start in (0, 200, 400):
+        publish(orders, 100, start=start)
+        stage.settled(orders, start + 200)
+    assert host.terminate() == 0
+    name = sorted(name for name in slots(orders) if "/partition=0/" in name)[1]
+    with (
+        BlobServiceClient.from_connection_string(stage.azurite.connection_string) as service,
+        service.get_blob_client(orders.drained, name) as blob,
+    ):
+        content = blob.download_blob().readall()
+        metadata = blob.get_blob_properties().metadata
+        if damage == "deleted":
+            blob.delete_blob()
+        elif damage == "overwritten":
+            blob.upload_blob(content[:-1] + bytes([content[-1] ^ 1]), overwrite=True, metadata=metadata)
+        elif damage == "emptied":
+            blob.upload_blob(b"", overwrite=True, metadata=metadata)
+        else:
+            blob.set_blob_metadata(metadata | {"last": str(int(metadata["last"]) - 1)})
+        report = stage.audit(orders, 2)
+        assert any(finding.get("partition") == "0" for finding in report["findings"]), report["findings"]
+        assert not any(finding.get("partition") == "1" for finding in report["findings"]), report["findings"]
+        damaged = slots(orders)
+        successor = orders.host("successor")
+        wait_owned(successor, 2)
+        publish(orders, 100, start=600)
+        wait_until(lambda: behind(orders) == {}, 60, f"it goes on behind the damage: {successor.log[-3000:]}")
+        assert damaged.items() <= slots(orders).items()  # and mends nothing by rewriting
+        assert (name in slots(orders)) == (damage != "deleted")
+        stage.audit(orders, 2)
