@@ -135,14 +135,18 @@ class Pump:
         if self._outlet.position is None:
             await self._outlet.locate()
             await self._check_end()
-        await self._check_hub()
         if self._handler is not None and not self._handler_open:
             await self._handler.open(self._held.lease.epoch, self._outlet.expected)
             self._handler_open = True
-        self._source = await self._work.hub.open(
-            self.partition, self._outlet.expected - 1, self._held.lease.epoch, self._work.config.processing.prefetch
-        )
-        self._log.info("attached", epoch=self._held.lease.epoch, next=self._outlet.expected)
+        epoch, prefetch = self._held.lease.epoch, self._work.config.processing.prefetch
+        try:
+            self._source = await self._work.hub.open(self.partition, self._outlet.expected - 1, epoch, prefetch)
+        except SourceError:
+            await self._check_hub()  # a new hub refuses the position of the old one
+            raise
+        # Asked behind the attach: no link survives its hub, so the old hub's answer now means the old hub's link.
+        await self._check_hub()
+        self._log.info("attached", epoch=epoch, next=self._outlet.expected)
 
     async def _check_end(self) -> None:
         last = (await self._work.hub.partition(self.partition)).last

@@ -10,6 +10,7 @@ from eventconsumer_processor.errors import LeaseLost, Unauthorized, Unavailable
 from eventconsumer_processor.lease.model import Checkpoint
 from eventconsumer_processor.pump import CloseReason
 from tests.fakes.blobs import Fault
+from tests.fakes.hub import FakeHub, FakeSource
 from tests.fakes.virtual import virtual
 from tests.unit.processor.stage import Stage, eventually
 
@@ -299,6 +300,26 @@ async def test_a_recreated_hub_is_never_read_into_the_chain() -> None:
     )
     await asyncio.sleep(60)
     assert stage.rows() == list(range(10))
+    await running.stop()
+
+
+class RecreatedWhileAttaching(FakeHub):
+    """The old hub is deleted and created again just before a link attaches."""
+
+    async def open(self, partition: str, after: int, epoch: int, prefetch: int) -> FakeSource:
+        """See `Hub`."""
+        self.created_at = self.created_at.replace(year=2027)
+        return await super().open(partition, after, epoch, prefetch)
+
+
+@virtual
+async def test_a_hub_recreated_while_attaching_is_not_read_either() -> None:
+    stage = Stage(hub=RecreatedWhileAttaching())
+    stage.partition.add(*bodies(30))
+    running = await stage.pump()
+    await eventually(lambda: "source" in running.pump.problems)
+    await asyncio.sleep(30)
+    assert stage.files() == {}
     await running.stop()
 
 
