@@ -3,6 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 VENV := .venv
 PY := $(VENV)/bin/python
+SUITES := tests/unit tests/contract tests/simulation tests/integration tests/faults tests/e2e
 DISTS := crds operator processor_image spark local/emulator local/cluster local/demo
 
 .PHONY: help
@@ -68,6 +69,15 @@ borders: env ## Who may import whom
 check: lint types borders ## The fast subset, under a minute
 	@$(VENV)/bin/pytest tests/unit
 
-test: lint types borders azurite jars ## Everything: style, types, borders, unit, contract, integration, end to end
+test: lint types borders azurite jars ## Everything: style, types, borders, unit, contract, simulation, integration, faults, end to end
 	@$(PY) -m local_cluster tools
-	@$(VENV)/bin/pytest --durations=15 tests/unit tests/contract tests/integration tests/e2e
+	@$(VENV)/bin/pytest --durations=20 $(SUITES)
+
+STEPS ?= 200000
+SEED ?= 1
+.PHONY: simulate bench
+simulate: env ## Hosts on virtual time under every fault: STEPS=200000 SEED=1
+	@$(PY) -m tests.simulation --steps $(STEPS) --seed $(SEED)
+
+bench: env azurite ## Figures, on this machine
+	@$(PY) -m tests.bench.failover
