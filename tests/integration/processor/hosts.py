@@ -67,7 +67,7 @@ class HostProcess:
     def get(self, path: str) -> bytes:
         """The answer of its HTTP side."""
         if not self._port:
-            wait_until(lambda: '"port": ' in self.log, 20, f"{self.name} listens: {self.log}")
+            wait_until(lambda: '"port": ' in self.log, 60, f"{self.name} listens: {self.log}")
             found = re.search(r'"port": (\d+)', self.log)
             assert found
             self._port = int(found[1])
