@@ -35,7 +35,7 @@ def message(number: int, **parts: Any) -> Message:
 
 def read(batches: list[EventBatch], partition: str = "3") -> pa.Table:
     """The table of the encoded file."""
-    return pq.read_table(pa.BufferReader(encode(batches, partition, {"from": "0"})))
+    return pq.read_table(pa.BufferReader(bytes(encode(batches, partition, {"from": "0"}))))
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_batches_survive_the_round_trip(events: list[tuple[bytes, dict[str, Any]
 def test_the_file_says_where_it_belongs() -> None:
     batch = EventBatch()
     append_event(batch, 5, b"x")
-    file = pq.ParquetFile(pa.BufferReader(encode([batch], "3", {"from": "4", "epoch": "2"})))
+    file = pq.ParquetFile(pa.BufferReader(bytes(encode([batch], "3", {"from": "4", "epoch": "2"}))))
     assert file.schema_arrow.metadata[b"eventconsumer.from"] == b"4"
     assert file.schema_arrow.metadata[b"eventconsumer.epoch"] == b"2"
     assert file.metadata.row_group(0).column(5).compression == "ZSTD"

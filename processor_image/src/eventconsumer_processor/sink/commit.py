@@ -10,6 +10,7 @@ from collections.abc import Callable
 from random import Random
 
 from eventconsumer_processor.errors import StorageError
+from eventconsumer_processor.sink.content import Content
 from eventconsumer_processor.sink.slots import Chain, Draft, Slot
 
 BACKOFF_FIRST = 0.2
@@ -20,7 +21,7 @@ RETRY_AFTER_MOST = 30.0  # the longest wait that storage may ask for
 async def commit(
     chain: Chain,
     draft: Draft,
-    data: bytes,
+    content: Content | bytes,
     *,
     check: Callable[[], None],
     failed: Callable[[StorageError], None],
@@ -31,7 +32,7 @@ async def commit(
     Args:
         chain: The partition's chain.
         draft: The file's facts.
-        data: Its content.
+        content: What it holds.
         check: Asked before every attempt; raises `LeaseLost` when the lease is gone.
         failed: Told of every failure that will be tried again.
         rng: Spreads retries.
@@ -43,15 +44,19 @@ async def commit(
     while True:
         check()
         try:
-            await chain.put(draft, data)
+            await chain.put(draft, content)
             return None
         except StorageError as error:
             failure = error
         try:
-            if slot := await chain.at(draft.start):
-                return None if slot.nonce == draft.nonce else slot
+            slot = await chain.at(draft.start)
         except StorageError as error:
-            failure = error if error.retry_after >= failure.retry_after else failure
+            slot, failure = None, error if error.retry_after >= failure.retry_after else failure
+        if slot is not None and slot.nonce == draft.nonce:
+            return None
+        if slot is not None:
+            await chain.forsake(draft)
+            return slot
         failed(failure)
         await asyncio.sleep(min(failure.retry_after, RETRY_AFTER_MOST) + pause * rng.uniform(0.5, 1.5))
         pause = min(BACKOFF_MOST, pause * 2)

@@ -1,15 +1,21 @@
 """Encodes batches as one Parquet file, the format of drained files.
 
 Columns and their order are fixed (`SCHEMA`); rows are in sequence order; the file's key/value metadata repeats the
-slot's facts, so that a file says by itself where it belongs. Encoding is pure and takes CPU time: call it in a thread.
+slot's facts, so that a file says by itself where it belongs. Row groups are made and written one after the other, so
+that encoding needs memory for the file and one row group, however large the events are. Encoding is pure and takes CPU
+time: call it in a thread.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from eventconsumer_processor.sink.content import Content, ContentWriter
+from eventconsumer_processor.sink.stretches import Encoder, Stretch, groups
 from eventconsumer_processor.source.batch import EventBatch, FlatMap
+
+__all__ = ["SCHEMA", "Encoder", "encode"]
 
 SCHEMA = pa.schema(
     [
@@ -27,12 +33,10 @@ SCHEMA = pa.schema(
     ]
 )
 ZSTD_LEVEL = 1
-
-Encoder = Callable[[Sequence[EventBatch], str, Mapping[str, str]], bytes]
-"""Turns the batches of one partition into a file's content: batches, partition id, metadata."""
+ROW_GROUP_BYTES = 32 * 1024**2  # of events, before they are compressed
 
 
-def encode(batches: Iterable[EventBatch], partition: str, facts: Mapping[str, str]) -> bytes:
+def encode(batches: Iterable[EventBatch], partition: str, facts: Mapping[str, str]) -> Content:
     """The Parquet file of these batches.
 
     Args:
@@ -40,42 +44,54 @@ def encode(batches: Iterable[EventBatch], partition: str, facts: Mapping[str, st
         partition: Its id.
         facts: The file's metadata.
     """
-    records = [_record_batch(batch, partition) for batch in batches]
     schema = SCHEMA.with_metadata({f"eventconsumer.{key}": value for key, value in facts.items()})
-    table = pa.Table.from_batches(records, SCHEMA).replace_schema_metadata(schema.metadata)
-    buffer = pa.BufferOutputStream()
-    pq.write_table(
-        table,
-        buffer,
-        compression="zstd",
-        compression_level=ZSTD_LEVEL,
-        use_dictionary=["partition_key", "partition_id", "content_type"],
-        column_encoding={"sequence_number": "DELTA_BINARY_PACKED"},
-        write_page_checksum=True,
-    )
-    return bytes(buffer.getvalue())
+    writer = ContentWriter()
+    with (
+        pa.PythonFile(writer, "w") as sink,
+        pq.ParquetWriter(
+            sink,
+            schema,
+            compression="zstd",
+            compression_level=ZSTD_LEVEL,
+            use_dictionary=["partition_key", "partition_id", "content_type"],
+            column_encoding={"sequence_number": "DELTA_BINARY_PACKED"},
+            write_page_checksum=True,
+        ) as file,
+    ):
+        for stretches in groups(batches, ROW_GROUP_BYTES):
+            table = pa.Table.from_batches([_record_batch(stretch, partition) for stretch in stretches], SCHEMA)
+            file.write_table(table, row_group_size=table.num_rows)
+            del table
+    return writer.content()
 
 
-def _record_batch(batch: EventBatch, partition: str) -> pa.RecordBatch:
-    enqueued = pa.array(batch.enqueued_ms, pa.timestamp("ms", tz="UTC")).cast(pa.timestamp("us", tz="UTC"))
+def _record_batch(stretch: Stretch, partition: str) -> pa.RecordBatch:
+    batch, rows = stretch.batch, slice(stretch.start, stretch.stop)
+    enqueued = pa.array(batch.enqueued_ms[rows], pa.timestamp("ms", tz="UTC")).cast(pa.timestamp("us", tz="UTC"))
     return pa.RecordBatch.from_arrays(
         [
-            pa.array(batch.sequence_numbers, pa.int64()),
-            pa.array(batch.offsets, pa.string()),
+            pa.array(batch.sequence_numbers[rows], pa.int64()),
+            pa.array(batch.offsets[rows], pa.string()),
             enqueued,
-            pa.array(batch.partition_keys, pa.string()),
-            pa.repeat(pa.scalar(partition, pa.string()), len(batch)),
-            pa.array(batch.bodies, pa.binary()),
-            _map(batch.properties),
-            _map(batch.system_properties),
-            pa.array(batch.content_types, pa.string()),
-            pa.array(batch.message_ids, pa.string()),
-            pa.array(batch.correlation_ids, pa.string()),
+            pa.array(batch.partition_keys[rows], pa.string()),
+            pa.repeat(pa.scalar(partition, pa.string()), len(stretch)),
+            pa.array(batch.bodies[rows], pa.binary()),
+            _map(batch.properties, stretch),
+            _map(batch.system_properties, stretch),
+            pa.array(batch.content_types[rows], pa.string()),
+            pa.array(batch.message_ids[rows], pa.string()),
+            pa.array(batch.correlation_ids[rows], pa.string()),
         ],
         schema=SCHEMA,
     )
 
 
-def _map(column: FlatMap) -> pa.MapArray:
-    offsets = pa.array([0, *column.ends], pa.int32())
-    return pa.MapArray.from_arrays(offsets, pa.array(column.keys, pa.string()), pa.array(column.values, pa.string()))
+def _map(column: FlatMap, stretch: Stretch) -> pa.MapArray:
+    base = column.ends[stretch.start - 1] if stretch.start else 0
+    ends = column.ends[stretch.start : stretch.stop]
+    entries = slice(base, ends[-1] if ends else base)
+    return pa.MapArray.from_arrays(
+        pa.array([0, *(end - base for end in ends)], pa.int32()),
+        pa.array(column.keys[entries], pa.string()),
+        pa.array(column.values[entries], pa.string()),
+    )

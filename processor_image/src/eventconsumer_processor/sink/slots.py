@@ -3,21 +3,25 @@
 A slot's name is the sequence number that was *expected next* (the previous file's last + 1), never the first one that
 was seen; so two hosts that write the same stretch collide on one name, and put-if-absent lets one of them win. A
 genesis record, also put-if-absent, fixes where the chain starts. Names are a pure function of the chain: no clock, host
-or epoch is in them. Files are never deleted or changed.
+or epoch is in them. Files are never deleted or changed, but for one thing: cleaning up takes a file's content away and
+leaves a tombstone, which is a slot like any other.
 """
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from eventconsumer_processor.errors import Conflict, Damaged
+from eventconsumer_processor.sink.content import Content, put_if_absent
 from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_processor.storage import BlobInfo, BlobStore
 
 _GENESIS_LIMIT = 4096
-NEAR_DIGITS = 16  # the first look is at the 10,000 sequence numbers around
+_DIGITS = 20  # of a sequence number in a name
+_NEAR_DIGITS = 17  # the first look is at the 1,000 sequence numbers around
+_PAGE = 5000  # names in one look: one answer of storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +57,9 @@ class Draft:
 class Slot:
     """A committed file."""
 
-    path: str
-    etag: str
-    size: int  # bytes of the blob
+    path: str  # of the blob with the events
+    etag: str  # of that blob
+    size: int  # bytes of that blob; 0 where it is a tombstone
     committed_at: datetime
     start: int
     first: int
@@ -66,6 +70,7 @@ class Slot:
     last_offset: str
     last_enqueued_time: datetime
     gap: str = ""
+    tombstone: bool = False  # its content was removed by cleaning up
 
 
 def incarnation(hub: HubInfo) -> str:
@@ -74,18 +79,44 @@ def incarnation(hub: HubInfo) -> str:
     return hashlib.sha256(f"{hub.namespace}\n{hub.name.lower()}\n{created}".encode()).hexdigest()[:16]
 
 
-class Chain:
-    """The files of one partition."""
+def utc_now() -> datetime:
+    """The wall clock."""
+    return datetime.now(UTC)
 
-    def __init__(self, blobs: BlobStore, prefix: str, incarnation: str, partition: str) -> None:
+
+class Chain:
+    """The files of one partition, each in its slot: the layout Slots."""
+
+    def __init__(
+        self,
+        blobs: BlobStore,
+        prefix: str,
+        incarnation: str,
+        partition: str,
+        *,
+        suffix: str = ".parquet",
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        """Face a chain; nothing is asked of storage yet.
+
+        Args:
+            blobs: The container.
+            prefix: Folder of the consumer's files.
+            incarnation: The hub's.
+            partition: Partition id.
+            suffix: How names of slots end.
+            now: Wall clock, for what people read.
+        """
         self.partition = partition
         self._blobs = blobs
         self._folder = f"{prefix}/inc={incarnation}/partition={partition}/from="
         self._genesis = f"{prefix}/_genesis/{incarnation}/{partition}.json"
+        self._suffix = suffix
+        self._now = now
 
     def path(self, start: int) -> str:
         """Name of the slot that starts at `start`."""
-        return f"{self._folder}{start:020d}.parquet"
+        return f"{self._folder}{start:0{_DIGITS}d}{self._suffix}"
 
     async def start(self) -> int | None:
         """Where the chain starts; None where that is not decided yet.
@@ -114,42 +145,98 @@ class Chain:
     async def at(self, start: int) -> Slot | None:
         """The slot that starts at `start`, if it is committed."""
         info = await self._blobs.head(self.path(start))
-        return None if info is None else slot_of(info, start)
+        return None if info is None else self._slot(info, start)
 
-    async def put(self, draft: Draft, data: bytes) -> None:
+    async def put(self, draft: Draft, content: Content | bytes) -> None:
         """Commit a file.
 
         Raises:
             Conflict: The slot is taken, perhaps by this very file.
             Unavailable: The outcome is unknown.
-            StorageError: It was not committed.
+            StorageError: It was not committed, or that is unknown: look at the slot.
         """
-        metadata = draft.metadata() | {"sha256": hashlib.sha256(data).hexdigest()}
-        await self._blobs.put(self.path(draft.start), data, metadata=metadata, if_absent=True)
+        content = content if isinstance(content, Content) else Content.of(content)
+        metadata = draft.metadata() | {"sha256": content.sha256}
+        await put_if_absent(self._blobs, self.path(draft.start), content, metadata)
 
-    async def last_before(self, number: int) -> Slot | None:
-        """The slot with the greatest start up to `number`.
-
-        Names are numbers of 20 digits, so ever shorter prefixes list ever wider ranges around it: a few short listings
-        instead of a long one.
-        """
-        digits = f"{number:020d}"
-        for length in range(NEAR_DIGITS, -1, -1):
-            found = await self._blobs.list(f"{self._folder}{digits[:length]}", metadata=True)
-            slots = [(int(info.name.removeprefix(self._folder).split(".")[0]), info) for info in found]
-            below = [(start, info) for start, info in slots if start <= number]
-            if below:
-                start, info = max(below, key=lambda slot: slot[0])
-                return slot_of(info, start)
-        return None
+    async def forsake(self, draft: Draft) -> None:
+        """Clean up what was put for a draft whose slot another writer's file is in; never fails."""
 
     async def put_empty(self) -> None:
-        """Write an empty file, where the layout has such."""
+        """Write the empty file of a window without events, where the layout has such.
+
+        Raises:
+            StorageError: It was not written, or that is unknown; it matters to nobody.
+        """
+
+    async def tombstone(self, slot: Slot) -> None:
+        """Remove a slot's content for good; its name and its facts stay.
+
+        Raises:
+            Conflict: The slot is not what it was any more.
+            StorageError: It was not removed, or that is unknown: do it again.
+        """
+        info = await self._blobs.head(self.path(slot.start))
+        if info is None or self._slot(info, slot.start).nonce != slot.nonce:
+            raise Conflict(f"slot {self.path(slot.start)} was changed by something else")
+        if not self._slot(info, slot.start).tombstone:
+            metadata = {**info.metadata, "tombstone": self._now().isoformat(timespec="seconds")}
+            await self._blobs.put(info.name, b"", metadata=metadata, if_match=info.etag)
+
+    async def last_before(self, number: int) -> Slot | None:
+        """The slot with the greatest start up to `number`, in few and short listings however long the chain is.
+
+        Ever shorter prefixes of the number list ever wider ranges around it. A range with too many slots is looked at
+        in tenths, the highest below the number first.
+        """
+        if number < 0:
+            return None
+        digits = f"{number:0{_DIGITS}d}"
+        for length in range(_NEAR_DIGITS, -1, -1):
+            found, complete = await self._greatest(digits[:length], number)
+            tenth = int(digits[length])
+            while found is None and not complete and tenth > 0:
+                tenth -= 1
+                found = await self._descend(digits[:length] + str(tenth), number)
+            if found is not None:
+                return found
+        return None
 
     async def listed(self) -> list[Slot]:
         """All slots, by one listing: cheaper than following a long chain."""
-        found = await self._blobs.list(self._folder, metadata=True)
-        return [slot_of(info, int(info.name.removeprefix(self._folder).split(".")[0])) for info in found]
+        return [
+            self._slot(info, start) for info, start in self._named(await self._blobs.list(self._folder, metadata=True))
+        ]
+
+    async def _descend(self, digits: str, number: int) -> Slot | None:
+        """The greatest slot among the names with these first digits, all of them below `number`."""
+        found, complete = await self._greatest(digits, number)
+        if complete:
+            return found
+        for tenth in range(9, -1, -1):
+            if deeper := await self._descend(digits + str(tenth), number):
+                return deeper
+        return None
+
+    async def _greatest(self, digits: str, number: int) -> tuple[Slot | None, bool]:
+        """The greatest slot up to `number` among the names with these first digits.
+
+        Returns:
+            The slot, and whether all that are up to `number` were seen; if not, the slot is None.
+        """
+        found = await self._blobs.list(f"{self._folder}{digits}", metadata=True, limit=_PAGE)
+        slots = self._named(found)
+        complete = len(found) < _PAGE or (bool(slots) and slots[-1][1] > number)
+        below = [(info, start) for info, start in slots if start <= number]
+        return (self._slot(*below[-1]) if below and complete else None), complete
+
+    def _named(self, found: list[BlobInfo]) -> list[tuple[BlobInfo, int]]:
+        """The slots among blobs, with their starts; what has another name is not of the chain."""
+        named = ((info, info.name.removeprefix(self._folder).removesuffix(self._suffix)) for info in found)
+        return [(info, int(name)) for info, name in named if len(name) == _DIGITS and name.isdecimal()]
+
+    def _slot(self, info: BlobInfo, start: int) -> Slot:
+        return slot_of(info, start)
 
 
 def slot_of(info: BlobInfo, start: int) -> Slot:
@@ -174,6 +261,7 @@ def slot_of(info: BlobInfo, start: int) -> Slot:
             last_offset=facts["last_offset"],
             last_enqueued_time=datetime.fromisoformat(facts["last_enqueued_time"]),
             gap=facts.get("gap", ""),
+            tombstone="tombstone" in facts,
         )
     except (KeyError, ValueError) as error:
         raise Damaged(

@@ -1,0 +1,133 @@
+"""The layout of Event Hubs Capture: data files named by time, and a commit record in the slot of each.
+
+    <prefix>/<Namespace>/<EventHub>/<PartitionId>/<Y>/<M>/<D>/<h>/<m>/<s>.avro    the events
+    <prefix>/inc=<incarnation>/partition=<p>/from=<20 digits>.json                the slot: which file, and its facts
+
+A name with a time in it cannot be what two writers collide on, so the record is: it is put only after the data file is
+there, and only where no record is. A data file that no record names is not of the chain, whatever is in it. One that
+lost its slot to another writer's is removed, since its record can never be put any more; one whose writer died stays,
+and the auditor lists it.
+"""
+
+import contextlib
+import ipaddress
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from eventconsumer_processor.errors import Conflict, Damaged, NotFound, Refused, StorageError
+from eventconsumer_processor.sink.avro import empty_file
+from eventconsumer_processor.sink.content import Content, put_if_absent
+from eventconsumer_processor.sink.slots import Chain, Draft, Slot, utc_now
+from eventconsumer_processor.source.hub import HubInfo
+from eventconsumer_processor.storage import BlobInfo, BlobStore
+
+
+@dataclass(frozen=True, slots=True)
+class _DataFile:
+    """The data file of the draft being committed."""
+
+    nonce: str
+    time: datetime  # in its name
+    etag: str = ""  # empty while it is not known to be there
+
+
+class CaptureChain(Chain):
+    """The files of one partition in the layout Capture."""
+
+    def __init__(
+        self,
+        blobs: BlobStore,
+        prefix: str,
+        incarnation: str,
+        partition: str,
+        hub: HubInfo,
+        *,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        """Face a chain; see `Chain`."""
+        super().__init__(blobs, prefix, incarnation, partition, suffix=".json", now=now)
+        self._stem = f"{prefix}/{namespace_name(hub.namespace)}/{hub.name}/{partition}"
+        self._file: _DataFile | None = None
+
+    def data_path(self, time: datetime) -> str:
+        """Name of the data file of a second."""
+        return f"{self._stem}/{time.astimezone(UTC):%Y/%m/%d/%H/%M/%S}.avro"
+
+    async def put(self, draft: Draft, content: Content | bytes) -> None:
+        """See `Chain`. A second try for the same draft goes on with the data file of the first."""
+        content = content if isinstance(content, Content) else Content.of(content)
+        facts = draft.metadata() | {"sha256": content.sha256}
+        file = self._file
+        if file is None or file.nonce != draft.nonce:
+            file = self._file = _DataFile(draft.nonce, self._now())
+        if not file.etag:
+            if await self._blobs.head(self.path(draft.start)) is not None:
+                raise Conflict(f"slot {self.path(draft.start)} is taken")
+            file = self._file = await self._put_data(file, content, facts)
+        facts |= {"path": self.data_path(file.time), "size": str(len(content)), "etag": file.etag}
+        record = Content.of(json.dumps({"from": draft.start, **facts}, indent=1).encode())
+        await put_if_absent(self._blobs, self.path(draft.start), record, facts)
+
+    async def forsake(self, draft: Draft) -> None:
+        """See `Chain`. The record in the slot is another's for ever, so no record will name this draft's data file."""
+        file, self._file = self._file, None
+        if file is None or file.nonce != draft.nonce:
+            return
+        with contextlib.suppress(StorageError):
+            info = await self._blobs.head(self.data_path(file.time))
+            if info is not None and _nonce(info) == draft.nonce:
+                await self._blobs.remove(info.name, if_match=info.etag)
+
+    async def put_empty(self) -> None:
+        """See `Chain`. Where the second is taken, the window was not empty, or another host was faster."""
+        name = self.data_path(self._now())
+        if await self._blobs.head(name) is None:
+            with contextlib.suppress(Conflict):
+                await put_if_absent(self._blobs, name, Content.of(empty_file(name)), {"empty": "true"})
+
+    async def tombstone(self, slot: Slot) -> None:
+        """See `Chain`. The record first, so that nobody follows it to a file that is gone."""
+        await super().tombstone(slot)
+        with contextlib.suppress(NotFound, Conflict):  # gone already, or not what was committed
+            await self._blobs.remove(slot.path, if_match=slot.etag)
+
+    async def _put_data(self, file: _DataFile, content: Content, facts: Mapping[str, str]) -> _DataFile:
+        """Put the data file, or find that it is there: in the next second where another file is in this one."""
+        while True:
+            name = self.data_path(file.time)
+            info = await self._blobs.head(name)
+            if info is None:
+                try:
+                    return replace(file, etag=await put_if_absent(self._blobs, name, content, facts))
+                except (Conflict, Refused):
+                    info = await self._blobs.head(name)
+                    if info is None:
+                        raise
+            if _nonce(info) == file.nonce:
+                return replace(file, etag=info.etag)
+            file = self._file = replace(file, time=file.time + timedelta(seconds=1))
+
+    def _slot(self, info: BlobInfo, start: int) -> Slot:
+        slot = super()._slot(info, start)
+        facts = {key.lower(): value for key, value in info.metadata.items()}
+        try:
+            size = 0 if slot.tombstone else int(facts["size"])
+            return replace(slot, path=facts["path"], etag=facts["etag"], size=size)
+        except (KeyError, ValueError) as error:
+            raise Damaged(
+                f"commit record {info.name} does not say which file it commits ({error!r} in its metadata): it was "
+                "written or changed by something else; restore it"
+            ) from None
+
+
+def namespace_name(host: str) -> str:
+    """A namespace's name, as Capture has it in paths: the first label of its host name."""
+    with contextlib.suppress(ValueError):
+        return str(ipaddress.ip_address(host))
+    return host.partition(".")[0]
+
+
+def _nonce(info: BlobInfo) -> str | None:
+    return next((value for key, value in info.metadata.items() if key.lower() == "nonce"), None)
