@@ -13,7 +13,7 @@ from eventconsumer_processor.gaps import Gap
 from eventconsumer_processor.lease.keeper import boottime
 from eventconsumer_processor.memory import Memory
 from eventconsumer_processor.metrics import Metrics
-from eventconsumer_processor.sink.parquet import Encoder
+from eventconsumer_processor.sink.stretches import Encoder
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import Hub, HubInfo
 

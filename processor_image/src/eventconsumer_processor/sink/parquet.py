@@ -12,10 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from eventconsumer_processor.sink.content import Content, ContentWriter
-from eventconsumer_processor.sink.stretches import Encoder, Stretch, groups
+from eventconsumer_processor.sink.stretches import Stretch, groups
 from eventconsumer_processor.source.batch import EventBatch, FlatMap
-
-__all__ = ["SCHEMA", "Encoder", "encode"]
 
 SCHEMA = pa.schema(
     [
