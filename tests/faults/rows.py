@@ -17,7 +17,7 @@ from tests.azurite import AzuriteProcess
 from tests.faults.stage import Stage
 from tests.servers import EmulatorProcess
 
-AT_ONCE = 8  # limited by the processor time of starting hosts
+AT_ONCE = 6  # limited by the processor time of starting hosts
 
 
 class Rows:

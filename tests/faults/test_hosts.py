@@ -39,7 +39,7 @@ def test_01_killed_with_a_full_buffer(stage: Stage) -> None:
     wait_until(lambda: len(second.owned()) == 2, 30, "the second has its share")
     orders.publish(1000, start=1000)
     first.kill()
-    wait_owned(second, 4, LEASE_SECONDS + SCAN_SECONDS + 1)  # L1
+    wait_owned(second, 4, LEASE_SECONDS + SCAN_SECONDS + 3)  # L1
     stage.settled(orders, 2000)
 
 

@@ -80,7 +80,7 @@ def test_09_fences_itself_before_the_lease_expires(stage: Stage, match: Match, a
     (partition,) = first.owned()
     proxy.add(match, action)
     publish(orders, 100, start=200)
-    wait_owned(second, 2, LEASE_SECONDS + SCAN_SECONDS + 1)
+    wait_owned(second, 2, LEASE_SECONDS + SCAN_SECONDS + 3)
     closed = [entry for entry in logged(first, "pump closed") if entry["partition"] == partition]
     taken = [
         e for e in logged(second, "lease acquired") + logged(second, "lease stolen") if e["partition"] == partition
