@@ -1,11 +1,17 @@
 """A keeper knows that its lease is lost before another host may have it."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from eventconsumer_processor.errors import LeaseLost, Unavailable
-from eventconsumer_processor.lease.keeper import Keeper
+from eventconsumer_processor.lease.azuresdk import Names
+from eventconsumer_processor.lease.azuresdk_store import AzureSdkStore
+from eventconsumer_processor.lease.eventprocessorhost_store import EventProcessorHostStore
+from eventconsumer_processor.lease.keeper import HeldLease, Keeper
+from eventconsumer_processor.lease.model import Checkpoint
+from tests.fakes.blobs import FakeBlobStore, Fault
 from tests.fakes.virtual import virtual
 
 
@@ -89,3 +95,84 @@ async def test_after_a_suspend_the_check_fails_though_no_timer_fired() -> None:
     now[0] = 60.0
     with pytest.raises(LeaseLost):
         keeper.check()
+
+
+LAYOUTS = [
+    pytest.param(
+        lambda blobs, clock: EventProcessorHostStore(blobs, "", "$Default", 30, clock), id="EventProcessorHost"
+    ),
+    pytest.param(
+        lambda blobs, clock: AzureSdkStore(blobs, Names("", "ns", "hub", "$Default"), 30, clock), id="AzureSdk"
+    ),
+]
+
+
+@pytest.mark.parametrize("make", LAYOUTS)
+@pytest.mark.parametrize("steal", [False, True])
+@virtual
+async def test_an_acquisition_whose_answers_are_lost_is_one_acquisition(make: Any, steal: bool) -> None:
+    """One answer of each kind of request is lost; a request may also be repeated after it was applied."""
+    clock = asyncio.get_running_loop().time
+    for operation in ("acquire_lease", "change_lease", "renew_lease", "put", "set_metadata", "read", "head"):
+        for applied in (False, True):
+            blobs = FakeBlobStore(clock)
+            store = make(blobs, clock)
+            lease = (await store.list(["0"])).leases["0"]
+            if steal:
+                assert await store.acquire(lease, "host-z") is not None
+                lease = (await store.list(["0"])).leases["0"]
+            blobs.faults.append(Fault(operation, applied))
+            try:
+                taken = await store.acquire(lease, "host-a")
+            except Unavailable:
+                taken = None
+            blobs.faults.clear()
+            if taken is None:  # what was taken is given back, or is found under this host's own name
+                seen = (await store.list(["0"])).leases["0"]
+                assert not seen.leased or seen.owner == "host-a", (operation, applied, seen)
+                taken = await store.acquire(seen, "host-a")
+                assert taken is not None, (operation, applied)
+            now = await store.read("0")
+            assert (now.owner, now.token, now.epoch) == ("host-a", taken.lease.token, taken.lease.epoch)
+            assert now.epoch in ({2, 3} if steal else {1, 2})
+            await HeldLease(store, taken, clock).advance(Checkpoint("10", 1))
+
+
+@pytest.mark.parametrize("make", LAYOUTS)
+@pytest.mark.parametrize("operation", ["put", "set_metadata", "read", "head"])
+@pytest.mark.parametrize("applied", [False, True])
+@virtual
+async def test_writes_whose_answers_are_lost_cost_no_lease(make: Any, operation: str, applied: bool) -> None:
+    clock = asyncio.get_running_loop().time
+    blobs = FakeBlobStore(clock)
+    store = make(blobs, clock)
+    taken = await store.acquire((await store.list(["0"])).leases["0"], "host-a")
+    held = HeldLease(store, taken, clock)
+    await held.advance(Checkpoint("10", 1))
+    for number in range(2, 6):
+        blobs.faults.append(Fault(operation, applied))
+        for write in (lambda at=number: held.advance(Checkpoint(str(at * 10), at)), lambda: held.raise_epoch(above=8)):
+            while True:
+                try:
+                    await write()
+                    break
+                except Unavailable:
+                    continue
+    blobs.faults.clear()
+    await held._renew()
+    now = await store.read("0")
+    assert (now.owner, now.epoch, now.checkpoint) == ("host-a", 9, Checkpoint("50", 5))
+    assert not held.keeper.lost.is_set()
+
+
+@pytest.mark.parametrize("make", LAYOUTS)
+@virtual
+async def test_a_release_under_way_when_time_ran_out_does_nothing(make: Any) -> None:
+    clock = asyncio.get_running_loop().time
+    store = make(FakeBlobStore(clock), clock)
+    held = HeldLease(store, await store.acquire((await store.list(["0"])).leases["0"], "host-a"), clock)
+    await asyncio.sleep(29)
+    with pytest.raises(LeaseLost, match="could not be renewed in time"):
+        await held.advance(Checkpoint("10", 1))
+    await held.release()
+    assert (await store.read("0")).owner == "host-a"
