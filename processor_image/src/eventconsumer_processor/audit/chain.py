@@ -166,7 +166,7 @@ class ChainAudit:
         self.files += 1
         self.tombstones += slot.tombstone
         self.events += slot.count
-        self.bytes += slot.size
+        self.bytes += 0 if slot.tombstone else slot.size
         for gap in slot.gaps:
             self.gap_events += gap.events
             if len(self.gaps) < KEPT_GAPS:

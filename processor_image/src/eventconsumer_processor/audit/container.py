@@ -16,6 +16,7 @@ from eventconsumer_processor.errors import NotFound, StorageError, Unavailable
 from eventconsumer_processor.storage import BlobInfo, storage_error
 
 T = TypeVar("T")
+PAGE = 5000  # blobs in one answer; the service gives no more
 ATTEMPTS = 5
 FIRST_PAUSE = 0.5
 
@@ -40,15 +41,16 @@ class Container(Protocol):
 class AzureContainer:
     """`Container` on Azure Blob Storage or Azurite."""
 
-    def __init__(self, service: BlobServiceClient, name: str) -> None:
+    def __init__(self, service: BlobServiceClient, name: str, page: int = PAGE) -> None:
         self.name = name
+        self._page = page
         self._client = service.get_container_client(name)
 
     async def walk(self, prefix: str) -> AsyncIterator[BlobInfo]:
         """See `Container`."""
         token: str | None = None
         while True:
-            pages = self._client.list_blobs(prefix, include=["metadata"]).by_page(token)
+            pages = self._client.list_blobs(prefix, include=["metadata"], results_per_page=self._page).by_page(token)
 
             async def next_page(pages: AsyncIterator[AsyncIterator[BlobProperties]] = pages) -> list[BlobInfo]:
                 return [_info(blob) async for blob in await anext(pages)]

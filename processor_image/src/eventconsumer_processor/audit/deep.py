@@ -189,7 +189,7 @@ def _parquet(data: bytes, slot: SlotFacts, partition: str, found: list[Problem])
         names = file.schema_arrow.names
         if names != COLUMNS:
             found.append((Code.ROWS_WRONG, f"the columns are {', '.join(names)}"))
-        recorded = {key.decode(): value.decode() for key, value in (file.schema_arrow.metadata or {}).items()}
+        recorded = {key.decode(): value.decode() for key, value in (file.metadata.metadata or {}).items()}
         for key in ("first", "last", "count", "epoch"):
             said = recorded.get(f"eventconsumer.{key}")
             if said != str(getattr(slot, key)):

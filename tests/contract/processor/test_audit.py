@@ -1,0 +1,425 @@
+"""The program `eventconsumer audit` and `prune` on real storage, over files that the host's own writers wrote."""
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.storage.blob import ContainerClient
+from azure.storage.blob.aio import BlobServiceClient
+
+from eventconsumer_api.host_config import HostConfig
+from eventconsumer_processor.audit.access import Options, opened
+from eventconsumer_processor.audit.container import AzureContainer
+from eventconsumer_processor.audit.model import AuditReport
+from eventconsumer_processor.audit.prune import Pruned, PrunePlan, carry_out, plan
+from eventconsumer_processor.audit.read import audit
+from eventconsumer_processor.registration import check_same_hub
+from eventconsumer_processor.sink.formats import files_of
+from eventconsumer_processor.sink.slots import Chain, Draft, incarnation
+from eventconsumer_processor.source.batch import EventBatch, FlatMap
+from eventconsumer_processor.source.hub import HubInfo
+from eventconsumer_processor.storage import AzureBlobStore, BlobStore, client_options
+from tests.audited import assert_clean, run_audit, run_program
+from tests.azurite import KEY, AzuriteProcess, free_port
+
+CREATED = datetime(2026, 1, 1, tzinfo=UTC)
+INFO = HubInfo("shop.example", "orders", CREATED, ("0", "1"))
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "parquet": {"format": "Parquet", "layout": "Slots"},
+    "avro": {"format": "Avro", "layout": "Slots"},
+    "capture": {"format": "Avro", "layout": "Capture", "emptyFiles": True},
+}
+
+
+@dataclass
+class Drained:
+    """A consumer that was drained: partitions 0 and 1, three files of ten events each, checkpoints at their ends."""
+
+    azurite: AzuriteProcess
+    config: dict[str, Any]
+    config_file: Path
+    files: str
+    leases: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a host pod has."""
+        return {"EVENTCONSUMER_CONFIG": str(self.config_file)}
+
+    def client(self, name: str = "") -> ContainerClient:
+        """A container, that of the files if not said."""
+        return ContainerClient.from_connection_string(self.azurite.connection_string, name or self.files)
+
+    def names(self, prefix: str) -> list[str]:
+        """Blobs below the consumer's prefix."""
+        with self.client() as container:
+            return [blob.name for blob in container.list_blobs(f"shop/orders/{prefix}")]
+
+    def audit(self, *, deep: bool = True) -> dict[str, Any]:
+        """The report of an audit, without a process of its own."""
+
+        async def go() -> AuditReport:
+            async with opened(self.config_file, Options(), hub=False) as found:
+                return await audit(found.subject, deep=deep)
+
+        report: dict[str, Any] = json.loads(asyncio.run(go()).model_dump_json(by_alias=True))
+        return report
+
+    def prune(self, before: datetime, *, yes: bool = False) -> tuple[PrunePlan, Pruned]:
+        """What pruning would do, and what it did."""
+
+        async def go() -> tuple[PrunePlan, Pruned]:
+            async with opened(self.config_file, Options(), hub=False) as found:
+                planned = await plan(found.subject, before, batches=found.batches)
+                done = await carry_out(planned, found.store, datetime.now(UTC)) if yes else Pruned()
+                return planned, done
+
+        return asyncio.run(go())
+
+    def write(self, action: Callable[[BlobStore, HostConfig], Awaitable[None]]) -> None:
+        """Let a host's code write."""
+
+        async def go() -> None:
+            service = BlobServiceClient.from_connection_string(self.azurite.connection_string, **client_options())
+            store = AzureBlobStore(service, self.files, lambda _, __: None)
+            await store.ensure_container()
+            await action(store, HostConfig.model_validate(self.config))
+            await store.close()
+
+        asyncio.run(go())
+
+
+def events(start: int, count: int) -> EventBatch:
+    """Events in sequence order."""
+    numbers = list(range(start, start + count))
+    text = [str(number) for number in numbers]
+    none: list[str | None] = [None] * count
+    bodies = [b"body %d" % number for number in numbers]
+    times, sizes = [1_767_225_600_000] * count, [100] * count
+    one, two = FlatMap([0] * count), FlatMap([0] * count)
+    return EventBatch(numbers, text, times, none, bodies, one, two, none, none, none, sizes)
+
+
+async def commit(chain: Chain, encode: Any, start: int, count: int = 10, epoch: int = 1) -> None:
+    """Commit a file as a host does."""
+    last = start + count - 1
+    draft = Draft(start, start, last, count, epoch, "host-a", f"nonce-{start}", str(last), CREATED)
+    await chain.put(draft, encode([events(start, count)], chain.partition, draft.metadata()))
+
+
+def make(azurite: AzuriteProcess, folder: Path, files: dict[str, Any]) -> Drained:
+    """Drain."""
+    secret = folder / "storage"
+    secret.write_text(azurite.connection_string)
+    credential = {"field": "spec.x", "secret": "s", "key": "k", "connectionStringFile": str(secret)}
+    drained, leases = azurite.container(), azurite.container()
+    config: dict[str, Any] = {
+        "resource": {"namespace": "shop", "name": "orders", "uid": "u"},
+        "eventHub": {"name": "orders", "consumerGroup": "$Default", "credential": credential},
+        "leases": {"location": {"container": leases, "prefix": "", "credential": credential}, "durationSeconds": 15},
+        "startingPosition": {"type": "Earliest"},
+        "processing": {},
+        "sink": {"container": drained, "prefix": "shop/orders", "credential": credential},
+        "files": files,
+        "roll": {},
+        "batches": None,
+        "drainSeconds": 10,
+        "allowInsecureEndpoints": True,
+    }
+    config_file = folder / "config.json"
+    config_file.write_text(json.dumps(config))
+    made = Drained(azurite, config, config_file, drained, leases)
+
+    async def drain(store: BlobStore, parsed: HostConfig) -> None:
+        await check_same_hub(store, "shop/orders", INFO)
+        second = iter(range(1000))
+        times = lambda: CREATED + timedelta(seconds=next(second))  # noqa: E731
+        encode, chain_of = files_of(parsed, INFO, incarnation(INFO), store, now=times)
+        for partition in ("0", "1"):
+            chain = chain_of(partition)
+            await chain.begin(100)
+            for start in (100, 110, 120):
+                await commit(chain, encode, start)
+            await chain.put_empty()
+
+    made.write(drain)
+    with made.client(leases) as container:
+        container.create_container()
+        for partition in ("0", "1"):
+            body = {"Offset": "129", "SequenceNumber": 129, "PartitionId": partition, "Owner": "", "Epoch": 1}
+            container.upload_blob(f"$Default/{partition}", json.dumps(body))
+    return made
+
+
+@pytest.fixture(params=list(LAYOUTS))
+def drained(request: pytest.FixtureRequest, azurite: AzuriteProcess, tmp_path: Path) -> Iterator[Drained]:
+    """A consumer in each format and layout."""
+    yield make(azurite, tmp_path, LAYOUTS[request.param])
+
+
+@pytest.fixture
+def parquet(azurite: AzuriteProcess, tmp_path: Path) -> Drained:
+    """A consumer with Parquet files."""
+    return make(azurite, tmp_path, LAYOUTS["parquet"])
+
+
+def test_what_the_hosts_writers_write_is_clean(drained: Drained) -> None:
+    report = assert_clean(drained.azurite, drained.files, "shop/orders", drained.leases)
+    assert [(p["partition"], p["start"], p["next"], p["files"], p["events"]) for p in report["partitions"]] == [
+        ("0", 100, 130, 3, 30),
+        ("1", 100, 130, 3, 30),
+    ]
+    assert report["hub"] == "shop.example/orders"
+    assert report["counts"] == {}
+
+
+def test_a_deleted_and_an_overwritten_file_are_violations(drained: Drained) -> None:
+    middle = next(name for name in drained.names("inc=") if "partition=0" in name and "110" in name)
+    with drained.client() as container:
+        blob = container.get_blob_client(middle)
+        kept, metadata = blob.download_blob().readall(), blob.get_blob_properties().metadata
+        blob.delete_blob()
+        report = drained.audit()
+        assert (report["exitCode"], report["counts"]["SlotMissing"]) == (2, 1)
+        changed = kept[:-20] + bytes(byte ^ 1 for byte in kept[-20:])
+        blob.upload_blob(changed, metadata=metadata)
+        assert drained.audit()["counts"]["ContentChanged"] == 1
+        blob.upload_blob(b"", overwrite=True)
+        assert drained.audit()["counts"]["SlotChanged"] == 1
+        blob.upload_blob(kept, metadata=metadata, overwrite=True)
+    assert drained.audit()["exitCode"] == 0
+
+
+def test_a_data_file_without_its_record_or_the_other_way_round(azurite: AzuriteProcess, tmp_path: Path) -> None:
+    drained = make(azurite, tmp_path, LAYOUTS["capture"])
+    files = drained.names("shop/orders/0/")
+    with drained.client() as container:
+        container.upload_blob(files[0].replace("2026/01/01", "2026/02/02"), b"left by a lost race")
+        report = drained.audit()
+        assert (report["exitCode"], report["counts"]) == (1, {"OrphanDataFile": 1})
+        container.delete_blob(files[0])
+    report = drained.audit()
+    assert (report["exitCode"], report["counts"]["DataFileMissing"]) == (2, 1)
+
+
+def test_a_host_pod_needs_no_options(parquet: Drained) -> None:
+    result = run_program("audit", **parquet.environment)
+    assert (result.returncode, result.stderr) == (0, "")
+    *table, verdict = result.stdout.strip().splitlines()
+    assert verdict.startswith("Clean: each event stands in exactly one file (2 partitions, 6 files, 60 events")
+    rows = [re.findall(r"[\w,]+", line) for line in table]
+    assert ["0", "100", "130", "129", "3", "30", "0", "1", "clean"] in rows, result.stdout
+
+
+def test_a_violation_is_named_and_says_what_to_do(parquet: Drained) -> None:
+    with parquet.client() as container:
+        container.delete_blob(parquet.names("inc=")[1])
+    result = run_program("audit", **parquet.environment)
+    assert result.returncode == 2
+    assert "SlotMissing (S2) partition 0: no file starts at 110" in result.stdout
+    verdict = result.stdout.strip().splitlines()[-1]
+    assert verdict.startswith("VIOLATION: 1 violation")
+    assert "What to do: a file was deleted: restore the blob" in verdict
+
+
+def test_the_json_document_is_what_its_reference_says(parquet: Drained) -> None:
+    report = parquet.audit()
+    reference = (Path(__file__).parents[3] / "docs/reference/audit.md").read_text()
+    for part in (report, report["partitions"][0], report["batches"]):
+        for key in part:
+            assert f"`{key}`" in reference, f"{key} is not described"
+
+
+def test_the_hub_that_is_not_reached_is_only_noted(parquet: Drained, tmp_path: Path) -> None:
+    secret = tmp_path / "hub"
+    secret.write_text(
+        f"Endpoint=sb://localhost:{free_port()};SharedAccessKeyName=n;SharedAccessKey=SECRETKEY;"
+        "UseDevelopmentEmulator=true;EntityPath=orders"
+    )
+    hub = ("--hub", f"--hub-connection-string-file={secret}")
+    report = run_audit(parquet.azurite, parquet.files, "shop/orders", parquet.leases, *hub)
+    assert (report["exitCode"], report["counts"]) == (0, {"HubUnknown": 1})
+    assert "SECRETKEY" not in json.dumps(report)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("nonsense", "is not a connection string"),
+        ("AccountName=a;AccountKey=no-base64!;BlobEndpoint=http://127.0.0.1:1/a", "AccountKey that is not base64"),
+        ("", "is empty"),
+    ],
+)
+def test_a_bad_connection_string_is_named_and_not_shown(parquet: Drained, tmp_path: Path, text: str, said: str) -> None:
+    secret = tmp_path / "bad"
+    secret.write_text(text)
+    result = run_program("audit", f"--connection-string-file={secret}", "--container=c", "--prefix=p")
+    assert result.returncode == 3
+    assert said in result.stdout
+    assert not text or text not in result.stdout + result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("said", "options"),
+    [
+        ("ContainerNotFound", ["--container=not-there", "--prefix=shop/orders"]),
+        ("nothing lies below shop/wrong/", ["--container={files}", "--prefix=shop/wrong"]),
+        ("--container and --prefix are needed too", []),
+    ],
+)
+def test_what_cannot_be_audited_has_exit_code_3(parquet: Drained, said: str, options: list[str]) -> None:
+    secret = parquet.config_file.with_name("storage")
+    given = [option.format(files=parquet.files) for option in options]
+    result = run_program("audit", f"--connection-string-file={secret}", *given)
+    assert (result.returncode, result.stderr) == (3, "")
+    assert said in result.stdout
+
+
+def test_a_refused_key_is_named_and_not_shown(azurite: AzuriteProcess, tmp_path: Path) -> None:
+    secret, other = tmp_path / "refused", KEY.replace("E", "F")
+    secret.write_text(azurite.connection_string.replace(KEY, other))
+    result = run_program("audit", f"--connection-string-file={secret}", "--container=drained", "--prefix=p")
+    assert (result.returncode, result.stderr) == (3, "")
+    assert "AuthorizationFailure" in result.stdout
+    assert other[:20] not in result.stdout
+
+
+def test_a_mistake_in_the_call_is_no_violation() -> None:
+    result = run_program("audit", "--no-such-option")
+    assert (result.returncode, result.stderr.splitlines()[0]) == (3, "No such option: --no-such-option")
+    result = run_program("audit", "--json", "--config=/not/there")
+    assert (result.returncode, json.loads(result.stdout)["verdict"]) == (3, "Unreadable")
+
+
+async def test_a_listing_goes_on_over_pages(azurite: AzuriteProcess) -> None:
+    async with BlobServiceClient.from_connection_string(azurite.connection_string, **client_options()) as service:
+        name = azurite.container()
+        client = await service.create_container(name)
+        for number in range(7):
+            await client.upload_blob(f"a/{number}", b"x", metadata={"number": str(number)})
+        await client.upload_blob("b/0", b"x")
+        container = AzureContainer(service, name, page=2)
+        found = [(info.name, info.size, info.metadata["number"]) async for info in container.walk("a/")]
+        assert found == [(f"a/{number}", 1, str(number)) for number in range(7)]
+        assert [info async for info in container.walk("c/")] == []
+        assert await container.head("a/9") is None
+        assert await container.read("a/9") is None
+        assert await container.read("a/1") == b"x"
+
+
+def test_prune_keeps_the_chain_whole_and_hosts_go_on_behind_it(drained: Drained) -> None:
+    now = datetime.now(UTC) + timedelta(minutes=1)
+    names, size = drained.names(""), _bytes(drained)
+    planned, _ = drained.prune(now)
+    assert (len(planned.files), planned.kept) == (4, {"the last file of its chain": 2})
+    assert (drained.names(""), _bytes(drained)) == (names, size)  # only said
+    _, done = drained.prune(now, yes=True)
+    assert (done.files, done.bytes, done.changed) == (4, planned.bytes, [])
+    capture = drained.config["files"]["layout"] == "Capture"
+    assert len(drained.names("")) == len(names) - (4 if capture else 0)
+    assert _bytes(drained) < size
+    report = drained.audit()
+    assert (report["exitCode"], report["counts"]) == (0, {"Tombstones": 4})
+    assert [(p["next"], p["tombstones"], p["events"]) for p in report["partitions"]] == [(130, 2, 30)] * 2
+    assert drained.prune(now, yes=True)[1].files == 0
+
+    async def follow(store: BlobStore, config: HostConfig) -> None:
+        encode, chain_of = files_of(config, INFO, incarnation(INFO), store)
+        chain = chain_of("0")
+        assert [slot.tombstone for slot in await chain.listed()] == [True, True, False]
+        await commit(chain, encode, 130)
+
+    drained.write(follow)
+    assert drained.audit()["exitCode"] == 0
+
+
+def test_prune_keeps_what_is_young_or_not_behind_a_checkpoint(parquet: Drained) -> None:
+    planned, _ = parquet.prune(datetime.now(UTC) - timedelta(hours=1))
+    assert (planned.files, planned.kept) == ([], {})
+    with parquet.client(parquet.leases) as container:
+        body = {"Offset": "119", "SequenceNumber": 119, "PartitionId": "0"}
+        container.upload_blob("$Default/0", json.dumps(body), overwrite=True)
+        container.delete_blob("$Default/1")
+    planned, _ = parquet.prune(datetime.now(UTC) + timedelta(minutes=1))
+    assert [file.start for file in planned.files] == [100, 110]
+    assert planned.kept == {"not behind the checkpoint": 2, "the last file of its chain": 2}
+
+
+def test_prune_keeps_files_that_no_committed_batch_holds(parquet: Drained) -> None:
+    parquet.config_file.write_text(json.dumps(parquet.config | {"batches": {"files": 2, "ageSeconds": 60}}))
+    planned, _ = parquet.prune(datetime.now(UTC) + timedelta(minutes=1))
+    assert planned.files == []
+    assert planned.kept == {"in no committed batch": 4, "the last file of its chain": 2}
+
+
+def test_prune_does_not_touch_a_file_that_changed_meanwhile(parquet: Drained) -> None:
+    async def go() -> Pruned:
+        async with opened(parquet.config_file, Options(), hub=False) as found:
+            planned = await plan(found.subject, datetime.now(UTC) + timedelta(minutes=1), batches=False)
+            name = planned.files[0].name
+            info = await found.store.head(name)
+            assert info is not None
+            await found.store.put(name, b"changed", metadata=info.metadata)
+            done = await carry_out(planned, found.store, datetime.now(UTC))
+            assert done.changed == [name]
+            blob = await found.store.read(name, 100)
+            assert blob is not None and blob.data == b"changed"
+            return done
+
+    assert asyncio.run(go()).files == 3
+
+
+def test_an_interrupted_prune_is_named_and_finished_by_the_next(azurite: AzuriteProcess, tmp_path: Path) -> None:
+    drained = make(azurite, tmp_path, LAYOUTS["capture"])
+    with drained.client() as container:
+        data = drained.names("shop/orders/0/")[0]
+        properties = container.get_blob_client(data).get_blob_properties()
+        record = next(name for name in drained.names("inc=") if "partition=0" in name)
+        blob = container.get_blob_client(record)
+        blob.upload_blob(b"", overwrite=True, metadata=blob.get_blob_properties().metadata | {"tombstone": "x"})
+    report = drained.audit()
+    assert report["counts"] == {"OrphanDataFile": 1, "Tombstones": 1}
+    assert "prune was interrupted" in report["findings"][0]["message"]
+    _, done = drained.prune(datetime.now(UTC) - timedelta(hours=1), yes=True)
+    assert (done.files, done.bytes) == (0, properties.size)
+    assert drained.audit()["counts"] == {"Tombstones": 1}
+
+
+def test_the_program_prunes_only_when_told_to(parquet: Drained) -> None:
+    before = (datetime.now(UTC) + timedelta(minutes=1)).isoformat()
+    said = run_program("prune", f"--before={before}", **parquet.environment)
+    assert (said.returncode, said.stderr) == (0, "")
+    assert said.stdout.startswith("Would replace 4 files written before ")
+    assert "Would keep 2 files of that age: the last file of its chain." in said.stdout
+    assert said.stdout.endswith("Run again with --yes to do it.\n")
+    done = run_program("prune", f"--before={before}", "--yes", **parquet.environment)
+    assert (done.returncode, done.stdout[:26]) == (0, "4 files are tombstones now"), done.stderr
+
+
+def test_prune_touches_nothing_where_the_audit_finds_a_violation(parquet: Drained) -> None:
+    with parquet.client() as container:
+        container.delete_blob(parquet.names("inc=")[1])
+    result = run_program("prune", "--before=2100-01-01", "--yes", **parquet.environment)
+    assert result.returncode == 2
+    assert result.stdout.startswith("Nothing is touched, because the audit found: VIOLATION")
+    assert _bytes(parquet) > 0
+    report = parquet.audit()
+    assert all(partition["tombstones"] == 0 for partition in report["partitions"])
+
+
+def test_prune_refuses_what_it_cannot_understand(parquet: Drained) -> None:
+    result = run_program("prune", "--before=yesterday", **parquet.environment)
+    assert (result.returncode, "Traceback" in result.stderr) == (3, False)
+    assert "'yesterday' is no time" in result.stderr
+
+
+def _bytes(drained: Drained) -> int:
+    with drained.client() as container:
+        return sum(blob.size for blob in container.list_blobs("shop/orders/"))
