@@ -1,0 +1,221 @@
+"""What a host reads first: a clean hub, existing data, unread data, new data only, and every starting position."""
+
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.eventhub import EventData, EventHubProducerClient
+
+from tests.integration.processor.conftest import MakeConsumer
+from tests.integration.processor.drained import Drained, assert_exactly_once, read_drained
+from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
+
+USER_CODE = Path(__file__).parent / "user_code"
+
+
+def publish(orders: Consumer, each: int, start: int = 0) -> None:
+    """Send `each` events to every partition, with the bodies `<number>|`; numbers go on from partition to partition."""
+    producer = EventHubProducerClient.from_connection_string(orders.emulator.connection_string(orders.hub))
+    with producer:
+        for index, partition in enumerate(orders.heads()):
+            first = start + index * each
+            events = [EventData(f"{number}|") for number in range(first, first + each)]
+            producer.send_batch(events, partition_id=partition)
+
+
+def counted(host: HostProcess, name: str) -> int:
+    """A counter of the host, over all its labels."""
+    lines = [line for line in host.get("/metrics").decode().splitlines() if line.startswith(f"eventconsumer_{name}")]
+    return int(sum(float(line.rsplit(" ", 1)[1]) for line in lines if "_created" not in line))
+
+
+def wait_caught_up(orders: Consumer, *hosts: HostProcess) -> None:
+    """Wait until what is committed or handled reaches the hub's heads."""
+
+    def met() -> bool:
+        reports = [report for host in hosts for report in host.report().partitions]
+        found = {report.id: report.next_sequence_number for report in reports}
+        return found == {partition: head + 1 for partition, head in orders.heads().items()}
+
+    wait_until(met, 40, f"caught up; logs: {[host.log[-3000:] for host in hosts]}")
+
+
+def drained(orders: Consumer, prefix: str = "shop/orders") -> Drained:
+    with orders.container(orders.drained) as container:
+        return read_drained(container, prefix)
+
+
+def lease(orders: Consumer, partition: str, prefix: str = "") -> dict[str, Any]:
+    """The body of a lease blob."""
+    with orders.container(orders.leases) as container:
+        body: dict[str, Any] = json.loads(container.download_blob(f"{prefix}$Default/{partition}").readall())
+        return body
+
+
+def elsewhere(orders: Consumer, leases: str, sink: str, **position: Any) -> dict[str, Any]:
+    """Settings of a consumer with other prefixes and a starting position."""
+    location = orders.config["leases"]["location"] | {"prefix": leases}
+    return {
+        "leases": orders.config["leases"] | {"location": location},
+        "sink": orders.config["sink"] | {"prefix": sink},
+        "startingPosition": position,
+    }
+
+
+# --- the four scenarios ---
+
+
+def test_clean_hub(consumer: MakeConsumer) -> None:
+    """Nothing is there: no file is made and no checkpoint written; then everything published is drained."""
+    orders = consumer(partitions=4)
+    host = orders.host()
+    wait_caught_up(orders, host)
+    time.sleep(2.5)  # longer than a file may take
+    assert drained(orders).rows == {}
+    for partition in "0123":
+        body = lease(orders, partition)
+        assert (body["Offset"], body["SequenceNumber"]) == (None, 0)
+        assert body["Owner"] == "orders-host-0.uid-of-orders-host-0"
+    publish(orders, 100)
+    wait_caught_up(orders, host)
+    assert_exactly_once(drained(orders), orders.heads(), 400)
+
+
+def test_hub_with_existing_data(consumer: MakeConsumer) -> None:
+    """Without a checkpoint a host reads everything that is retained, and nothing is published meanwhile."""
+    orders = consumer(partitions=2)
+    orders.publish(200, "0")
+    orders.publish(100, "1", start=200)
+    orders.emulator.admin.move_retention("orders", "0", before=50)
+    host = orders.host()
+    wait_caught_up(orders, host)
+    found = drained(orders)
+    assert found.rows == {"0": list(range(50, 200)), "1": list(range(100))}
+    assert found.gaps == {}  # what was gone before the start is no gap
+    wait_until(lambda: lease(orders, "0")["SequenceNumber"] == 199, 5, "the checkpoint")
+
+
+def test_unread_data_only(consumer: MakeConsumer) -> None:
+    """After a pause a host goes on behind its checkpoint and receives nothing twice."""
+    orders = consumer(partitions=2)
+    publish(orders, 150)
+    first = orders.host("orders-host-0")
+    wait_caught_up(orders, first)
+    assert first.terminate() == 0
+    before = orders.heads()
+    assert {p: lease(orders, p)["SequenceNumber"] for p in before} == before
+    publish(orders, 50, start=300)  # nobody listens
+    second = orders.host("orders-host-1", startingPosition={"type": "Latest"})  # the checkpoint counts, not this
+    wait_caught_up(orders, second)
+    publish(orders, 25, start=400)
+    wait_caught_up(orders, second)
+    assert counted(second, "received_total") == 150
+    assert counted(second, "dropped_total") == 0
+    assert_exactly_once(drained(orders), orders.heads(), 450)
+
+
+def test_new_data_only(consumer: MakeConsumer) -> None:
+    """Other prefixes for leases and files, and Latest: the old events are ignored, nothing new is missed."""
+    orders = consumer(partitions=2)
+    publish(orders, 100)
+    old = orders.heads()
+    host = orders.host(**elsewhere(orders, "fresh/", "shop/fresh", type="Latest"))
+    wait_caught_up(orders, host)
+    assert counted(host, "received_total") == 0
+    assert host.terminate() == 0  # the start is decided: what comes now is new, although nobody listens
+    publish(orders, 50, start=200)
+    again = orders.host("orders-host-1", **elsewhere(orders, "fresh/", "shop/fresh", type="Latest"))
+    wait_caught_up(orders, again)
+    found = drained(orders, "shop/fresh")
+    assert found.rows == {p: list(range(old[p] + 1, head + 1)) for p, head in orders.heads().items()}
+    assert sorted(int(body.split(b"|")[0]) for body in found.bodies) == list(range(200, 300))
+    assert drained(orders).rows == {}
+
+
+# --- deleted leases ---
+
+
+def test_deleted_leases_are_rebuilt_and_no_event_lands_in_two_files(consumer: MakeConsumer) -> None:
+    orders = consumer(partitions=2)
+    publish(orders, 100)
+    first = orders.host("orders-host-0")
+    wait_caught_up(orders, first)
+    assert first.terminate() == 0
+    with orders.container(orders.leases) as container:
+        container.delete_blobs("$Default/0", "$Default/1")
+    publish(orders, 50, start=200)
+    second = orders.host("orders-host-1")
+    wait_caught_up(orders, second)
+    assert_exactly_once(drained(orders), orders.heads(), 300)
+    heads = orders.heads()
+    wait_until(lambda: {p: lease(orders, p)["SequenceNumber"] for p in heads} == heads, 5, "the checkpoints")
+
+
+def test_deleted_leases_of_a_handler_without_files_read_everything_again(
+    consumer: MakeConsumer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(USER_CODE))
+    monkeypatch.setenv("RECORD_DIRECTORY", str(tmp_path))
+    handler = {"handler": "recording:Recording", "handlerMode": "Replace"}
+    orders = consumer(partitions=1, processing={"maxBatchSize": 300, "prefetch": 300, "maxWaitSeconds": 5} | handler)
+    orders.publish(50, "0")
+    first = orders.host("orders-host-0")
+    wait_caught_up(orders, first)
+    assert first.terminate() == 0
+    with orders.container(orders.leases) as container:
+        container.delete_blob("$Default/0")
+    second = orders.host("orders-host-1")
+    wait_caught_up(orders, second)
+    notes = [json.loads(line) for line in (tmp_path / "0.jsonl").read_text().splitlines()]
+    assert [n for note in notes for n in note.get("numbers", [])] == [*range(50), *range(50)]
+
+
+# --- starting positions ---
+
+
+def test_every_starting_position(consumer: MakeConsumer) -> None:
+    """Each partition has a position of its own; what is not named starts at the common one."""
+    orders = consumer(partitions=7)
+    publish(orders, 30)
+    time.sleep(0.2)
+    middle = datetime.now(UTC)
+    time.sleep(0.2)
+    publish(orders, 30)
+    first = orders.host("orders-host-0")
+    wait_caught_up(orders, first)
+    assert first.terminate() == 0
+    offsets = {
+        (row["partition_id"], row["sequence_number"]): row["offset"]
+        for row in drained(orders).table.select(["partition_id", "sequence_number", "offset"]).to_pylist()
+    }
+    orders.emulator.admin.move_retention("orders", "6", before=20)
+    later = datetime.now(UTC) + timedelta(hours=1)
+    partitions = {
+        "0": {"type": "Earliest"},
+        "1": {"type": "Latest"},
+        "2": {"type": "EnqueuedTime", "enqueuedTime": middle.isoformat()},
+        "3": {"type": "Offset", "offset": offsets["3", 41]},
+        "4": {"type": "SequenceNumber", "sequenceNumber": 17},
+        "5": {"type": "EnqueuedTime", "enqueuedTime": later.isoformat()},
+    }
+    settings = elsewhere(orders, "b/", "shop/b", type="SequenceNumber", sequenceNumber=5, partitions=partitions)
+    second = orders.host("orders-host-1", **settings)
+    wait_caught_up(orders, second)
+    publish(orders, 5)
+    wait_caught_up(orders, second)
+    rows = drained(orders, "shop/b").rows
+    starts = {"0": 0, "1": 60, "2": 30, "3": 42, "4": 17, "5": 60, "6": 20}
+    assert rows == {partition: list(range(start, 65)) for partition, start in starts.items()}
+
+
+def test_a_starting_position_that_does_not_exist_yet_is_named(consumer: MakeConsumer) -> None:
+    orders = consumer(partitions=1, startingPosition={"type": "SequenceNumber", "sequenceNumber": 1000})
+    orders.publish(10, "0")
+    host = orders.host()
+    problem = host.problem("PositionInvalid")
+    assert problem.field == "spec.startingPosition.sequenceNumber"
+    assert "the hub's last is 9" in problem.message
+    assert drained(orders).rows == {}
