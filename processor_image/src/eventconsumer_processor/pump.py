@@ -141,6 +141,8 @@ class Pump:
         epoch, prefetch = self._held.lease.epoch, self._work.config.processing.prefetch
         try:
             self._source = await self._work.hub.open(self.partition, self._outlet.expected - 1, epoch, prefetch)
+        except LinkStolen:
+            raise  # whatever else is wrong: never again under this epoch
         except SourceError:
             await self._check_hub()  # a new hub refuses the position of the old one
             raise

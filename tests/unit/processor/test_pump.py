@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from eventconsumer_processor.errors import LeaseLost, Unauthorized, Unavailable
+from eventconsumer_processor.errors import HubUnreachable, LeaseLost, Unauthorized, Unavailable
 from eventconsumer_processor.lease.model import Checkpoint
 from eventconsumer_processor.pump import CloseReason
+from eventconsumer_processor.source.hub import HubInfo
 from tests.fakes.blobs import Fault
 from tests.fakes.hub import FakeHub, FakeSource
 from tests.fakes.virtual import virtual
@@ -362,3 +363,19 @@ async def test_stop_flushes_what_is_buffered() -> None:
     assert await running.stop() is CloseReason.SHUTDOWN
     assert stage.rows() == list(range(4))
     assert json.loads(stage.leases.blobs["$Default/0"].data)["Owner"] == ""
+
+
+class _Refusing(FakeHub):
+    """Another reader is there, and the hub gives no other answer."""
+
+    async def describe(self) -> HubInfo:
+        raise HubUnreachable("reset")
+
+
+@virtual
+async def test_a_refused_epoch_is_never_tried_again_whatever_else_fails() -> None:
+    stage = Stage(hub=_Refusing())
+    await stage.hub.open("0", -1, epoch=99, prefetch=1)
+    running = await stage.pump()
+    assert await asyncio.wait_for(running.task, 60) is CloseReason.STOLEN
+    await running.stop()
