@@ -1,0 +1,254 @@
+"""How long a partition stays unread: hosts killed, hosts stopped, hosts added and taken away.
+
+    python -m tests.bench.failover [--only NAME]
+
+Real host processes on the emulator and Azurite, events on all partitions all the time. A partition counts as read while
+a reader is attached to it, as the emulator sees it every 0.1 s. Each row ends with a check that every event is in
+exactly one file. Prints one table; takes about eight minutes on an idle machine of two cores.
+"""
+
+import argparse
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Column, Table
+
+from tests.azurite import AzuriteProcess
+from tests.integration.processor.drained import assert_exactly_once, read_drained
+from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
+from tests.servers import EmulatorProcess
+
+POLL_SECONDS = 0.1
+SETTLED_SECONDS = 3.0  # balanced for so long is balanced
+
+
+class Readers(threading.Thread):
+    """Follows which partitions are read, and for how long each was not."""
+
+    def __init__(self, emulator: EmulatorProcess, partitions: int) -> None:
+        super().__init__(daemon=True)
+        self._emulator = emulator
+        self._lock = threading.Lock()
+        self._ids = [str(number) for number in range(partitions)]
+        self._seen = dict.fromkeys(self._ids, time.monotonic())
+        self._longest = dict.fromkeys(self._ids, 0.0)
+        self._read: set[str] = set()
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        """Look until `end`."""
+        while not self._ended.wait(POLL_SECONDS):
+            found = {link["partition"] for link in self._emulator.admin.links(kind="reader")}
+            now = time.monotonic()
+            with self._lock:
+                for partition in self._ids:
+                    self._longest[partition] = max(self._longest[partition], now - self._seen[partition])
+                    if partition in found:
+                        self._seen[partition] = now
+                self._read = found
+
+    def begin(self) -> None:
+        """Forget what was before."""
+        with self._lock:
+            self._longest = dict.fromkeys(self._ids, 0.0)
+
+    def all_read(self) -> bool:
+        """Whether every partition has a reader now."""
+        with self._lock:
+            return len(self._read) == len(self._ids)
+
+    def longest(self) -> float:
+        """Longest time that a partition was unread, seconds; looking every 0.1 s, so zero looks like 0.1."""
+        with self._lock:
+            return max(self._longest.values())
+
+    def end(self) -> None:
+        """Stop looking."""
+        self._ended.set()
+        self.join()
+
+
+class Publisher(threading.Thread):
+    """Puts an event on every partition every second; `sent` counts them."""
+
+    def __init__(self, orders: Consumer, partitions: int) -> None:
+        super().__init__(daemon=True)
+        self.sent = 0
+        self._orders = orders
+        self._partitions = partitions
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        """Publish until `end`."""
+        while not self._ended.wait(1.0):
+            for partition in range(self._partitions):
+                self._orders.emulator.admin.put_event(self._orders.hub, str(partition), b"%d|" % self.sent)
+                self.sent += 1
+
+    def end(self) -> None:
+        """Stop publishing."""
+        self._ended.set()
+        self.join()
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measurement; times in seconds."""
+
+    what: str
+    lease: int
+    owned: float  # until all partitions are owned as they should be
+    unread: float  # the longest that any partition was unread
+
+
+@dataclass
+class Stage:
+    """A consumer at work."""
+
+    orders: Consumer
+    readers: Readers
+    lease: int
+    partitions: int
+
+    def hosts(self, first: int, count: int) -> list[HostProcess]:
+        """Start hosts."""
+        return [self.orders.host(f"orders-host-{number}") for number in range(first, first + count)]
+
+    def settle(self, hosts: list[HostProcess]) -> float:
+        """Wait until these hosts own all, evenly, and read all, and stay so; when that began."""
+        since = [0.0]
+
+        def met() -> bool:
+            counts = [len(host.owned()) for host in hosts]
+            even = sum(counts) == self.partitions and max(counts) - min(counts) <= 1
+            if not (even and self.readers.all_read()):
+                since[0] = 0.0
+            elif not since[0]:
+                since[0] = time.monotonic()
+            return bool(since[0]) and time.monotonic() - since[0] >= SETTLED_SECONDS
+
+        wait_until(met, 600, f"{len(hosts)} hosts own {self.partitions} partitions evenly")
+        return since[0]
+
+    def measure(self, what: str, act: Callable[[], object], left: Callable[[], list[HostProcess]]) -> Row:
+        """Do something to a settled fleet, and see how long it takes to settle again."""
+        self.readers.begin()
+        began = time.monotonic()
+        act()
+        settled = self.settle(left())
+        return Row(what, self.lease, settled - began, self.readers.longest())
+
+
+@contextmanager
+def stage(servers: tuple[EmulatorProcess, AzuriteProcess], name: str, lease: int, partitions: int) -> Iterator[Stage]:
+    """A hub with publishers; at its end, everything published must be in files exactly once."""
+    emulator, azurite = servers
+    emulator.admin.create_hub(name, partitions=partitions)
+    with tempfile.TemporaryDirectory() as folder:
+        orders = Consumer(Path(folder), emulator, azurite, name, roll=ROLL)
+        orders.config["leases"]["durationSeconds"] = lease
+        readers, publisher = Readers(emulator, partitions), Publisher(orders, partitions)
+        readers.start()
+        publisher.start()
+        try:
+            yield Stage(orders, readers, lease, partitions)
+            publisher.end()
+            for host in orders.hosts:
+                if host.process.poll() is None:
+                    host.process.terminate()
+            for host in orders.hosts:
+                host.process.wait(60)
+            with orders.container(orders.drained) as container:
+                assert_exactly_once(read_drained(container, "shop/orders"), orders.heads(), publisher.sent)
+        finally:
+            publisher.end()
+            readers.end()
+            orders.close()
+            emulator.admin.delete_hub(name)
+
+
+ROLL = {"maxBytes": 1_000_000, "maxSeconds": 5, "maxEvents": 100_000}
+
+
+def killed(stage: Stage) -> Row:
+    """One of two hosts is killed."""
+    hosts = stage.hosts(0, 2)
+    stage.settle(hosts)
+    return stage.measure("SIGKILL, one of 2 hosts", hosts[0].kill, lambda: hosts[1:])
+
+
+def stopped(stage: Stage) -> Row:
+    """One of two hosts is told to stop."""
+    hosts = stage.hosts(0, 2)
+    stage.settle(hosts)
+    return stage.measure("SIGTERM, one of 2 hosts", hosts[0].process.terminate, lambda: hosts[1:])
+
+
+def added(stage: Stage) -> Row:
+    """A second host comes."""
+    hosts = stage.hosts(0, 1)
+    stage.settle(hosts)
+    return stage.measure("1 -> 2 hosts", lambda: hosts.extend(stage.hosts(1, 1)), lambda: hosts)
+
+
+def taken(stage: Stage) -> Row:
+    """Six of eight hosts are told to stop."""
+    hosts = stage.hosts(0, 8)
+    stage.settle(hosts)
+
+    def act() -> None:
+        for host in hosts[2:]:
+            host.process.terminate()
+
+    return stage.measure("8 -> 2 hosts", act, lambda: hosts[:2])
+
+
+RUNS: dict[str, tuple[Callable[[Stage], Row], int, int]] = {  # name -> what, lease seconds, partitions
+    "kill-15": (killed, 15, 32),
+    "kill-30": (killed, 30, 32),
+    "stop-30": (stopped, 30, 32),
+    "add-15": (added, 15, 32),
+    "add-30": (added, 30, 32),
+    "take-15": (taken, 15, 32),
+    "take-30": (taken, 30, 32),
+}
+
+
+def main() -> int:
+    """Run and print; the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=list(RUNS), action="append", help="run this row; may be repeated")
+    wanted = parser.parse_args().only or list(RUNS)
+    console = Console()
+    table = Table(
+        Column("what", no_wrap=True), "lease", "partitions", "settled after", "longest unread", title="Failover"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        emulator, azurite = EmulatorProcess(Path(folder) / "emulator"), AzuriteProcess(Path(folder) / "azurite.log")
+        try:
+            emulator.start()
+            azurite.start()
+            for name in wanted:
+                run, lease, partitions = RUNS[name]
+                console.print(f"{name} …", style="dim")
+                with stage((emulator, azurite), name, lease, partitions) as at:
+                    row = run(at)
+                figures = f"{row.lease} s", str(partitions), f"{row.owned:.1f} s", f"{row.unread:.1f} s"
+                table.add_row(row.what, *figures)
+                console.print("  ".join([row.what, *figures]), style="dim")
+        finally:
+            azurite.close()
+            emulator.close()
+    console.print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
