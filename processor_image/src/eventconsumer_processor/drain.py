@@ -131,12 +131,7 @@ class Drain:
                 self._log.warning("empty file not written", error=str(error))
 
     def _facts(self, draft: Draft) -> dict[str, str]:
-        info = self._work.info
-        return draft.metadata() | {
-            "hub": f"{info.namespace}/{info.name}",
-            "partition": self._chain.partition,
-            "from": str(draft.start),
-        }
+        return draft.metadata() | {"partition": self._chain.partition, "from": str(draft.start)}
 
     def _draft(self, start: int) -> Draft:
         last = self._buffer.batches[-1]

@@ -30,8 +30,8 @@ from eventconsumer_processor.memory import Memory
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.partitions import PartitionManager
 from eventconsumer_processor.registration import Registration, register
-from eventconsumer_processor.sink.parquet import encode
-from eventconsumer_processor.sink.slots import Chain, incarnation
+from eventconsumer_processor.sink.formats import files_of
+from eventconsumer_processor.sink.slots import incarnation
 from eventconsumer_processor.work import Work
 
 REGISTER_RETRY_SECONDS = 4.0
@@ -122,10 +122,7 @@ class Host:
         self._blocked = []
         log.info("registered", hub=info.name, namespace=info.namespace, partitions=len(info.partition_ids))
         era = incarnation(info)
-
-        def chain(partition: str) -> Chain:
-            return Chain(registration.sink, config.sink.prefix, era, partition)
-
+        encode, chain = files_of(config, info, era, registration.sink)
         rng = Random()  # noqa: S311 - spreads hosts, guards nothing
         work = Work(
             owner=self._owner,
