@@ -5,7 +5,6 @@ file it covers is committed. Where another writer's file is in the slot, that fi
 dropped and draining goes on behind it.
 """
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from uuid import uuid4
 
