@@ -59,14 +59,14 @@ class Stage:
     def __init__(self, directory: Path, azurite: AzuriteProcess, emulator: EmulatorProcess) -> None:
         self.azurite = azurite
         self.emulator = emulator
-        self._directory = directory
+        self.directory = directory
         self._consumers: list[Consumer] = []
         self._proxies: list[FaultProxy] = []
         self._emulators: list[EmulatorProcess] = []
 
     def own_emulator(self) -> None:
         """Take a namespace of its own, for faults that meet every hub of one."""
-        self.emulator = EmulatorProcess(self._directory / "emulator")
+        self.emulator = EmulatorProcess(self.directory / "emulator")
         self._emulators.append(self.emulator)
         self.emulator.start()
 
@@ -74,7 +74,7 @@ class Stage:
         """A consumer of a new hub."""
         hub = f"orders-{uuid.uuid4().hex[:12]}"
         self.emulator.admin.create_hub(hub, partitions=partitions)
-        directory = self._directory / hub
+        directory = self.directory / hub
         directory.mkdir()
         self._consumers.append(Consumer(directory, self.emulator, self.azurite, hub, **overrides))
         return self._consumers[-1]
@@ -89,7 +89,7 @@ class Stage:
     def host(self, consumer: Consumer, name: str, proxy: FaultProxy | None = None, **overrides: Any) -> HostProcess:
         """Start a host, with storage behind a proxy where one is given."""
         if proxy is not None:
-            secret = self._directory / f"storage-through-{proxy.port}"
+            secret = self.directory / f"storage-through-{proxy.port}"
             secret.write_text(proxy.connection_string)
             for part, location in (
                 ("sink", consumer.config["sink"]),

@@ -288,7 +288,7 @@ PROPERTIES: dict[str, tuple[Any, str]] = {
     "long": (-(2**63), "-9223372036854775808"),
     "float": (Float(1.5), "1.5"),
     "double": (0.1, "0.1"),
-    "decimal32": (Decimal32(b"\x22\x50\x00\x01"), '{"$binary":"IlAAAQ=="}'),
+    "decimal32": (Decimal32(b"\xff" * 4), '{"$binary":"/////w=="}'),
     "decimal64": (Decimal64(b"\xff" * 8), '{"$binary":"//////////8="}'),
     "decimal128": (Decimal128(b"\xff" * 16), '{"$binary":"/////////////////////w=="}'),
     "char": (Char("€"), "€"),

@@ -36,7 +36,15 @@ def wait_until(met: Callable[[], bool], seconds: float, what: str) -> None:
 class HostProcess:
     """One host."""
 
-    def __init__(self, directory: Path, name: str, config: dict[str, Any], *, checked: bool = True) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        name: str,
+        config: dict[str, Any],
+        *,
+        checked: bool = True,
+        environment: dict[str, str] | None = None,
+    ) -> None:
         if checked:
             HostConfig.model_validate(config)
         directory.mkdir(parents=True, exist_ok=True)
@@ -55,7 +63,8 @@ class HostProcess:
                 "EVENTCONSUMER_PORT": "0",
                 "POD_NAME": name,
                 "POD_UID": f"uid-of-{name}",
-            },
+            }
+            | (environment or {}),
         )
         self._port = 0
 
@@ -161,9 +170,17 @@ class Consumer:
     def _location(self, part: str, container: str, prefix: str) -> dict[str, Any]:
         return {"container": container, "prefix": prefix, "credential": self._secret(part, self.storage_secret)}
 
-    def host(self, name: str = "orders-host-0", *, checked: bool = True, **overrides: Any) -> HostProcess:
+    def host(
+        self,
+        name: str = "orders-host-0",
+        *,
+        checked: bool = True,
+        environment: dict[str, str] | None = None,
+        **overrides: Any,
+    ) -> HostProcess:
         """Start a host."""
-        host = HostProcess(self._directory, name, self.config | overrides, checked=checked)
+        config = self.config | overrides
+        host = HostProcess(self._directory, name, config, checked=checked, environment=environment)
         self.hosts.append(host)
         return host
 
