@@ -1,7 +1,7 @@
 """The auditor finds every kind of damage by its name, and nothing in a consumer that is as it must be."""
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -9,11 +9,14 @@ import pytest
 
 from eventconsumer_api.v1alpha1 import LeaseLayout, Position
 from eventconsumer_processor.audit.codes import MEANINGS, Code, Level
+from eventconsumer_processor.audit.owners import LeaseSubject
+from eventconsumer_processor.audit.read import Subject, audit
 from eventconsumer_processor.errors import HubUnreachable, Unavailable
 from eventconsumer_processor.source.hub import HubInfo, PartitionInfo, Source
+from eventconsumer_processor.storage import BlobInfo
 from tests.fakes.blobs import Fault
 from tests.fakes.virtual import virtual
-from tests.unit.processor.auditing import CREATED, ERA, WHEN, World, fake, metadata, parquet, sample
+from tests.unit.processor.auditing import CREATED, ERA, WHEN, StoreContainer, World, fake, metadata, parquet, sample
 
 Damage = Callable[[World], Awaitable[object]]
 
@@ -504,3 +507,19 @@ async def test_an_empty_prefix_is_not_clean() -> None:
     report = await World().audit()
     assert report.exit_code == 3
     assert "nothing lies below p/ in container drained" in report.summary
+
+
+class Late(StoreContainer):
+    """A listing that misses a file that is there: it was written just behind the place that was listed."""
+
+    async def walk(self, prefix: str) -> AsyncIterator[BlobInfo]:
+        async for info in super().walk(prefix):
+            if info.name != f"p/{slot(20)}":
+                yield info
+
+
+@virtual
+async def test_a_file_that_a_listing_missed_is_asked_for() -> None:
+    world = await sample()
+    report = await audit(Subject(Late(world.files), "p", LeaseSubject(StoreContainer(world.leases), "", "$Default")))
+    assert (report.exit_code, report.partitions[0].files) == (0, 4), report.findings

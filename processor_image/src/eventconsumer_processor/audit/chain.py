@@ -53,6 +53,10 @@ class ChainAudit:
     def __post_init__(self) -> None:
         self.next = self.start
 
+    def missing_before(self, start: int) -> int | None:
+        """Where a file should start before one that starts at `start`; None where nothing is missing."""
+        return self.next if self.next is not None and self.next < start and not self._blind else None
+
     def add(self, slot: SlotFacts) -> None:
         """Judge the next slot."""
         if slot.start == self._previous:
@@ -145,11 +149,14 @@ class ChainAudit:
     def _place(self, start: int, name: str) -> None:
         """Judge where a slot stands."""
         if self.next is None:
-            self._find(Code.GENESIS_MISSING, "the chain has files but no genesis record, which says where it starts")
+            self._find(
+                Code.GENESIS_MISSING,
+                "the chain has files, but no genesis record that can be read: it says where they start",
+            )
             self.next = start
         if self.start is not None and start < self.start:
             self._find(Code.SLOT_BELOW_START, f"a file starts at {start}, but the chain at {self.start}", name)
-        elif start > self.next and not self._blind:
+        elif self.missing_before(start) is not None:
             self._find(
                 Code.SLOT_MISSING,
                 f"no file starts at {self.next}: events {self.next} to {start - 1} are missing, files go on at {start}",

@@ -121,8 +121,18 @@ class FileWalk:
                 self._stray(name, info)
 
     async def _slot(self, name: SlotName, info: BlobInfo, reader: DeepReader | None) -> None:
+        chain = await self._chain((name.incarnation, name.partition))
+        while (missing := chain.missing_before(name.start)) is not None:
+            # A listing is no snapshot: what was written while it went by may show a file and not the one before.
+            path = info.name.replace(f"from={name.start:020d}", f"from={missing:020d}")
+            late = await self._container.head(path)
+            if late is None:
+                break
+            await self._judge(chain, SlotName(name.incarnation, name.partition, missing, name.extension), late, reader)
+        await self._judge(chain, name, info, reader)
+
+    async def _judge(self, chain: ChainAudit, name: SlotName, info: BlobInfo, reader: DeepReader | None) -> None:
         place = (name.incarnation, name.partition)
-        chain = await self._chain(place)
         try:
             slot = names.facts(info.name, name.start, info.size, info.etag, info.metadata)
         except names.BadFacts as error:
