@@ -1,5 +1,6 @@
 """The demo's cluster for the end-to-end suite: the demo itself is the set-up, its outcome the first thing tested."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,12 @@ def _python(*arguments: str, timeout: float) -> subprocess.CompletedProcess[str]
     return subprocess.run(
         [sys.executable, "-m", *arguments], capture_output=True, text=True, timeout=timeout, check=False, cwd=ROOT
     )
+
+
+def image(name: str) -> str:
+    """Reference of one of the project's images."""
+    found: dict[str, str] = json.loads(_python("local_cluster", "images", timeout=60).stdout)
+    return found[name]
 
 
 @dataclass(frozen=True)

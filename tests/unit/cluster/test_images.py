@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 import tarfile
 import tempfile
 from pathlib import Path
@@ -99,10 +100,21 @@ def test_a_staged_context_is_the_same_wherever_it_was_cloned(context: Path, tmp_
 
 def test_every_image_of_the_repository_can_be_described() -> None:
     images = [catalog.describe(REPOSITORY, name) for name in catalog.DOCKERFILES]
-    assert {image.name for image in images} == {"operator", "processor", "spark", "emulator", "azurite"}
+    assert {image.name for image in images} == {"operator", "processor", "spark", "emulator", "azurite", "handler"}
     for image in images:
         assert image.files, f"{image.name} copies nothing"
-        assert "BASE_IMAGE" in image.instructions.arguments
+        assert {name for name, _ in image.arguments} <= image.instructions.arguments
+
+
+def test_an_image_on_another_one_changes_with_it(tmp_path: Path) -> None:
+    for path in ("processor_image", "crds", "requirements"):
+        shutil.copytree(REPOSITORY / path, tmp_path / path, ignore=shutil.ignore_patterns("__pycache__"))
+    before = {name: catalog.describe(tmp_path, name) for name in ("processor", "handler")}
+    assert dict(before["handler"].arguments) == {"PROCESSOR_IMAGE": before["processor"].reference}
+    with (tmp_path / "processor_image/src/eventconsumer_processor/host.py").open("a") as source:
+        source.write("# changed\n")
+    after = {name: catalog.describe(tmp_path, name) for name in ("processor", "handler")}
+    assert all(after[name].tag != before[name].tag for name in after)
 
 
 def test_another_registry_is_another_name_with_the_same_tag() -> None:

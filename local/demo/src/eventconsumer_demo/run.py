@@ -67,6 +67,8 @@ def install_operator(cluster: Cluster, images: dict[str, str]) -> None:
         *settings,
         "--set",
         "allowInsecureEndpoints=true",
+        "--set-string",
+        f"handlerImagePrefixes={{{images['handler'].rpartition(':')[0]}}}",
         "--wait",
         "--timeout",
         "120s",

@@ -105,7 +105,8 @@ class Builder:
     def _ensure(
         self, image: Image, buildah: Buildah, present: set[str], loaded: set[str] | None, progress: Progress
     ) -> None:
-        if loaded is not None and image.reference in loaded:
+        extended = image.name in {base for _, base in catalog.EXTENDS.values()}  # then buildah must have it, too
+        if loaded is not None and image.reference in loaded and (image.reference in present or not extended):
             with progress.step(f"{image.name} is up to date"):
                 return
         if image.reference in present and loaded is None:
@@ -114,7 +115,8 @@ class Builder:
         if image.reference not in present:
             log = self._fresh_log(image.name)
             with progress.step(f"building {image.name}", log):
-                catalog.build(buildah, REPOSITORY, image, self._scratch, log)
+                catalog.build(buildah, image, self._scratch, log)
+                present.add(image.reference)
                 self._load(image, buildah, loaded)
         else:
             with progress.step(f"loading {image.name} into the cluster"):

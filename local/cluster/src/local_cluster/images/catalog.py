@@ -20,7 +20,10 @@ DOCKERFILES = {
     "processor": "processor_image/Dockerfile",
     "azurite": "local/azurite/Dockerfile",
     "spark": "spark/Dockerfile",
+    "handler": "processor_image/examples/handler/Dockerfile",
 }
+# Images that are built on another one of the project, in a folder of their own: as users build theirs.
+EXTENDS = {"handler": ("PROCESSOR_IMAGE", "processor")}
 
 
 @dataclass(frozen=True)
@@ -30,16 +33,20 @@ class Image:
     Attributes:
         name: Short name, such as `operator`.
         reference: Full name whose tag is the hash of its content.
+        context: The build context.
         dockerfile: Path relative to the context.
         instructions: What the Dockerfile says.
         files: What it copies, relative to the context.
+        arguments: Build arguments that name the image it is built on.
     """
 
     name: str
     reference: str
+    context: Path
     dockerfile: Path
     instructions: Dockerfile
     files: tuple[Path, ...]
+    arguments: tuple[tuple[str, str], ...]
 
     @property
     def tag(self) -> str:
@@ -56,21 +63,27 @@ def describe(root: Path, name: str, registry: str = LOCAL_REGISTRY) -> Image:
     """Compute the current version of an image.
 
     Args:
-        root: The repository, which is the build context.
+        root: The repository, which is the build context of all but those in `EXTENDS`.
         name: One of `DOCKERFILES`.
         registry: Prefix of the reference.
 
     Raises:
         ClusterError: The Dockerfile copies what does not exist.
     """
-    dockerfile = Path(DOCKERFILES[name])
-    instructions = parse_dockerfile((root / dockerfile).read_text())
-    files = tuple(context_files(root, instructions.sources))
-    tag = content_hash(root, sorted({*files, dockerfile}), base.reference())
-    return Image(name, f"{registry}/eventconsumer/{name}:{tag}", dockerfile, instructions, files)
+    context, dockerfile = root, Path(DOCKERFILES[name])
+    arguments = {"BASE_IMAGE": base.reference()}
+    if name in EXTENDS:
+        argument, extended = EXTENDS[name]
+        context, dockerfile = root / dockerfile.parent, Path(dockerfile.name)
+        arguments = {argument: describe(root, extended, registry).reference}
+    instructions = parse_dockerfile((context / dockerfile).read_text())
+    files = tuple(context_files(context, instructions.sources))
+    tag = content_hash(context, sorted({*files, dockerfile}), *arguments.values())
+    reference = f"{registry}/eventconsumer/{name}:{tag}"
+    return Image(name, reference, context, dockerfile, instructions, files, tuple(arguments.items()))
 
 
-def build(buildah: Buildah, root: Path, image: Image, scratch: Path, log: Path) -> None:
+def build(buildah: Buildah, image: Image, scratch: Path, log: Path) -> None:
     """Build one image from a clean copy of exactly the files that its hash covers.
 
     Raises:
@@ -78,13 +91,14 @@ def build(buildah: Buildah, root: Path, image: Image, scratch: Path, log: Path) 
         ClusterError: The sources changed meanwhile.
     """
     scratch.mkdir(parents=True, exist_ok=True)
-    arguments = {"BASE_IMAGE": base.reference()} | build_arguments(
+    arguments = dict(image.arguments) | build_arguments(
         image.instructions.arguments, os.environ, configured_pip_index()
     )
     with tempfile.TemporaryDirectory(prefix=".context-", dir=scratch) as folder:
         context = Path(folder)
-        stage(root, {*image.files, image.dockerfile}, context)
-        if content_hash(context, sorted({*image.files, image.dockerfile}), base.reference()) != image.tag:
+        files = {*image.files, image.dockerfile}
+        stage(image.context, files, context)
+        if content_hash(context, sorted(files), *dict(image.arguments).values()) != image.tag:
             raise ClusterError(f"The sources of {image.name} changed while they were copied. Build again.")
         buildah.build(context / image.dockerfile, context, image.reference, arguments, log)
 
