@@ -1,0 +1,36 @@
+"""Chains for tests: drafts, clocks, and both layouts by name."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from eventconsumer_processor.sink.capture import CaptureChain
+from eventconsumer_processor.sink.slots import Chain, Draft
+from eventconsumer_processor.source.hub import HubInfo
+from eventconsumer_processor.storage import BlobStore
+
+NOON = datetime(2026, 11, 21, 12, 0, 0, 700_000, tzinfo=UTC)
+HUB = HubInfo("shop.example", "orders", datetime(2026, 1, 1, tzinfo=UTC), ("0",))
+LAYOUTS = ["Slots", "Capture"]
+
+
+def draft(start: int, last: int, nonce: str = "mine", epoch: int = 1) -> Draft:
+    """A file about to be committed."""
+    return Draft(start, start, last, last - start + 1, epoch, f"host-{nonce}", nonce, str(last * 10), NOON)
+
+
+def chain(layout: str, blobs: BlobStore, now: Callable[[], datetime] = lambda: NOON) -> Chain:
+    """A chain in a layout."""
+    if layout == "Capture":
+        return CaptureChain(blobs, "p", "era", "0", HUB, now=now)
+    return Chain(blobs, "p", "era", "0", now=now)
+
+
+class Seconds:
+    """A wall clock that is a second later at every look."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def __call__(self) -> datetime:
+        self.looks += 1
+        return NOON + timedelta(seconds=self.looks - 1)

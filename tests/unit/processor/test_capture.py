@@ -1,0 +1,170 @@
+"""The layout of Event Hubs Capture: names by time, commit records, orphans and empty files."""
+
+import json
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from eventconsumer_processor.errors import Conflict, Damaged, Unavailable
+from eventconsumer_processor.sink.capture import CaptureChain, namespace_name
+from eventconsumer_processor.sink.content import Content
+from tests.fakes.blobs import FakeBlobStore, Fault
+from tests.unit.processor.chains import HUB, NOON, Seconds, chain, draft
+
+RECORD = "p/inc=era/partition=0/from=00000000000000000005.json"
+FIRST = "p/shop/orders/0/2026/11/21/12/00/00.avro"
+EVENTS = Content((b"eve", b"nts"), Content.of(b"events").sha256)  # goes up in blocks
+SECOND = "p/shop/orders/0/2026/11/21/12/00/01.avro"
+
+
+def store() -> FakeBlobStore:
+    """A container whose clock stands."""
+    return FakeBlobStore(lambda: 0.0)
+
+
+async def test_a_file_is_named_by_time_and_its_slot_holds_a_record_of_it() -> None:
+    blobs = store()
+    files = chain("Capture", blobs)
+    await files.put(draft(5, 8), b"events")
+    assert sorted(blobs.blobs) == [RECORD, FIRST]
+    slot = await files.at(5)
+    assert slot is not None
+    assert (slot.path, slot.size, slot.etag) == (FIRST, 6, blobs.blobs[FIRST].etag)
+    record = blobs.blobs[RECORD]
+    facts = draft(5, 8).metadata() | {"sha256": Content.of(b"events").sha256}
+    assert record.metadata == facts | {"path": FIRST, "size": "6", "etag": slot.etag}
+    assert json.loads(record.data) == {"from": 5, **record.metadata}
+    assert blobs.blobs[FIRST].metadata == facts
+
+
+@pytest.mark.parametrize(
+    ("time", "name"),
+    [
+        (datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "2026/01/02/03/04/05.avro"),
+        (datetime(2026, 1, 1, 0, 30, tzinfo=timezone(timedelta(hours=2))), "2025/12/31/22/30/00.avro"),
+    ],
+)
+def test_names_are_padded_and_in_utc(time: datetime, name: str) -> None:
+    assert CaptureChain(store(), "p", "era", "17", HUB).data_path(time) == f"p/shop/orders/17/{name}"
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("shop.servicebus.windows.net", "shop"),
+        ("localhost", "localhost"),
+        ("127.0.0.1", "127.0.0.1"),
+        ("::1", "::1"),
+    ],
+)
+def test_a_namespace_is_named_by_its_first_label(host: str, name: str) -> None:
+    assert namespace_name(host) == name
+
+
+async def test_a_taken_second_means_the_next_one() -> None:
+    blobs = store()
+    files = chain("Capture", blobs)
+    for start in (5, 9, 13):
+        await files.put(draft(start, start + 3, nonce=str(start)), b"events of %d" % start)
+    slots = await files.listed()
+    assert [slot.path[-8:] for slot in slots] == ["/00.avro", "/01.avro", "/02.avro"]
+    assert [blobs.blobs[slot.path].data for slot in slots] == [b"events of 5", b"events of 9", b"events of 13"]
+
+
+@pytest.mark.parametrize("applied", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("operation", ["put_block", "put_block_list", "put"])  # of the data file, twice; the record
+async def test_a_second_try_goes_on_with_its_own_data_file(operation: str, applied: bool) -> None:
+    blobs = store()
+    files = chain("Capture", blobs, Seconds())
+    blobs.faults.append(Fault(operation, applied))
+    with pytest.raises(Unavailable):
+        await files.put(draft(5, 8), EVENTS)
+    if operation == "put" and applied:
+        with pytest.raises(Conflict):  # by itself
+            await files.put(draft(5, 8), EVENTS)
+    else:
+        await files.put(draft(5, 8), EVENTS)
+    assert sorted(blobs.blobs) == [RECORD, FIRST]
+    slot = await files.at(5)
+    assert slot is not None and (slot.nonce, slot.path, slot.etag) == ("mine", FIRST, blobs.blobs[FIRST].etag)
+
+
+async def test_a_writer_that_finds_its_slot_taken_puts_nothing() -> None:
+    blobs = store()
+    await chain("Capture", blobs).put(draft(5, 8, nonce="theirs"), b"theirs")
+    before = dict(blobs.blobs)
+    with pytest.raises(Conflict):
+        await chain("Capture", blobs, Seconds()).put(draft(5, 9), b"mine")
+    assert dict(blobs.blobs) == before
+
+
+async def loser(blobs: FakeBlobStore) -> CaptureChain:
+    """A chain whose data file is there and whose record came too late."""
+    mine = CaptureChain(blobs, "p", "era", "0", HUB, now=lambda: NOON)
+    blobs.faults.append(Fault("put"))
+    with pytest.raises(Unavailable):
+        await mine.put(draft(5, 8), EVENTS)
+    await chain("Capture", blobs).put(draft(5, 6, nonce="theirs"), b"theirs")
+    assert sorted(blobs.blobs) == [RECORD, FIRST, SECOND]
+    return mine
+
+
+async def test_a_losers_data_file_is_removed() -> None:
+    blobs = store()
+    mine = await loser(blobs)
+    await mine.forsake(draft(5, 8, nonce="of another draft"))
+    assert FIRST in blobs.blobs
+    mine = await loser(blobs := store())
+    await mine.forsake(draft(5, 8))
+    assert sorted(blobs.blobs) == [RECORD, SECOND]
+
+
+async def test_a_file_that_is_not_the_losers_stays() -> None:
+    blobs = store()
+    mine = await loser(blobs)
+    await blobs.put(FIRST, b"somebody else's", metadata={"nonce": "other"})
+    await mine.forsake(draft(5, 8))
+    assert blobs.blobs[FIRST].data == b"somebody else's"
+
+
+async def test_a_data_file_that_cannot_be_removed_stays_an_orphan() -> None:
+    blobs = store()
+    mine = await loser(blobs)
+    blobs.faults.append(Fault("remove"))
+    await mine.forsake(draft(5, 8))
+    slots = await chain("Capture", blobs).listed()
+    assert [slot.path for slot in slots] == [SECOND] and FIRST in blobs.blobs
+
+
+async def test_an_empty_file_has_508_bytes_and_no_record() -> None:
+    blobs = store()
+    files = chain("Capture", blobs)
+    await files.put_empty()
+    await files.put_empty()
+    assert {name: (len(blob.data), blob.metadata) for name, blob in blobs.blobs.items()} == {
+        FIRST: (508, {"empty": "true"})
+    }
+    assert await files.listed() == []
+    await files.put(draft(5, 8), b"events")
+    slot = await files.at(5)
+    assert slot is not None and slot.path == SECOND
+
+
+async def test_an_empty_file_replaces_nothing() -> None:
+    blobs = store()
+    files = chain("Capture", blobs)
+    await files.put(draft(5, 8), b"events")
+    await files.put_empty()
+    assert blobs.blobs[FIRST].data == b"events"
+    slots = store()
+    await chain("Slots", slots).put_empty()
+    assert not slots.blobs
+
+
+async def test_a_record_that_names_no_file_is_damaged() -> None:
+    blobs = store()
+    files = chain("Capture", blobs)
+    await files.put(draft(5, 8), b"events")
+    del blobs.blobs[RECORD].metadata["etag"]
+    with pytest.raises(Damaged, match="does not say which file"):
+        await files.at(5)

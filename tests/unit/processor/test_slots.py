@@ -1,0 +1,146 @@
+"""The slot chain in the layout Slots: names, facts, lookups and tombstones."""
+
+import hashlib
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventconsumer_processor.errors import Conflict, Damaged, Unavailable
+from eventconsumer_processor.sink.slots import Chain
+from tests.fakes.blobs import FakeBlobStore, Fault
+from tests.unit.processor.chains import LAYOUTS, NOON, chain, draft
+
+FOLDER = "p/inc=era/partition=0/from="
+
+
+def store() -> FakeBlobStore:
+    """A container whose clock stands."""
+    return FakeBlobStore(lambda: 0.0)
+
+
+async def fill(blobs: FakeBlobStore, *starts: int) -> Chain:
+    """A chain with files at these starts, each up to the next."""
+    filled = chain("Slots", blobs)
+    for start, after in zip(starts, [*starts[1:], starts[-1] + 5], strict=True):
+        await filled.put(draft(start, after - 1), b"x")
+    return filled
+
+
+async def test_a_slot_is_named_by_the_number_expected_next_and_says_what_is_in_it() -> None:
+    blobs = store()
+    facts = replace(draft(17, 20), first=18, count=3, gap="retention:17-17")
+    await chain("Slots", blobs).put(facts, b"events")
+    assert list(blobs.blobs) == [f"{FOLDER}00000000000000000017.parquet"]
+    slot = await chain("Slots", blobs).at(17)
+    assert slot is not None
+    assert (slot.start, slot.first, slot.last, slot.count, slot.gap, slot.size, slot.tombstone) == (
+        17,
+        18,
+        20,
+        3,
+        "retention:17-17",
+        6,
+        False,
+    )
+    assert blobs.blobs[slot.path].metadata["sha256"] == hashlib.sha256(b"events").hexdigest()
+
+
+@given(
+    st.sets(st.integers(0, 2**63 - 1) | st.integers(0, 3000), min_size=1, max_size=40),
+    st.lists(st.integers(-1, 2**63 - 1) | st.integers(0, 4000), max_size=5),
+)
+async def test_the_slot_before_a_number_is_found_wherever_it_is(starts: set[int], numbers: list[int]) -> None:
+    filled = await fill(store(), *sorted(starts))
+    around = [start + step for start in starts for step in (-1, 0, 1)]
+    for number in [*numbers, *random.Random(0).sample(around, min(9, len(around)))]:
+        below = [start for start in starts if start <= number]
+        found = await filled.last_before(number)
+        assert (found.start if found else None) == max(below, default=None)
+
+
+@pytest.mark.parametrize("number", [4_999, 9_999, 10_000, 10_001, 19_999, 12_345, 99_999, 10**12])
+async def test_the_slot_before_a_number_needs_few_short_listings_in_a_long_chain(number: int) -> None:
+    blobs = store()
+    filled = await fill(blobs, *range(0, 20_000))
+    blobs.calls.clear()
+    found = await filled.last_before(number)
+    assert found is not None and found.start == min(number, 19_999)
+    assert len(blobs.calls) <= (30 if number < 10**6 else 100)
+
+
+async def test_blobs_with_other_names_are_not_of_the_chain() -> None:
+    blobs = store()
+    filled = await fill(blobs, 5, 9)
+    for name in ("00000000000000000007.parquet.bak", "7.parquet", "00000000000000000007.json", "x"):
+        await blobs.put(FOLDER + name, b"?")
+    assert [slot.start for slot in await filled.listed()] == [5, 9]
+    before = await filled.last_before(8)
+    assert before is not None and before.start == 5
+
+
+async def test_a_blob_without_facts_is_reported_as_damaged() -> None:
+    blobs = store()
+    await blobs.put(f"{FOLDER}00000000000000000005.parquet", b"?")
+    with pytest.raises(Damaged, match="is not a file of the chain"):
+        await chain("Slots", blobs).at(5)
+
+
+async def test_a_chain_begins_once() -> None:
+    blobs = store()
+    one, other = chain("Slots", blobs), chain("Capture", blobs)
+    assert await one.start() is None
+    assert [await one.begin(7), await other.begin(9), await one.start()] == [7, 7, 7]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+async def test_a_tombstone_is_a_slot_without_content(layout: str) -> None:
+    blobs = store()
+    files = chain(layout, blobs)
+    for start in (5, 9):
+        await files.put(draft(start, start + 3, nonce=f"n{start}"), b"events")
+    before = await files.at(5)
+    assert before is not None
+    facts = dict(blobs.blobs[files.path(5)].metadata)
+    await files.tombstone(before)
+    after = await files.at(5)
+    assert after is not None and after.tombstone and after.size == 0
+    assert blobs.blobs[files.path(5)].data == b""
+    assert blobs.blobs[files.path(5)].metadata == facts | {"tombstone": NOON.isoformat(timespec="seconds")}
+    assert replace(after, tombstone=False, size=6, etag=before.etag) == before
+    assert [slot.start for slot in await files.listed()] == [5, 9]
+    assert layout == "Slots" or before.path not in blobs.blobs
+    await files.tombstone(before)  # once more is no error
+    with pytest.raises(Conflict):
+        await files.put(draft(5, 8, nonce="late"), b"again")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("operation", ["put", "remove"])
+async def test_cleaning_up_can_be_repeated_after_a_lost_answer(layout: str, operation: str) -> None:
+    blobs = store()
+    files = chain(layout, blobs)
+    await files.put(draft(5, 8), b"events")
+    slot = await files.at(5)
+    assert slot is not None
+    blobs.faults.append(Fault(operation, applied=True))
+    try:
+        await files.tombstone(slot)
+    except Unavailable:
+        await files.tombstone(slot)
+    after = await files.at(5)
+    assert after is not None and after.tombstone
+    assert sum(len(blob.data) for blob in blobs.blobs.values()) == 0
+
+
+async def test_only_the_file_that_was_meant_is_cleaned_up() -> None:
+    blobs = store()
+    files = await fill(blobs, 5)
+    slot = await files.at(5)
+    assert slot is not None
+    await blobs.put(slot.path, b"other", metadata=draft(5, 9, nonce="other").metadata())
+    with pytest.raises(Conflict):
+        await files.tombstone(slot)
+    assert blobs.blobs[slot.path].data == b"other"
