@@ -63,8 +63,7 @@ class Drain:
             await self._held.raise_epoch(above=end.epoch)
         if end.checkpoint is not None:
             await self._held.advance(end.checkpoint)
-        if end.skipped is not None:
-            self._buffer.gaps.append(end.skipped)
+        self._buffer.gaps = [] if end.skipped is None else [end.skipped]  # located again, it may be another one
         self.position, self.expected = end.next, end.expected
 
     def seconds_left(self, now: float) -> float:

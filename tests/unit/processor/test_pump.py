@@ -13,7 +13,7 @@ from eventconsumer_processor.source.hub import HubInfo
 from tests.fakes.blobs import Fault
 from tests.fakes.hub import FakeHub, FakeSource
 from tests.fakes.virtual import virtual
-from tests.unit.processor.stage import Stage, eventually
+from tests.unit.processor.stage import CONFIG, Stage, eventually
 
 SLOT = "p/inc=era/partition=0/from={:020d}.parquet"
 
@@ -379,3 +379,21 @@ async def test_a_refused_epoch_is_never_tried_again_whatever_else_fails() -> Non
     running = await stage.pump()
     assert await asyncio.wait_for(running.task, 60) is CloseReason.STOLEN
     await running.stop()
+
+
+@virtual
+async def test_what_another_program_read_is_recorded_once_however_often_the_position_is_looked_for() -> None:
+    stage = Stage(overrides={"leases": CONFIG["leases"] | {"shared": True}})
+    stage.partition.add(*bodies(10))
+    first = await stage.pump()
+    await eventually(lambda: len(stage.rows()) == 10)
+    await first.stop()
+    body = json.loads(stage.leases.blobs["$Default/0"].data)
+    await stage.leases.put("$Default/0", json.dumps(body | {"SequenceNumber": 19, "Offset": "190"}).encode())
+    second = await stage.pump("host-b")
+    await eventually(lambda: "source" in second.pump.problems)  # the hub has no such number yet
+    await asyncio.sleep(30)
+    stage.partition.add(*bodies(15))
+    await eventually(lambda: len(stage.rows()) == 15)
+    assert stage.sink.blobs[SLOT.format(10)].metadata["gap"] == "foreign:10-19"
+    await second.stop()
