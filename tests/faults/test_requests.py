@@ -1,5 +1,7 @@
 """Requests to storage that land late, twice or without an answer (rows 5 to 7 of the fault list)."""
 
+from random import Random
+
 import pytest
 
 from tests.faultactions import DropReply, Hold, Replay
@@ -146,4 +148,40 @@ def test_07_requests_land_twice(stage: Stage, answer_first: bool) -> None:
     publish(orders, 100, start=1200)
     wait_owned(successor, 6, TAKEOVER_SECONDS)
     stage.settled(orders, 1800)
+    assert files.items() <= slots(orders).items()
+
+
+@pytest.mark.parametrize("winner", ["successor", "zombie"])
+def test_08_two_writers_stage_blocks_for_one_slot(stage: Stage, winner: str) -> None:
+    orders = stage.consumer(partitions=1, roll={"maxBytes": 10**8, "maxSeconds": 6, "maxEvents": 10**6})
+    one, two = stage.proxy(), stage.proxy()
+    for number in range(24):
+        body = f"{number}|".encode() + Random(number).randbytes(900_000)  # cannot be compressed: a file of 21 MB
+        stage.emulator.admin.put_event(orders.hub, "0", body)
+    blocks = Match("PUT", "/partition=0/from=", {"comp": "block"})
+    lists = Match("PUT", "/partition=0/from=", {"comp": "blocklist"}, {"if-none-match": r"\*"})
+    late = one.add(lists, Hold())
+    zombie = stage.host(orders, "zombie", one)
+    late.wait(60)
+    assert len(one.met(blocks)) >= 2
+    zombie.pause()
+    own = two.add(lists, Hold(), times=1)
+    successor = stage.host(orders, "successor", two)
+    own.wait(TAKEOVER_SECONDS + 20)
+    assert len(two.met(blocks)) >= 2  # blocks of both writers are staged now
+    for held, proxy in ((own, two), (late, one))[:: 1 if winner == "successor" else -1]:
+        held.release()
+        wait_until(lambda proxy=proxy: bool(proxy.met(lists)[0].replies), 10, "the list lands")  # type: ignore[misc]
+    statuses = {proxy: proxy.met(lists)[0].replies[0].status for proxy in (one, two)}
+    first, second = (two, one) if winner == "successor" else (one, two)
+    assert statuses[first] == 201
+    assert statuses[second] in (400, 409, 412)
+    drained = stage.settled(orders, 24)
+    assert drained.epochs["0"][0] == (2 if winner == "successor" else 1)
+    assert total(successor, "adopted") == (0 if winner == "successor" else 1)
+    files = slots(orders)
+    zombie.go_on()
+    wait_until(lambda: bool(logged(zombie, "pump closed")), 10, "the zombie halts")
+    publish(orders, 100, start=24)
+    stage.settled(orders, 124)
     assert files.items() <= slots(orders).items()
