@@ -192,3 +192,17 @@ async def test_of_an_sdk_and_a_host_that_claim_at_once_one_wins(world: World) ->
     assert (taken is not None) != claimed
     owner = (await metadata(world, OWNERSHIP))["ownerid"]
     assert owner == ("processor-1" if claimed else "host-a")
+
+
+async def test_a_lease_rebuilt_from_a_damaged_checkpoint_can_be_read_again(world: World) -> None:
+    store = store_of(world)
+    await (await hold(store, world)).release()
+    await world.other.put(CHECKPOINT, b"", metadata={"sequencenumber": "twelve"})
+    unusable = (await store.list(["0"])).invalid["0"]
+    assert unusable.rebuild is not None
+    taken = await store.acquire(unusable.rebuild, "host-b", rebuild=True)
+    assert taken is not None
+    held = HeldLease(store, taken, world.clock)
+    assert (await held.refresh()).checkpoint is None
+    await held.advance(Checkpoint("4096", 12))
+    assert await metadata(world, CHECKPOINT) == {"offset": "4096", "sequencenumber": "12"}

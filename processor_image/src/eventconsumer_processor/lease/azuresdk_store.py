@@ -104,7 +104,7 @@ class AzureSdkStore:
             except LeaseInvalid:
                 if not rebuild:
                     raise
-                return Taken(replace(claimed, checkpoint_etag=reached.etag if reached else ""), since)
+                return Taken(await self._forget_checkpoint(claimed, reached.etag if reached else ""), since)
         except (StorageError, LeaseInvalid):
             with contextlib.suppress(StorageError, LeaseLost):
                 await self.release(claimed)
@@ -234,6 +234,11 @@ class AzureSdkStore:
         if name == self._names.checkpoint(lease.partition):
             return lease
         return replace(self._with_checkpoint(lease, await self._blobs.head(name)), checkpoint_etag="")
+
+    async def _forget_checkpoint(self, lease: Lease, etag: str) -> Lease:
+        """Put a checkpoint that says nothing in the place of one that cannot be read."""
+        etag = await self._put(self._names.checkpoint(lease.partition), {"offset": layout.NO_OFFSET}, etag)
+        return replace(lease, checkpoint_etag=etag)
 
     def _lenient(self, info: BlobInfo | None) -> Checkpoint | None:
         """A checkpoint to be overwritten; what cannot be read is none."""
