@@ -57,5 +57,5 @@ class Reason(StrEnum):
     SPARK_FAILED = "SparkFailed"  # the application of the open batch failed
 
 
-ADVISORY = frozenset({Reason.DEAD_LETTERS})
+ADVISORY = frozenset({Reason.DATA_GAP, Reason.DEAD_LETTERS})
 """Problems that a person should know of, though nothing waits for one."""

@@ -1,9 +1,14 @@
 """One partition's events where the user's handler replaces the files: only checkpoints are kept, by the policy.
 
 The handler has seen everything up to `expected`; the checkpoint follows when it is due, and when the partition is given
-up in order. After a crash the events behind the checkpoint are handled again: at least once.
+up in order. After a crash the events behind the checkpoint are handled again: at least once. There is no file to record
+missing events in, so they are a problem that is shown for as long as the partition is here.
 """
 
+import structlog
+
+from eventconsumer_api.host_report import Problem
+from eventconsumer_processor import problems
 from eventconsumer_processor.checkpoint import begin
 from eventconsumer_processor.errors import StorageError
 from eventconsumer_processor.gaps import Gap
@@ -15,6 +20,9 @@ from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.work import Work
 
 IDLE_SECONDS = 60.0
+RETRY_SECONDS = 3.0
+
+log = structlog.get_logger(__name__)
 
 
 class Handled:
@@ -22,7 +30,7 @@ class Handled:
 
     files = 0
 
-    def __init__(self, work: Work, held: HeldLease, chain: Chain) -> None:
+    def __init__(self, work: Work, held: HeldLease, chain: Chain, found: dict[str, Problem]) -> None:
         self.position: int | None = None  # behind the last checkpoint written
         self.expected = 0
         self.events = 0
@@ -30,7 +38,10 @@ class Handled:
         self._held = held
         self._chain = chain
         self._schedule = CheckpointSchedule(work.config.processing.checkpoint, replaces_files=True)
+        self._problems = found
+        self._lost = 0  # events that were missing
         self._done: Checkpoint | None = None  # handled, and not in a checkpoint yet
+        self._not_before = 0.0  # the next try, where the last one failed
 
     async def locate(self) -> None:
         """See `Outlet`."""
@@ -43,16 +54,19 @@ class Handled:
         """See `Outlet`."""
         if self._done is None:
             return IDLE_SECONDS
-        return 0.0 if self._schedule.due(now, "batch") else 1.0
+        return max(0.0, self._not_before - now) if self._schedule.due(now, "batch") else 1.0
 
     async def accept(self, batch: EventBatch, missing: list[Gap]) -> None:
         """See `Outlet`."""
+        if missing:
+            self._lost += sum(map(len, missing))
+            self._problems["gap"] = problems.data_gap(self._chain.partition, self._lost, missing[-1])
         self.events += len(batch)
         self.expected = batch.sequence_numbers[-1] + 1
         self._done = Checkpoint(batch.offsets[-1], batch.sequence_numbers[-1])
         now = self._work.clock()
         self._schedule.note(len(batch), now)
-        if self._schedule.due(now, "batch"):
+        if self._schedule.due(now, "batch") and now >= self._not_before:
             await self.flush()
 
     async def flush(self) -> None:
@@ -61,7 +75,9 @@ class Handled:
             return
         try:
             await self._held.advance(self._done)
-        except StorageError:  # the next checkpoint covers this one
+        except StorageError as error:  # the next checkpoint covers this one
+            log.warning("checkpoint not written", partition=self._chain.partition, error=str(error))
+            self._not_before = self._work.clock() + RETRY_SECONDS
             return
         self.position = self._done.sequence_number + 1
         self._done = None

@@ -15,6 +15,7 @@ import structlog
 
 from eventconsumer_api.batch import Totals
 from eventconsumer_api.host_report import BatchReport, FleetReport, Problem
+from eventconsumer_api.v1alpha1 import HandlerMode
 from eventconsumer_processor import problems
 from eventconsumer_processor.batches import BatchLog, BatchState, freeze, trigger
 from eventconsumer_processor.errors import Conflict, LeaseLost, SourceError, StorageError
@@ -202,10 +203,11 @@ class Leader:
         ages: list[float] = []
         for partition in self._partitions.partition_ids:
             ledger, heads = self._ledgers.get(partition), self._heads.get(partition, Heads())
-            lag = heads.lag(ledger.next) if ledger else None
+            reached = self._reached(ledger) if ledger else 0
+            lag = heads.lag(reached) if ledger else None
             lags.append(lag)
             if ledger and lag:
-                ages.append(heads.age(ledger.next, ledger.last_event_time, now).total_seconds())
+                ages.append(heads.age(reached, ledger.last_event_time, now).total_seconds())
         known = [lag for lag in lags if lag is not None]
         complete = len(known) == len(lags)
         times = [ledger.last_file_time for ledger in self._ledgers.values() if ledger.last_file_time]
@@ -239,6 +241,13 @@ class Leader:
             self._work.metrics.lag_events.set(report.lag_events or 0)
             self._work.metrics.lag_seconds.set(report.lag_seconds or 0)
         return report
+
+    def _reached(self, ledger: Ledger) -> int:
+        """The first event of a partition that is in no file; in no checkpoint, where a handler replaces the files."""
+        lease = self._partitions.listing.leases.get(ledger.chain.partition)
+        if self._work.config.processing.handler_mode is HandlerMode.REPLACE and lease and lease.checkpoint:
+            return max(ledger.next, lease.checkpoint.sequence_number + 1)
+        return ledger.next
 
     def _totals(self) -> Totals:
         """Of all chains: the files in a manifest, and those behind it."""

@@ -18,6 +18,7 @@ from eventconsumer_processor.errors import (
     StorageError,
     Unauthorized,
 )
+from eventconsumer_processor.gaps import Gap
 from eventconsumer_processor.source.hub import HubInfo
 
 HUB = "spec.eventHub"
@@ -159,6 +160,16 @@ def rival(partition: str, group: str, *, reader: bool) -> Problem:
         message=f"files of partition {partition} under a higher epoch appear again and again, written by something "
         "that holds none of these leases: another EventConsumer drains into the same sink.prefix with another lease "
         "store; delete one of the two",
+    )
+
+
+def data_gap(partition: str, lost: int, newest: Gap) -> Problem:
+    """Events were removed before a handler without files got them."""
+    return Problem(
+        field=f"{HUB}.name",
+        reason=Reason.DATA_GAP,
+        message=f"{lost} events of partition {partition} were removed before they were read, {newest.first} to "
+        f"{newest.last} last: raise the hub's retention, or the number of hosts",
     )
 
 

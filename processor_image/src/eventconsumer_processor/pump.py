@@ -65,7 +65,7 @@ class Pump:
         self._handler = work.handler(chain.partition) if work.handler else None
         self._outlet: Outlet
         if self._handler is not None and work.config.processing.handler_mode is HandlerMode.REPLACE:
-            self._outlet = Handled(work, held, chain)
+            self._outlet = Handled(work, held, chain, self._problems)
         else:
             self._outlet = Drain(work, held, chain, self._problems)
         self._handler_open = False

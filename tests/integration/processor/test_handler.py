@@ -144,6 +144,7 @@ def test_replace_writes_no_files_and_closes_in_order(consumer: MakeConsumer, not
     with orders.container(orders.drained) as container:
         assert [blob.name for blob in container.list_blobs("shop/orders/inc=")] == []
     assert sum(p.events for p in host.report().partitions) == 50
+    wait_logged(host, lambda: bool((fleet := host.report().fleet) and fleet.lag_events == 0), "no lag")
     assert host.terminate() == 0
     for partition in "01":
         assert lines(notes, partition)[0]["open"] == 0

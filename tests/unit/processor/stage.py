@@ -17,7 +17,7 @@ from eventconsumer_processor.pump import CloseReason, Pump
 from eventconsumer_processor.sink.parquet import encode
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.source.hub import HubInfo
-from eventconsumer_processor.work import Work
+from eventconsumer_processor.work import Handling, Work
 from tests.fakes.blobs import FakeBlobStore
 from tests.fakes.hub import CREATED, FakeHub, FakePartition
 
@@ -55,6 +55,7 @@ class Stage:
     leases: FakeBlobStore = field(default_factory=lambda: FakeBlobStore(virtual_clock))
     sink: FakeBlobStore = field(default_factory=lambda: FakeBlobStore(virtual_clock))
     metrics: Metrics = field(default_factory=Metrics)
+    handler: Callable[[str], Handling] | None = None  # by partition, as in `Work`
 
     @property
     def partition(self) -> FakePartition:
@@ -79,6 +80,7 @@ class Stage:
             metrics=self.metrics,
             clock=virtual_clock,
             rng=Random(1),
+            handler=self.handler,
         )
         pump = Pump(work, held, Chain(self.sink, "p", "era", "0"))
         return Running(pump, held, asyncio.create_task(pump.run()), asyncio.create_task(held.keeper.run()))
