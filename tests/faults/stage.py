@@ -14,7 +14,7 @@ from typing import Any
 from azure.core.exceptions import ResourceNotFoundError
 from azure.storage.blob import ContainerClient
 
-from tests.audited import run_audit
+from tests.audited import Leases, run_audit
 from tests.azurite import AzuriteProcess
 from tests.faultproxy import Exchange, FaultProxy, Match
 from tests.integration.processor.drained import Drained, assert_exactly_once, read_drained
@@ -22,6 +22,7 @@ from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
 from tests.servers import EmulatorProcess
 
 PREFIX = "shop/orders"
+LAYOUTS = ["EventProcessorHost", "AzureSdk"]
 LEASE_SECONDS = 15
 SCAN_SECONDS = LEASE_SECONDS / 6 * 1.2
 SLOW_START_SECONDS = 15  # of a host process on a busy machine
@@ -41,6 +42,11 @@ def lease_writes(partition: str = r"\d+", body: bytes = b"") -> Match:
 def checkpoints(partition: str = r"\d+") -> Match:
     """Writes of checkpoints, where the hub was not drained before."""
     return lease_writes(partition, rb'"Offset":"[^"]+".*"Owner":"[^"]')
+
+
+def sdk_checkpoints(partition: str = r"\d+") -> Match:
+    """Writes of checkpoints in the layout of the Azure SDKs."""
+    return Match("PUT", rf"/checkpoint/{partition}$")
 
 
 def owner_writes(partition: str = r"\d+") -> Match:
@@ -70,14 +76,16 @@ class Stage:
         self._emulators.append(self.emulator)
         self.emulator.start()
 
-    def consumer(self, partitions: int = 2, **overrides: Any) -> Consumer:
-        """A consumer of a new hub."""
+    def consumer(self, partitions: int = 2, *, layout: str = "EventProcessorHost", **overrides: Any) -> Consumer:
+        """A consumer of a new hub, with its leases in a layout."""
         hub = f"orders-{uuid.uuid4().hex[:12]}"
         self.emulator.admin.create_hub(hub, partitions=partitions)
         directory = self.directory / hub
         directory.mkdir()
-        self._consumers.append(Consumer(directory, self.emulator, self.azurite, hub, **overrides))
-        return self._consumers[-1]
+        consumer = Consumer(directory, self.emulator, self.azurite, hub, **overrides)
+        consumer.config["leases"]["layout"] = layout
+        self._consumers.append(consumer)
+        return consumer
 
     def proxy(self) -> FaultProxy:
         """A proxy before storage, without faults yet."""
@@ -123,7 +131,8 @@ class Stage:
 
     def audit(self, consumer: Consumer, code: int = 0) -> dict[str, Any]:
         """The auditor's report on everything, and its verdict: 0 clean, 1 explained gaps, 2 violation."""
-        report = run_audit(self.azurite, consumer.drained, PREFIX, consumer.leases)
+        where = Leases(consumer.leases, layout=consumer.config["leases"]["layout"])
+        report = run_audit(self.azurite, consumer.drained, PREFIX, where)
         assert report["exitCode"] == code, (report["summary"], report["findings"])
         return report
 
@@ -147,14 +156,29 @@ def publish(consumer: Consumer, each: int, start: int = 0, size: int = 100) -> i
 
 
 def leases(consumer: Consumer) -> dict[str, dict[str, Any]]:
-    """The bodies of all lease blobs that are there and can be read, by partition."""
-    found = {}
+    """All leases that are there and can be read, by partition: the fields of a body in EventProcessorHost's layout."""
     with consumer.container(consumer.leases) as container:
+        if consumer.config["leases"]["layout"] == "AzureSdk":
+            return _ownerships(container)
+        found = {}
         for partition in consumer.heads():
             try:
                 found[partition] = json.loads(container.download_blob(f"$Default/{partition}").readall())
             except (ResourceNotFoundError, ValueError, RecursionError):
                 continue
+        return found
+
+
+def _ownerships(container: ContainerClient) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for blob in container.list_blobs(include=["metadata"]):
+        kind, partition = blob.name.split("/")[-2:]
+        facts = blob.metadata or {}
+        lease = found.setdefault(partition, {"Offset": None, "SequenceNumber": 0, "Epoch": 0})
+        if kind == "ownership":
+            lease |= {"Owner": facts.get("ownerid"), "Epoch": int(facts.get("epoch", 0))}
+        else:
+            lease |= {"Offset": facts.get("offset"), "SequenceNumber": int(facts.get("sequencenumber", 0))}
     return found
 
 

@@ -247,6 +247,20 @@ def test_20_partitions_are_added(stage: Stage) -> None:
     stage.settled(orders, 600)
 
 
+def test_20_starting_position_beyond_the_end(stage: Stage) -> None:
+    orders = stage.consumer(partitions=2, startingPosition={"type": "SequenceNumber", "sequenceNumber": 150})
+    publish(orders, 100)
+    host = orders.host("only")
+    assert host.problem("PositionInvalid", 40).field.startswith("spec.startingPosition")
+    assert not slots(orders)
+    publish(orders, 100, start=200)
+    wait_until(lambda: behind(orders) == {}, 40, "it starts when the hub is there")
+    with orders.container(orders.drained) as container:
+        assert read_drained(container, "shop/orders").rows == {"0": [*range(150, 200)], "1": [*range(150, 200)]}
+    stage.audit(orders)
+    wait_until(lambda: not host.report().problems, 20, "no problem is left")
+
+
 @pytest.mark.long
 def test_21_tokens_expire_and_signing_in_fails(stage: Stage) -> None:
     stage.own_emulator()

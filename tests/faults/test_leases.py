@@ -170,7 +170,7 @@ def test_14_checkpoint_edited_below(stage: Stage) -> None:
     orders, first = _drained(stage)
     assert first.terminate() == 0
     _edit(orders, "0", Offset="", SequenceNumber=0)
-    _edit(orders, "1", Offset="7", SequenceNumber=7)  # inside the first file
+    _edit(orders, "1", Offset="7", SequenceNumber=7, Epoch=0)  # inside the first file, and an epoch that came before
     publish(orders, 100, start=200)
     second = orders.host("second")
     wait_owned(second, 2)

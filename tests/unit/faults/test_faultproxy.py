@@ -11,7 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from tests.faultactions import Delay, Down, DropReply, Fail, Hold, Replay, ResetUpload, Slow, Truncate
-from tests.faultproxy import Action, FaultProxy, Match, Request
+from tests.faultproxy import Action, FaultProxy, Match
+from tests.wire import Request
 
 PUT = Match("PUT")
 
