@@ -98,7 +98,8 @@ class FakeSource:
             for number in sorted(n for n in self._partition.events if n > self.position)[:max_events]:
                 append_event(batch, number, self._partition.events[number])
                 self.position = number
-        await asyncio.sleep(0 if len(batch) else max_wait)
+        # A wait below the resolution of virtual time would never end.
+        await asyncio.sleep(0 if len(batch) else max(max_wait, 0.001))
         return batch
 
     async def close(self) -> None:

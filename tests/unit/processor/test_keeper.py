@@ -1,6 +1,9 @@
 """A keeper knows that its lease is lost before another host may have it."""
 
 import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -151,13 +154,8 @@ async def test_writes_whose_answers_are_lost_cost_no_lease(make: Any, operation:
     await held.advance(Checkpoint("10", 1))
     for number in range(2, 6):
         blobs.faults.append(Fault(operation, applied))
-        for write in (lambda at=number: held.advance(Checkpoint(str(at * 10), at)), lambda: held.raise_epoch(above=8)):
-            while True:
-                try:
-                    await write()
-                    break
-                except Unavailable:
-                    continue
+        await _insist(partial(held.advance, Checkpoint(str(number * 10), number)))
+        await _insist(partial(held.raise_epoch, 8))
     blobs.faults.clear()
     await held._renew()
     now = await store.read("0")
@@ -176,3 +174,9 @@ async def test_a_release_under_way_when_time_ran_out_does_nothing(make: Any) -> 
         await held.advance(Checkpoint("10", 1))
     await held.release()
     assert (await store.read("0")).owner == "host-a"
+
+
+async def _insist(write: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        with contextlib.suppress(Unavailable):
+            return await write()
