@@ -196,6 +196,29 @@ def test_the_file_says_where_it_belongs() -> None:
     assert file.metadata.row_group(0).column(5).compression == "ZSTD"
 
 
+def test_row_groups_are_bounded_in_bytes_and_hold_every_event() -> None:
+    batches, number = [], 0
+    for sizes in ([20 * 1024**2, 20 * 1024**2], [1024**2] * 5, [0], [100] * 3000):
+        batch = EventBatch()
+        for size in sizes:
+            append_event(batch, number, bytes([number % 256]) * size)
+            number += 1
+        batches.append(batch)
+    data = bytes(encode(batches, "3", {"from": "0"}))
+    file = pq.ParquetFile(pa.BufferReader(data))
+    groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
+    assert [group.num_rows for group in groups] == [1, number - 1]
+    table = file.read()
+    assert table["sequence_number"].to_pylist() == list(range(number))
+    bodies = [body for batch in batches for body in batch.bodies]
+    assert table["body"].to_pylist() == bodies
+    assert [len(entries) for entries in table["properties"].to_pylist()] == [1] * number
+
+
+def test_a_file_without_batches_is_a_file_without_rows() -> None:
+    assert read([]).num_rows == 0
+
+
 def test_large_and_many_batches_make_one_file() -> None:
     batches = []
     for start in (0, 10, 20):

@@ -6,7 +6,7 @@ that encoding needs memory for the file and one row group, however large the eve
 time: call it in a thread.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,9 +32,10 @@ SCHEMA = pa.schema(
 )
 ZSTD_LEVEL = 1
 ROW_GROUP_BYTES = 32 * 1024**2  # of events, before they are compressed
+PAGE_BYTES = 1024**2  # likewise
 
 
-def encode(batches: Iterable[EventBatch], partition: str, facts: Mapping[str, str]) -> Content:
+def encode(batches: Sequence[EventBatch], partition: str, facts: Mapping[str, str]) -> Content:
     """The Parquet file of these batches.
 
     Args:
@@ -54,6 +55,8 @@ def encode(batches: Iterable[EventBatch], partition: str, facts: Mapping[str, st
             use_dictionary=["partition_key", "partition_id", "content_type"],
             column_encoding={"sequence_number": "DELTA_BINARY_PACKED"},
             write_page_checksum=True,
+            data_page_size=PAGE_BYTES,
+            write_batch_size=_rows_at_a_time(batches),
         ) as file,
     ):
         for stretches in groups(batches, ROW_GROUP_BYTES):
@@ -61,6 +64,13 @@ def encode(batches: Iterable[EventBatch], partition: str, facts: Mapping[str, st
             file.write_table(table, row_group_size=table.num_rows)
             del table
     return writer.content()
+
+
+def _rows_at_a_time(batches: Sequence[EventBatch]) -> int:
+    """How many rows the writer takes before it looks whether a page is full: 1,024 as ever, fewer of large events."""
+    rows = sum(map(len, batches))
+    size = sum(batch.size for batch in batches)
+    return max(1, min(1024, PAGE_BYTES * rows // max(1, size)))
 
 
 def _record_batch(stretch: Stretch, partition: str) -> pa.RecordBatch:
