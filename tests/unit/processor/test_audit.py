@@ -445,14 +445,15 @@ class AskedHub:
     last: int = 39
     created: datetime = CREATED
     fails: bool = False
+    partitions: tuple[str, ...] = ("0",)
 
     async def describe(self) -> HubInfo:
         if self.fails:
             raise HubUnreachable("no answer")
-        return HubInfo("shop.example", "Orders", self.created, ("0",))
+        return HubInfo("shop.example", "Orders", self.created, self.partitions)
 
     async def partition(self, partition: str) -> PartitionInfo:
-        assert partition == "0"
+        assert partition in self.partitions
         return PartitionInfo(self.first, self.last, CREATED, is_empty=False)
 
     async def open(self, partition: str, after: int, epoch: int, prefetch: int) -> Source:
@@ -484,6 +485,13 @@ async def test_the_hub_is_compared(hub: AskedHub, code: Code | None, exit_code: 
     report = await (await sample()).audit(hub=hub)
     assert (report.exit_code, report.partitions[0].lag) == (exit_code, lag)
     assert list(report.counts) == ([code] if code else [])
+
+
+@virtual
+async def test_a_partition_that_no_host_has_opened_is_shown_where_the_hub_is_asked() -> None:
+    report = await (await sample()).audit(hub=AskedHub(partitions=("0", "7")))
+    new = report.partitions[-1]
+    assert (report.exit_code, new.partition, new.start, new.next, new.head, new.lag) == (0, "7", None, None, 39, None)
 
 
 # --- what cannot be read ---
@@ -523,3 +531,28 @@ async def test_a_file_that_a_listing_missed_is_asked_for() -> None:
     world = await sample()
     report = await audit(Subject(Late(world.files), "p", LeaseSubject(StoreContainer(world.leases), "", "$Default")))
     assert (report.exit_code, report.partitions[0].files) == (0, 4), report.findings
+
+
+class Pruned(StoreContainer):
+    """Files that were listed, and became tombstones before they were read."""
+
+    async def walk(self, prefix: str) -> AsyncIterator[BlobInfo]:
+        infos = [info async for info in super().walk(prefix)]
+        for info in infos:
+            if prefix == "p/" and ("from=" in info.name or info.name.endswith(".avro")):
+                blobs = fake(self.store)
+                if info.name.endswith(".avro"):
+                    blobs.delete(info.name)
+                else:
+                    await blobs.put(info.name, b"", metadata={**info.metadata, "tombstone": WHEN})
+        for info in infos:
+            if not info.name.endswith(".avro"):  # so that each record's file is asked for
+                yield info
+
+
+@pytest.mark.parametrize("make", [sample, captured])
+@virtual
+async def test_files_that_are_pruned_while_the_audit_runs_are_no_damage(make: Callable[[], Awaitable[World]]) -> None:
+    world = await make()
+    report = await audit(Subject(Pruned(world.files), "p"), deep=True)
+    assert (report.exit_code, report.counts) == (0, {"LeasesUnread": 1}), report.findings

@@ -91,16 +91,10 @@ class DeepReader:
 
     async def _run(self, slot: SlotFacts, partition: str, report: Report) -> None:
         try:
-            if slot.data and (record := await self._container.read(slot.name)) is not None:
-                for code, message in record_problems(slot, record):
+            found = await self._problems(slot, partition)
+            if found and not await is_tombstone(self._container, slot.name):  # it may have been pruned meanwhile
+                for code, message in found:
                     report(code, message)
-            data = await self._container.read(slot.data.path if slot.data else slot.name)
-            if data is None:
-                if slot.data is None:  # a data file that is missing is found by its record
-                    report(Code.SLOT_CHANGED, "the file was deleted while the audit ran")
-                return
-            for code, message in await asyncio.to_thread(problems, slot, partition, data):
-                report(code, message)
         except StorageError as error:
             self._failure = error
         finally:
@@ -109,6 +103,27 @@ class DeepReader:
                 self._bytes -= slot.size
                 self._running -= 1
                 self._room.notify_all()
+
+    async def _problems(self, slot: SlotFacts, partition: str) -> list[Problem]:
+        found: list[Problem] = []
+        if slot.data and (record := await self._container.read(slot.name)) is not None:
+            found += record_problems(slot, record)
+        data = await self._container.read(slot.data.path if slot.data else slot.name)
+        if data is not None:
+            return found + await asyncio.to_thread(problems, slot, partition, data)
+        if slot.data is None:  # a data file that is missing is found by its record
+            found.append((Code.SLOT_CHANGED, "the file was deleted while the audit ran"))
+        return found
+
+
+async def is_tombstone(container: Container, name: str) -> bool:
+    """Whether a slot is a tombstone now.
+
+    Raises:
+        StorageError: The request failed.
+    """
+    info = await container.head(name)
+    return info is not None and "tombstone" in {key.lower() for key in info.metadata}
 
 
 def problems(slot: SlotFacts, partition: str, data: bytes) -> list[Problem]:

@@ -10,7 +10,7 @@ from eventconsumer_processor.audit.capture import CapturePairs, Waiting
 from eventconsumer_processor.audit.chain import ChainAudit
 from eventconsumer_processor.audit.codes import Code
 from eventconsumer_processor.audit.container import Container
-from eventconsumer_processor.audit.deep import DeepReader
+from eventconsumer_processor.audit.deep import DeepReader, is_tombstone
 from eventconsumer_processor.audit.genesis import Genesis
 from eventconsumer_processor.audit.leases import LeaseFacts
 from eventconsumer_processor.audit.model import NOWHERE, Findings, Place
@@ -194,6 +194,8 @@ class FileWalk:
             if waiting.buried:
                 continue
             info = await self._container.head(waiting.file.path)
+            if info is None and await is_tombstone(self._container, waiting.record):
+                continue  # pruned meanwhile
             if info is None:
                 self._findings.add(
                     Code.DATA_FILE_MISSING,

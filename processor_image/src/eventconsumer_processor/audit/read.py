@@ -130,6 +130,10 @@ class Audit:
             await reader.check_epochs(self.leases, current, self.findings)
         if subject.hub:
             self._heads = await heads.compare(subject.hub, self.genesis.current, self.chains, self.findings)
+            for partition in self._heads:  # those that no host has opened yet are shown too
+                place = (self.genesis.current, partition)
+                if place not in self.chains:
+                    self.chains[place] = ChainAudit(*place, None, self.leases.get(partition), self.findings)
 
     async def _read_batches(self) -> None:
         files = self._subject.files
