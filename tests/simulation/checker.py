@@ -53,12 +53,11 @@ class ChainSeen:
 
 
 @dataclass(frozen=True)
-class LeaseSeen:
-    """What a partition's lease said last."""
+class Owned:
+    """Who has a partition's lease."""
 
-    token: str = ""
+    token: str = ""  # empty: nobody
     epoch: int = 0
-    checkpoint: int | None = None
 
 
 class Checker:
@@ -73,8 +72,11 @@ class Checker:
         self.lease_seconds = 0.0
         self._era, self._retained, self._head = era, retained, head
         self._records: dict[str, bytes] = {}
-        self._leases: dict[str, LeaseSeen] = {}
-        self._mine: dict[tuple[str, str], tuple[int, LeaseSeen]] = {}  # host, partition -> what it wrote last, and when
+        self._owned: dict[str, Owned] = {}
+        self._reached: dict[str, int | None] = {}  # checkpoints
+        self.edited: dict[str, int] = {}  # partition -> highest checkpoint that something else wrote
+        self._mine_reached: dict[tuple[str, str], int | None] = {}  # host, partition -> checkpoint it wrote last
+        self._mine: dict[tuple[str, str], tuple[int, Owned]] = {}  # host, partition -> what it wrote last, and when
         self._grants: dict[tuple[str, str], float] = {}  # host, partition -> when asked for, on its clock
         self._lives: Counter[str] = Counter()  # of a lease blob: how often it was deleted or damaged
         self._attached: dict[tuple[str, int, int], str] = {}
@@ -142,7 +144,9 @@ class Checker:
         covered = sorted([*numbers, *missing]) == list(range(start, last + 1))
         self.expect("S4", covered, f"{what}: rows {numbers}, gaps {missing}")
         retained = self._retained(partition) if self._era() == chain.era else 1 << 62
-        self.expect("S4", all(number < retained for number in missing), f"{what}: gap {missing} is still in the hub")
+        foreign = self.edited.get(partition, -1) if facts.get("gap", "").startswith("foreign:") else -1
+        gone = all(number < retained or number <= foreign for number in missing)
+        self.expect("S4", gone, f"{what}: gap {missing} is still in the hub")
         true = all(body == f"{chain.era}/{partition}/{number}" for number, body in rows)
         self.expect("F2", true, f"{what}: {rows[:2]} is not of hub {chain.era}")
         chain.rows += len(numbers)
@@ -173,44 +177,50 @@ class Checker:
     def lease_changed(self, version: Version, author: str) -> None:
         """A blob of the lease container changed."""
         partition = version.name.rpartition("/")[2]
-        before = self._leases.get(partition)
         try:
-            body = json.loads(version.data or b"")
-            after = LeaseSeen(
-                body["Token"], body["Epoch"], None if body["Offset"] is None else int(body["SequenceNumber"])
-            )
+            owned, reached = _lease_of(version)
         except (ValueError, KeyError, TypeError, RecursionError):
             self.expect("S5", self.tampering, f"{author} wrote no lease into {version.name}")
-            self._leases.pop(partition, None)
-            self._lives[partition] += 1
+            if "/checkpoint/" not in version.name:
+                self._owned.pop(partition, None)
+                self._lives[partition] += 1
+            if "/ownership/" not in version.name:
+                self._reached.pop(partition, None)
             return
-        if not self.tampering:
-            self._lease_step(partition, before, after, author)
-            if before is not None:
-                self._mine[author, partition] = (self._lives[partition], after)
-        self._leases[partition] = after
+        if owned is not None:
+            if not self.tampering:
+                self._owner_step(partition, self._owned.get(partition), owned, author)
+                if owned.token:
+                    self._mine[author, partition] = (self._lives[partition], owned)
+            self._owned[partition] = owned
+        if owned is None or "/ownership/" not in version.name:
+            if not self.tampering:
+                self._checkpoint_step(partition, self._reached.get(partition), reached, author)
+                self._mine_reached[author, partition] = reached
+            elif reached is not None:
+                self.edited[partition] = max(reached, self.edited.get(partition, -1))
+            self._reached[partition] = reached
 
-    def _lease_step(self, partition: str, before: LeaseSeen | None, after: LeaseSeen, author: str) -> None:
+    def _owner_step(self, partition: str, before: Owned | None, after: Owned, author: str) -> None:
         what = f"lease of {partition}, by {author}: {before} -> {after}"
         if before is None:
-            self.expect("S5", after.checkpoint is None and not after.token, what)
             return
         if after.token and after.token != before.token:
-            self.expect("S5", after.epoch == before.epoch + 1, f"acquired without raising the epoch by one: {what}")
+            right = after.epoch == before.epoch + 1 or (self._lives[partition] and after.epoch > before.epoch)
+            self.expect("S5", bool(right), f"acquired without raising the epoch by one: {what}")
         else:
             highest = max((chain.epoch for key, chain in self.chains.items() if key[1] == partition), default=-1)
-            self.expect(
-                "S5", before.epoch <= after.epoch <= max(before.epoch, highest) + 1, f"epoch out of order: {what}"
-            )
-        if after.checkpoint == before.checkpoint:
+            right = before.epoch <= after.epoch <= max(before.epoch, highest) + 1
+            self.expect("S5", right, f"epoch out of order: {what}")
+
+    def _checkpoint_step(self, partition: str, before: int | None, after: int | None, author: str) -> None:
+        if after == before:
             return
-        if after.checkpoint is None:
-            self.expect("S5", False, f"checkpoint gone: {what}")
-            return
+        what = f"checkpoint of {partition}, by {author}: {before} -> {after}"
         chains = [chain for key, chain in self.chains.items() if key[1] == partition]
         ends = {end for chain in chains for end in chain.ends} | {chain.start - 1 for chain in chains}
-        self.expect("S5", after.checkpoint in ends, f"no file ends at the checkpoint: {what}")
-        self.expect("S5", before.checkpoint is None or before.checkpoint < after.checkpoint, f"checkpoint fell: {what}")
+        self.expect("S5", after is not None and after in ends, f"no file ends there: {what}")
+        self.expect("S5", before is None or after is None or before < after, f"it fell: {what}")
 
     # --- what hosts send: `network.Witness` ---
 
@@ -235,7 +245,8 @@ class Checker:
         self.expect("S7", lease is not None and lease.epoch == epoch, f"{what}; its lease: {lease}")
         if lease is None:
             return
-        self.expect("S7", lease.checkpoint is None or after >= lease.checkpoint, f"{what}; its lease: {lease}")
+        reached = self._mine_reached.get((node.name, partition))
+        self.expect("S7", reached is None or after >= reached, f"{what}; its checkpoint: {reached}")
         token = self._attached.setdefault((partition, life, epoch), lease.token)
         self.expect("S7", token == lease.token, f"{what}, which another acquisition had")
         again = (node.name, partition, life, epoch) in self._stolen
@@ -244,6 +255,22 @@ class Checker:
     def stolen(self, node: Node, partition: str, epoch: int) -> None:
         """See `Witness`."""
         self._stolen.add((node.name, partition, self._mine.get((node.name, partition), (0, None))[0], epoch))
+
+
+def _lease_of(version: Version) -> tuple[Owned | None, int | None]:
+    """Ownership and checkpoint in a blob of either layout."""
+    if version.data is None:
+        raise ValueError("deleted")
+    facts = version.metadata
+    if "/ownership/" in version.name:
+        return Owned(facts["token"], int(facts["epoch"])), None
+    if "/checkpoint/" in version.name:
+        number = None if facts == {"offset": "no offset"} else int(facts["sequencenumber"])
+        if number is not None and number >= 1 << 63:
+            raise ValueError("no sequence number")
+        return None, number
+    body = json.loads(version.data)
+    return Owned(body["Token"], body["Epoch"]), None if body["Offset"] is None else int(body["SequenceNumber"])
 
 
 def _gap_numbers(text: str) -> list[int]:

@@ -19,6 +19,7 @@ from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import Problem
 from eventconsumer_processor.errors import HostError
 from eventconsumer_processor.leader import Leader
+from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.partitions import PartitionManager
 from eventconsumer_processor.registration import check_same_hub
@@ -29,7 +30,6 @@ from tests.fakes.blobs import EPOCH, FakeBlobStore
 from tests.fakes.hub import FakeHub
 from tests.simulation.loop import Machine, SimLoop
 from tests.simulation.network import Network, Node, RemoteHub, RemoteStore
-from tests.simulation.stores import lease_store
 
 RETRY_SECONDS = 4.0
 

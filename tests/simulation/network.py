@@ -23,7 +23,6 @@ from tests.simulation.loop import Machine, SimLoop
 ANSWER_SECONDS = {"storage": 20.0, "hub": 10.0}  # longest wait for an answer
 CONNECT_SECONDS = 5.0
 PREFETCH = 12  # events on their way to a host ahead of what it asked for
-GRANTS = {"acquire_lease", "renew_lease", "set_metadata"}  # what makes a host sure of a lease
 
 UPSETS = ("refuse", "lose request", "lose answer", "hold", "repeat", "delay")
 
@@ -193,7 +192,7 @@ class RemoteStore:
                 lambda: getattr(self._store, operation)(*args, **options),
                 lambda text: Unavailable(f"{operation}: {text}"),
             )
-            if operation in GRANTS:
+            if operation in {"acquire_lease", "renew_lease"} or "/ownership/" in subject:
                 self._network.witness.granted(self._node, subject, since)
             return result
 
@@ -221,10 +220,12 @@ class RemoteHub:
     async def open(self, partition: str, after: int, epoch: int, prefetch: int) -> "RemoteSource":
         """See `Hub`."""
         if self._node.alive:
+            self._network.note(f"{self._node.name} attaches to {partition} behind {after} with epoch {epoch}")
             self._network.witness.attaching(self._node, partition, after, epoch)
         try:
             server = await self._ask("open", partition, after, epoch, prefetch)
         except LinkStolen:
+            self._network.note(f"{self._node.name} is refused at {partition} with epoch {epoch}")
             self._network.witness.stolen(self._node, partition, epoch)
             raise
         return RemoteSource(self._node, self._network, partition, server)

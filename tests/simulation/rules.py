@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 
-from tests.simulation.world import DAMAGE, HOSTS, World
+from tests.simulation.world import HOSTS, World
 
 PAUSES = (0.05, 0.3, 1.0, 2.0, 4.0, 8.0, 16.0, 40.0)  # seconds
 COUNTS = (1, 2, 3, 5, 8, 13, 40)
@@ -17,6 +17,7 @@ SIDES = ({"storage"}, {"hub"}, {"storage", "hub"})
 TARGETS = (
     ("put", "from="),
     ("put", "$Default/"),
+    ("set_metadata", ""),
     ("put", "_genesis"),
     ("put", "_batches"),
     ("head", ""),
@@ -71,15 +72,13 @@ RULES: Mapping[str, Rule] = {
     "upset": Rule(12, (5, len(TARGETS) - 1), _upset),
     "hold a file": Rule(4, (), lambda w: w.upset(3, "put", "from=")),
     "release": Rule(4, (), lambda w: w.network.release()),
-    "expire lease": Rule(2, (PARTITION,), lambda w, p: w.tamper(p, lambda name: w.leases.break_lease(name, 0))),
-    "break lease": Rule(1, (PARTITION,), lambda w, p: w.tamper(p, lambda name: w.leases.break_lease(name, 8))),
-    "foreign lease": Rule(0.5, (PARTITION,), World.foreign_lease),
-    "delete lease": Rule(1, (PARTITION,), lambda w, p: w.tamper(p, w.leases.delete)),
-    "damage lease": Rule(
-        0.5, (PARTITION, len(DAMAGE) - 1), lambda w, p, n: w.tamper(p, lambda name: w.overwrite(name, DAMAGE[n]))
-    ),
-    "checkpoint down": Rule(1, (PARTITION, 20), lambda w, p, n: w.edit_checkpoint(p, -1 - n)),
-    "checkpoint up": Rule(0.5, (PARTITION, 20), lambda w, p, n: w.edit_checkpoint(p, 1 + n)),
+    "expire lease": Rule(2, (PARTITION,), lambda w, p: w.tamper(p, lambda t, name: t.expire(name))),
+    "break lease": Rule(1, (PARTITION,), lambda w, p: w.tamper(p, lambda t, name: t.break_lease(name, 8))),
+    "foreign lease": Rule(0.5, (PARTITION,), lambda w, p: w.tamper(p, lambda t, name: t.take(name))),
+    "delete lease": Rule(1, (PARTITION,), lambda w, p: w.tamper(p, lambda t, name: t.delete(name))),
+    "damage lease": Rule(0.5, (PARTITION, 5), lambda w, p, n: w.tamper(p, lambda t, name: t.damage(name, n))),
+    "checkpoint down": Rule(1, (PARTITION, 20), lambda w, p, n: w.tamper(p, lambda t, name: t.edit(name, -1 - n))),
+    "checkpoint up": Rule(0.5, (PARTITION, 20), lambda w, p, n: w.tamper(p, lambda t, name: t.edit(name, 1 + n))),
     "delete leases": Rule(0.3, (), World.delete_leases),
     "retention": Rule(3, (PARTITION, 12), World.retain),
     "redeliver": Rule(2, (PARTITION, 9), World.redeliver),

@@ -4,7 +4,6 @@ Methods are what the rules play. `heal` ends every disturbance, and `settle` the
 all partitions (L1), a balanced fleet that stays (L2), no lag and a complete account of every event (L3, S4).
 """
 
-import json
 from collections.abc import Callable
 from datetime import timedelta
 from random import Random
@@ -19,17 +18,17 @@ from tests.simulation.checker import TOMBSTONE, Checker, Violation
 from tests.simulation.host import SimHost, Surroundings
 from tests.simulation.loop import SimLoop
 from tests.simulation.network import UPSETS, Network, Upset
+from tests.simulation.tampering import LeaseBlobs, OwnershipBlobs, Tampering, now
 
 HOSTS = 4
 LEASE_SECONDS = 15
+HANDOVER_SECONDS = 45  # for which a partition that another program gave back is kept for it
 SCAN_SECONDS = LEASE_SECONDS / 6 * 1.2
-FOREIGN = "ffffffff-ffff-4fff-8fff-ffffffffffff"
-DAMAGE = (b"", b"{", b'"text"', b'{"Owner":7}', b"[" * 20_000, b"x" * 20_000)
 
 CREDENTIAL = {"field": "f", "connectionStringFile": "x"}
 
 
-def config(rng: Random, **changes: Any) -> HostConfig:
+def config(rng: Random, layout: str, *, shared: bool, **changes: Any) -> HostConfig:
     """A host's configuration; hosts differ in when they make files, as during a change of the resource."""
     values: dict[str, Any] = {
         "resource": {"namespace": "shop", "name": "orders", "uid": "u"},
@@ -37,6 +36,8 @@ def config(rng: Random, **changes: Any) -> HostConfig:
         "leases": {
             "location": {"container": "leases", "prefix": "", "credential": CREDENTIAL},
             "durationSeconds": LEASE_SECONDS,
+            "layout": layout,
+            "shared": shared,
         },
         "startingPosition": {"type": rng.choice(["Earliest", "Latest"])},
         "processing": {"maxBatchSize": rng.randint(2, 6), "prefetch": 12, "maxWaitSeconds": 20},
@@ -72,6 +73,11 @@ class World:
         self._starts = 0
         self._removed: dict[str, int] = {}  # partition -> retention removed what is below
         self._skipped: set[tuple[str, int]] = set()
+        self.layout = self.rng.choice(["EventProcessorHost", "AzureSdk"])
+        self.shared = self.layout == "AzureSdk" and self.rng.random() < 0.5
+        self.tampering: Tampering = LeaseBlobs(self.leases)
+        if self.layout == "AzureSdk":
+            self.tampering = OwnershipBlobs(self.leases, shared=self.shared)
         self._position = self.rng.choice(["Earliest", "Latest"])
         self._around = Surroundings(
             self.loop, self.network, self.leases, self.sink, self.hub, self.checker.violations.append
@@ -122,7 +128,7 @@ class World:
         owner = former.owner if former and same else f"host-{index}.{self._starts}"
         if former:
             self.gone.append(former)
-        options = config(self.rng, startingPosition={"type": self._position})
+        options = config(self.rng, self.layout, shared=self.shared, startingPosition={"type": self._position})
         self.hosts[index] = SimHost(owner, options, self._around, self.rng.getrandbits(32))
 
     def with_host(self, index: int, act: Callable[[SimHost], None]) -> None:
@@ -219,48 +225,15 @@ class World:
 
     # --- what others do to leases ---
 
-    def lease_name(self, number: int) -> str | None:
-        """The blob of a partition's lease, if there is one."""
-        name = f"$Default/{self.partition(number)}"
-        return name if name in self.leases.blobs else None
-
-    def tamper(self, number: int, act: Callable[[str], None]) -> None:
-        """Do something to a lease blob from outside."""
-        if name := self.lease_name(number):
+    def tamper(self, number: int, act: Callable[[Tampering, str], object]) -> None:
+        """Do something to a lease from outside."""
+        partition = self.partition(number)
+        if self.tampering.exists(partition):
             self.checker.tampering = True
             try:
-                act(name)
+                act(self.tampering, partition)
             finally:
                 self.checker.tampering = False
-
-    def foreign_lease(self, number: int) -> None:
-        """Something else takes a free lease for ever."""
-
-        def act(name: str) -> None:
-            self.leases.break_lease(name, 0)
-            self._now(self.leases.acquire_lease(name, FOREIGN, 10**9))
-
-        self.tamper(number, act)
-
-    def overwrite(self, name: str, data: bytes) -> None:
-        """Write a lease blob by force."""
-        self.leases.break_lease(name, 0)
-        self._now(self.leases.put(name, data))
-
-    def edit_checkpoint(self, number: int, change: int) -> None:
-        """Somebody edits a checkpoint."""
-
-        def act(name: str) -> None:
-            try:
-                body = json.loads(self.leases.blobs[name].data)
-                edited = max(-1, body["SequenceNumber"] + change)
-            except (ValueError, KeyError, TypeError, RecursionError):
-                return
-            if body.get("Offset") is None:
-                return
-            self.overwrite(name, json.dumps(body | {"SequenceNumber": edited, "Offset": str(edited * 10)}).encode())
-
-        self.tamper(number, act)
 
     def delete_leases(self) -> None:
         """The lease container is deleted."""
@@ -277,13 +250,13 @@ class World:
         for name in names[:count]:
             blob = self.sink.blobs[name]
             if TOMBSTONE not in blob.metadata:
-                self._now(self.sink.put(name, b"", metadata={**blob.metadata, TOMBSTONE: "2026-01-01T00:00:00+00:00"}))
+                now(self.sink.put(name, b"", metadata={**blob.metadata, TOMBSTONE: "2026-01-01T00:00:00+00:00"}))
 
     def commit_batch(self) -> None:
         """Spark finishes the open batch."""
         done = sum("/_commits/" in name for name in self.sink.blobs)
         if done < len(self.checker.batches):
-            self._now(self.sink.put(f"p/_commits/{done + 1:010d}.json", b"{}", if_absent=True))
+            now(self.sink.put(f"p/_commits/{done + 1:010d}.json", b"{}", if_absent=True))
 
     # --- the end ---
 
@@ -299,25 +272,17 @@ class World:
         while self.network.held:
             self.network.release()
         for number in range(len(self.hub.partitions)):
-            self.tamper(number, self._repair)
+            self._repair(self.partition(number))
         if all(host.stopping for host in self.alive()):
             self.run(15)
             self.start(0)
 
-    def _repair(self, name: str) -> None:
-        """What the problem's message tells people to do."""
-        blob = self.leases.blobs[name]
-        if blob.lease and blob.lease.token == FOREIGN:
-            self.leases.break_lease(name, 0)
-        try:
-            body = json.loads(blob.data)
-            reached = None if body["Offset"] is None else int(body["SequenceNumber"])
-        except (ValueError, KeyError, TypeError, RecursionError):
-            self.leases.delete(name)
-            return
-        chains = [chain for key, chain in self.checker.chains.items() if key[1] == name.rpartition("/")[2]]
-        if reached is not None and any(reached >= chain.next for chain in chains):
-            self.leases.delete(name)
+    def _repair(self, partition: str) -> None:
+        chains = {name: chain for (_, name), chain in self.checker.chains.items()}
+        end = chains[partition].next - 1 if partition in chains else 1 << 62
+        self.checker.tampering = True
+        self.tampering.repair(partition, end, self.hub.partitions[partition].last)
+        self.checker.tampering = False
 
     def settle(self) -> None:
         """Heal, and wait for what must come."""
@@ -325,12 +290,14 @@ class World:
         if self.era:
             self._settle_recreated()
             return
+        self._await("L1", lambda: not any(host.stopping for host in self.alive()), 60, "a stopped host goes on")
         for number in range(len(self.hub.partitions)):
             self.produce(number, 1)
-        self._await("L1", self._owned, LEASE_SECONDS + 2 * SCAN_SECONDS + 45, "a partition has no owner")
+        shared = HANDOVER_SECONDS if self.layout == "AzureSdk" else 0
+        self._await("L1", self._owned, LEASE_SECONDS + 2 * SCAN_SECONDS + 45 + shared, "a partition has no owner")
         self._await("L3", self._drained, 150, "there is lag")
         for pause in (SCAN_SECONDS + 5, 0.02):  # a decision that was made before may still be on its way
-            self._await("L2", self._balanced, 10 * SCAN_SECONDS * len(self.hub.partitions), "not balanced")
+            self._await("L2", self._balanced, 10 * SCAN_SECONDS * len(self.hub.partitions) + shared, "not balanced")
             self.run(pause)
         before = self._assignment()
         self.run(5 * SCAN_SECONDS)
@@ -396,12 +363,6 @@ class World:
         facts = {key: version.metadata[key] for key in ("last", "epoch", "gap") if key in version.metadata}
         self.note(f"{version.name} {'deleted' if version.data is None else 'written'} by {self.network.author} {facts}")
         judge(version, self.network.author)
-
-    def _now(self, coroutine: Any) -> None:
-        try:
-            coroutine.send(None)
-        except StopIteration:
-            return
 
     def _log(self, _: object, level: str, event: dict[str, Any]) -> Any:
         text = " ".join(f"{key}={value}" for key, value in event.items() if key not in {"event", "exc_info"})
