@@ -64,10 +64,7 @@ class Handled:
         self.events += len(batch)
         self.expected = batch.sequence_numbers[-1] + 1
         self._done = Checkpoint(batch.offsets[-1], batch.sequence_numbers[-1])
-        now = self._work.clock()
-        self._schedule.note(len(batch), now)
-        if self._schedule.due(now, "batch") and now >= self._not_before:
-            await self.flush()
+        self._schedule.note(len(batch), self._work.clock())
 
     async def flush(self) -> None:
         """See `Outlet`."""

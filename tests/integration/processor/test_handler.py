@@ -178,15 +178,15 @@ def test_events_the_checkpoint_comes_after_so_many(consumer: MakeConsumer, notes
 
 
 def test_interval_the_checkpoint_comes_after_so_long(consumer: MakeConsumer, notes: Path) -> None:
-    orders = consumer(partitions=1, processing=recording({"policy": "Interval", "seconds": 6}))
+    orders = consumer(partitions=1, processing=recording({"policy": "Interval", "seconds": 8}))
     orders.publish(10, "0")
     host = orders.host()
     wait_logged(host, lambda: len(processed(notes)) == 10, "processed")
     done = time.monotonic()
     time.sleep(3)
     assert checkpoint(orders) is None
-    wait_logged(host, lambda: checkpoint(orders) == 9, "checkpoint", 10)
-    assert 4 < time.monotonic() - done < 10
+    wait_logged(host, lambda: checkpoint(orders) == 9, "checkpoint", 20)
+    assert time.monotonic() - done > 4
 
 
 def test_events_with_files_the_checkpoint_comes_with_a_file(consumer: MakeConsumer, notes: Path) -> None:
