@@ -27,6 +27,8 @@ from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_processor.storage import AzureBlobStore, BlobStore, client_options
 from tests.audited import assert_clean, run_audit, run_program
 from tests.azurite import KEY, AzuriteProcess, free_port
+from tests.faultactions import Down, Fail, Truncate
+from tests.faultproxy import FaultProxy, Match
 
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)
 INFO = HubInfo("shop.example", "orders", CREATED, ("0", "1"))
@@ -312,6 +314,29 @@ async def test_a_listing_goes_on_over_pages(azurite: AzuriteProcess) -> None:
         assert await container.head("a/9") is None
         assert await container.read("a/9") is None
         assert await container.read("a/1") == b"x"
+
+
+def test_an_audit_lives_through_a_storage_that_fails_at_times(parquet: Drained) -> None:
+    proxy = FaultProxy(parquet.azurite.port, parquet.azurite.connection_string)
+    proxy.start()
+    secret = parquet.config_file.with_name("storage")
+    secret.write_text(proxy.connection_string)
+    listing, reading = Match(query={"comp": "list"}), Match("GET", path=r"\.parquet")
+    met = [
+        proxy.add(listing, Fail(503), times=2),
+        proxy.add(listing, Down(), times=1, skip=2),
+        proxy.add(reading, Fail(429, retry_after=1), times=1),
+        proxy.add(reading, Truncate(300), times=1, skip=2),
+    ]
+    try:
+        report = parquet.audit()
+        assert (report["exitCode"], report["counts"]) == (0, {})
+        assert [len(fault.requests) for fault in met] == [2, 1, 1, 1]
+        proxy.add(Match(), Down())
+        report = parquet.audit()
+        assert (report["exitCode"], list(report["counts"])) == (3, ["Unreadable"])
+    finally:
+        proxy.close()
 
 
 def test_prune_keeps_the_chain_whole_and_hosts_go_on_behind_it(drained: Drained) -> None:

@@ -1,0 +1,47 @@
+"""The reference of audit and prune names every code and every option, and the image's program is a program."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import typer
+
+from eventconsumer_processor.audit.codes import MEANINGS, Code, Level
+from eventconsumer_processor.cli import app
+
+ROOT = Path(__file__).parents[3]
+REFERENCE = (ROOT / "docs/reference/audit.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("code", list(Code))
+def test_every_code_is_described_under_its_invariant(code: Code) -> None:
+    assert f"`{code}`" in REFERENCE
+    meaning = MEANINGS[code]
+    if meaning.level is Level.VIOLATION:
+        row = next(line for line in REFERENCE.splitlines() if f"`{code}`" in line)
+        assert row.startswith(f"| {meaning.invariant} ")
+
+
+@pytest.mark.parametrize("command", ["audit", "prune"])
+def test_every_option_is_described(command: str) -> None:
+    group = typer.main.get_group(app)
+    options = [name for parameter in group.commands[command].params for name in parameter.opts]
+    for name in options:
+        if name not in {"--files", "--help"}:  # its opposite is described
+            assert f"`{name}" in REFERENCE or f" {name}" in REFERENCE, name
+
+
+def test_the_images_program_runs_the_package(tmp_path: Path) -> None:
+    dockerfile = (ROOT / "processor_image/Dockerfile").read_text(encoding="utf-8")
+    found = re.search(r"RUN (printf .*) >/usr/local/bin/eventconsumer", dockerfile)
+    assert found
+    script = subprocess.run(["sh", "-c", found[1]], capture_output=True, text=True, check=True).stdout
+    package = tmp_path / "python3"
+    package.write_text('#!/bin/sh\nprintf "[%s]" "$@"\n')
+    package.chmod(0o755)
+    program = tmp_path / "eventconsumer"
+    program.write_text(script.replace("/opt/venv/bin/python3", str(package)))
+    program.chmod(0o755)
+    called = subprocess.run([program, "audit", "--prefix", "a b"], capture_output=True, text=True, check=True)
+    assert called.stdout == "[-m][eventconsumer_processor][audit][--prefix][a b]"
