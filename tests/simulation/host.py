@@ -23,6 +23,7 @@ from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.partitions import PartitionManager
 from eventconsumer_processor.registration import check_same_hub
+from eventconsumer_processor.sink.content import Content, ContentWriter
 from eventconsumer_processor.sink.slots import Chain, incarnation
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.work import Work
@@ -48,10 +49,13 @@ class Surroundings:
     failed: Callable[[str], None]  # told of a host that ended by itself
 
 
-def encode(batches: Sequence[EventBatch], partition: str, facts: Mapping[str, str]) -> bytes:
-    """Numbers and bodies: what has to be known of a file here. The real formats have tests of their own."""
+def encode(batches: Sequence[EventBatch], partition: str, facts: Mapping[str, str]) -> Content:
+    """Numbers and bodies, in small blocks: what has to be known here. The real formats have tests of their own."""
     rows = [(n, b.decode()) for batch in batches for n, b in zip(batch.sequence_numbers, batch.bodies, strict=True)]
-    return json.dumps(rows).encode()
+    writer = ContentWriter(block_bytes=80)
+    for part in json.JSONEncoder().iterencode(rows):
+        writer.write(part.encode())
+    return writer.content()
 
 
 class SimHost:

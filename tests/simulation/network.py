@@ -48,7 +48,8 @@ class Upset:
 
     def matches(self, node: Node, operation: str, subject: str) -> bool:
         """Does it happen to this request."""
-        return self.node in {"", node.name} and self.operation in {"", operation} and self.subject in subject
+        same = operation.startswith(self.operation) and self.subject in subject
+        return same and self.node in {"", node.name}
 
 
 class Witness(Protocol):

@@ -85,6 +85,8 @@ RULES: Mapping[str, Rule] = {
     "skip": Rule(1, (PARTITION, 4), lambda w, p, n: w.skip(p, n + 1)),
     "drop link": Rule(2, (PARTITION,), World.drop),
     "freeze link": Rule(1, (PARTITION,), World.freeze),
+    "rival": Rule(1, (PARTITION, 3), World.rival),
+    "rivals leave": Rule(2, (), World.rivals_leave),
     "recreate hub": Rule(0.1, (), World.recreate),
     "add partition": Rule(0.5, (), World.add_partition),
     "clean up": Rule(1, (5,), World.clean_up),

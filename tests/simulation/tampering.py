@@ -4,9 +4,12 @@ Each knows how to undo what it did, as the problem that a host shows tells peopl
 """
 
 import json
-from typing import Any, Protocol
+from collections.abc import Coroutine
+from typing import Any, Protocol, TypeVar
 
 from tests.fakes.blobs import FakeBlobStore
+
+T = TypeVar("T")
 
 FOREIGN = "ffffffff-ffff-4fff-8fff-ffffffffffff"
 DAMAGE = (b"", b"{", b'"text"', b'{"Owner":7}', b"[" * 20_000, b"x" * 20_000)
@@ -174,9 +177,11 @@ class OwnershipBlobs:
         return f"{FOLDER}/checkpoint/{partition}"
 
 
-def now(coroutine: Any) -> None:
-    """Run a request that waits for nothing."""
+def now(coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of a request that waits for nothing."""
     try:
-        coroutine.send(None)
-    except StopIteration:
-        return
+        while True:
+            coroutine.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result

@@ -12,9 +12,10 @@ from typing import Any
 import structlog
 
 from eventconsumer_api.host_config import HostConfig
+from eventconsumer_processor.sink.slots import Chain
 from tests.fakes.blobs import FakeBlobStore, Version
-from tests.fakes.hub import FakeHub, FakePartition
-from tests.simulation.checker import TOMBSTONE, Checker, Violation
+from tests.fakes.hub import FakeHub, FakePartition, FakeSource
+from tests.simulation.checker import SLOT, Checker, Violation
 from tests.simulation.host import SimHost, Surroundings
 from tests.simulation.loop import SimLoop
 from tests.simulation.network import UPSETS, Network, Upset
@@ -61,10 +62,16 @@ class World:
         self.hub = FakeHub(self.rng.randint(1, 5))
         self.leases = FakeBlobStore(lambda: self.loop.now)
         self.sink = FakeBlobStore(lambda: self.loop.now)
+        self.layout = self.rng.choice(["EventProcessorHost", "AzureSdk"])
+        self.shared = self.layout == "AzureSdk" and self.rng.random() < 0.5
+        self.tampering: Tampering = LeaseBlobs(self.leases)
+        if self.layout == "AzureSdk":
+            self.tampering = OwnershipBlobs(self.leases, shared=self.shared)
         self.checker = Checker(
             era=lambda: f"e{self.era}", retained=self._retained_from, head=lambda p: self.hub.partitions[p].last
         )
         self.checker.lease_seconds = LEASE_SECONDS
+        self.checker.shared = self.shared
         self.network = Network(self.loop, self.rng, self.checker, self.note)
         self.leases.watch = lambda version: self._changed(self.checker.lease_changed, version)
         self.sink.watch = lambda version: self._changed(self.checker.sink_changed, version)
@@ -72,12 +79,8 @@ class World:
         self.gone: list[SimHost] = []
         self._starts = 0
         self._removed: dict[str, int] = {}  # partition -> retention removed what is below
+        self.rivals: list[FakeSource] = []
         self._skipped: set[tuple[str, int]] = set()
-        self.layout = self.rng.choice(["EventProcessorHost", "AzureSdk"])
-        self.shared = self.layout == "AzureSdk" and self.rng.random() < 0.5
-        self.tampering: Tampering = LeaseBlobs(self.leases)
-        if self.layout == "AzureSdk":
-            self.tampering = OwnershipBlobs(self.leases, shared=self.shared)
         self._position = self.rng.choice(["Earliest", "Latest"])
         self._around = Surroundings(
             self.loop, self.network, self.leases, self.sink, self.hub, self.checker.violations.append
@@ -218,6 +221,19 @@ class World:
         for name in self.hub.partitions:
             self.hub.partitions[name] = FakePartition()
 
+    def rival(self, number: int, above: int) -> None:
+        """Another program attaches to a partition, under the epoch of the reader there or a higher one."""
+        partition = self.partition(number)
+        found = self.hub.partitions[partition]
+        epoch = found.reader.epoch if found.reader else 0
+        self.rivals.append(now(self.hub.open(partition, found.last, epoch + above, 1)))
+
+    def rivals_leave(self) -> None:
+        """The other programs end."""
+        for rival in self.rivals:
+            rival.closed = True
+        self.rivals.clear()
+
     def add_partition(self) -> None:
         """The hub gets one more partition."""
         if len(self.hub.partitions) < 6:
@@ -246,11 +262,12 @@ class World:
     def clean_up(self, count: int) -> None:
         """Files that Spark has read become tombstones."""
         done = sum("/_commits/" in name for name in self.sink.blobs)
-        names = sorted(file["path"] for batch in self.checker.batches[:done] for file in batch["files"])
-        for name in names[:count]:
-            blob = self.sink.blobs[name]
-            if TOMBSTONE not in blob.metadata:
-                now(self.sink.put(name, b"", metadata={**blob.metadata, TOMBSTONE: "2026-01-01T00:00:00+00:00"}))
+        old = sorted(file["path"] for batch in self.checker.batches[:done] for file in batch["files"])
+        for name in old[:count]:
+            incarnation, partition, start = SLOT.fullmatch(name).groups()  # type: ignore[union-attr]
+            chain = Chain(self.sink, "p", incarnation, partition)  # type: ignore[arg-type]
+            if slot := now(chain.at(int(start))):
+                now(chain.tombstone(slot))
 
     def commit_batch(self) -> None:
         """Spark finishes the open batch."""
@@ -269,6 +286,7 @@ class World:
             if host.machine.paused:
                 host.machine.resume()
         self.network.upsets.clear()
+        self.rivals_leave()
         while self.network.held:
             self.network.release()
         for number in range(len(self.hub.partitions)):
