@@ -6,6 +6,7 @@ put-if-absent that fails with "exists" may have been ours. Every call is bounded
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -208,13 +209,13 @@ class AzureBlobStore:
     async def list(self, prefix: str, *, metadata: bool = False, limit: int | None = None) -> list[BlobInfo]:
         """See `BlobStore`."""
         infos: list[BlobInfo] = []
-        async with self._call("list"):
-            include = ["metadata"] if metadata else None
-            async for found in self._container.list_blobs(prefix, include=include, results_per_page=limit):
-                infos.append(_info(found))
-                if len(infos) == limit:
-                    break
-        return infos
+        include = ["metadata"] if metadata else None
+        pages = self._container.list_blobs(prefix, include=include, results_per_page=limit).by_page()
+        with contextlib.suppress(StopAsyncIteration):
+            while limit is None or len(infos) < limit:
+                async with self._call("list"):  # each page is a request of its own
+                    infos += [_info(found) async for found in await anext(pages)]
+        return infos[:limit]
 
     async def acquire_lease(self, name: str, lease_id: str, seconds: int) -> None:
         """See `BlobStore`."""
@@ -248,7 +249,7 @@ class AzureBlobStore:
     @asynccontextmanager
     async def _call(self, operation: str) -> AsyncIterator[None]:
         try:
-            async with asyncio.timeout(CALL_SECONDS if operation != "list" else None):
+            async with asyncio.timeout(CALL_SECONDS):
                 yield
         except (AzureError, OSError, TimeoutError, ValueError) as error:
             mapped = storage_error(operation, error)
