@@ -3,10 +3,16 @@
 import pytest
 from azure.storage.blob import BlobServiceClient
 
-from tests.faults.stage import Stage, behind, publish, slots, wait_owned
-from tests.integration.processor.hosts import wait_until
+from tests.faults.stage import (
+    Stage,
+    behind,
+    publish,
+    slots,
+    wait_owned,
+    wait_until,
+)
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.mark.parametrize("damage", ["deleted", "overwritten", "emptied", "relabelled"])

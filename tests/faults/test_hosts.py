@@ -11,8 +11,7 @@ from tests.faults.stage import (
     LAYOUTS,
     LEASE_SECONDS,
     NEVER,
-    SCAN_SECONDS,
-    SLOW_START_SECONDS,
+    TAKEOVER_SECONDS,
     Stage,
     checkpoints,
     commits,
@@ -24,12 +23,11 @@ from tests.faults.stage import (
     slots,
     wait_buffered,
     wait_owned,
+    wait_taken_over,
+    wait_until,
 )
-from tests.integration.processor.hosts import wait_until
 
-pytestmark = pytest.mark.timeout(300)
-
-TAKEOVER_SECONDS = LEASE_SECONDS + SCAN_SECONDS + SLOW_START_SECONDS
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -42,7 +40,7 @@ def test_01_killed_with_a_full_buffer(stage: Stage, layout: str) -> None:
     wait_until(lambda: len(second.owned()) == 2, 30, "the second has its share")
     orders.publish(1000, start=1000)
     first.kill()
-    wait_owned(second, 4, LEASE_SECONDS + SCAN_SECONDS + 3)  # L1
+    wait_taken_over(second, 4)  # L1
     stage.settled(orders, 2000)
 
 
@@ -53,7 +51,7 @@ def test_02_killed_between_file_and_checkpoint(stage: Stage, layout: str) -> Non
     publish(orders, 250)
     checkpoint = proxy.add(match, Hold())
     first = stage.host(orders, "first", proxy)
-    checkpoint.wait(40, count=2)
+    checkpoint.wait(TAKEOVER_SECONDS, count=2)
     first.kill()
     files = slots(orders)
     assert len(files) >= 2
@@ -74,7 +72,7 @@ def test_02_killed_before_it_knows_that_its_file_is_committed(stage: Stage) -> N
     publish(orders, 250)
     commit = proxy.add(commits(), Hold(applied=True))
     first = stage.host(orders, "first", proxy)
-    commit.wait(40, count=2)
+    commit.wait(TAKEOVER_SECONDS, count=2)
     wait_until(lambda: len(slots(orders)) == 2, 5, "both files are there")
     files = slots(orders)
     first.kill()
@@ -89,7 +87,7 @@ def test_03_killed_between_acquiring_a_lease_and_writing_it(stage: Stage) -> Non
     orders.publish(500)
     write = proxy.add(owner_writes(), Hold())
     first = stage.host(orders, "first", proxy)
-    write.wait(40)
+    write.wait(TAKEOVER_SECONDS)
     first.kill()
     second = orders.host("second")
     wait_owned(second, 2, TAKEOVER_SECONDS)
@@ -145,7 +143,7 @@ def test_24_a_late_genesis_record_changes_nothing(stage: Stage) -> None:
     orders.publish(100)
     genesis = proxy.add(Match("PUT", "/_genesis/"), Hold())
     first = stage.host(orders, "first", proxy)
-    genesis.wait(40)
+    genesis.wait(TAKEOVER_SECONDS)
     first.pause()
     orders.publish(100, start=100)
     second = orders.host("second")
@@ -183,7 +181,7 @@ def test_25_ten_hosts_join_and_leave(stage: Stage) -> None:
         leaving, staying = hosts[:6], hosts[6:]
         for host in leaving:
             host.process.terminate()
-        assert [host.process.wait(40) for host in leaving] == [0] * 6
+        assert [host.process.wait(90) for host in leaving] == [0] * 6
         wait_until(lambda: _balanced([len(host.owned()) for host in staying], 32), 60, "the others are balanced")
     finally:
         stop.set()

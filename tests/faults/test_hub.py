@@ -28,6 +28,7 @@ from eventhubs_emulator.values import (
 )
 from tests.faults.raw import publish_raw
 from tests.faults.stage import (
+    PROBLEM_SECONDS,
     Stage,
     behind,
     leases,
@@ -37,11 +38,12 @@ from tests.faults.stage import (
     total,
     wait_buffered,
     wait_owned,
+    wait_until,
 )
 from tests.integration.processor.drained import read_drained
-from tests.integration.processor.hosts import Consumer, wait_until
+from tests.integration.processor.hosts import Consumer
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 
 class Rival:
@@ -86,7 +88,7 @@ def test_17_rival_reader_with_a_higher_epoch(stage: Stage) -> None:
     with Rival(orders, "0", epoch=1000):
         wait_until(lambda: [link["epoch"] for link in readers(orders, "0")] == [1000], 20, "the rival reads")
         publish(orders, 100, start=200)
-        problem = host.problem("Fenced", 60)
+        problem = host.problem("Fenced", PROBLEM_SECONDS)
         assert "partition 0" in problem.message
         before = len(logged(host, "attached"))
         time.sleep(10)
@@ -168,7 +170,7 @@ def test_18_the_namespace_is_down(stage: Stage) -> None:
     stage.settled(orders, 200)
     stage.emulator.admin.refuse("amqp:internal-error", hub=orders.hub)
     stage.emulator.admin.drop_connections()
-    host.problem("EventHubUnreachable", 40)
+    host.problem("EventHubUnreachable", PROBLEM_SECONDS)
     assert len(host.owned()) == 2  # the leases are kept: another host would have the same trouble
     stage.emulator.admin.clear_faults()
     publish(orders, 100, start=200)
@@ -226,10 +228,10 @@ def test_20_hub_deleted_and_created_again(stage: Stage) -> None:
     files = slots(orders)
     stage.emulator.admin.recreate_hub(orders.hub)
     publish(orders, 300)
-    assert host.problem("HubChanged", 40).field == "spec.eventHub.name"
+    assert host.problem("HubChanged", PROBLEM_SECONDS).field == "spec.eventHub.name"
     assert host.terminate() == 0
     another = orders.host("another")
-    another.problem("HubChanged", 40)
+    another.problem("HubChanged", PROBLEM_SECONDS)
     assert not another.owned()
     assert slots(orders) == files
     stage.audit(orders)
@@ -251,7 +253,7 @@ def test_20_starting_position_beyond_the_end(stage: Stage) -> None:
     orders = stage.consumer(partitions=2, startingPosition={"type": "SequenceNumber", "sequenceNumber": 150})
     publish(orders, 100)
     host = orders.host("only")
-    assert host.problem("PositionInvalid", 40).field.startswith("spec.startingPosition")
+    assert host.problem("PositionInvalid", PROBLEM_SECONDS).field.startswith("spec.startingPosition")
     assert not slots(orders)
     publish(orders, 100, start=200)
     wait_until(lambda: behind(orders) == {}, 40, "it starts when the hub is there")
@@ -275,14 +277,14 @@ def test_21_tokens_expire_and_signing_in_fails(stage: Stage) -> None:
     stage.emulator.admin.fail_cbs(401, "Unauthorized access.")
     stage.emulator.admin.expire_tokens()
     stage.emulator.admin.drop_connections()
-    host.problem("EventHubUnauthorized", 40)
+    host.problem("EventHubUnauthorized", PROBLEM_SECONDS)
     stage.emulator.admin.clear_faults()
     publish(orders, 100, start=400)
     stage.settled(orders, 600)
     wait_until(lambda: not host.report().problems, 20, "no problem is left")
     stage.emulator.admin.fail_cbs()  # no answer at all
     stage.emulator.admin.drop_connections()
-    host.problem("EventHubUnreachable", 60)
+    host.problem("EventHubUnreachable", PROBLEM_SECONDS)
     stage.emulator.admin.clear_faults()
     publish(orders, 100, start=600)
     stage.settled(orders, 800)

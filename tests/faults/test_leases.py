@@ -8,19 +8,19 @@ from azure.storage.blob import BlobClient, BlobLeaseClient
 
 from tests.faults.stage import (
     LEASE_SECONDS,
+    PROBLEM_SECONDS,
     SCAN_SECONDS,
-    SLOW_START_SECONDS,
+    TAKEOVER_SECONDS,
     Stage,
     leases,
     logged,
     publish,
     wait_owned,
+    wait_until,
 )
-from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
+from tests.integration.processor.hosts import Consumer, HostProcess
 
-pytestmark = pytest.mark.timeout(300)
-
-TAKEOVER_SECONDS = LEASE_SECONDS + SCAN_SECONDS + SLOW_START_SECONDS
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.mark.parametrize("position", ["Earliest", "Latest"])
@@ -86,7 +86,7 @@ def test_12_foreign_lease_without_an_end(stage: Stage) -> None:
         foreign.acquire(-1)
         wait_until(lambda: host.owned() == {"1"}, LEASE_SECONDS, "the host fences itself")
         orders.publish(100, "1", start=200)
-        problem = host.problem("LeaseInvalid", LEASE_SECONDS + 2 * SCAN_SECONDS)
+        problem = host.problem("LeaseInvalid", PROBLEM_SECONDS)
         assert problem.field == "spec.leaseStore.container"
         assert "partition 0" in problem.message
         wait_until(lambda: _checkpoint(orders, "1") == 199, 20, "the other partition goes on")
@@ -118,7 +118,7 @@ def test_13_damaged_lease_bodies(stage: Stage) -> None:
     host = orders.host("only")
     wait_until(lambda: _checkpoint(orders, healthy) == 49, 40, f"the healthy partition is drained: {host.log[-2000:]}")
     assert host.owned() <= {healthy, "1"}  # an empty blob may be rebuilt
-    assert host.problem("LeaseInvalid").field == "spec.leaseStore.container"
+    assert host.problem("LeaseInvalid", PROBLEM_SECONDS).field == "spec.leaseStore.container"
     for partition in range(len(DAMAGED)):
         with lease_blob(orders, str(partition)) as blob:
             if str(partition) not in host.owned():
@@ -153,7 +153,7 @@ def test_14_checkpoint_edited_above_the_head(stage: Stage) -> None:
     saved = _edit(orders, "0", Offset="999999", SequenceNumber=5_000)
     publish(orders, 100, start=200)
     second = orders.host("second")
-    problem = second.problem("CheckpointInvalid", 30)
+    problem = second.problem("CheckpointInvalid", PROBLEM_SECONDS)
     assert "partition 0" in problem.message
     wait_until(lambda: _checkpoint(orders, "1") == 199, 30, "the other partition goes on")
     assert stage.audit(orders, 2)["findings"]

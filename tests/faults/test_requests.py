@@ -8,8 +8,7 @@ from tests.faultactions import DropReply, Hold, Replay
 from tests.faultproxy import Match
 from tests.faults.stage import (
     LEASE_SECONDS,
-    SCAN_SECONDS,
-    SLOW_START_SECONDS,
+    TAKEOVER_SECONDS,
     Stage,
     assert_checkpoints_follow_files,
     checkpoints,
@@ -23,12 +22,10 @@ from tests.faults.stage import (
     total,
     wait_attached,
     wait_owned,
+    wait_until,
 )
-from tests.integration.processor.hosts import wait_until
 
-pytestmark = pytest.mark.timeout(300)
-
-TAKEOVER_SECONDS = LEASE_SECONDS + SCAN_SECONDS + SLOW_START_SECONDS
+pytestmark = pytest.mark.timeout(900)
 
 
 def test_05_stopped_during_a_put_that_lands_after_the_successors_file(stage: Stage) -> None:
@@ -36,7 +33,7 @@ def test_05_stopped_during_a_put_that_lands_after_the_successors_file(stage: Sta
     publish(orders, 500)
     put = proxy.add(commits(), Hold())
     zombie = stage.host(orders, "zombie", proxy)
-    put.wait(40)
+    put.wait(TAKEOVER_SECONDS)
     zombie.pause()
     successor = orders.host("successor")
     wait_owned(successor, 1, TAKEOVER_SECONDS)
@@ -58,12 +55,12 @@ def test_05_stopped_during_a_put_that_lands_before_the_successors_file(stage: St
     publish(orders, 500)
     late = one.add(commits(), Hold())
     zombie = stage.host(orders, "zombie", one)
-    late.wait(40)
+    late.wait(TAKEOVER_SECONDS)
     zombie.pause()
     publish(orders, 100, start=500)
     own = two.add(commits(), Hold(), times=1)
     successor = stage.host(orders, "successor", two)
-    own.wait(TAKEOVER_SECONDS + 10)
+    own.wait(TAKEOVER_SECONDS)
     late.release()
     wait_until(lambda: all(e.replies for e in one.met(commits())), 5, "the late put lands")
     assert [reply.status for exchange in one.met(commits()) for reply in exchange.replies] == [201]
@@ -162,12 +159,12 @@ def test_08_two_writers_stage_blocks_for_one_slot(stage: Stage, winner: str) -> 
     lists = Match("PUT", "/partition=0/from=", {"comp": "blocklist"}, {"if-none-match": r"\*"})
     late = one.add(lists, Hold())
     zombie = stage.host(orders, "zombie", one)
-    late.wait(60)
+    late.wait(TAKEOVER_SECONDS)
     assert len(one.met(blocks)) >= 2
     zombie.pause()
     own = two.add(lists, Hold(), times=1)
     successor = stage.host(orders, "successor", two)
-    own.wait(TAKEOVER_SECONDS + 20)
+    own.wait(TAKEOVER_SECONDS)
     assert len(two.met(blocks)) >= 2  # blocks of both writers are staged now
     for held, proxy in ((own, two), (late, one))[:: 1 if winner == "successor" else -1]:
         held.release()

@@ -3,11 +3,18 @@
 import pytest
 
 from tests.azurite import KEY as STORAGE_KEY
-from tests.faults.stage import Stage, logged, publish, wait_owned
-from tests.integration.processor.hosts import HostProcess, wait_until
+from tests.faults.stage import (
+    PROBLEM_SECONDS,
+    Stage,
+    logged,
+    publish,
+    wait_owned,
+    wait_until,
+)
+from tests.integration.processor.hosts import HostProcess
 from tests.servers import KEY, KEY_NAME
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 NEW_KEY = "bmV3LWtleS1vZi10aGUtdGVzdHM="
 BAD_KEY = "YS1rZXktdGhhdC1pcy1yZWZ1c2Vk"
@@ -39,7 +46,7 @@ def test_22_the_hubs_key_is_rotated(stage: Stage) -> None:
     stage.emulator.admin.set_policies((KEY_NAME, KEY, rights))  # now the key in the Secret is refused
     stage.emulator.admin.expire_tokens()
     stage.emulator.admin.drop_connections()
-    assert host.problem("EventHubUnauthorized", 40).field.startswith("spec.eventHub.authentication")
+    assert host.problem("EventHubUnauthorized", PROBLEM_SECONDS).field.startswith("spec.eventHub.authentication")
     assert_silent(host)
     orders.hub_secret.write_text(stage.emulator.connection_string(orders.hub))
     publish(orders, 100, start=400)
@@ -67,7 +74,7 @@ def test_22_the_storage_secret_becomes_bad(stage: Stage, text: str) -> None:
         "no-connection-string": "ConnectionStringInvalid",
         "removed": "SecretKeyMissing",
     }
-    problem = host.problem(reasons[text], 40)
+    problem = host.problem(reasons[text], PROBLEM_SECONDS)
     assert problem.field.endswith("connectionStringSecretRef")
     assert_silent(host)
     publish(orders, 100, start=200)

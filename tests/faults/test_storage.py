@@ -12,8 +12,8 @@ from tests.faultactions import Down, Fail, Hold, ResetUpload, Slow, Truncate
 from tests.faultproxy import Action, Fault, Match
 from tests.faults.stage import (
     LEASE_SECONDS,
-    SCAN_SECONDS,
-    SLOW_START_SECONDS,
+    PROBLEM_SECONDS,
+    TAKEOVER_SECONDS,
     Stage,
     assert_checkpoints_follow_files,
     commits,
@@ -23,10 +23,12 @@ from tests.faults.stage import (
     total,
     wait_attached,
     wait_owned,
+    wait_taken_over,
+    wait_until,
 )
-from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
+from tests.integration.processor.hosts import Consumer, HostProcess
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 MIB = 2**20
 
@@ -80,7 +82,7 @@ def test_09_fences_itself_before_the_lease_expires(stage: Stage, match: Match, a
     (partition,) = first.owned()
     proxy.add(match, action)
     publish(orders, 100, start=200)
-    wait_owned(second, 2, LEASE_SECONDS + SCAN_SECONDS + 3)
+    wait_taken_over(second, 2)
     closed = [entry for entry in logged(first, "pump closed") if entry["partition"] == partition]
     taken = [
         e for e in logged(second, "lease acquired") + logged(second, "lease stolen") if e["partition"] == partition
@@ -117,7 +119,7 @@ def test_10_storage_is_down(stage: Stage, everything: bool) -> None:
     time.sleep(2)
     assert _credit(orders) <= credit  # none is given
     assert total(host, "files") == files
-    host.problem("StorageUnreachable", 30)
+    host.problem("StorageUnreachable", PROBLEM_SECONDS)
     assert host.get("/healthz") == b"ok\n"
     while time.monotonic() < down + 40:
         time.sleep(0.5)
@@ -134,7 +136,7 @@ def test_10_storage_is_down_when_a_host_starts(stage: Stage) -> None:
     publish(orders, 100)
     proxy.add(Match(), Fail(503))
     host = stage.host(orders, "only", proxy)
-    host.problem("StorageUnreachable", 30)
+    host.problem("StorageUnreachable", PROBLEM_SECONDS)
     proxy.clear()
     wait_attached(host, "0")
     stage.settled(orders, 200)
@@ -148,7 +150,7 @@ def test_10_storage_is_down_at_the_end(stage: Stage) -> None:
     proxy.add(Match(), Down())
     assert first.terminate(15) == 0
     second = orders.host("second")
-    wait_owned(second, 2, LEASE_SECONDS + SCAN_SECONDS + SLOW_START_SECONDS)
+    wait_owned(second, 2, TAKEOVER_SECONDS)
     stage.settled(orders, 200)
 
 

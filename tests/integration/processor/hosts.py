@@ -80,7 +80,7 @@ class HostProcess:
             found = re.search(r'"port": (\d+)', self.log)
             assert found
             self._port = int(found[1])
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=30) as answer:
             content: bytes = answer.read()
             return content
 
