@@ -62,6 +62,16 @@ def slot(start: int, extension: str = "parquet") -> str:
     return World().slot("0", start, extension)
 
 
+async def name_twice(world: World) -> None:
+    """Let the second manifest name a file of the first one too."""
+    bodies = []
+    for number in (1, 2):
+        blob = await world.files.read(f"p/_batches/{number:010d}.json", 10**6)
+        assert blob is not None
+        bodies.append(json.loads(blob.data))
+    await manifest(2, files=[*bodies[1]["files"], bodies[0]["files"][0]])(world)
+
+
 async def rewrite(world: World) -> None:
     """Put other content under the same metadata."""
     info = await world.files.head(f"p/{slot(30)}")
@@ -162,6 +172,7 @@ DAMAGES: list[tuple[str, Damage, Code]] = [
     ("a manifest leaves files out", manifest(2, files=[]), Code.FILE_IN_NO_BATCH),
     ("a manifest's totals are wrong", manifest(2, totals={"files": 9, "events": 9, "bytes": 9}), Code.BATCH_WRONG),
     ("a manifest's next is wrong", manifest(2, next={"0": 39, "1": 140}), Code.BATCH_WRONG),
+    ("a file is in two batches", name_twice, Code.BATCHES_OVERLAP),
     (
         "two batches overlap",
         manifest(2, ranges={"0": {"first": 10, "last": 39}, "1": {"first": 120, "last": 139}}),

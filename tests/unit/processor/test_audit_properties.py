@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from eventconsumer_processor.audit.capture import digest
 from eventconsumer_processor.audit.codes import MEANINGS, Code
+from eventconsumer_processor.audit.frozen import FrozenFile, FrozenFiles
 from eventconsumer_processor.audit.model import BatchesAudit
 from eventconsumer_processor.audit.names import gaps
 from tests.fakes.virtual import virtual
@@ -124,6 +125,18 @@ def test_gap_records_are_read_whatever_they_hold(ranges: list[tuple[int, int]], 
     except ValueError:
         return
     assert all(gap.events for gap in found) or "-" in text
+
+
+@given(st.lists(st.integers(0, 20)), st.sets(st.integers(0, 20)))
+def test_frozen_files_are_taken_by_start_whatever_order_they_came_in(starts: list[int], taken: set[int]) -> None:
+    files = FrozenFiles()
+    for batch, start in enumerate(starts):
+        files.add(FrozenFile(start, start, 1, 2**40, batch, 2**64 - 1, 0))
+    for start in taken:
+        found = files.take(start)
+        assert [file.batch for file in found] == [batch for batch, known in enumerate(starts) if known == start]
+        assert all((file.size, file.path) == (2**40, 2**64 - 1) for file in found)
+    assert sorted(file.start for file in files.left()) == sorted(start for start in starts if start not in taken)
 
 
 def test_every_code_has_a_meaning_and_a_remedy_where_something_is_to_be_done() -> None:

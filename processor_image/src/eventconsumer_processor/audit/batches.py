@@ -1,32 +1,17 @@
 """PURE: judges the manifests and commit records of Spark batches (S8), and holds files against them.
 
 Manifests are added in order of their numbers; afterwards every slot that goes by is held against the manifest that
-names it. What remains names files that are not there. A file in a manifest is kept as 40 bytes, so that a million of
-them fit.
+names it. What remains names files that are not there.
 """
 
 import json
-import struct
-from dataclasses import dataclass
 from typing import Any
 
 from eventconsumer_processor.audit.capture import digest
 from eventconsumer_processor.audit.codes import Code
+from eventconsumer_processor.audit.frozen import FrozenFile, FrozenFiles
 from eventconsumer_processor.audit.model import BatchesAudit, Findings, Place
 from eventconsumer_processor.audit.names import SlotFacts, bare
-
-_ENTRY = struct.Struct("<qqqqqIQ")  # size, start, last, count, batch, partition's index, digest of the etag
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    size: int
-    start: int
-    last: int
-    count: int
-    batch: int
-    place: int
-    etag: int
 
 
 class BatchAudit:
@@ -34,9 +19,7 @@ class BatchAudit:
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
-        self._files: dict[int, bytes] = {}
-        self._places: list[Place] = []  # incarnation and partition by index
-        self._index: dict[Place, int] = {}
+        self._files: dict[Place, FrozenFiles] = {}
         self._next: dict[Place, int] = {}
         self._first: dict[Place, int] = {}
         self._sums: dict[int, tuple[int, int]] = {}  # batch -> files and events
@@ -125,9 +108,9 @@ class BatchAudit:
         Returns:
             The number of its batch; None where it is in none.
         """
-        path = slot.data.path if slot.data else slot.name
-        packed = self._files.pop(digest(path), None)
-        if packed is None:
+        files = self._files.get(place)
+        found = files.take(slot.start) if files else []
+        if not found:
             position = self._next.get(place)
             if position is not None and slot.start < position:
                 self._findings.add(
@@ -137,17 +120,21 @@ class BatchAudit:
                     blob=slot.name,
                 )
             return None
-        entry = _Entry(*_ENTRY.unpack(packed))
+        entry = found[0]
+        if len(found) > 1:
+            text = f"the file is in batches {', '.join(str(file.batch) for file in found)}"
+            self._findings.add(Code.BATCHES_OVERLAP, text, place, blob=slot.name)
         differences = [
-            f"{name} {seen} (manifest: {frozen})"
-            for name, seen, frozen in (
-                ("start", slot.start, entry.start),
+            f"{name} {seen} (manifest: {frozen_as})"
+            for name, seen, frozen_as in (
                 ("last", slot.last, entry.last),
                 ("count", slot.count, entry.count),
                 *([] if slot.tombstone else [("size", slot.size, entry.size)]),
             )
-            if seen != frozen
+            if seen != frozen_as
         ]
+        if digest(slot.data.path if slot.data else slot.name) != entry.path:
+            differences.append("name (manifest: another)")
         if not slot.tombstone and digest(slot.etag) != entry.etag:
             differences.append(f"etag {slot.etag} (manifest: another)")
         if differences:
@@ -159,9 +146,10 @@ class BatchAudit:
             )
         return entry.batch
 
-    def damaged(self, blob: str) -> None:
+    def damaged(self, place: Place, start: int) -> None:
         """Note that a file is there but damaged, which is found elsewhere."""
-        self._files.pop(digest(blob), None)
+        if files := self._files.get(place):
+            files.take(start)
 
     def begins(self, place: Place, start: int) -> None:
         """Judge that the first batch begins where the chain does."""
@@ -175,13 +163,10 @@ class BatchAudit:
 
     def finish(self) -> None:
         """Judge what remains, once all slots went by."""
-        for packed in self._files.values():
-            entry = _Entry(*_ENTRY.unpack(packed))
-            self._findings.add(
-                Code.BATCH_FILE_MISSING,
-                f"batch {entry.batch} names a file of {entry.start} to {entry.last} that is not there",
-                self._places[entry.place],
-            )
+        for place, files in self._files.items():
+            for file in files.left():
+                text = f"batch {file.batch} names a file of {file.start} to {file.last} that is not there"
+                self._findings.add(Code.BATCH_FILE_MISSING, text, place)
 
     def committed(self, batch: int | None) -> bool:
         """Whether a batch has its commit record."""
@@ -235,11 +220,10 @@ class BatchAudit:
                     blob,
                 )
             ends[partition] = last + 1
-            named = digest(path)
-            if named in self._files:
-                self._find(Code.BATCHES_OVERLAP, f"file {path} is in two batches", blob)
-            index = self._index_of((incarnation, partition))
-            self._files[named] = _ENTRY.pack(size, start, last, count, number, index, digest(etag))
+            place = (incarnation, partition)
+            if place not in self._files:
+                self._files[place] = FrozenFiles()
+            self._files[place].add(FrozenFile(start, last, count, size, number, digest(path), digest(etag)))
         for partition, (_, end) in ranges.items():
             if ends[partition] != end + 1:
                 self._find(
@@ -247,12 +231,6 @@ class BatchAudit:
                     f"its files of partition {partition} end at {ends[partition] - 1}, its range at {end}",
                     blob,
                 )
-
-    def _index_of(self, place: Place) -> int:
-        if place not in self._index:
-            self._index[place] = len(self._places)
-            self._places.append(place)
-        return self._index[place]
 
     def _find(self, code: Code, message: str, blob: str = "") -> None:
         self._findings.add(code, message, blob=blob)

@@ -137,7 +137,7 @@ class FileWalk:
             slot = names.facts(info.name, name.start, info.size, info.etag, info.metadata)
         except names.BadFacts as error:
             chain.damaged(info.name, name.start, str(error))
-            self._batches.damaged(info.name)
+            self._batches.damaged(place, name.start)
             return
         chain.add(slot)
         batch = self._batches.slot(place, slot)
