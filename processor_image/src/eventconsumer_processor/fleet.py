@@ -38,10 +38,13 @@ class Ledger:
             self.add(slot)
 
     def add(self, slot: Slot) -> None:
-        """Take the slot at `next`."""
-        if self.keep:
-            self.pending.append(slot)
-        self._count(slot, 1)
+        """Take the slot at `next`. Files that were cleaned up before any batch are not there for batches."""
+        if self.keep and slot.tombstone and not self.pending:
+            self.start = slot.last + 1
+        else:
+            if self.keep:
+                self.pending.append(slot)
+            self._count(slot, 1)
         self.next = slot.last + 1
         self.last_event_time = slot.last_enqueued_time
         self.last_file_time = slot.committed_at

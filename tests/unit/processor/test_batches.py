@@ -167,3 +167,17 @@ def test_age_is_bounded_by_the_last_look_that_did_not_see_the_event() -> None:
     # An hour without events, then some: they came after the look at NOW.
     assert heads.age(10, NOW - timedelta(hours=1), later) == timedelta(seconds=30)
     assert Heads(last=5, last_time=NOW).age(0, None, later) == timedelta(seconds=30)
+
+
+async def test_batches_start_behind_files_that_were_cleaned_up() -> None:
+    chain = Chain(FakeBlobStore(lambda: 0.0), "p", "era", "0")
+    for start in (0, 5, 10):
+        await chain.put(Draft(start, start, start + 4, 5, 1, "w", f"n{start}", "x", NOW), b"data")
+    for slot in (await chain.listed())[:2]:
+        await chain.tombstone(slot)
+    batches, counts = Ledger(chain, 0, 0), Ledger(chain, 0, 0, keep=False)
+    for ledger in (batches, counts):
+        await ledger.follow()
+    assert (batches.start, batches.next, [slot.start for slot in batches.pending]) == (10, 15, [10])
+    assert (batches.files, batches.events) == (1, 5)
+    assert (counts.next, counts.files, counts.events) == (15, 3, 15)
