@@ -88,8 +88,10 @@ def gather(observed: Observed, plan: Plan | None, errors: tuple[OperatorError, .
         suspended=suspended,
         errors=errors,
         problems=tuple(blocker for blocker in told if blocker.reason not in ADVISORY),
-        advice=tuple(blocker.message for blocker in told if blocker.reason in ADVISORY),
-        gaps=_gaps(observed),
+        advice=tuple(blocker.message for blocker in told if blocker.reason is Reason.DEAD_LETTERS),
+        gaps="; ".join(
+            filter(None, [_gaps(observed), *(gap.message for gap in told if gap.reason is Reason.DATA_GAP)])
+        ),
         pod_failures=pod_failures(observed.pods),
         desired=desired,
         ready=min(status.get("readyReplicas", 0), desired),

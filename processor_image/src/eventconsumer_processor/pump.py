@@ -258,5 +258,11 @@ class Pump:
         Raises:
             HubUnreachable: There are events, so the link is frozen.
         """
-        if (await self._work.hub.partition(self.partition)).last >= self._outlet.expected:
+        assert self._source is not None  # noqa: S101 - only while receiving
+        if (await self._work.hub.partition(self.partition)).last < self._outlet.expected:
+            return
+        batch = await self._source.receive(self._work.config.processing.max_batch_size, POLL_SECONDS)
+        self._held.keeper.check()
+        if not len(batch):  # else the first one came just now
             raise HubUnreachable(f"partition {self.partition} has events, but the link gives none: opening a new one")
+        await self._accept(batch)

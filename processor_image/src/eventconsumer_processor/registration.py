@@ -1,7 +1,7 @@
-"""Registration: reach the hub and both containers, and check that this is still the same hub.
+"""Registration: reach the hub and both containers, load the user's handler, and check that this is still the same hub.
 
-All parts, the user's handler too, are tried at once and every problem is collected, so that one never hides another. A record of the hub
-in the sink (`<prefix>/_hub.json`, put-if-absent) holds when it was created: a hub that was deleted and created again is
+All parts are tried at once and every problem is collected, so that one never hides another. A record of the hub in the
+sink (`<prefix>/_hub.json`, put-if-absent) holds when it was created: a hub that was deleted and created again is
 noticed by every later host, and never drained into the old chains.
 """
 

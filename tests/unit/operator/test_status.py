@@ -69,6 +69,15 @@ def test_events_lost_to_retention_are_a_condition_of_their_own_and_stay_told() -
     assert message(silent, "DataGap") == message(status, "DataGap")
 
 
+def test_without_files_hosts_themselves_tell_what_was_lost() -> None:
+    gap = Problem(field="spec.eventHub.name", reason="DataGap", message="3 events of partition 1 were removed")
+    status = status_of(
+        healthy(reports={"orders-host-0": report(fleet=fleet(), problems=[gap]), "orders-host-1": report()})
+    )
+    assert verdict(status, "DataGap") == ("True", "DataGap") and "3 events" in message(status, "DataGap")
+    assert verdict(status, "Ready") == ("True", "Available")
+
+
 def test_dead_letters_are_told_and_nothing_waits_for_a_person() -> None:
     letters = Problem(field="spec.processing.handler", reason="DeadLetters", message="3 events are in dead letters")
     status = status_of(
