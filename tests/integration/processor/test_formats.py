@@ -13,6 +13,8 @@ import pytest
 from azure.eventhub import EventData, EventHubProducerClient
 from azure.storage.blob import ContainerClient
 
+from tests.audited import assert_clean
+from tests.azurite import AzuriteProcess
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.hosts import Consumer, wait_until
 
@@ -121,7 +123,9 @@ def test_avro_files_hold_events_of_every_size_and_type(consumer: MakeConsumer) -
 
 
 @pytest.mark.timeout(180)
-def test_capture_files_survive_a_killed_host_and_idle_windows_get_empty_files(consumer: MakeConsumer) -> None:
+def test_capture_files_survive_a_killed_host_and_idle_windows_get_empty_files(
+    consumer: MakeConsumer, azurite: AzuriteProcess
+) -> None:
     orders = consumer(partitions=4, files=CAPTURE)
     orders.publish(2000)
     first = orders.host("orders-host-0")
@@ -146,6 +150,7 @@ def test_capture_files_survive_a_killed_host_and_idle_windows_get_empty_files(co
     assert len(orphans) <= 4  # at most the file that each of the killed host's partitions was at
     assert second.terminate() == 0
     assert "Traceback" not in second.log
+    assert_clean(azurite, orders.drained, PREFIX, orders.leases)
 
 
 def _empty(orders: Consumer) -> int:
