@@ -1,0 +1,258 @@
+"""Changes that break the protocol. The simulation must notice each, or it proves nothing.
+
+A mutant is a substitution in the host's source. It is made in a copy of the package, which a process of its own imports
+instead, so the product has no hooks for this; a substitution that does not fit the source any more is an error. Each
+process plays the runs of one seed after the other until an invariant is violated, with more of what brings the mutant
+out.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+RUNS = 80  # at most, for each mutant
+
+
+@dataclass(frozen=True)
+class Change:
+    """A substitution; the old text must occur exactly `times`."""
+
+    file: str
+    old: str
+    new: str
+    times: int = 1
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A broken host.
+
+    Attributes:
+        changes: What is broken.
+        more: Factors of the weights of rules that bring it out.
+        steps: Of a run.
+    """
+
+    changes: tuple[Change, ...]
+    more: Mapping[str, float] = field(default_factory=dict)
+    steps: int = 60
+
+
+ZOMBIES = {"pause": 3, "resume": 3, "hold a file": 4, "release": 3, "expire lease": 3}
+HOLES = {"retention": 6, "freeze link": 3, "cut": 3}
+
+MUTANTS: Mapping[str, Mutant] = {
+    "slots are overwritten": Mutant(
+        (Change("sink/content.py", "metadata=metadata, if_absent=True)", "metadata=metadata)", 2),),
+        ZOMBIES,
+    ),
+    "a taken slot counts as committed": Mutant(
+        (
+            Change(
+                "sink/commit.py",
+                "            failure = error\n        try:",
+                "            if error.status in {409, 412}:\n                return None\n"
+                "            failure = error\n        try:",
+            ),
+        ),
+        ZOMBIES,
+    ),
+    "a taken slot is tried again": Mutant(
+        (
+            Change(
+                "sink/commit.py",
+                "            await chain.forsake(draft)\n            return slot\n",
+                "            pass\n",
+            ),
+        ),
+        ZOMBIES,
+    ),
+    "slots are named by the first event seen": Mutant(
+        (Change("drain.py", "start=start,", "start=self._buffer.first,"),), HOLES
+    ),
+    "checkpoints are written on no condition (AzureSdk)": Mutant(
+        (
+            Change(
+                "lease/azuresdk_store.py",
+                "etag = await self._put(name, layout.encode_checkpoint(checkpoint), etag)",
+                'etag = await self._blobs.put(name, b"", metadata=layout.encode_checkpoint(checkpoint))',
+            ),
+        ),
+        ZOMBIES | {"upset": 3},
+    ),
+    "checkpoints are written by force (EventProcessorHost)": Mutant(
+        (
+            Change(
+                "lease/eventprocessorhost_store.py",
+                '            raise LeaseLost(f"partition {lease.partition}: {error}") from error\n        self._seen',
+                "            etag = await self._blobs.put(self.name(lease.partition), layout.encode(lease))\n"
+                "        self._seen",
+            ),
+        ),
+        ZOMBIES | {"expire lease": 8, "upset": 3},
+    ),
+    "cleaning up deletes slots": Mutant(
+        (
+            Change(
+                "sink/slots.py",
+                'await self._blobs.put(info.name, b"", metadata=metadata, if_match=info.etag)',
+                "await self._blobs.remove(info.name, if_match=info.etag)",
+            ),
+        ),
+        {"clean up": 10, "commit batch": 5},
+    ),
+    "the epoch is not raised (EventProcessorHost)": Mutant(
+        (Change("lease/eventprocessorhost_store.py", "epoch=current.epoch + 1", "epoch=current.epoch"),)
+    ),
+    "the epoch is not raised (AzureSdk)": Mutant(
+        (
+            Change(
+                "lease/azuresdk_store.py",
+                "epoch = max(seen.epoch, self._epochs.get(seen.partition, 0)) + 1",
+                "epoch = max(seen.epoch, self._epochs.get(seen.partition, 0), 1)",
+            ),
+        )
+    ),
+    "a lease that ran out is trusted": Mutant(
+        (Change("lease/keeper.py", "if not self.lost.is_set() and self._clock() >= self._deadline:", "if False:"),),
+        {"pause": 4, "resume": 4, "cut": 2, "mend": 2},
+    ),
+    "the checkpoint comes before the file": Mutant(
+        (
+            Change(
+                "drain.py",
+                "            winner = await commit(",
+                "            await self._checkpoint(Checkpoint(draft.last_offset, draft.last))\n"
+                "            winner = await commit(",
+            ),
+        )
+    ),
+    "a higher epoch does not halt": Mutant(
+        (Change("drain.py", "if winner.epoch > self._held.lease.epoch:", "if False:"),), ZOMBIES
+    ),
+    "the start is decided twice": Mutant(
+        (
+            Change(
+                "sink/slots.py",
+                'json.dumps({"start": start}).encode(), if_absent=True)',
+                'json.dumps({"start": start}).encode())',
+            ),
+        ),
+        {"start": 3, "crash": 3, "upset": 2},
+    ),
+    "gaps are not recorded": Mutant((Change("drain.py", "gap=gaps.text(self._buffer.gaps)", 'gap=""'),), HOLES),
+    "the lease is not read again under the lease": Mutant(
+        (
+            Change(
+                "lease/eventprocessorhost_store.py",
+                "current = await self._under_lease(seen.partition, rebuild)",
+                "current = replace(seen, etag=(await self._under_lease(seen.partition, rebuild)).etag)",
+            ),
+        ),
+        {"start": 3, "upset": 2, "expire lease": 3},
+    ),
+    "a stolen link is opened again": Mutant(
+        (
+            Change(
+                "pump.py",
+                "                    return CloseReason.STOLEN\n",
+                "                    await self._retry_later(error)\n",
+            ),
+        ),
+        {"rival": 3},
+    ),
+    "a rival is met under the same epoch": Mutant(
+        (Change("tenure.py", "await self._held.raise_epoch(above=self._held.lease.epoch)", "pass"),), {"rival": 5}
+    ),
+    "what a winner covers is kept": Mutant(
+        (Change("drain.py", "self._buffer.drop_through(winner.last)", "pass"),), ZOMBIES
+    ),
+    "events that come again are kept": Mutant(
+        (Change("pump.py", "fresh = batch.rising().after(expected - 1)", "fresh = batch"),), {"redeliver": 5}
+    ),
+    "a gap is believed at once": Mutant(
+        (Change("pump.py", "if self._doubted != expected:", "if False:"),), {"skip": 8}
+    ),
+    "a checkpoint behind the end is followed": Mutant(
+        (Change("checkpoint.py", "            if not shared:", "            if False:"),), {"checkpoint up": 10}
+    ),
+    "a hub created again is drained": Mutant(
+        (Change("pump.py", "if found.created_at != self._work.info.created_at:", "if False:"),), {"recreate hub": 60}
+    ),
+    "an epoch below the chain's is kept": Mutant(
+        (Change("drain.py", "if end.epoch >= lease.epoch:", "if False:"),), {"delete lease": 8, "expire lease": 4}
+    ),
+    "links are opened under another epoch": Mutant(
+        (Change("pump.py", "epoch, prefetch = self._held.lease.epoch,", "epoch, prefetch = 0,"),)
+    ),
+    "links are opened one event too far": Mutant(
+        (Change("pump.py", "self._outlet.expected - 1, epoch, prefetch", "self._outlet.expected, epoch, prefetch"),)
+    ),
+    "batches are overwritten": Mutant(
+        (
+            Change(
+                "batches.py",
+                "await self._blobs.put(manifest_name(self._prefix, manifest.number), data, if_absent=True)",
+                "await self._blobs.put(manifest_name(self._prefix, manifest.number), data)",
+            ),
+        ),
+        {"pause": 4, "resume": 4, "upset": 3, "commit batch": 3},
+    ),
+    "the fleet is never balanced": Mutant(
+        (Change("lease/balance.py", "STEAL_GAP = 2", "STEAL_GAP = 200"),), {"start": 3}
+    ),
+}
+
+
+def make(mutant: Mutant, target: Path) -> None:
+    """Write the changed package into a folder.
+
+    Raises:
+        ValueError: A change does not fit the source.
+    """
+    import eventconsumer_processor
+
+    shutil.copytree(
+        Path(eventconsumer_processor.__file__).parent,
+        target / "eventconsumer_processor",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    for change in mutant.changes:
+        path = target / "eventconsumer_processor" / change.file
+        text = path.read_text()
+        if text.count(change.old) != change.times:
+            raise ValueError(f"{change.file} has {change.old!r} {text.count(change.old)} times, not {change.times}")
+        path.write_text(text.replace(change.old, change.new))
+
+
+def main() -> int:
+    """Play runs against the package that is imported here, until one fails; the outcome as JSON."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("name", help="a mutant, or an empty text for the product as it is")
+    parser.add_argument("--package", type=Path, required=True, help="the folder that the package must come from")
+    parser.add_argument("--runs", type=int, default=RUNS)
+    options = parser.parse_args()
+    import eventconsumer_processor
+
+    if options.package.resolve() not in Path(eventconsumer_processor.__file__).resolve().parents:
+        raise SystemExit(f"the package comes from {eventconsumer_processor.__file__}")
+    from tests.simulation.driver import episode, run
+
+    some = list(MUTANTS.values())
+    for number in range(options.runs):
+        mutant = MUTANTS[options.name] if options.name else some[number % len(some)]
+        seed = f"mutants/{number}"
+        outcome = run(seed, episode(seed, mutant.steps, mutant.more))
+        if outcome.violation:
+            print(json.dumps({"violation": outcome.violation, "runs": number + 1, "seed": seed}))
+            return 1
+    print(json.dumps({"violation": "", "runs": options.runs, "seed": ""}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
