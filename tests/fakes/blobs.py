@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from eventconsumer_processor.errors import Conflict, NotFound, Refused, StorageError, Unavailable
 from eventconsumer_processor.storage import FOREVER, Blob, BlobInfo
 
+METADATA_BYTES = 8192  # of one blob: Azure takes no more
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)  # when the clock was 0
 
 
@@ -115,6 +116,7 @@ class FakeBlobStore:
     ) -> str:
         """See `BlobStore`."""
         lost = self._begin("put", name)
+        _check_metadata(metadata)
         found = self.blobs.get(name)
         if found is None:
             if lease_id or if_match:
@@ -145,6 +147,7 @@ class FakeBlobStore:
                 raise lost
             await asyncio.sleep(0)  # another writer may come between two requests
         lost = self._begin("put_block_list", name)
+        _check_metadata(metadata)
         self._need_container()
         if name in self.blobs:
             self._check_conditions(self.blobs[name], None, None, if_absent)
@@ -167,6 +170,7 @@ class FakeBlobStore:
     async def set_metadata(self, name: str, metadata: Mapping[str, str], *, if_match: str | None = None) -> str:
         """See `BlobStore`."""
         lost = self._begin("set_metadata", name)
+        _check_metadata(metadata)
         blob = self._need(name)
         self._check_conditions(blob, None, if_match, if_absent=False)
         self._version += 1
@@ -295,6 +299,11 @@ class FakeBlobStore:
         held = self._lease(blob)
         forever = held is not None and held.until == math.inf
         return BlobInfo(name, blob.etag, len(blob.data), blob.modified, dict(blob.metadata), held is not None, forever)
+
+
+def _check_metadata(metadata: Mapping[str, str] | None) -> None:
+    if sum(len(key) + len(value) for key, value in (metadata or {}).items()) > METADATA_BYTES:
+        raise Refused("MetadataTooLarge", 400, "MetadataTooLarge")
 
 
 def _without_metadata(info: BlobInfo) -> BlobInfo:

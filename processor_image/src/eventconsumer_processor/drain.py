@@ -5,6 +5,7 @@ file it covers is committed. Where another writer's file is in the slot, that fi
 dropped and draining goes on behind it.
 """
 
+from bisect import bisect_left
 from datetime import UTC, datetime
 from uuid import uuid4
 
@@ -24,6 +25,7 @@ from eventconsumer_processor.sink.slots import Chain, Draft, Slot
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.work import Work
 
+GAPS_IN_A_FILE = 100  # at most 4 KB of the 8 KiB that a blob's metadata may have
 FAILED_COMMITS = 3  # in a row, before it is a problem: storage may fail at any time
 
 log = structlog.get_logger(__name__)
@@ -74,7 +76,20 @@ class Drain:
         return self._buffer.seconds_left(roll, now)
 
     async def accept(self, batch: EventBatch, missing: list[Gap]) -> None:
-        """See `Outlet`."""
+        """See `Outlet`. Gaps without room in a file's metadata go into the next file, with the events behind them."""
+        while len(missing) > (room := GAPS_IN_A_FILE - len(self._buffer.gaps)):
+            first = missing[room].first
+            if count := bisect_left(batch.sequence_numbers, first):
+                self._take(batch.head(count), missing[:room])
+            await self.flush()
+            seen = max(first, self.expected) - 1  # a file that was adopted may reach farther
+            batch = batch.after(seen)
+            missing = [rest for gap in missing[room:] if (rest := gap.above(seen))]
+            if not len(batch):
+                return
+        self._take(batch, missing)
+
+    def _take(self, batch: EventBatch, missing: list[Gap]) -> None:
         self._buffer.gaps += missing
         self._buffer.add(batch, self._work.clock())
         self.expected = batch.sequence_numbers[-1] + 1

@@ -307,3 +307,14 @@ async def test_empty_metadata_values_stay_empty(world: World) -> None:
     (listed,) = await world.blobs.list("b", metadata=True)
     head = await world.blobs.head("b")
     assert head is not None and dict(head.metadata) == dict(listed.metadata) == {"gap": ""}
+
+
+async def test_metadata_has_a_limit(world: World) -> None:
+    await world.blobs.put("b", b"x", metadata={"gap": "1" * 7000})
+    for write in (
+        world.blobs.put("b", b"x", metadata={"gap": "1" * 17_000}),
+        world.blobs.put_blocks("b", [b"x"], metadata={"gap": "1" * 17_000}),
+        world.blobs.set_metadata("b", {"gap": "1" * 17_000}),
+    ):
+        with pytest.raises(Refused):
+            await write
