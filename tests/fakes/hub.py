@@ -2,7 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from eventconsumer_api.v1alpha1 import Position
 from eventconsumer_processor.errors import HubUnreachable, LinkStolen
@@ -38,6 +38,18 @@ class FakeHub:
     def __init__(self, partitions: int = 1) -> None:
         self.partitions = {str(number): FakePartition() for number in range(partitions)}
         self.created_at = CREATED
+
+    def recreate(self) -> None:
+        """Delete the hub and create it again, empty, with as many partitions."""
+        for name, partition in self.partitions.items():
+            if partition.reader:
+                partition.reader.broken = True
+            self.partitions[name] = FakePartition()
+        self.created_at += timedelta(hours=1)
+
+    def add_partition(self) -> None:
+        """Add an empty partition."""
+        self.partitions[str(len(self.partitions))] = FakePartition()
 
     async def describe(self) -> HubInfo:
         """See `Hub`."""

@@ -5,7 +5,6 @@ all partitions (L1), a balanced fleet that stays (L2), no lag and a complete acc
 """
 
 from collections.abc import Callable
-from datetime import timedelta
 from random import Random
 from typing import Any
 
@@ -14,7 +13,7 @@ import structlog
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_processor.sink.slots import Chain
 from tests.fakes.blobs import FakeBlobStore, Version
-from tests.fakes.hub import FakeHub, FakePartition, FakeSource
+from tests.fakes.hub import FakeHub, FakeSource
 from tests.simulation.checker import SLOT, Checker, Violation
 from tests.simulation.host import SimHost, Surroundings
 from tests.simulation.loop import SimLoop
@@ -213,13 +212,8 @@ class World:
         """The hub is deleted and created again."""
         if self.era:
             return
-        for partition in self.hub.partitions.values():
-            if partition.reader:
-                partition.reader.broken = True
         self.era += 1
-        self.hub.created_at += timedelta(hours=1)
-        for name in self.hub.partitions:
-            self.hub.partitions[name] = FakePartition()
+        self.hub.recreate()
 
     def rival(self, number: int, above: int) -> None:
         """Another program attaches to a partition, under the epoch of the reader there or a higher one."""
@@ -237,7 +231,7 @@ class World:
     def add_partition(self) -> None:
         """The hub gets one more partition."""
         if len(self.hub.partitions) < 6:
-            self.hub.partitions[str(len(self.hub.partitions))] = FakePartition()
+            self.hub.add_partition()
 
     # --- what others do to leases ---
 
