@@ -39,6 +39,7 @@ from eventconsumer_processor.work import Outlet, Work
 
 POLL_SECONDS = 0.5  # longest receive, so that stop requests and roll times are seen
 RETRY_SECONDS = 3.0
+SHOWN_GAPS = 10  # in a log line
 LOST_LINKS = 2  # in a row, before it is a problem: a link may drop at any time
 
 log = structlog.get_logger(__name__)
@@ -247,9 +248,13 @@ class Pump:
         missing = gaps.find(expected, numbers)
         if self._doubted != expected:
             self._doubted = expected
-            raise HubUnreachable(f"events {gaps.text(missing)} of partition {self.partition} did not come: read again")
-        self._work.metrics.gap_events.labels(self.partition).inc(sum(map(len, missing)))
-        self._log.error("events were removed before they were read", ranges=gaps.text(missing))
+            shown = gaps.text(missing[:SHOWN_GAPS])
+            raise HubUnreachable(f"events {shown} of partition {self.partition} did not come: read again")
+        lost = sum(map(len, missing))
+        self._work.metrics.gap_events.labels(self.partition).inc(lost)
+        self._log.error(
+            "events were removed before they were read", events=lost, first_ranges=gaps.text(missing[:SHOWN_GAPS])
+        )
         return missing
 
     async def _check_link(self) -> None:
