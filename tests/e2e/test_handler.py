@@ -72,7 +72,7 @@ def test_every_event_goes_to_the_handler_and_to_a_file(shop: Demo) -> None:
 
 def test_what_it_rejects_is_a_dead_letter_that_is_told(shop: Demo) -> None:
     wait_for(shop, NAME, "Ready", "True", 60)
-    assert "dead letter" in condition(shop, NAME, "Draining")["message"]
+    assert "_deadletters/" in condition(shop, NAME, "Draining")["message"]
     with shop.cluster.port_forward(run.BLOB_NAMESPACE, run.BLOB_SERVICE, run.BLOB_PORT) as port:
         connection = run.storage_connection_string(f"http://127.0.0.1:{port}/{run.ACCOUNT}")
         with ContainerClient.from_connection_string(connection, f"{NAME}-sink") as container:

@@ -60,6 +60,7 @@ class Rows:
         begun = time.monotonic()
         try:
             row(stage=stage, **parameters)
+            stage.finish()
         finally:
             self.seconds[name] = time.monotonic() - begun
             stage.close()

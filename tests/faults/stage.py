@@ -1,7 +1,7 @@
 """What one row of the fault list acts on: a hub and containers of its own, hosts, and fault proxies before storage.
 
 Every row ends with `Stage.settled`: all events are in exactly one file each, by a reader that shares no code with the
-host and by the auditor, and every checkpoint is at its hub's head.
+host, and every checkpoint is at its hub's head. What the auditor says about it is asked last, by `Stage.finish`.
 """
 
 import json
@@ -72,6 +72,7 @@ class Stage:
         self.emulator = emulator
         self.directory = directory
         self._consumers: list[Consumer] = []
+        self._verdicts: dict[str, tuple[Consumer, int]] = {}  # by hub: what the auditor has to say at the end
         self._proxies: list[FaultProxy] = []
         self._emulators: list[EmulatorProcess] = []
 
@@ -129,17 +130,23 @@ class Stage:
         assert len(drained.gaps) == gaps, drained.gaps
         for partition, lease in leases(consumer).items():
             assert lease["Epoch"] >= max(drained.epochs.get(partition) or [0]), (partition, lease)
-        self.audit(consumer, 1 if gaps else 0)
+        self._verdicts[consumer.hub] = (consumer, 1 if gaps else 0)
         for host in consumer.hosts:
             assert "Traceback" not in host.log, host.log
         return drained
 
     def audit(self, consumer: Consumer, code: int = 0) -> dict[str, Any]:
         """The auditor's report on everything, and its verdict: 0 clean, 1 explained gaps, 2 violation."""
+        self._verdicts.pop(consumer.hub, None)
         where = Leases(consumer.leases, layout=consumer.config["leases"]["layout"])
         report = run_audit(self.azurite, consumer.drained, PREFIX, where)
         assert report["exitCode"] == code, (report["summary"], report["findings"])
         return report
+
+    def finish(self) -> None:
+        """The auditor's verdict on every consumer that settled: at the end of a row, once."""
+        for consumer, code in [*self._verdicts.values()]:
+            self.audit(consumer, code)
 
     def close(self) -> None:
         """End hosts, proxies and namespaces."""

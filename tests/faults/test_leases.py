@@ -141,7 +141,8 @@ def test_13_lease_body_damaged_while_it_is_held(stage: Stage, kind: str) -> None
     publish(orders, 100, start=200)
     wait_until(lambda: len(logged(host, "pump closed")) == 1, LEASE_SECONDS, "the host fences itself")
     wait_owned(host, 2)  # the files know how far the partition was read, so the lease is written anew
-    drained = stage.settled(orders, 400)
+    publish(orders, 100, start=400)  # those before may be in files of the first epoch
+    drained = stage.settled(orders, 600)
     assert leases(orders)["0"]["Epoch"] >= drained.epochs["0"][-1] > drained.epochs["0"][0]
     assert {entry["partition"] for entry in logged(host, "pump closed")} == {"0"}
     wait_until(lambda: not host.report().problems, 20, "no problem is left")

@@ -2,13 +2,17 @@
 
 import hashlib
 import json
+import os
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from tests.fakes.blobs import Version
 from tests.simulation.checker import Checker
-from tests.simulation.driver import Outcome, episode, run
+from tests.simulation.driver import episode, run
 from tests.simulation.rules import RULES
 
 RUNS = 150
@@ -31,14 +35,29 @@ def test_random_runs_violate_nothing() -> None:
 
 
 def test_the_same_seed_is_the_same_run() -> None:
-    def trace(seed: str) -> Outcome:
-        return run(seed, episode(seed))
-
     for seed in ("same/0", "same/1", "same/2"):
-        first, second = trace(seed), trace(seed)
+        first, second = (run(seed, episode(seed)) for _ in range(2))
         assert first.trace == second.trace
         assert len(first.trace) > 100
-    assert trace("same/0").trace != trace("same/1").trace
+    assert run("same/3", episode("same/3")).trace != first.trace
+
+
+def test_the_same_seed_is_the_same_run_in_another_process() -> None:
+    def replay(hash_seed: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.simulation", "--replay", "same/0"],
+            cwd=Path(__file__).parents[2],
+            env=os.environ | {"PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    here = run("same/0", episode("same/0")).trace
+    assert here == replay("1").splitlines()[: len(here)] == replay("2").splitlines()[: len(here)]
 
 
 def test_every_rule_is_played() -> None:

@@ -2,7 +2,8 @@
 
 A pump tells how much it keeps. While the whole is at the limit nobody receives, and the pump that keeps most makes its
 buffer a file early; so a backlog on many partitions costs smaller files, never memory. What is being committed still
-counts, but once half of the limit is on its way out no further pump has to follow.
+counts, but once half of the limit is on its way out no further pump has to follow. What a pump is about to receive
+counts as much as it received last: else all pumps would find room at once, and each would bring a batch.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ class Memory:
         self.encoding = asyncio.Semaphore(ENCODERS)
         self._limit = limit
         self._kept: dict[str, int] = {}
+        self._coming: dict[str, int] = {}
         self._leaving: set[str] = set()
         self._less = asyncio.Event()
 
@@ -30,7 +32,7 @@ class Memory:
     @property
     def full(self) -> bool:
         """Whether nothing may be received now."""
-        return self.used >= self._limit
+        return self.used + sum(self._coming.values()) >= self._limit
 
     def keep(self, partition: str, size: int) -> None:
         """Tell that a partition keeps `size` bytes now; 0 forgets it."""
@@ -44,9 +46,19 @@ class Memory:
     def must_flush(self, partition: str) -> bool:
         """Whether this partition's buffer has to become a file now."""
         staying = {key: size for key, size in self._kept.items() if key not in self._leaving}
-        if partition not in staying or not self.full or sum(staying.values()) < self._limit / 2:
+        if partition not in staying or self.used < self._limit or sum(staying.values()) < self._limit / 2:
             return False
         return staying[partition] == max(staying.values())
+
+    @contextlib.contextmanager
+    def coming(self, partition: str, size: int) -> Iterator[None]:
+        """While a partition receives, probably `size` bytes."""
+        self._coming[partition] = size
+        try:
+            yield
+        finally:
+            del self._coming[partition]
+            self._less.set()
 
     @contextlib.contextmanager
     def leaving(self, partition: str) -> Iterator[None]:

@@ -21,11 +21,13 @@ from structlog.typing import EventDict
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.labels import CONFIG_FILE, HOST_PORT
 from eventconsumer_api.redaction import redact
+from eventconsumer_processor.allocator import return_freed_memory
 from eventconsumer_processor.host import Host
 
 
 def main() -> int:
     """Run a host until SIGTERM or SIGINT; the exit code."""
+    return_freed_memory()
     configure_logging()
     log = structlog.get_logger("eventconsumer_processor")
     path = Path(os.environ.get("EVENTCONSUMER_CONFIG", CONFIG_FILE))

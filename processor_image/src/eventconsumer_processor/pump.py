@@ -199,6 +199,7 @@ class Pump:
         assert self._source is not None  # noqa: S101 - set by _open
         processing, clock, memory = self._work.config.processing, self._work.clock, self._work.memory
         heard = clock()
+        size = 0  # of the last batch, in bytes
         while not self.stop.is_set():
             self._held.keeper.check()
             left = self._outlet.seconds_left(clock())
@@ -208,7 +209,9 @@ class Pump:
             if memory.full:
                 await memory.room(min(POLL_SECONDS, left))
                 continue
-            batch = await self._source.receive(processing.max_batch_size, min(POLL_SECONDS, left))
+            with memory.coming(self.partition, size):
+                batch = await self._source.receive(processing.max_batch_size, min(POLL_SECONDS, left))
+            size = batch.size
             self._held.keeper.check()
             self._healed()
             if len(batch):

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -62,3 +63,15 @@ async def test_waiting_for_room_ends_when_something_goes_or_the_time_is_over() -
     memory.keep("0", 0)
     await waiting
     assert virtual_clock() - began == 6 and memory.used == 0
+
+
+def test_what_is_about_to_come_counts_until_it_is_there() -> None:
+    memory = Memory(100)
+    memory.keep("0", 60)
+    with memory.coming("1", 40):
+        assert memory.full
+        assert not memory.must_flush("0")  # nothing is there yet that would need a file
+    assert not memory.full
+    with pytest.raises(ValueError, match="link"), memory.coming("1", 40):
+        raise ValueError("link")
+    assert not memory.full

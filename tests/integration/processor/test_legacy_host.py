@@ -1,0 +1,195 @@
+"""A host with the lease rules of the .NET EventProcessorHost beside ours: takeovers both ways; nobody owns twice."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from azure.storage.blob import ContainerClient
+
+from tests.integration.processor.conftest import MakeConsumer
+from tests.integration.processor.drained import read_drained
+from tests.integration.processor.hosts import Consumer
+from tests.integration.processor.legacy_host import OWNER, LegacyHost
+from tests.integration.processor.test_sdk_processor import foreign, publish
+
+pytestmark = pytest.mark.timeout(300)
+
+TURN_SECONDS = 1.0
+LEASE_SECONDS = 15
+
+
+class Shared:
+    """A lease container that both kinds of host use, watched turn by turn."""
+
+    def __init__(self, consumer: Consumer, container: ContainerClient) -> None:
+        self.consumer = consumer
+        self.container = container
+        self.legacy: list[LegacyHost] = []
+        self.tenures: dict[str, dict[int, str]] = {partition: {} for partition in consumer.heads()}  # epoch -> token
+        self.owners: dict[str, str] = {}
+
+    def host(self, name: str) -> LegacyHost:
+        """Start a legacy host."""
+        host = LegacyHost(name, self.container)
+        host.register(sorted(self.consumer.heads()))
+        self.legacy.append(host)
+        return host
+
+    def turn(self) -> None:
+        """Each legacy host does one turn of its loop and processes what is enqueued; then all blobs are checked."""
+        for host in self.legacy:
+            host.step()
+            heads = self.consumer.emulator.admin.hub(self.consumer.hub)["partitions"]
+            for head in heads:
+                if head["partition"] in host.owned and head["last_enqueued_sequence_number"] >= 0:
+                    host.checkpoint(
+                        head["partition"], head["last_enqueued_offset"], head["last_enqueued_sequence_number"]
+                    )
+        self.check()
+        time.sleep(TURN_SECONDS)
+
+    def check(self) -> None:
+        """One tenure an epoch, epochs never fall, and metadata that names the owner in the body, or nobody."""
+        for partition, tenures in self.tenures.items():
+            blob = self.container.download_blob(f"$Default/{partition}")
+            lease, metadata = json.loads(blob.readall()), blob.properties.metadata
+            assert list(lease) == ["Offset", "SequenceNumber", "PartitionId", "Owner", "Token", "Epoch"]
+            assert lease["Epoch"] >= max(tenures, default=0)
+            self.owners[partition] = lease["Owner"]
+            if lease["Token"]:
+                assert tenures.setdefault(lease["Epoch"], lease["Token"]) == lease["Token"]
+                assert metadata == {OWNER: lease["Owner"]}
+            else:
+                assert metadata == {}
+            tokens = {host.name for host in self.legacy if host.owned.get(partition, {}).get("Token") == lease["Token"]}
+            assert tokens <= {lease["Owner"]}
+
+    def count(self, name: str) -> int:
+        """How many partitions a host owns."""
+        return sum(owner.startswith(name) for owner in self.owners.values())
+
+    def until(self, met: Callable[[], bool], seconds: float, what: str) -> None:
+        """Turn after turn, until it is met."""
+        deadline = time.monotonic() + seconds
+        while not met():
+            assert time.monotonic() < deadline, f"not within {seconds} s: {what}; {self.owners}"
+            self.turn()
+
+
+@pytest.fixture
+def shared(consumer: MakeConsumer) -> Iterator[Shared]:
+    """A consumer of four partitions whose leases others share."""
+    orders = consumer(partitions=4)
+    orders.config["leases"] |= {"shared": True, "durationSeconds": LEASE_SECONDS}
+    with orders.container(orders.leases) as container:
+        container.create_container()
+        yield Shared(orders, container)
+
+
+def test_partitions_pass_between_a_legacy_host_and_ours_in_both_directions(shared: Shared) -> None:
+    orders = shared.consumer
+    legacy = shared.host("legacy-0")
+    publish(orders, 25)
+    shared.until(lambda: shared.count("legacy-0") == 4, 10, "the legacy host owns everything")
+    shared.turn()
+    ours = orders.host("ours-0")
+    shared.until(lambda: shared.count("ours-0") == shared.count("legacy-0") == 2, 40, "ours stole its share")
+    settled = dict(shared.owners)
+    for _ in range(10):
+        shared.turn()
+        assert shared.owners == settled  # balanced: nothing moves
+    assert set(legacy.owned) == {partition for partition, owner in settled.items() if owner == "legacy-0"}
+    publish(orders, 100, 100)
+    shared.turn()
+    legacy.release_all()
+    shared.legacy.clear()
+    shared.until(lambda: shared.count("ours-0") == 4, 10, "what it released is taken at once")
+    again = shared.host("legacy-1")
+    publish(orders, 100, 500)
+    shared.until(lambda: shared.count("legacy-1") == 2, 30, "the legacy host stole its share")
+    shared.until(lambda: len(ours.owned()) == 2, 10, "and ours noticed")
+    publish(orders, 25, 900)
+    shared.turn()
+    assert ours.terminate() == 0
+    shared.check()
+    assert shared.count("ours") == 0  # released: no owner, token nor metadata
+    shared.until(lambda: shared.count("legacy-1") == 4, 10, "what ours released is taken")
+    second = orders.host("ours-2")
+    shared.until(lambda: shared.count("ours-2") == 2, 40, "ours again")
+    second.kill()
+    shared.until(lambda: shared.count("legacy-1") == 4, LEASE_SECONDS + 5, "expired leases are taken")
+    again.release_all()
+    shared.legacy.clear()
+    third = orders.host("ours-3")
+    publish(orders, 25, 1000)
+
+    def drained() -> bool:
+        found = {part.id: part.next_sequence_number for part in third.report().partitions}
+        return found == {partition: head + 1 for partition, head in orders.heads().items()}
+
+    shared.until(drained, 40, "everything is read")
+    with orders.container(orders.drained) as container:
+        result = read_drained(container, "shop/orders")
+    skipped = foreign(result)
+    for partition, head in orders.heads().items():
+        rows, gone = set(result.rows[partition]), {number for p, number in skipped if p == partition}
+        assert not rows & gone
+        assert rows | gone == set(range(min(rows | gone), head + 1))
+    assert set(skipped.values()) <= {1}
+
+
+def test_two_legacy_hosts_and_two_of_ours_share_and_settle(shared: Shared) -> None:
+    orders = shared.consumer
+    shared.host("legacy-0")
+    shared.host("legacy-1")
+    hosts = [orders.host(f"ours-{number}") for number in range(2)]
+
+    def fair() -> bool:
+        return all(shared.count(name) == 1 for name in ("legacy-0", "legacy-1", "ours-0", "ours-1"))
+
+    shared.until(fair, 60, "one each")
+    settled = dict(shared.owners)
+    for _ in range(10):
+        shared.turn()
+        assert shared.owners == settled
+    assert [len(host.owned()) for host in hosts] == [1, 1]
+
+
+def test_a_legacy_host_goes_on_at_our_checkpoint_and_ours_at_its(shared: Shared) -> None:
+    orders = shared.consumer
+    ours = orders.host("ours-0")
+    publish(orders, 100)
+
+    def drained() -> bool:
+        found = {part.id: part.next_sequence_number for part in ours.report().partitions}
+        return found == {partition: head + 1 for partition, head in orders.heads().items()}
+
+    deadline = time.monotonic() + 40
+    while not drained():
+        assert time.monotonic() < deadline, ours.log[-2000:]
+        time.sleep(0.2)
+    assert ours.terminate() == 0
+    legacy = shared.host("legacy-0")
+    heads = {part["partition"]: part for part in orders.emulator.admin.hub(orders.hub)["partitions"]}
+    for partition, head in heads.items():
+        lease = legacy.read(partition)
+        assert (lease["Offset"], lease["SequenceNumber"]) == (
+            head["last_enqueued_offset"],
+            head["last_enqueued_sequence_number"],
+        )
+    publish(orders, 25, 400)
+    shared.until(lambda: shared.count("legacy-0") == 4, 10, "the legacy host owns everything")
+    shared.turn()
+    middle = orders.heads()
+    legacy.release_all()
+    shared.legacy.clear()
+    publish(orders, 25, 500)
+    ours = orders.host("ours-1")
+    shared.until(drained, 40, "our host read the rest")
+    with orders.container(orders.drained) as container:
+        result = read_drained(container, "shop/orders")
+    assert {number for _, number in foreign(result)} and len(result.bodies) == 500
+    for partition in heads:
+        gone = [number for p, number in foreign(result) if p == partition]
+        assert gone == list(range(heads[partition]["last_enqueued_sequence_number"] + 1, middle[partition] + 1))
