@@ -53,6 +53,4 @@ def test_largest_events_on_32_partitions(consumer: MakeConsumer, arriving: bool)
     assert host.terminate(60) == 0  # what is left in the buffers becomes files
     with orders.container(orders.drained) as container:
         assert_exactly_once(read_drained(container, "shop/orders"), orders.heads(), PARTITIONS * EVENTS)
-    assert (
-        peak < 2 * BUFFER_BYTES + PARTITIONS * IN_HAND
-    )  # kept, being encoded, being read
+    assert peak < 2 * BUFFER_BYTES + PARTITIONS * IN_HAND  # kept, being encoded, being read
