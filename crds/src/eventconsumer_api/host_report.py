@@ -54,6 +54,13 @@ class BatchReport(Report):
     reason: str = Field(description="Which trigger fired: Files or Age.")
 
 
+class PartitionLag(Report):
+    """How far one partition's files are behind its head; both absent: unknown."""
+
+    events: int | None = Field(default=None, description="Retained events that are in no file.")
+    seconds: float | None = Field(default=None, description="Age of the oldest of them; 0: there is none.")
+
+
 class FleetReport(Report):
     """What the leading host measured for the whole consumer."""
 
@@ -67,6 +74,10 @@ class FleetReport(Report):
     )
     lag_seconds: float | None = Field(
         default=None, description="Age of the oldest event not in a file; absent: unknown."
+    )
+    lags: dict[str, PartitionLag] = Field(default={}, description="Partition id -> its lag, for every partition.")
+    last_enqueued_time: datetime | None = Field(
+        default=None, description="When the hub got its newest event; absent: unknown, or never."
     )
     files: int = Field(description="Committed files, all partitions, since the chains' start.")
     events: int

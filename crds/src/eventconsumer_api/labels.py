@@ -13,9 +13,13 @@ ANNOTATION_CONFIG_HASH = "eventconsumer.io/config-hash"
 
 COMPONENT_HOST = "host"
 COMPONENT_SPARK = "spark"
+COMPONENT_PROBE = "probe"
+COMPONENT_REPLAY = "replay"
 
 HOST_PORT = 8080
 CONFIG_FILE = "/etc/eventconsumer/config.json"
+FLEET_KEY_FILE = "/etc/eventconsumer/fleet.pem"
+"""Public key of the operator (PEM), beside the configuration but not part of its digest: a new key restarts no pod."""
 SECRETS_DIR = "/var/run/secrets/eventconsumer.io"
 BATCH_JOB_ENV = "EVENTCONSUMER_BATCH_JOB"
 HOST_SERVICE_ACCOUNT = "eventconsumer-host"

@@ -56,6 +56,25 @@ class LagStatus(Report):
     seconds: Count | None = Field(default=None, description="Age of the oldest such event, seconds.")
 
 
+class ScalingStatus(Report):
+    """What the number of hosts was last decided to be, and what the next decision has to remember."""
+
+    replicas: Count = Field(description="Hosts wanted.")
+    reason: str = Field(max_length=512, description="Why, as text.")
+    last_scale_time: datetime | None = Field(default=None, description="When it last changed.")
+    calm_since: datetime | None = Field(default=None, description="Since when no partition lags; absent: one does.")
+
+
+class ReplayStatus(Report):
+    """The replay that the spec asks for."""
+
+    nonce: str = Field(description="Its name.")
+    state: Literal["Pending", "Running", "Succeeded", "Failed"] = Field(description="How far it is.")
+    message: str = Field(default="", max_length=1024, description="What it waits for, or why it failed.")
+    files: Count = Field(default=0, description="Files committed.")
+    events: Count = Field(default=0, description="Events in them.")
+
+
 class DrainedStatus(Report):
     """What is in files."""
 
@@ -101,6 +120,8 @@ class EventConsumerStatus(Report):
     hosts: HostsStatus = Field(default=HostsStatus(), description="Host pods.")
     partitions: PartitionsStatus = Field(default=PartitionsStatus(), description="Partitions and their owners.")
     lag: LagStatus = Field(default=LagStatus(), description="How far files are behind.")
+    scaling: ScalingStatus | None = Field(default=None, description="How many hosts, and why; absent: not decided yet.")
+    replay: ReplayStatus | None = Field(default=None, description="The replay; absent where the spec asks for none.")
     drained: DrainedStatus = Field(default=DrainedStatus(), description="What is in files.")
     spark: SparkStatus | None = Field(default=None, description="Spark; absent where it is not enabled.")
     effective: EffectiveStatus | None = Field(default=None, description="Computed values; absent for an invalid spec.")

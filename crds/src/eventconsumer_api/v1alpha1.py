@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import AwareDatetime, BeforeValidator, ConfigDict, Field
 
 from eventconsumer_api.model import Model
+from eventconsumer_api.scheduling import Affinity, LabelValue, Toleration
 
 GROUP = "eventconsumer.io"
 VERSION = "v1alpha1"
@@ -318,24 +319,54 @@ class ScalingMode(StrEnum):
     """How the number of hosts is chosen."""
 
     PARTITION_COUNT = "PartitionCount"
+    LAG = "Lag"
     FIXED = "Fixed"
 
 
+class LagScaling(Model):
+    """How the number of hosts follows the lag."""
+
+    target_seconds: int = Field(
+        default=60, ge=1, le=86_400, description="A partition lags whose oldest event in no file is older than this."
+    )
+    cooldown_seconds: int = Field(
+        default=300, ge=0, le=86_400, description="No host is taken away before nothing has lagged for so long, seconds."
+    )
+    idle_seconds: int = Field(
+        default=900,
+        ge=30,
+        le=604_800,
+        description="With minReplicas: 0, no host runs once everything is processed and nothing came for so long, "
+        "seconds. A probe then looks for new events.",
+    )
+
+
 class Scaling(Model):
-    """How many hosts run."""
+    """How many hosts run; never more than the hub has partitions."""
 
     model_config = rules(
         (
             "(has(self.mode) && self.mode == 'Fixed') == has(self.replicas)",
             "scaling.replicas is required with mode: Fixed and refused with any other mode",
         ),
+        (
+            "self.minReplicas <= self.maxReplicas",
+            "scaling.minReplicas must not be above scaling.maxReplicas",
+        ),
+        (
+            "self.minReplicas > 0 || self.mode == 'Lag'",
+            "scaling.minReplicas: 0 needs mode: Lag, which starts hosts again when events arrive",
+        ),
     )
 
     mode: ScalingMode = Field(
         default=ScalingMode.PARTITION_COUNT,
-        description="PartitionCount: partitions / partitionsPerHost. Fixed: replicas.",
+        description="PartitionCount: partitions / partitionsPerHost. Lag: as many as the lag needs. Fixed: replicas.",
     )
     partitions_per_host: int = Field(default=1, ge=1, le=1024, description="Partitions for each host (PartitionCount).")
+    min_replicas: int = Field(default=1, ge=0, le=1024, description="Fewest hosts (PartitionCount, Lag).")
+    max_replicas: int = Field(default=32, ge=1, le=1024, description="Most hosts (PartitionCount, Lag).")
+    lag: LagScaling = Field(default=LagScaling(), description="For mode Lag.")
     replicas: int | None = Field(
         default=None, ge=0, le=1024, description="Number of hosts (Fixed); what `kubectl scale` sets."
     )
@@ -493,8 +524,54 @@ class Pods(Model):
     """What may be set on the host pods."""
 
     resources: Resources = Field(default=Resources(), description="Requests and limits of each host.")
+    node_selector: dict[str, LabelValue] = Field(default={}, max_length=32, description="Labels of the nodes to run on.")
+    tolerations: list[Toleration] = Field(default=[], max_length=32, description="Taints of nodes to tolerate.")
+    affinity: Affinity | None = Field(
+        default=None, description="Nodes and pods to be near to or away from; hosts spread over nodes and zones anyway."
+    )
+    priority_class_name: str | None = Field(
+        default=None,
+        max_length=253,
+        pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
+        description="Priority class; it must be allowed by the operator's administrator.",
+    )
+    labels: dict[str, LabelValue] = Field(
+        default={}, max_length=32, description="Labels of the pods; their prefix must be allowed by the administrator."
+    )
+    annotations: dict[str, Annotated[str, Field(max_length=4096)]] = Field(
+        default={}, max_length=32, description="Annotations of the pods; likewise."
+    )
     termination_grace_period_seconds: int = Field(
         default=60, ge=5, le=3600, description="Time a host has to flush, commit, checkpoint and release, seconds."
+    )
+
+
+class Replay(Model):
+    """Read retained events once more, into files of their own.
+
+    A replay is named by its nonce: a new nonce is a new replay, and the same one never runs twice. Its files are in
+    `<sink.prefix>/_replays/<nonce>`, with chains of their own, so that nothing of the consumer's is touched.
+    """
+
+    nonce: str = Field(
+        min_length=1,
+        max_length=20,
+        pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+        description="Name of this replay; another one starts another replay.",
+    )
+    consumer_group: str = Field(
+        min_length=1,
+        max_length=50,
+        description="Consumer group to read with; not the consumer's own, whose readers go on.",
+    )
+    from_: AwareDatetime | None = Field(
+        default=None, alias="from", description="Events enqueued at or after this time; absent: all retained."
+    )
+    to: AwareDatetime | None = Field(
+        default=None, description="Events enqueued before this time; absent: all that are there when the replay starts."
+    )
+    partitions: list[Annotated[str, Field(min_length=1, max_length=8)]] = Field(
+        default=[], max_length=1024, description="Partition ids; empty: all."
     )
 
 
@@ -512,6 +589,15 @@ class EventConsumerSpec(Model):
             "!has(self.processing.handlerMode) || self.processing.handlerMode != 'Replace'",
             "spark processes files, and processing.handlerMode: Replace writes none: set spark.enabled to false",
         ),
+        (
+            "!has(self.replay) || self.replay.consumerGroup != self.eventHub.consumerGroup",
+            "replay.consumerGroup must be another consumer group than eventHub.consumerGroup, whose readers it would "
+            "displace",
+        ),
+        (
+            "!has(self.replay) || !has(self.replay.from) || !has(self.replay.to) || self.replay.from < self.replay.to",
+            "replay.from must be before replay.to",
+        ),
     )
 
     event_hub: EventHub = Field(description="The Event Hub to drain.")
@@ -527,3 +613,4 @@ class EventConsumerSpec(Model):
     suspend: bool = Field(
         default=False, description="Stop hosts and start no Spark application; leases and files stay."
     )
+    replay: Replay | None = Field(default=None, description="Read retained events once more, beside everything else.")

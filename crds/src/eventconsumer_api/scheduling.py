@@ -1,0 +1,127 @@
+"""Where host pods may run: the parts of Kubernetes' own scheduling vocabulary that a user may set.
+
+A typed list and no pass-through: what is not here cannot be set. Terms about other pods concern the resource's own
+namespace only.
+"""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from eventconsumer_api.model import Model
+
+LabelValue = Annotated[str, Field(max_length=63, pattern=r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$")]
+LabelName = Annotated[str, Field(min_length=1, max_length=317, pattern=r"^([a-z0-9.-]+/)?[A-Za-z0-9][-A-Za-z0-9_.]*$")]
+
+
+class TolerationOperator(StrEnum):
+    """How a toleration matches a taint."""
+
+    EQUAL = "Equal"
+    EXISTS = "Exists"
+
+
+class TaintEffect(StrEnum):
+    """Effects of taints."""
+
+    NO_SCHEDULE = "NoSchedule"
+    PREFER_NO_SCHEDULE = "PreferNoSchedule"
+    NO_EXECUTE = "NoExecute"
+
+
+class Toleration(Model):
+    """A taint that host pods tolerate."""
+
+    key: LabelName | None = Field(default=None, description="Taint key; absent with operator Exists: all taints.")
+    operator: TolerationOperator = Field(default=TolerationOperator.EQUAL, description="Equal or Exists.")
+    value: LabelValue | None = Field(default=None, description="Taint value, with operator Equal.")
+    effect: TaintEffect | None = Field(default=None, description="Absent: all effects.")
+    toleration_seconds: int | None = Field(default=None, ge=0, description="How long, with effect NoExecute.")
+
+
+class SelectorOperator(StrEnum):
+    """How a label is compared."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    GT = "Gt"
+    LT = "Lt"
+
+
+class Requirement(Model):
+    """One condition on labels."""
+
+    key: LabelName = Field(description="Label.")
+    operator: SelectorOperator = Field(description="In, NotIn, Exists, DoesNotExist; for nodes also Gt and Lt.")
+    values: list[LabelValue] = Field(default=[], max_length=64, description="For In and NotIn; one for Gt and Lt.")
+
+
+class NodeTerm(Model):
+    """All of these must hold for a node."""
+
+    match_expressions: list[Requirement] = Field(min_length=1, max_length=32, description="Conditions on its labels.")
+
+
+class NodeTerms(Model):
+    """One of these must hold."""
+
+    node_selector_terms: list[NodeTerm] = Field(min_length=1, max_length=16, description="Terms.")
+
+
+class PreferredNode(Model):
+    """A wish about nodes."""
+
+    weight: int = Field(ge=1, le=100, description="How much it counts.")
+    preference: NodeTerm = Field(description="The wish.")
+
+
+class NodeAffinity(Model):
+    """Which nodes."""
+
+    required_during_scheduling_ignored_during_execution: NodeTerms | None = Field(default=None, description="Must.")
+    preferred_during_scheduling_ignored_during_execution: list[PreferredNode] = Field(
+        default=[], max_length=16, description="Wishes."
+    )
+
+
+class LabelSelector(Model):
+    """Pods of the same namespace."""
+
+    match_labels: dict[str, LabelValue] = Field(default={}, max_length=16, description="Labels with their values.")
+    match_expressions: list[Requirement] = Field(default=[], max_length=16, description="Other conditions.")
+
+
+class PodTerm(Model):
+    """Near, or away from, these pods."""
+
+    label_selector: LabelSelector = Field(description="Which pods, of the resource's namespace.")
+    topology_key: LabelName = Field(description="What near means, such as kubernetes.io/hostname.")
+
+
+class PreferredPod(Model):
+    """A wish about other pods."""
+
+    weight: int = Field(ge=1, le=100, description="How much it counts.")
+    pod_affinity_term: PodTerm = Field(description="The wish.")
+
+
+class PodAffinity(Model):
+    """Which other pods."""
+
+    required_during_scheduling_ignored_during_execution: list[PodTerm] = Field(
+        default=[], max_length=16, description="Must."
+    )
+    preferred_during_scheduling_ignored_during_execution: list[PreferredPod] = Field(
+        default=[], max_length=16, description="Wishes."
+    )
+
+
+class Affinity(Model):
+    """Where host pods want to run."""
+
+    node_affinity: NodeAffinity | None = Field(default=None, description="Nodes.")
+    pod_affinity: PodAffinity | None = Field(default=None, description="Near which pods.")
+    pod_anti_affinity: PodAffinity | None = Field(default=None, description="Away from which pods.")
