@@ -32,7 +32,8 @@ class Reason(StrEnum):
     SPEC_INVALID = "SpecInvalid"  # the resource does not fit the schema
     SECRET_KEY_MISSING = "SecretKeyMissing"  # Secret or key absent or empty  # noqa: S105
     CONNECTION_STRING_INVALID = "ConnectionStringInvalid"  # it cannot be parsed, or lacks a part
-    INSECURE_ENDPOINT = "InsecureEndpoint"  # plain HTTP or AMQP without the administrator's flag
+    INSECURE_ENDPOINT = "InsecureEndpoint"  # plain HTTP or AMQP, or a bare address, without the administrator's flag
+    ENDPOINT_NOT_ALLOWED = "EndpointNotAllowed"  # its host name is under no domain that the administrator allows
     EVENT_HUB_NOT_FOUND = "EventHubNotFound"  # no such hub or consumer group
     EVENT_HUB_UNAUTHORIZED = "EventHubUnauthorized"  # the hub refuses the credential
     EVENT_HUB_UNREACHABLE = "EventHubUnreachable"  # no connection
