@@ -14,7 +14,7 @@ from local_cluster.mirror import mirror_of
 from local_cluster.packages import missing
 from local_cluster.progress import Progress
 from local_cluster.shell import run, telling_lines
-from local_cluster.tools import MODULES, Tools, link_flags, module_digest, module_version
+from local_cluster.tools import GITOPS, MODULES, Tools, link_flags, module_digest, module_version
 
 
 def test_a_changed_pin_or_flag_is_another_folder(tmp_path: Path) -> None:
@@ -42,6 +42,13 @@ def test_staging_modules_follow_the_version_of_kubernetes() -> None:
     replaced = re.findall(r"^\t(k8s\.io/\S+) => \1 (\S+)$", go_mod, re.MULTILINE)
     assert len(replaced) > 20
     assert {version for _, version in replaced} == {expected}
+
+
+def test_what_only_tests_need_is_no_part_of_the_cluster(tmp_path: Path) -> None:
+    cluster, extra = Tools(TOOL_MODULES, tmp_path), Tools(TOOL_MODULES, tmp_path, (GITOPS,))
+    assert "gitops" not in cluster.fingerprint()
+    assert extra.missing() == [GITOPS]
+    assert extra.path("agent").parent == extra.path("gitops").parent
 
 
 def test_an_unpinned_module_is_an_error() -> None:

@@ -78,11 +78,15 @@ def status() -> None:
 
 
 @app.command()
-def tools() -> None:
+def tools(
+    gitops: Annotated[bool, typer.Option(help="Build Argo CD's engine, too, which only tests need.")] = False,
+) -> None:
     """Install missing packages and build missing binaries; starts nothing. The first time takes minutes."""
     cluster = _cluster()
-    progress = Progress(cluster.tool_steps())
+    progress = Progress(cluster.tool_steps() + gitops)
     cluster.build_tools(progress)
+    if gitops:
+        cluster.build_gitops(progress)
     progress.finish("The cluster's binaries are there.")
 
 
@@ -114,7 +118,7 @@ def images(names: Names = None, registry: Registry = LOCAL_REGISTRY) -> None:
 @app.command()
 def prefetch() -> None:
     """Do everything that needs a network or minutes: packages, binaries, images. Starts nothing."""
-    tools()
+    tools(gitops=False)
     build()
 
 

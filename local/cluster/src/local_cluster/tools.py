@@ -49,6 +49,8 @@ MODULES = (
     ToolModule("helm", "tool", ("helm",)),
     ToolModule("pause", ".", ("pause",)),
 )
+# Argo CD's engine: no part of the cluster, for the tests that apply the product from a Git repository.
+GITOPS = ToolModule("gitops", "tool", ("agent", "gitops"))
 
 
 def module_version(go_mod: str, path: str) -> str:
@@ -100,17 +102,19 @@ def module_digest(folder: Path, flags: str) -> str:
 class Tools:
     """The binaries of all modules, built on demand."""
 
-    def __init__(self, sources: Path, cache: Path) -> None:
+    def __init__(self, sources: Path, cache: Path, modules: tuple[ToolModule, ...] = MODULES) -> None:
         """Look at the sources; nothing is built yet.
 
         Args:
             sources: Folder with one Go module a product.
             cache: Where the binaries are kept, a folder a module and version.
+            modules: What there is to build.
         """
+        self._modules = modules
         self._sources = sources
         self._folders: dict[str, Path] = {}
         self._flags: dict[str, str] = {}
-        for module in MODULES:
+        for module in self._modules:
             flags = link_flags(module, (sources / module.name / "go.mod").read_text())
             self._flags[module.name] = flags
             self._folders[module.name] = cache / "bin" / f"{module.name}-{module_digest(sources / module.name, flags)}"
@@ -122,7 +126,7 @@ class Tools:
         Raises:
             KeyError: No module makes it.
         """
-        for module in MODULES:
+        for module in self._modules:
             if binary in module.binaries:
                 return self._folders[module.name] / binary
         raise KeyError(binary)
@@ -133,7 +137,7 @@ class Tools:
 
     def missing(self) -> list[ToolModule]:
         """The modules that are not in the cache."""
-        return [module for module in MODULES if not self._folders[module.name].is_dir()]
+        return [module for module in self._modules if not self._folders[module.name].is_dir()]
 
     def build(self, module: ToolModule, find_go: Callable[[], Path]) -> None:
         """Build one module into the cache: minutes for Kubernetes, half a minute for the others.
