@@ -8,6 +8,7 @@ where the administrator allowed insecure endpoints, which is for emulators.
 """
 
 import ipaddress
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Annotated
@@ -31,6 +32,7 @@ AZURE_SUFFIXES = (
 )
 
 SUFFIX_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+_NAME = re.compile(r"[a-z0-9.-]+")
 HostSuffix = Annotated[str, Field(max_length=253, pattern=SUFFIX_PATTERN)]
 
 
@@ -54,7 +56,8 @@ def endpoint_problem(host: str, suffixes: Collection[str]) -> EndpointProblem | 
         return EndpointProblem(
             Reason.INSECURE_ENDPOINT, f"{name} is an address of this machine or network: write the account's host name"
         )
-    if any(name == suffix or name.endswith(f".{suffix}") for suffix in suffixes):
+    # Only letters that cannot end a host name: `evil.example?.blob.core.windows.net` is a URL of evil.example.
+    if _NAME.fullmatch(name) and any(name == suffix or name.endswith(f".{suffix}") for suffix in suffixes):
         return None
     return EndpointProblem(
         Reason.ENDPOINT_NOT_ALLOWED,

@@ -9,7 +9,7 @@ import base64
 import binascii
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -19,6 +19,7 @@ from azure.storage.blob.aio import BlobServiceClient
 
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.connection_string import ConnectionStringError, parse_connection_string
+from eventconsumer_api.endpoints import AZURE_SUFFIXES, endpoint_problem
 from eventconsumer_api.host_config import BlobLocation, Credential, HubConfig
 from eventconsumer_processor.errors import Blocked
 from eventconsumer_processor.storage import client_options
@@ -50,13 +51,17 @@ def fingerprint(credentials: Iterable[Credential]) -> str:
     return digest.hexdigest()
 
 
-def hub_access(config: HubConfig, allow_insecure: bool) -> HubAccess:
+def hub_access(config: HubConfig, allow_insecure: bool, suffixes: Collection[str] = AZURE_SUFFIXES) -> HubAccess:
     """How to reach the Event Hub.
+
+    Args:
+        config: The hub and its credential.
+        allow_insecure: Whether plain connections, and any host, are allowed.
+        suffixes: Else the domains under which its host name must be.
 
     Raises:
         Blocked: The Secret's key is missing, the text is no connection string of Event Hubs, contradicts the resource,
-        or
-            asks for a plain connection that the administrator has not allowed.
+            or names a plain connection or a host that the administrator has not allowed.
     """
     credential = config.credential
     if credential.client_id is not None:
@@ -64,6 +69,8 @@ def hub_access(config: HubConfig, allow_insecure: bool) -> HubAccess:
             raise Blocked(
                 "spec.eventHub.name", Reason.SPEC_INVALID, "namespace and name are needed with workloadIdentity"
             )
+        if not allow_insecure:
+            _check_host("spec.eventHub.fullyQualifiedNamespace", "", config.fully_qualified_namespace, suffixes)
         return HubAccess(
             config.fully_qualified_namespace,
             config.name,
@@ -95,16 +102,21 @@ def hub_access(config: HubConfig, allow_insecure: bool) -> HubAccess:
         )
     if parts.get("usedevelopmentemulator", "").lower() == "true" and not allow_insecure:
         raise _insecure(credential, "asks for a connection without TLS (UseDevelopmentEmulator=true)")
+    if not allow_insecure:
+        _check_host(credential.field, f"{_where(credential)}: ", host, suffixes)
     return HubAccess(host, config.name or entity or "", config.consumer_group, connection_string=text)
 
 
-def blob_service(location: BlobLocation, owner_field: str, allow_insecure: bool) -> BlobServiceClient:
+def blob_service(
+    location: BlobLocation, owner_field: str, allow_insecure: bool, suffixes: Collection[str] = AZURE_SUFFIXES
+) -> BlobServiceClient:
     """A client of the storage account.
 
     Args:
         location: The account, container and credential.
         owner_field: `spec.leaseStore` or `spec.sink`, for messages.
-        allow_insecure: Whether plain HTTP is allowed.
+        allow_insecure: Whether plain HTTP, and any host, is allowed.
+        suffixes: Else the domains under which the account's host name must be.
 
     Raises:
         Blocked: As `hub_access`, for a connection string of a storage account.
@@ -119,6 +131,9 @@ def blob_service(location: BlobLocation, owner_field: str, allow_insecure: bool)
                 Reason.INSECURE_ENDPOINT,
                 "a token is sent over https only: write https://<account>.blob.core.windows.net",
             )
+        if not allow_insecure:
+            host = urlsplit(location.storage_account_url).netloc
+            _check_host(f"{owner_field}.storageAccountUrl", "", host, suffixes)
         identity = _identity(credential, Reason.STORAGE_UNAUTHORIZED)
         return BlobServiceClient(location.storage_account_url, credential=identity, **client_options())
     text, parts = _parts(credential, "DefaultEndpointsProtocol=https;AccountName=…;AccountKey=…")
@@ -131,6 +146,10 @@ def blob_service(location: BlobLocation, owner_field: str, allow_insecure: bool)
         raise _invalid(credential, "is not a connection string of a storage account") from None
     if urlsplit(client.url).scheme != "https" and not allow_insecure:
         raise _insecure(credential, f"has a plain endpoint, {_endpoint(client.url)}")
+    if not allow_insecure:
+        for address in filter(None, (client.primary_hostname, client.secondary_hostname)):
+            host = address.removeprefix("https://").partition("/")[0]
+            _check_host(credential.field, f"{_where(credential)}: ", host, suffixes)
     if location.storage_account_url and _endpoint(location.storage_account_url) != _endpoint(client.url):
         raise _invalid(
             credential,
@@ -204,6 +223,12 @@ def _insecure(credential: Credential, what: str) -> Blocked:
         f"{_where(credential)} {what}: use a TLS endpoint, or let the administrator install the operator with "
         "allowInsecureEndpoints",
     )
+
+
+def _check_host(field: str, subject: str, host: str, suffixes: Collection[str]) -> None:
+    problem = endpoint_problem(host, suffixes)
+    if problem is not None:
+        raise Blocked(field, problem.reason, f"{subject}{problem.message}")
 
 
 def _endpoint(url: str) -> str:

@@ -45,6 +45,12 @@ def test_azures_clouds_are_allowed_by_default(host: str) -> None:
         "evilservicebus.windows.net",
         "kubernetes.default.svc",
         "metadata.google.internal",
+        "collector.example?.servicebus.windows.net",
+        "collector.example/.servicebus.windows.net",
+        "collector.example#.servicebus.windows.net",
+        "collector.example\\.servicebus.windows.net",
+        "user@collector.example",
+        "shop.servicebus.windows.net@collector.example",
     ],
 )
 def test_other_domains_are_refused_with_what_is_allowed_and_who_can_change_it(host: str) -> None:

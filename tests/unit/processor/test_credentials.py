@@ -15,6 +15,7 @@ from eventconsumer_processor.errors import Blocked
 
 KEY = "c2VjcmV0LWtleQ=="
 HUB = f"Endpoint=sb://shop.servicebus.windows.net/;SharedAccessKeyName=Listen;SharedAccessKey={KEY}"
+ACCOUNT = f"AccountName=shop;AccountKey={KEY}"
 STORAGE = f"DefaultEndpointsProtocol=https;AccountName=shop;AccountKey={KEY};EndpointSuffix=core.windows.net"
 
 
@@ -67,6 +68,24 @@ def test_entity_path_or_the_spec_names_the_hub(tmp_path: Path) -> None:
             "make them equal",
         ),
         (f"{HUB};UseDevelopmentEmulator=true", {"name": "b"}, Reason.INSECURE_ENDPOINT, "without TLS"),
+        (
+            HUB.replace("shop.servicebus.windows.net", "collector.example"),
+            {"name": "b"},
+            Reason.ENDPOINT_NOT_ALLOWED,
+            "key connectionString of Secret shop-secret: collector.example is not under",
+        ),
+        (
+            HUB.replace("shop.servicebus.windows.net", "10.0.0.1:5671"),
+            {"name": "b"},
+            Reason.INSECURE_ENDPOINT,
+            "10.0.0.1",
+        ),
+        (
+            HUB.replace("shop.", "collector.example?."),
+            {"name": "b"},
+            Reason.ENDPOINT_NOT_ALLOWED,
+            "collector.example is not under",
+        ),
     ],
 )
 def test_bad_hub_credentials(
@@ -89,6 +108,26 @@ def test_bad_hub_credentials(
         (STORAGE, {"storage_account_url": "https://other.net"}, Reason.CONNECTION_STRING_INVALID, "make them equal"),
         (STORAGE.replace("https", "http"), {}, Reason.INSECURE_ENDPOINT, "plain endpoint"),
         ("UseDevelopmentStorage=true", {}, Reason.INSECURE_ENDPOINT, "plain endpoint"),
+        (f"BlobEndpoint=https://collector.example;{ACCOUNT}", {}, Reason.ENDPOINT_NOT_ALLOWED, "collector.example"),
+        (f"BlobEndpoint=https://127.0.0.1:10000/x;{ACCOUNT}", {}, Reason.INSECURE_ENDPOINT, "127.0.0.1"),
+        (
+            f"BlobEndpoint=https://shop.blob.core.windows.net;{ACCOUNT};BlobSecondaryEndpoint=https://collector.example",
+            {},
+            Reason.ENDPOINT_NOT_ALLOWED,
+            "collector.example",
+        ),
+        (
+            f"BlobEndpoint=https://collector.example?.blob.core.windows.net;{ACCOUNT}",
+            {},
+            Reason.ENDPOINT_NOT_ALLOWED,
+            "collector.example",
+        ),
+        (
+            STORAGE.replace("core.windows.net", "collector.example"),
+            {},
+            Reason.ENDPOINT_NOT_ALLOWED,
+            "shop.blob.collector.example",
+        ),
     ],
 )
 def test_bad_storage_credentials(
@@ -102,6 +141,31 @@ def test_bad_storage_credentials(
 def test_good_storage_credentials(tmp_path: Path) -> None:
     url = "https://shop.blob.core.windows.net"
     assert blob_service(sink(tmp_path, STORAGE, storage_account_url=url + "/"), "spec.sink", False).url == url + "/"
+
+
+def test_the_administrators_domains_replace_azures(tmp_path: Path) -> None:
+    text = STORAGE.replace("core.windows.net", "azure.example")
+    client = blob_service(sink(tmp_path, text), "spec.sink", False, ("blob.azure.example",))
+    assert client.url == "https://shop.blob.azure.example/"
+    with pytest.raises(Blocked, match=r"not under one of the allowed domains \(blob\.azure\.example\)"):
+        blob_service(sink(tmp_path, STORAGE), "spec.sink", False, ("blob.azure.example",))
+    config = hub(tmp_path, HUB.replace("servicebus.windows.net", "hubs.azure.example"), name="orders")
+    assert hub_access(config, False, ("azure.example",)).namespace == "shop.hubs.azure.example"
+
+
+def test_no_token_is_sent_to_a_host_that_is_not_allowed(tmp_path: Path) -> None:
+    identity = Credential(field="spec.x", client_id="id")
+    account = BlobLocation(
+        container="drained", prefix="p", credential=identity, storage_account_url="https://collector.example"
+    )
+    with pytest.raises(Blocked) as raised:
+        blob_service(account, "spec.sink", False)
+    assert raised.value.problem.field == "spec.sink.storageAccountUrl"
+    config = HubConfig(
+        fully_qualified_namespace="collector.example", name="orders", consumer_group="$Default", credential=identity
+    )
+    with pytest.raises(Blocked, match=r"collector\.example is not under"):
+        hub_access(config, False)
 
 
 def test_workload_identity_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
