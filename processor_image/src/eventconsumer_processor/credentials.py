@@ -103,7 +103,7 @@ def hub_access(config: HubConfig, allow_insecure: bool, suffixes: Collection[str
     if parts.get("usedevelopmentemulator", "").lower() == "true" and not allow_insecure:
         raise _insecure(credential, "asks for a connection without TLS (UseDevelopmentEmulator=true)")
     if not allow_insecure:
-        _check_host(credential.field, f"{_where(credential)}: ", host, suffixes)
+        _check_host(credential.field, f"{_where(credential)} names a host that is refused: ", host, suffixes)
     return HubAccess(host, config.name or entity or "", config.consumer_group, connection_string=text)
 
 
@@ -149,7 +149,7 @@ def blob_service(
     if not allow_insecure:
         for address in filter(None, (client.primary_hostname, client.secondary_hostname)):
             host = address.removeprefix("https://").partition("/")[0]
-            _check_host(credential.field, f"{_where(credential)}: ", host, suffixes)
+            _check_host(credential.field, f"{_where(credential)} names a host that is refused: ", host, suffixes)
     if location.storage_account_url and _endpoint(location.storage_account_url) != _endpoint(client.url):
         raise _invalid(
             credential,
