@@ -6,7 +6,7 @@ hash of its canonical JSON is the pod template's hash, so only a change that a h
 
 import hashlib
 
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
 from eventconsumer_api.model import Model
 from eventconsumer_api.v1alpha1 import FileFormat, FileLayout, LeaseLayout, Processing, Roll, StartingPosition, Trigger
@@ -65,6 +65,14 @@ class FilesConfig(Model):
     empty_files: bool = False
 
 
+class ReplayConfig(Model):
+    """What ends a replay; where it begins is the starting position, and where it writes is the sink."""
+
+    nonce: str = Field(description="Its name.")
+    to: AwareDatetime | None = Field(default=None, description="Events enqueued before this time; absent: all.")
+    partitions: list[str] = Field(default=[], description="Partition ids; empty: all.")
+
+
 class HostConfig(Model):
     """All a host needs to know."""
 
@@ -77,6 +85,7 @@ class HostConfig(Model):
     files: FilesConfig = FilesConfig()
     roll: Roll
     batches: Trigger | None = Field(description="When the leading host freezes a Spark batch; absent: Spark is off.")
+    replay: ReplayConfig | None = Field(default=None, description="Read up to an end and stop there; absent: read on.")
     drain_seconds: int = Field(description="Time from SIGTERM in which a host must have flushed and released, seconds.")
     allow_insecure_endpoints: bool = Field(
         default=False, description="Plain AMQP and HTTP allowed: set by the administrator for emulators only."

@@ -330,7 +330,7 @@ class LagScaling(Model):
         default=60, ge=1, le=86_400, description="A partition lags whose oldest event in no file is older than this."
     )
     cooldown_seconds: int = Field(
-        default=300, ge=0, le=86_400, description="No host is taken away before nothing has lagged for so long, seconds."
+        default=300, ge=0, le=86_400, description="Hosts are taken away only after nothing lagged for so long, seconds."
     )
     idle_seconds: int = Field(
         default=900,
@@ -524,7 +524,7 @@ class Pods(Model):
     """What may be set on the host pods."""
 
     resources: Resources = Field(default=Resources(), description="Requests and limits of each host.")
-    node_selector: dict[str, LabelValue] = Field(default={}, max_length=32, description="Labels of the nodes to run on.")
+    node_selector: dict[str, LabelValue] = Field(default={}, max_length=32, description="Labels of the nodes to use.")
     tolerations: list[Toleration] = Field(default=[], max_length=32, description="Taints of nodes to tolerate.")
     affinity: Affinity | None = Field(
         default=None, description="Nodes and pods to be near to or away from; hosts spread over nodes and zones anyway."

@@ -21,6 +21,7 @@ from eventconsumer_api.host_config import Credential, HostConfig
 from eventconsumer_api.host_report import HostReport, HostState, Problem
 from eventconsumer_processor.credentials import fingerprint
 from eventconsumer_processor.deadletter import DeadLetters
+from eventconsumer_processor.errors import StorageError
 from eventconsumer_processor.handling import Means, PartitionHandler, Place
 from eventconsumer_processor.health import HealthServer, Heartbeat
 from eventconsumer_processor.leader import Leader
@@ -30,8 +31,9 @@ from eventconsumer_processor.memory import Memory
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.partitions import PartitionManager
 from eventconsumer_processor.registration import Registration, register
+from eventconsumer_processor.replay import BoundedHub, Totals, completed, totals
 from eventconsumer_processor.sink.formats import files_of
-from eventconsumer_processor.sink.slots import incarnation
+from eventconsumer_processor.sink.slots import Chain, incarnation
 from eventconsumer_processor.work import Work
 
 REGISTER_RETRY_SECONDS = 4.0
@@ -54,6 +56,7 @@ class Host:
         self._blocked: list[Problem] = []
         self._partitions: PartitionManager | None = None
         self._leader: Leader | None = None
+        self.replayed: Totals | None = None  # what a complete replay wrote
 
     def request_stop(self) -> None:
         """Stop in order."""
@@ -152,6 +155,8 @@ class Host:
             asyncio.create_task(leader.run(), name="lead"),
             asyncio.create_task(self._changed(seen), name="watch"),
         ]
+        if registration.replay:
+            loops.append(asyncio.create_task(completed(registration.replay, partitions.reports), name="replay"))
         try:
             ended, _ = await asyncio.wait(loops, return_when=asyncio.FIRST_COMPLETED)
             for loop in ended:
@@ -162,8 +167,18 @@ class Host:
             await asyncio.gather(*loops, return_exceptions=True)
             log.info("draining", partitions=len(partitions.reports()))
             await partitions.drain(config.drain_seconds)
+            if registration.replay:
+                await self._finish_replay(registration.replay, chain)
             self._partitions = self._leader = None
             await registration.close()
+
+    async def _finish_replay(self, hub: BoundedHub, chain: Callable[[str], Chain]) -> None:
+        """Look whether the files are complete; if not, a credential changed, or the next attempt goes on."""
+        with contextlib.suppress(StorageError):
+            self.replayed = await totals(hub, chain)
+        if self.replayed is not None:
+            log.info("replay complete", files=self.replayed.files, events=self.replayed.events)
+            self.request_stop()
 
     def _handlers(self, registration: Registration, era: str, rng: Random) -> Callable[[str], PartitionHandler] | None:
         """The user's code for each partition."""

@@ -1,16 +1,18 @@
 """The process of a host: its configuration, its logs, its signals.
 
-Environment: EVENTCONSUMER_CONFIG (the HostConfig file), POD_NAME and POD_UID (who this host is), EVENTCONSUMER_PORT (of
-the HTTP side; 0 takes a free port and logs it). Exit codes: 0 after an orderly stop, 2 where the configuration cannot
-be read.
+Environment: EVENTCONSUMER_CONFIG (the HostConfig file; or EVENTCONSUMER_CONFIG_JSON, its content), POD_NAME and POD_UID
+(who this host is), EVENTCONSUMER_PORT (of the HTTP side; 0 takes a free port and logs it). Exit codes: 0 after an
+orderly stop, 1 where a replay was stopped before its end, 2 where the configuration cannot be read.
 """
 
 import asyncio
+import json
 import logging
 import os
 import signal
 import socket
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from uuid import uuid4
 
@@ -18,11 +20,14 @@ import structlog
 from pydantic import ValidationError
 from structlog.typing import EventDict
 
+from eventconsumer_api import labels
 from eventconsumer_api.host_config import HostConfig
-from eventconsumer_api.labels import CONFIG_FILE, HOST_PORT
 from eventconsumer_api.redaction import redact
 from eventconsumer_processor.allocator import return_freed_memory
 from eventconsumer_processor.host import Host
+from eventconsumer_processor.replay import Totals
+
+TERMINATION_LOG = Path("/dev/termination-log")
 
 
 def main() -> int:
@@ -30,10 +35,11 @@ def main() -> int:
     return_freed_memory()
     configure_logging()
     log = structlog.get_logger("eventconsumer_processor")
-    path = Path(os.environ.get("EVENTCONSUMER_CONFIG", CONFIG_FILE))
+    path = Path(os.environ.get("EVENTCONSUMER_CONFIG", labels.CONFIG_FILE))
     try:
-        config = HostConfig.model_validate_json(path.read_text(encoding="utf-8"))
-        port = int(os.environ.get("EVENTCONSUMER_PORT", HOST_PORT))
+        text = os.environ.get(labels.CONFIG_ENV) or path.read_text(encoding="utf-8")
+        config = HostConfig.model_validate_json(text)
+        port = int(os.environ.get("EVENTCONSUMER_PORT", labels.HOST_PORT))
     except OSError as error:
         log.error(
             "cannot read the configuration: set EVENTCONSUMER_CONFIG to its file", path=str(path), error=str(error)
@@ -48,17 +54,29 @@ def main() -> int:
         return 2
     name = os.environ.get("POD_NAME") or socket.gethostname()
     owner = f"{name}.{os.environ.get('POD_UID') or uuid4()}"
-    asyncio.run(_run(config, owner, port))
+    host = asyncio.run(_run(config, owner, port))
     log.info("stopped")
+    if config.replay is None:
+        return 0
+    return _replayed(host.replayed)
+
+
+def _replayed(found: Totals | None) -> int:
+    """Tell the kubelet what a replay wrote, which tells the operator."""
+    if found is None:
+        return 1
+    if TERMINATION_LOG.exists():
+        TERMINATION_LOG.write_text(json.dumps(asdict(found)), encoding="utf-8")
     return 0
 
 
-async def _run(config: HostConfig, owner: str, port: int) -> None:
+async def _run(config: HostConfig, owner: str, port: int) -> Host:
     host = Host(config, owner)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, host.request_stop)
     await host.run(port)
+    return host
 
 
 def configure_logging() -> None:

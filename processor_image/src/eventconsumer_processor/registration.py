@@ -8,17 +8,18 @@ noticed by every later host, and never drained into the old chains.
 import asyncio
 import json
 from collections.abc import Awaitable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
 
 from eventconsumer_api.conditions import Reason
-from eventconsumer_api.host_config import BlobLocation, HostConfig
+from eventconsumer_api.host_config import BlobLocation, HostConfig, ReplayConfig
 from eventconsumer_api.host_report import Problem
 from eventconsumer_processor import problems
 from eventconsumer_processor.credentials import blob_service, hub_access
 from eventconsumer_processor.errors import Blocked, Conflict, Damaged, HostError, HubNotFound, Unavailable
 from eventconsumer_processor.loading import Factory, load
+from eventconsumer_processor.replay import BoundedHub, bounded
 from eventconsumer_processor.source.hub import Hub, HubInfo
 from eventconsumer_processor.source.sdk import SdkHub
 from eventconsumer_processor.storage import AzureBlobStore, BlobStore, Observer
@@ -37,6 +38,7 @@ class Registration:
     leases: BlobStore
     sink: BlobStore
     handler: Factory | None = None  # of the user's code, if there is any
+    replay: BoundedHub | None = None  # the hub, where this is a replay
 
     async def close(self) -> None:
         """Close all connections."""
@@ -61,9 +63,11 @@ async def register(config: HostConfig, observe: Observer) -> Registration | list
         attempt(problems.HANDLER, _load_handler(config.processing.handler)),
     )
     if hub and leases and sink:
-        registration = Registration(hub[0], hub[1], leases, sink, handler)
+        registration: Registration | None = Registration(hub[0], hub[1], leases, sink, handler)
         await attempt(problems.SINK, check_same_hub(sink, config.sink.prefix, hub[1]))
-        if not found:
+        if registration and config.replay and not found:
+            registration = await attempt(problems.HUB, _bounded(registration, config.replay, config.sink.prefix))
+        if registration and not found:
             return registration
     await asyncio.gather(*(part.close() for part in (hub and hub[0], leases, sink) if part))
     return found
@@ -93,6 +97,11 @@ async def check_same_hub(sink: BlobStore, prefix: str, info: HubInfo) -> None:
     if known.created_at != info.created_at:
         problem = problems.hub_changed(known, info)
         raise Blocked(problem.field, Reason.HUB_CHANGED, problem.message)
+
+
+async def _bounded(found: Registration, config: ReplayConfig, prefix: str) -> Registration:
+    hub = await bounded(found.hub, found.info, config, found.sink, prefix)
+    return replace(found, hub=hub, info=hub.narrowed(found.info), replay=hub)
 
 
 async def _load_handler(name: str | None) -> Factory | None:

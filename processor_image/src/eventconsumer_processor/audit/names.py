@@ -14,8 +14,9 @@ _NUMBERED = re.compile(r"_(batches|commits)/(\d{10})\.json")
 _DEAD_LETTER = re.compile(r"_deadletters/inc=([^/]+)/partition=([^/]+)/seq=(\d{20})\.json")
 _CAPTURE = re.compile(r"([^/]+)/([^/]+)/([^/]+)/(\d{4})/(\d\d)/(\d\d)/(\d\d)/(\d\d)/(\d\d)\.avro")
 _GAPS = re.compile(r"(?:([A-Za-z][\w-]*):)?(\d+-\d+(?:,\d+-\d+)*)")
-_OWN_FOLDERS = ("inc=", "_genesis/", "_batches/", "_commits/", "_deadletters/")
-_SINGLE = frozenset({"_hub.json", "_leader"})
+_REPLAY = re.compile(r"_replays/[a-z0-9-]{1,20}/(.+)")
+_OWN_FOLDERS = ("inc=", "_genesis/", "_batches/", "_commits/", "_deadletters/", "_replays/")
+_SINGLE = frozenset({"_hub.json", "_leader", "_replay.json"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,10 @@ class CaptureName:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A blob of the consumer that is read on its own: genesis, manifest, commit, hub record, lead."""
+    """A blob of the consumer that is read on its own, or not at all here.
+
+    Genesis, manifest, commit, hub record, lead; and all of a replay, which is audited under its own prefix.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,8 @@ def parse(name: str) -> Name:
         return _KNOWN
     if found := _DEAD_LETTER.fullmatch(name):
         return DeadLetterName(found[1], found[2])
+    if found := _REPLAY.fullmatch(name):
+        return Stray(inside=True) if isinstance(parse(found[1]), Stray) else _KNOWN
     if found := _CAPTURE.fullmatch(name):
         return CaptureName(found[3])
     return Stray(name.startswith(_OWN_FOLDERS))
