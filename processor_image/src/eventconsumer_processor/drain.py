@@ -205,6 +205,7 @@ class Drain:
             return
         self._reached = None
         self._schedule.written(self._work.clock())
+        self._work.metrics.checkpointed(self._chain.partition)
 
     def _failed(self, error: StorageError) -> None:
         self._work.metrics.commit_retries.labels(self._chain.partition).inc()

@@ -79,6 +79,7 @@ class Handled:
         self.position = self._done.sequence_number + 1
         self._done = None
         self._schedule.written(self._work.clock())
+        self._work.metrics.checkpointed(self._chain.partition)
 
     async def finish(self) -> None:
         """See `Outlet`."""

@@ -1,6 +1,67 @@
-"""What a host counts, in Prometheus terms. Names and labels are documented here and nowhere else."""
+"""What a host counts, in Prometheus terms. docs/reference/metrics.md is made from the names, labels and texts here.
+
+What happens is counted where it happens. What is (leases held, lag) comes from the host's own report at the time of a
+scrape, so that a partition that moved, or a lead that was lost, leaves no number behind.
+"""
+
+import time
+from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from eventconsumer_api.host_report import HostReport, HostState
+
+
+class State(Collector):
+    """Gauges of what is, made from a report."""
+
+    def __init__(self, report: Callable[[], HostReport], checkpoints: dict[str, float]) -> None:
+        """Ask `report` at each scrape; `checkpoints` are the unix times of this host's own, by partition."""
+        self._report = report
+        self._checkpoints = checkpoints
+
+    def describe(self) -> list[Metric]:
+        """Names are known without asking."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Ask and tell."""
+        report = self._report()
+        state = _gauge("host_state", "1 for what the host is: Starting, Running, Blocked, Draining.", "state")
+        for each in HostState:
+            state.add_metric([each.value], float(report.state is each))
+        epoch = _gauge("lease_epoch", "Epoch of each lease that this host holds; absent: not held.", "partition")
+        written = _gauge(
+            "checkpoint_timestamp_seconds",
+            "Unix time at which this host last wrote the checkpoint of a partition it holds.",
+            "partition",
+        )
+        for partition in report.partitions:
+            epoch.add_metric([partition.id], partition.epoch)
+            if partition.id in self._checkpoints:
+                written.add_metric([partition.id], self._checkpoints[partition.id])
+        problem = _gauge("problems", "Things that a person must change, as this host sees them, by reason.", "reason")
+        reasons = [each.reason for each in report.problems]
+        for reason in sorted(set(reasons)):
+            problem.add_metric([reason], reasons.count(reason))
+        yield from (state, epoch, written, problem, *_lags(report))
+
+
+def _lags(report: HostReport) -> Iterator[Metric]:
+    events = _gauge("partition_lag_events", "Retained events in no file (leading host only).", "partition")
+    seconds = _gauge("partition_lag_seconds", "Age of the oldest such event, seconds; 0: there is none.", "partition")
+    for partition, lag in report.fleet.lags.items() if report.fleet else ():
+        if lag.events is not None:
+            events.add_metric([partition], lag.events)
+        if lag.seconds is not None:
+            seconds.add_metric([partition], lag.seconds)
+    yield from (events, seconds)
+
+
+def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"eventconsumer_{name}", text, labels=labels)
 
 
 class Metrics:
@@ -31,6 +92,12 @@ class Metrics:
             registry=self.registry,
         )
         self.lease_changes = self._counter("lease_changes", "Leases acquired, stolen, released and lost.", "change")
+        self.rebalances = self._counter(
+            "rebalances", "Partitions given to or taken from another live host for balance."
+        )
+        self.fleet_messages = self._counter(
+            "fleet_messages", "Messages of the operator about the fleet, by result: believed, or why not.", "result"
+        )
         self.storage_calls = self._counter(
             "storage_calls", "Storage requests by operation and outcome.", "operation", "outcome"
         )
@@ -39,6 +106,16 @@ class Metrics:
         self.leader = self._gauge("leader", "1 while this host leads the consumer.")
         self.lag_events = self._gauge("lag_events", "Events not in a file yet (leading host only).")
         self.lag_seconds = self._gauge("lag_seconds", "Age of the oldest such event (leading host only).")
+
+        self._checkpoints: dict[str, float] = {}
+
+    def follow(self, report: Callable[[], HostReport]) -> None:
+        """Show the state that `report` tells."""
+        self.registry.register(State(report, self._checkpoints))
+
+    def checkpointed(self, partition: str) -> None:
+        """This host wrote a partition's checkpoint now."""
+        self._checkpoints[partition] = time.time()
 
     def observe_storage(self, operation: str, outcome: str) -> None:
         """Count one storage request."""

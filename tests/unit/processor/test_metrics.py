@@ -1,0 +1,73 @@
+"""What a host tells of its state: exactly what is now, nothing of what was."""
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from eventconsumer_api.host_report import (
+    FleetReport,
+    HostReport,
+    HostState,
+    PartitionLag,
+    PartitionReport,
+    Problem,
+)
+from eventconsumer_processor.metrics import Metrics
+from tests.unit.operator.worlds import fleet
+
+
+def samples(metrics: Metrics) -> dict[tuple[str, str], float]:
+    """Value by name and the value of the only label."""
+    return {
+        (sample.name.removeprefix("eventconsumer_"), next(iter(sample.labels.values()), "")): sample.value
+        for family in text_string_to_metric_families(metrics.text().decode())
+        for sample in family.samples
+    }
+
+
+class Told:
+    """A report that changes."""
+
+    def __init__(self) -> None:
+        self.report = HostReport(owner="orders-host-0.uid", state=HostState.STARTING)
+
+    def __call__(self) -> HostReport:
+        return self.report
+
+
+def leading() -> FleetReport:
+    lags = {"0": PartitionLag(events=7, seconds=1.5), "1": PartitionLag()}
+    return fleet().model_copy(update={"lags": lags})
+
+
+def test_leases_and_checkpoints_end_with_the_tenure() -> None:
+    told, metrics = Told(), Metrics()
+    metrics.follow(told)
+    metrics.checkpointed("0")
+    told.report = told.report.model_copy(
+        update={"state": HostState.RUNNING, "partitions": (PartitionReport(id="0", epoch=4),)}
+    )
+    found = samples(metrics)
+    assert found["lease_epoch", "0"] == 4
+    assert found["checkpoint_timestamp_seconds", "0"] > 1.7e9
+    assert (found["host_state", "Running"], found["host_state", "Starting"]) == (1, 0)
+    told.report = told.report.model_copy(update={"partitions": ()})
+    assert not {("lease_epoch", "0"), ("checkpoint_timestamp_seconds", "0")} & samples(metrics).keys()
+
+
+def test_lag_is_told_while_leading_and_where_it_is_known() -> None:
+    told, metrics = Told(), Metrics()
+    metrics.follow(told)
+    told.report = told.report.model_copy(update={"fleet": leading()})
+    found = samples(metrics)
+    assert (found["partition_lag_events", "0"], found["partition_lag_seconds", "0"]) == (7, 1.5)
+    assert ("partition_lag_events", "1") not in found
+    told.report = told.report.model_copy(update={"fleet": None})
+    assert not [name for name, _ in samples(metrics) if name.startswith("partition_lag")]
+
+
+def test_problems_are_counted_by_reason() -> None:
+    told, metrics = Told(), Metrics()
+    metrics.follow(told)
+    problems = [Problem(field="spec.sink", reason=reason, message="") for reason in ("Fenced", "Fenced", "DataGap")]
+    told.report = told.report.model_copy(update={"problems": tuple(problems)})
+    found = samples(metrics)
+    assert (found["problems", "Fenced"], found["problems", "DataGap"]) == (2, 1)
