@@ -1,18 +1,24 @@
 """What the leading host knows about the whole consumer: its chains, and how far they are behind the hub.
 
 `Ledger` is one partition's chain as followed so far: only files that are new since the last look are asked for. `Heads`
-remembers when each head was seen, which bounds the age of the oldest event that is in no file without reading it.
+remembers when each head was seen, which bounds the age of the oldest event that is in no file without reading it. What
+retention removed is no lag, whatever the checkpoint says; it is a gap.
 """
 
 from collections import deque
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import islice
 
+from eventconsumer_api.host_report import PartitionLag
+from eventconsumer_api.v1alpha1 import Position, PositionType
 from eventconsumer_processor import gaps
 from eventconsumer_processor.gaps import GapReason
 from eventconsumer_processor.sink.slots import Chain, Slot
+from eventconsumer_processor.source.hub import PartitionInfo
 
-SAMPLES = 2000
+LOOKS = 2000  # remembered for each partition: at one in 5 s almost 3 hours in full
+STALE = timedelta(seconds=60)  # what the hub said longer ago is not known any more
 
 
 @dataclass
@@ -65,36 +71,92 @@ class Ledger:
             self.newest_gap = ",".join(f"{gap.first}-{gap.last}" for gap in lost)
 
 
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A head, as seen once."""
+
+    when: datetime
+    last: int
+    last_time: datetime  # when the hub enqueued it
+
+
 @dataclass
 class Heads:
-    """Last sequence numbers of one partition, as seen over time."""
+    """One partition's end in the hub, as seen over time."""
 
-    last: int | None = None
-    last_time: datetime | None = None  # when the hub enqueued it
-    seen: deque[tuple[datetime, int]] = field(default_factory=lambda: deque(maxlen=SAMPLES))
+    info: PartitionInfo | None = None
+    asked: datetime | None = None  # when the hub said so
+    _looks: deque[_Look] = field(default_factory=deque)  # one for each head; the newest at which it was still the head
 
-    def see(self, last: int, last_time: datetime, now: datetime) -> None:
-        """Note the head."""
-        self.last, self.last_time = last, last_time
-        if not self.seen or self.seen[-1][1] != last:
-            self.seen.append((now, last))
-        else:
-            self.seen[-1] = (now, last)
+    def see(self, info: PartitionInfo, now: datetime) -> None:
+        """Note what the hub says."""
+        self.info, self.asked = info, now
+        if self._looks and self._looks[-1].last == info.last:
+            self._looks.pop()
+        elif len(self._looks) >= LOOKS:  # a long lag is told less exactly; the first look is kept
+            self._looks = deque(islice(self._looks, 0, None, 2))
+        self._looks.append(_Look(now, info.last, info.last_enqueued_time))
 
-    def lag(self, next_number: int) -> int | None:
-        """Events from `next_number` to the head; None where the head is unknown."""
-        return None if self.last is None else max(0, self.last + 1 - next_number)
+    def known(self, now: datetime) -> PartitionInfo | None:
+        """What the hub says; None where it said nothing lately."""
+        return self.info if self.asked and now - self.asked < STALE else None
 
-    def age(self, next_number: int, last_event_time: datetime | None, now: datetime) -> timedelta:
-        """At most how old the event `next_number` is, given when the one before it was enqueued.
+    def age(self, number: int, since: datetime | None, now: datetime) -> timedelta:
+        """How old the event `number` is, which is retained and not the head of all looks.
 
-        It was enqueued after the last look that did not see it yet. Where there was no such look and no file, the
-        newest event's age is the best that is known.
+        It was enqueued after the last look that did not see it yet, so it is at most so old. Before there is such a
+        look, as when a new leader finds events waiting, it is at least as old as the head of the first look.
+
+        Args:
+            number: Its sequence number; it never falls from call to call.
+            since: A time that it is known not to be older than.
+            now: Wall clock.
         """
-        if not self.lag(next_number):
-            return timedelta(0)
-        bounds = [when for when, last in self.seen if last < next_number][-1:]
-        if last_event_time is not None:
-            bounds.append(last_event_time)
-        since = max(bounds) if bounds else self.last_time
-        return max(timedelta(0), now - since) if since else timedelta(0)
+        while len(self._looks) > 1 and self._looks[1].last < number:
+            self._looks.popleft()
+        bounds = [] if since is None else [since]
+        if self._looks and self._looks[0].last < number:
+            bounds.append(self._looks[0].when)
+        if not bounds:
+            bounds = [look.last_time for look in islice(self._looks, 1)]
+        return max(timedelta(0), now - max(bounds, default=now))
+
+
+def lag_of(heads: Heads, reached: int, since: datetime | None, now: datetime) -> PartitionLag:
+    """How far a partition is behind: what is retained from `reached` on.
+
+    Args:
+        heads: Its end in the hub.
+        reached: Sequence number of the first event that is in no file.
+        since: A time that this event is known not to be older than, if any.
+        now: Wall clock.
+
+    Returns:
+        Nothing known where the hub is silent, or ends before `reached`: then it is not the hub that the files are of.
+    """
+    info = heads.known(now)
+    if info is None or info.last + 1 < reached:
+        return PartitionLag()
+    first = max(reached, info.earliest)
+    events = info.last + 1 - first
+    seconds = heads.age(first, since, now).total_seconds() if events else 0.0
+    return PartitionLag(events=events, seconds=round(seconds, 1))
+
+
+def first_wanted(wanted: Position, info: PartitionInfo) -> int:
+    """Where a partition that no host has opened yet will start.
+
+    A time or an offset that lies among the retained events can only be found by a reader: all of them count until one
+    did.
+    """
+    nothing = info.last + 1
+    match wanted.type:
+        case PositionType.LATEST:
+            return nothing
+        case PositionType.SEQUENCE_NUMBER if wanted.sequence_number is not None:
+            return max(info.earliest, wanted.sequence_number)
+        case PositionType.ENQUEUED_TIME if wanted.enqueued_time is not None:
+            return nothing if info.last_enqueued_time < wanted.enqueued_time else info.earliest
+        case PositionType.OFFSET:
+            return nothing if info.last_offset == wanted.offset else info.earliest
+    return info.earliest

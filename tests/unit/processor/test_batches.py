@@ -1,6 +1,6 @@
 """Batches: when one starts, that ranges are contiguous, and that a new leader goes on exactly."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,7 @@ from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_api.v1alpha1 import Trigger
 from eventconsumer_processor.batches import BatchLog, BatchState, freeze, trigger
 from eventconsumer_processor.errors import Damaged, Unavailable
-from eventconsumer_processor.fleet import Heads, Ledger
+from eventconsumer_processor.fleet import Ledger
 from eventconsumer_processor.sink.slots import Chain, Draft, Slot, slot_of
 from tests.fakes.blobs import FakeBlobStore, Fault
 from tests.fakes.virtual import virtual
@@ -154,19 +154,6 @@ async def test_a_blob_that_is_no_file_of_the_chain_is_refused() -> None:
     assert info is not None
     with pytest.raises(Damaged, match=r"p/x\.parquet is not a file of the chain"):
         slot_of(info, 0)
-
-
-def test_age_is_bounded_by_the_last_look_that_did_not_see_the_event() -> None:
-    heads = Heads()
-    assert heads.lag(0) is None
-    heads.see(9, NOW, NOW)
-    assert (heads.lag(10), heads.age(10, NOW - timedelta(hours=1), NOW)) == (0, timedelta(0))
-    later = NOW + timedelta(seconds=30)
-    heads.see(12, later, later)
-    assert heads.lag(10) == 3
-    # An hour without events, then some: they came after the look at NOW.
-    assert heads.age(10, NOW - timedelta(hours=1), later) == timedelta(seconds=30)
-    assert Heads(last=5, last_time=NOW).age(0, None, later) == timedelta(seconds=30)
 
 
 async def test_batches_start_behind_files_that_were_cleaned_up() -> None:

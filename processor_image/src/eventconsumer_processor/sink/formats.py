@@ -1,20 +1,18 @@
-"""Chooses how a consumer's files look: the encoder of their format, and the chain of their layout."""
+"""Chooses how a consumer's files look: the encoder of their format, and the chain of their layout (see `chains`)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from eventconsumer_api.host_config import HostConfig
-from eventconsumer_api.v1alpha1 import FileFormat, FileLayout
+from eventconsumer_api.v1alpha1 import FileFormat
 from eventconsumer_processor.sink import avro, parquet
-from eventconsumer_processor.sink.capture import CaptureChain
+from eventconsumer_processor.sink.chains import chains_of
 from eventconsumer_processor.sink.content import Content
 from eventconsumer_processor.sink.slots import Chain, utc_now
 from eventconsumer_processor.sink.stretches import Encoder
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_processor.storage import BlobStore
-
-SUFFIXES = {FileFormat.PARQUET: ".parquet", FileFormat.AVRO: ".avro"}
 
 
 def files_of(
@@ -32,16 +30,10 @@ def files_of(
     Returns:
         The encoder, which adds the hub and its incarnation to a file's metadata; and the chain of a partition.
     """
-    files, prefix = config.files, config.sink.prefix
-    encode = parquet.encode if files.format is FileFormat.PARQUET else avro.encode
+    encode = parquet.encode if config.files.format is FileFormat.PARQUET else avro.encode
     hub = {"hub": f"{info.namespace}/{info.name}", "incarnation": incarnation}
 
     def encoder(batches: Sequence[EventBatch], partition: str, facts: Mapping[str, str]) -> Content:
         return encode(batches, partition, {**facts, **hub})
 
-    def chain(partition: str) -> Chain:
-        if files.layout is FileLayout.CAPTURE:
-            return CaptureChain(blobs, prefix, incarnation, partition, info, now=now)
-        return Chain(blobs, prefix, incarnation, partition, suffix=SUFFIXES[files.format], now=now)
-
-    return encoder, chain
+    return encoder, chains_of(config, info, incarnation, blobs, now)

@@ -1,0 +1,237 @@
+"""Measures a whole consumer: follows its files in storage, asks the hub for its heads, and says how far apart they are.
+
+The leading host does it, and the probe that looks for events while no host runs. Nothing is written, no link is
+opened, no lease taken. Whoever begins derives everything from storage anew.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+import structlog
+
+from eventconsumer_api.batch import Totals
+from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.host_report import BatchReport, FleetReport, PartitionLag
+from eventconsumer_api.v1alpha1 import CheckpointPolicy, HandlerMode
+from eventconsumer_processor.batches import BatchLog, BatchState
+from eventconsumer_processor.errors import SourceError
+from eventconsumer_processor.fleet import Heads, Ledger, first_wanted, lag_of
+from eventconsumer_processor.lease.model import Lease, Listing
+from eventconsumer_processor.metrics import Metrics
+from eventconsumer_processor.sink.slots import Chain
+from eventconsumer_processor.source.hub import Hub, HubInfo
+
+HEAD_REQUESTS = 8  # at a time
+# Files are normally noticed by the checkpoint behind them. Where that is written later than the files, or failed, one
+# request looks for the next file of a partition that is behind.
+RARE_LOOK_SECONDS = 15.0  # beyond the time in which a file is made
+OFTEN_LOOK_SECONDS = 10.0  # where the rule is that checkpoints come later
+
+log = structlog.get_logger(__name__)
+
+
+class Measure:
+    """What is known about one consumer, from when this began to measure."""
+
+    def __init__(
+        self,
+        config: HostConfig,
+        hub: Hub,
+        info: HubInfo,
+        *,
+        batches: BatchLog,
+        chain: Callable[[str], Chain],
+        now: Callable[[], datetime],
+    ) -> None:
+        """Know nothing yet.
+
+        Args:
+            config: The consumer.
+            hub: Its hub.
+            info: The hub as it was when the consumer was checked against it.
+            batches: Its Spark batches.
+            chain: Of a partition's files.
+            now: Wall clock, in UTC.
+        """
+        self.state = BatchState()
+        self.ledgers: dict[str, Ledger] = {}
+        self._config = config
+        self._hub = hub
+        self._info = info
+        self._batches = batches
+        self._chain = chain
+        self._now = now
+        self._restored = False
+        self._heads: dict[str, Heads] = {}
+        self._looked: dict[str, datetime] = {}  # partition -> when its next file was last looked for
+        self._replaced = config.processing.handler is not None and (
+            config.processing.handler_mode is HandlerMode.REPLACE
+        )
+        policy = config.processing.checkpoint.policy
+        late = policy in {CheckpointPolicy.EVENTS, CheckpointPolicy.INTERVAL}
+        self._look_seconds = OFTEN_LOOK_SECONDS if late else config.roll.max_seconds + RARE_LOOK_SECONDS
+
+    async def follow(self, partitions: Sequence[str], listing: Listing) -> None:
+        """Find the files that are new, and what became of the open batch.
+
+        Args:
+            partitions: All partition ids.
+            listing: Their leases.
+
+        Raises:
+            StorageError: A request failed, or a blob is not what it should be.
+        """
+        if not self._restored:
+            self.state = await self._batches.restore()
+            self._restored = True
+        for partition in partitions:
+            ledger = self.ledgers.get(partition)
+            if ledger is None:
+                await self._open(partition)
+            elif self._is_due(ledger, listing.leases.get(partition)):
+                await ledger.follow()
+                self._looked[partition] = self._now()
+        self.state = await self._batches.poll(self.state)
+
+    async def ask_heads(self, partitions: Sequence[str]) -> None:
+        """Ask the hub where each partition ends. What it does not answer stays as it was, and grows stale."""
+        limit = asyncio.Semaphore(HEAD_REQUESTS)
+
+        async def ask(partition: str) -> None:
+            async with limit:
+                info = await self._hub.partition(partition)
+            self._heads.setdefault(partition, Heads()).see(info, self._now())
+
+        answers = await asyncio.gather(self._check_hub(), *map(ask, partitions), return_exceptions=True)
+        failed = [answer for answer in answers if isinstance(answer, BaseException)]
+        for error in failed:
+            if not isinstance(error, SourceError):
+                raise error
+        if failed:
+            log.warning("some heads are unknown", error=str(failed[0]), partitions=len(failed))
+        if answers[0] is False:
+            # Sequence numbers of a hub that was created anew say nothing about these files.
+            self._heads.clear()
+
+    async def _check_hub(self) -> bool:
+        return (await self._hub.describe()).created_at == self._info.created_at
+
+    def lag(self, partition: str, lease: Lease | None) -> PartitionLag:
+        """How far one partition is behind.
+
+        Args:
+            partition: Its id.
+            lease: Its lease, if there is one.
+        """
+        now = self._now()
+        heads = self._heads.get(partition)
+        info = heads.known(now) if heads else None
+        if heads is None or info is None:
+            return PartitionLag()
+        checkpoint = lease.checkpoint.sequence_number + 1 if lease and lease.checkpoint else None
+        ledger = self.ledgers.get(partition)
+        if ledger is not None:
+            reached = ledger.next
+            if checkpoint and (self._replaced or self._config.leases.shared):
+                reached = max(reached, checkpoint)  # processed without a file of ours
+        elif checkpoint is not None:  # read by another program before
+            reached = checkpoint
+        else:
+            starting = self._config.starting_position
+            reached = first_wanted(starting.partitions.get(partition, starting), info)
+        return lag_of(heads, reached, ledger.last_event_time if ledger else None, now)
+
+    def report(self, partitions: Sequence[str], listing: Listing) -> FleetReport:
+        """Everything measured.
+
+        Args:
+            partitions: All partition ids.
+            listing: Their leases.
+        """
+        totals = self._totals()
+        lags = {partition: self.lag(partition, listing.leases.get(partition)) for partition in partitions}
+        events = [lag.events for lag in lags.values() if lag.events is not None]
+        complete = len(events) == len(lags)
+        times = [ledger.last_file_time for ledger in self.ledgers.values() if ledger.last_file_time]
+        heads = [info for each in self._heads.values() if (info := each.info) and info.last >= 0]
+        batch = self.state.open
+        return FleetReport(
+            partition_count=len(partitions),
+            hub_created_at=self._info.created_at,
+            owners={p: lease.owner for p, lease in sorted(listing.leases.items()) if lease.leased and lease.owner},
+            lag_events=sum(events) if complete else None,
+            lag_seconds=max((lag.seconds or 0.0 for lag in lags.values()), default=0.0) if complete else None,
+            lags=lags,
+            last_enqueued_time=max((info.last_enqueued_time for info in heads), default=None) if complete else None,
+            files=totals.files,
+            events=totals.events,
+            bytes=totals.bytes,
+            gap_events=totals.gap_events,
+            gaps={partition: ledger.newest_gap for partition, ledger in self.ledgers.items() if ledger.newest_gap},
+            last_file_time=max(times, default=self.state.last.created_at if self.state.last else None),
+            pending_files=totals.files - self.state.processed_files,
+            processed_files=self.state.processed_files,
+            committed_batch=self.state.committed_number,
+            committed_reason=self.state.committed_reason,
+            open_batch=batch
+            and BatchReport(
+                number=batch.number,
+                files=len(batch.files),
+                bytes=sum(file.size for file in batch.files),
+                events=sum(file.count for file in batch.files),
+                reason=batch.reason,
+            ),
+        )
+
+    async def _open(self, partition: str) -> None:
+        chain = self._chain(partition)
+        last = self.state.last
+        start = last.next.get(partition) if last else None
+        if start is None:
+            start = await chain.start()
+        if start is None:
+            return  # no host has opened the partition yet
+        ledger = Ledger(chain, start, start, keep=self._config.batches is not None)
+        if last is None:  # perhaps many files: one listing instead of a request for each
+            slots = {slot.start: slot for slot in await chain.listed()}
+            while slot := slots.get(ledger.next):
+                ledger.add(slot)
+        else:
+            await ledger.follow()
+        # When that file's last event came bounds the age of the next one only loosely: hours may lie between them.
+        ledger.last_event_time = None
+        self.ledgers[partition] = ledger
+
+    def _is_due(self, ledger: Ledger, lease: Lease | None) -> bool:
+        """Whether to look for a partition's next file."""
+        if self._replaced:
+            return False  # there are none
+        if lease and lease.checkpoint and lease.checkpoint.sequence_number >= ledger.next:
+            return True
+        partition, now = ledger.chain.partition, self._now()
+        heads = self._heads.get(partition)
+        info = heads.known(now) if heads else None
+        if info is None or info.last < ledger.next:
+            self._looked[partition] = now  # nothing to look for
+            return False
+        looked = self._looked.setdefault(partition, now)
+        return (now - looked).total_seconds() >= self._look_seconds
+
+    def _totals(self) -> Totals:
+        """Of all chains: the files in a manifest, and those behind it."""
+        base = self.state.last.totals if self.state.last else Totals()
+        ledgers = self.ledgers.values()
+        return Totals(
+            files=base.files + sum(ledger.files for ledger in ledgers),
+            events=base.events + sum(ledger.events for ledger in ledgers),
+            bytes=base.bytes + sum(ledger.bytes for ledger in ledgers),
+            gap_events=base.gap_events + sum(ledger.gap_events for ledger in ledgers),
+        )
+
+
+def expose(metrics: Metrics, report: FleetReport | None) -> None:
+    """Show a report's lag; 0 for None, as who measures no more must not go on to show what it once measured."""
+    if report is None or report.lag_events is not None:
+        metrics.lag_events.set(report.lag_events or 0 if report else 0)
+        metrics.lag_seconds.set(report.lag_seconds or 0 if report else 0)

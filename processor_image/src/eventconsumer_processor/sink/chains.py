@@ -1,0 +1,36 @@
+"""Chooses the layout of a consumer's files. Who only looks at them needs no encoder, and none is loaded here."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.v1alpha1 import FileFormat, FileLayout
+from eventconsumer_processor.sink.slots import Chain, utc_now
+from eventconsumer_processor.source.hub import HubInfo
+from eventconsumer_processor.storage import BlobStore
+
+SUFFIXES = {FileFormat.PARQUET: ".parquet", FileFormat.AVRO: ".avro"}
+
+
+def chains_of(
+    config: HostConfig, info: HubInfo, incarnation: str, blobs: BlobStore, now: Callable[[], datetime] = utc_now
+) -> Callable[[str], Chain]:
+    """The chain of a partition, by its id.
+
+    Args:
+        config: The consumer.
+        info: Its hub.
+        incarnation: The hub's.
+        blobs: The container of the files.
+        now: Wall clock, in UTC.
+    """
+    files, prefix = config.files, config.sink.prefix
+
+    def chain(partition: str) -> Chain:
+        if files.layout is FileLayout.CAPTURE:
+            from eventconsumer_processor.sink.capture import CaptureChain  # with the encoder of its empty files
+
+            return CaptureChain(blobs, prefix, incarnation, partition, info, now=now)
+        return Chain(blobs, prefix, incarnation, partition, suffix=SUFFIXES[files.format], now=now)
+
+    return chain

@@ -1,0 +1,253 @@
+"""The measure of a whole consumer, on fakes that behave, in virtual time."""
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.host_report import FleetReport, PartitionLag
+from eventconsumer_processor.batches import BatchLog
+from eventconsumer_processor.errors import HubUnreachable
+from eventconsumer_processor.fleet import STALE
+from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing
+from eventconsumer_processor.measure import OFTEN_LOOK_SECONDS, RARE_LOOK_SECONDS, Measure, expose
+from eventconsumer_processor.metrics import Metrics
+from eventconsumer_processor.sink.slots import Chain, Draft
+from eventconsumer_processor.source.hub import PartitionInfo
+from tests.fakes.blobs import FakeBlobStore
+from tests.fakes.hub import CREATED, FakeHub
+from tests.fakes.virtual import virtual
+from tests.unit.processor.stage import CONFIG, virtual_clock
+
+REPLACING = {"processing": {"handler": "shop:Orders", "handlerMode": "Replace"}}
+
+
+class TimedHub(FakeHub):
+    """A hub whose newest events are as old as the fake clock says, and that may be silent."""
+
+    def __init__(self, partitions: int) -> None:
+        super().__init__(partitions)
+        self.newest: dict[str, datetime] = {}
+        self.silent = False
+
+    def publish(self, partition: str, count: int) -> None:
+        self.partitions[partition].add(*[b"x"] * count)
+        self.newest[partition] = now()
+
+    async def partition(self, partition: str) -> PartitionInfo:
+        if self.silent:
+            raise HubUnreachable("no answer")
+        return replace(await super().partition(partition), last_enqueued_time=self.newest.get(partition, CREATED))
+
+
+def now() -> datetime:
+    return CREATED + timedelta(seconds=virtual_clock())
+
+
+@dataclass
+class World:
+    """A hub, a sink, leases, and who measures them."""
+
+    hub: TimedHub
+    overrides: dict[str, Any] = field(default_factory=dict)
+    leases: dict[str, Lease] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.sink = FakeBlobStore(virtual_clock)
+        self.config = HostConfig.model_validate(CONFIG | self.overrides)
+
+    async def measure(self) -> Measure:
+        """A new one."""
+        return Measure(
+            self.config,
+            self.hub,
+            await self.hub.describe(),
+            batches=BatchLog(self.sink, "p"),
+            chain=self.chain,
+            now=now,
+        )
+
+    def chain(self, partition: str) -> Chain:
+        return Chain(self.sink, "p", "era", partition)
+
+    async def drain(self, partition: str, last: int, *, checkpoint: bool = True) -> None:
+        """Commit one more file, up to `last`."""
+        chain = self.chain(partition)
+        start = await chain.begin(0)
+        while slot := await chain.at(start):
+            start = slot.last + 1
+        await chain.put(Draft(start, start, last, last + 1 - start, 1, "w", f"n{last}", "o", now()), b"data")
+        if checkpoint:
+            self.checkpoint(partition, last)
+
+    def checkpoint(self, partition: str, reached: int) -> None:
+        self.leases[partition] = Lease(partition, checkpoint=Checkpoint("o", reached))
+
+    async def report(self, measure: Measure) -> FleetReport:
+        """One round."""
+        partitions, listing = list(self.hub.partitions), Listing(dict(self.leases), {})
+        await measure.follow(partitions, listing)
+        await measure.ask_heads(partitions)
+        return measure.report(partitions, listing)
+
+
+@virtual
+async def test_every_partition_has_its_own_lag() -> None:
+    world = World(TimedHub(3))
+    measure = await world.measure()
+    world.hub.publish("0", 10)
+    await world.drain("0", 9)
+    await world.report(measure)
+    await asyncio.sleep(5)
+    world.hub.publish("0", 5)
+    world.hub.publish("1", 7)
+    await asyncio.sleep(3)
+    report = await world.report(measure)
+    assert report.lags == {
+        "0": PartitionLag(events=5, seconds=8),  # at most: 8 s ago there were only 10
+        "1": PartitionLag(events=7, seconds=8),
+        "2": PartitionLag(events=0, seconds=0),
+    }
+    assert (report.lag_events, report.lag_seconds) == (12, 8)
+    assert report.last_enqueued_time == now() - timedelta(seconds=3)
+
+
+@virtual
+async def test_a_new_leader_after_hours_without_events_does_not_take_the_newest_for_old() -> None:
+    world = World(TimedHub(1))
+    world.hub.publish("0", 10)
+    await world.drain("0", 9)
+    await asyncio.sleep(3 * 3600)
+    world.hub.publish("0", 10)
+    await asyncio.sleep(2)
+    measure = await world.measure()
+    report = await world.report(measure)
+    assert report.lags["0"] == PartitionLag(events=10, seconds=2)
+
+
+@virtual
+async def test_retention_behind_the_checkpoint_leaves_only_what_is_there() -> None:
+    world = World(TimedHub(1))
+    world.hub.publish("0", 10)
+    await world.drain("0", 9)
+    world.hub.publish("0", 90)
+    world.hub.partitions["0"].retain_from(70)
+    measure = await world.measure()
+    assert (await world.report(measure)).lag_events == 30
+    world.hub.partitions["0"].retain_from(100)
+    assert (await world.report(measure)).lags["0"] == PartitionLag(events=0, seconds=0)
+
+
+@virtual
+async def test_a_hub_that_was_created_anew_is_unknown_even_when_it_has_more_events() -> None:
+    world = World(TimedHub(1))
+    world.hub.publish("0", 10)
+    await world.drain("0", 9)
+    measure = await world.measure()
+    assert (await world.report(measure)).lag_events == 0
+    world.hub.recreate()
+    world.hub.publish("0", 50)
+    report = await world.report(measure)
+    assert (report.lags["0"], report.lag_events, report.last_enqueued_time) == (PartitionLag(), None, None)
+
+
+@virtual
+async def test_a_silent_hub_is_unknown_after_a_minute_and_known_again_at_once() -> None:
+    world = World(TimedHub(2))
+    world.hub.publish("0", 10)
+    measure = await world.measure()
+    assert (await world.report(measure)).lag_events == 10
+    world.hub.silent = True
+    await asyncio.sleep(STALE.total_seconds() / 2)
+    assert (await world.report(measure)).lag_events == 10
+    await asyncio.sleep(STALE.total_seconds() / 2)
+    report = await world.report(measure)
+    assert (report.lag_events, report.lag_seconds, report.last_enqueued_time) == (None, None, None)
+    world.hub.silent = False
+    assert (await world.report(measure)).lag_events == 10
+
+
+@virtual
+async def test_a_partition_that_nobody_opened_counts_from_the_starting_position_or_a_foreign_checkpoint() -> None:
+    world = World(
+        TimedHub(3),
+        {"startingPosition": {"type": "Latest", "partitions": {"1": {"type": "Earliest"}, "2": {"type": "Earliest"}}}},
+    )
+    for partition in "012":
+        world.hub.publish(partition, 10)
+    world.checkpoint("2", 6)
+    report = await world.report(await world.measure())
+    assert [lag.events for lag in report.lags.values()] == [0, 10, 3]
+
+
+@virtual
+async def test_with_a_handler_instead_of_files_the_checkpoint_counts() -> None:
+    world = World(TimedHub(1), REPLACING)
+    await world.chain("0").begin(0)
+    world.hub.publish("0", 10)
+    measure = await world.measure()
+    assert (await world.report(measure)).lag_events == 10
+    world.checkpoint("0", 7)
+    assert (await world.report(measure)).lag_events == 2
+    asked = len(world.sink.calls)
+    assert (await world.report(measure)).lag_events == 2
+    assert len(world.sink.calls) == asked  # there are no files to look for
+
+
+@virtual
+async def test_what_another_program_processed_under_shared_leases_is_no_lag() -> None:
+    shared = World(TimedHub(1), {"leases": CONFIG["leases"] | {"shared": True}})
+    alone = World(TimedHub(1))
+    for world, lag in ((shared, 2), (alone, 5)):
+        world.hub.publish("0", 10)
+        await world.drain("0", 4)
+        measure = await world.measure()
+        await world.report(measure)
+        world.checkpoint("0", 7)
+        assert (await world.report(measure)).lag_events == lag
+
+
+@virtual
+async def test_files_whose_checkpoint_is_missing_are_found_a_little_later() -> None:
+    late = {"processing": CONFIG["processing"] | {"checkpoint": {"policy": "Interval", "seconds": 600}}}
+    for overrides, seconds in (({}, CONFIG["roll"]["maxSeconds"] + RARE_LOOK_SECONDS), (late, OFTEN_LOOK_SECONDS)):
+        world = World(TimedHub(1), overrides)
+        world.hub.publish("0", 10)
+        await world.drain("0", 9)
+        measure = await world.measure()
+        await world.report(measure)
+        world.hub.publish("0", 10)
+        await world.report(measure)
+        await world.drain("0", 19, checkpoint=False)
+        assert (await world.report(measure)).lag_events == 10
+        await asyncio.sleep(seconds - 1)
+        assert (await world.report(measure)).lag_events == 10
+        await asyncio.sleep(1)
+        assert (await world.report(measure)).lag_events == 0
+
+
+@virtual
+async def test_a_resting_consumer_costs_no_storage_call() -> None:
+    world = World(TimedHub(2))
+    for partition in "01":
+        world.hub.publish(partition, 10)
+        await world.drain(partition, 9)
+    measure = await world.measure()
+    await world.report(measure)
+    asked = len(world.sink.calls)
+    for _ in range(10):
+        await asyncio.sleep(100)
+        assert (await world.report(measure)).lag_events == 0
+    assert len(world.sink.calls) == asked
+
+
+@virtual
+async def test_who_stops_measuring_shows_no_lag_any_more() -> None:
+    world = World(TimedHub(1))
+    world.hub.publish("0", 10)
+    metrics = Metrics()
+    expose(metrics, await world.report(await world.measure()))
+    assert metrics.registry.get_sample_value("eventconsumer_lag_events") == 10
+    expose(metrics, None)
+    assert metrics.registry.get_sample_value("eventconsumer_lag_events") == 0
