@@ -7,6 +7,7 @@ lost on the way to the API server.
 """
 
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import BaseModel
@@ -77,15 +78,46 @@ def _convert(node: Schema, definitions: dict[str, Schema], where: str) -> Schema
             # `false` is what a structural schema with properties means anyway: the API server prunes or refuses others.
             if isinstance(value, dict):
                 result[keyword] = _convert(value, definitions, f"{where}.*")
+        elif keyword == "patternProperties":
+            ((_, inner),) = value.items()
+            result["additionalProperties"] = _convert(inner, definitions, f"{where}.*")
         elif keyword == "default":
             # Scalars only: a defaulted object would be written into every resource and fight GitOps tools.
             if isinstance(value, str | int | float | bool) and value != "":
                 result[keyword] = value
-        elif keyword not in {"title", "$defs"}:
+        elif keyword not in {"title", "$defs", "propertyNames"}:
             raise UnsupportedSchemaError(f"{where}: a structural schema has no {keyword!r}; model it differently")
     if result.get("x-kubernetes-int-or-string"):
         del result["type"]
+    names = list(_name_rules(node, where))
+    if names:
+        result["x-kubernetes-validations"] = [*result.get("x-kubernetes-validations", []), *names]
     return result
+
+
+def _name_rules(node: Schema, where: str) -> Iterator[Schema]:
+    """Constraints on the keys of a map, which a structural schema has no keyword for, as CEL.
+
+    Except patterns: the API server takes keys to be as long as a request may be and refuses a regular expression over
+    them as too costly. The operator, which reads the resource with the same model, refuses such a key by name.
+    """
+    field = where.partition(".")[2]
+    names = dict(node.get("propertyNames", {}))
+    if "enum" in names:
+        values = names.pop("enum")
+        yield {
+            "rule": f"self.all(key, key in [{', '.join(repr(value) for value in values)}])",
+            "message": f"{field}: the keys are {', '.join(values)}",
+        }
+    if "minLength" in names or "maxLength" in names:
+        least, most = names.pop("minLength", 0), names.pop("maxLength", None)
+        upper = f" && size(key) <= {most}" if most is not None else ""
+        yield {
+            "rule": f"self.all(key, size(key) >= {least}{upper})",
+            "message": f"{field}: keys have {least} to {most if most is not None else 'any number of'} characters",
+        }
+    if names.keys() - {"type"}:
+        raise UnsupportedSchemaError(f"{where}: no rule for keys with {', '.join(sorted(names))}")
 
 
 def _resolve(node: Schema, definitions: dict[str, Schema]) -> Schema:

@@ -8,6 +8,7 @@ import hashlib
 
 from pydantic import AwareDatetime, Field
 
+from eventconsumer_api.endpoints import AZURE_SUFFIXES
 from eventconsumer_api.model import Model
 from eventconsumer_api.v1alpha1 import FileFormat, FileLayout, LeaseLayout, Processing, Roll, StartingPosition, Trigger
 
@@ -88,7 +89,11 @@ class HostConfig(Model):
     replay: ReplayConfig | None = Field(default=None, description="Read up to an end and stop there; absent: read on.")
     drain_seconds: int = Field(description="Time from SIGTERM in which a host must have flushed and released, seconds.")
     allow_insecure_endpoints: bool = Field(
-        default=False, description="Plain AMQP and HTTP allowed: set by the administrator for emulators only."
+        default=False,
+        description="Plain AMQP and HTTP to any host allowed: set by the administrator for emulators only.",
+    )
+    endpoint_suffixes: tuple[str, ...] = Field(
+        default=AZURE_SUFFIXES, description="Else the domains under which every host name must be."
     )
 
     def to_json(self) -> str:

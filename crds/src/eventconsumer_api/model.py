@@ -3,6 +3,8 @@
 Refusing unknown fields is what keeps "accepted but ignored" from happening: a field exists when it works.
 """
 
+from typing import Any
+
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
@@ -17,3 +19,10 @@ class Report(Model):
     """A value that one program writes and another, perhaps of another version, reads: unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
+
+
+def rules(*checks: tuple[str, str]) -> ConfigDict:
+    """Attach CEL rules to a model: pairs of (expression that must hold, message naming field and remedy)."""
+    validations = [{"rule": rule, "message": message} for rule, message in checks]
+    extra: dict[str, Any] = {"x-kubernetes-validations": validations}
+    return ConfigDict(json_schema_extra=extra)

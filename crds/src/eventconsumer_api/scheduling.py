@@ -9,10 +9,22 @@ from typing import Annotated
 
 from pydantic import Field
 
-from eventconsumer_api.model import Model
+from eventconsumer_api.model import Model, rules
 
 LabelValue = Annotated[str, Field(max_length=63, pattern=r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$")]
 LabelName = Annotated[str, Field(min_length=1, max_length=317, pattern=r"^([a-z0-9.-]+/)?[A-Za-z0-9][-A-Za-z0-9_.]*$")]
+
+# Labels and annotations by which Kubernetes, workload identity and this operator find and steer pods.
+RESERVED_DOMAINS = ("kubernetes.io", "k8s.io", "eventconsumer.io", "azure.workload.identity")
+RESERVED_KEYS = frozenset({"controller-revision-hash", "controller-uid", "job-name", "pod-template-hash"})
+
+
+def is_reserved(key: str) -> bool:
+    """Whether nobody but Kubernetes and the operator may put this label or annotation on a pod."""
+    domain, slash, _ = key.lower().partition("/")
+    if not slash:
+        return key in RESERVED_KEYS
+    return any(domain == reserved or domain.endswith(f".{reserved}") for reserved in RESERVED_DOMAINS)
 
 
 class TolerationOperator(StrEnum):
@@ -32,6 +44,18 @@ class TaintEffect(StrEnum):
 
 class Toleration(Model):
     """A taint that host pods tolerate."""
+
+    model_config = rules(
+        (
+            "!has(self.value) || self.operator != 'Exists'",
+            "tolerations: value is for operator Equal; with Exists leave it out",
+        ),
+        ("has(self.key) || self.operator == 'Exists'", "tolerations: without key, operator must be Exists"),
+        (
+            "!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
+            "tolerations: tolerationSeconds is for effect NoExecute",
+        ),
+    )
 
     key: LabelName | None = Field(default=None, description="Taint key; absent with operator Exists: all taints.")
     operator: TolerationOperator = Field(default=TolerationOperator.EQUAL, description="Equal or Exists.")
@@ -53,6 +77,20 @@ class SelectorOperator(StrEnum):
 
 class Requirement(Model):
     """One condition on labels."""
+
+    model_config = rules(
+        (
+            "(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0) || "
+            "self.operator in ['Gt', 'Lt']",
+            "matchExpressions: values are required with operators In and NotIn, and refused with Exists and "
+            "DoesNotExist",
+        ),
+        (
+            "!(self.operator in ['Gt', 'Lt']) || (has(self.values) && size(self.values) == 1 && "
+            "self.values[0].matches('^-?[0-9]+$'))",
+            "matchExpressions: operators Gt and Lt need one value, a whole number",
+        ),
+    )
 
     key: LabelName = Field(description="Label.")
     operator: SelectorOperator = Field(description="In, NotIn, Exists, DoesNotExist; for nodes also Gt and Lt.")
@@ -90,7 +128,16 @@ class NodeAffinity(Model):
 class LabelSelector(Model):
     """Pods of the same namespace."""
 
-    match_labels: dict[str, LabelValue] = Field(default={}, max_length=16, description="Labels with their values.")
+    model_config = rules(
+        (
+            "!has(self.matchExpressions) || self.matchExpressions.all(e, !(e.operator in ['Gt', 'Lt']))",
+            "labelSelector: operators Gt and Lt are for nodes only",
+        ),
+    )
+
+    match_labels: dict[LabelName, LabelValue] = Field(
+        default={}, max_length=16, description="Labels with their values."
+    )
     match_expressions: list[Requirement] = Field(default=[], max_length=16, description="Other conditions.")
 
 

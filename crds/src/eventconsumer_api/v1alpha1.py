@@ -6,25 +6,18 @@ the API server, so there is no webhook. Defaults are static scalars; computed va
 """
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, BeforeValidator, ConfigDict, Field
+from pydantic import AwareDatetime, BeforeValidator, Field
 
-from eventconsumer_api.model import Model
-from eventconsumer_api.scheduling import Affinity, LabelValue, Toleration
+from eventconsumer_api.model import Model, rules
+from eventconsumer_api.scheduling import RESERVED_DOMAINS, Affinity, LabelName, LabelValue, Toleration
 
 GROUP = "eventconsumer.io"
 VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 KIND = "EventConsumer"
 PLURAL = "eventconsumers"
-
-
-def rules(*checks: tuple[str, str]) -> ConfigDict:
-    """Attach CEL rules to a model: pairs of (expression that must hold, message naming field and remedy)."""
-    validations = [{"rule": rule, "message": message} for rule, message in checks]
-    extra: dict[str, Any] = {"x-kubernetes-validations": validations}
-    return ConfigDict(json_schema_extra=extra)
 
 
 # Storage refuses anything else: 3 to 63 characters, lower-case letters, digits, single hyphens between them.
@@ -513,18 +506,50 @@ class Spark(Model):
     )
 
 
-class Resources(Model):
-    """Requests and limits of each host container."""
+ResourceName = Literal["cpu", "memory", "ephemeral-storage"]
 
-    requests: dict[str, Quantity] = Field(default={}, max_length=8, description="Such as {cpu: 100m, memory: 256Mi}.")
-    limits: dict[str, Quantity] = Field(default={}, max_length=8, description="Such as {memory: 1Gi}.")
+
+class Resources(Model):
+    """Requests and limits of each host container: CPU and memory, and no devices, which give access to the node."""
+
+    model_config = rules(
+        (
+            "!has(self.requests) || !has(self.limits) || self.requests.all(name, !(name in self.limits) || "
+            "quantity(string(self.requests[name])).compareTo(quantity(string(self.limits[name]))) <= 0)",
+            "pods.resources: a request must not be above its limit",
+        ),
+    )
+
+    requests: dict[ResourceName, Quantity] = Field(
+        default={},
+        max_length=3,
+        description="What the scheduler keeps free, such as {cpu: 100m, memory: 256Mi}; absent: 50m CPU, 192Mi memory, "
+        "or the limit.",
+    )
+    limits: dict[ResourceName, Quantity] = Field(
+        default={}, max_length=3, description="What a host may use, such as {memory: 1Gi}; absent: no limit."
+    )
 
 
 class Pods(Model):
     """What may be set on the host pods."""
 
+    model_config = rules(
+        *(
+            (
+                f"!has(self.{field}) || self.{field}.all(key, "
+                + " && ".join(f"!key.startsWith('{domain}/')" for domain in (*RESERVED_DOMAINS, "app.kubernetes.io"))
+                + ")",
+                f"pods.{field}: keys of {', '.join(RESERVED_DOMAINS)} are reserved",
+            )
+            for field in ("labels", "annotations")
+        )
+    )
+
     resources: Resources = Field(default=Resources(), description="Requests and limits of each host.")
-    node_selector: dict[str, LabelValue] = Field(default={}, max_length=32, description="Labels of the nodes to use.")
+    node_selector: dict[LabelName, LabelValue] = Field(
+        default={}, max_length=32, description="Labels of the nodes to run on."
+    )
     tolerations: list[Toleration] = Field(default=[], max_length=32, description="Taints of nodes to tolerate.")
     affinity: Affinity | None = Field(
         default=None, description="Nodes and pods to be near to or away from; hosts spread over nodes and zones anyway."
@@ -535,10 +560,10 @@ class Pods(Model):
         pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
         description="Priority class; it must be allowed by the operator's administrator.",
     )
-    labels: dict[str, LabelValue] = Field(
+    labels: dict[LabelName, LabelValue] = Field(
         default={}, max_length=32, description="Labels of the pods; their prefix must be allowed by the administrator."
     )
-    annotations: dict[str, Annotated[str, Field(max_length=4096)]] = Field(
+    annotations: dict[LabelName, Annotated[str, Field(max_length=4096)]] = Field(
         default={}, max_length=32, description="Annotations of the pods; likewise."
     )
     termination_grace_period_seconds: int = Field(

@@ -1,9 +1,13 @@
 """Settings: what the administrator decides, given as command-line flags and fixed for the life of the process."""
 
 import argparse
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from eventconsumer_api.endpoints import AZURE_SUFFIXES, SUFFIX_PATTERN
+from eventconsumer_api.scheduling import is_reserved
 
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -17,7 +21,15 @@ class Settings:
         processor_image: Image of hosts.
         spark_image: Image of Spark drivers and executors.
         handler_image_prefixes: What spec.processing.image may start with; empty: no image of users is run.
-        allow_insecure_endpoints: Plain HTTP and AMQP, IP addresses and localhost are allowed: for emulators only.
+        pod_metadata_prefixes: Keys that spec.pods.labels and .annotations may have: all keys of a domain where it ends
+            with a slash, else exactly that key; empty: none.
+        priority_classes: What spec.pods.priorityClassName may be; empty: none.
+        endpoint_suffixes: Domains under which Event Hubs namespaces and storage accounts must be.
+        allow_insecure_endpoints: Plain HTTP and AMQP, IP addresses, localhost and any domain are allowed: for emulators
+            only.
+        network_policies: Whether host pods get a NetworkPolicy.
+        operator_namespace: Where this operator runs, which may then talk to hosts; empty: not known.
+        metrics_namespaces: Namespaces whose pods may read the metrics of hosts too.
         resync_seconds: How often all EventConsumers are listed, whatever the watch says, seconds.
         health_port: Port of /healthz and /metrics.
         workers: EventConsumers reconciled at a time.
@@ -28,10 +40,16 @@ class Settings:
     processor_image: str
     spark_image: str
     handler_image_prefixes: tuple[str, ...] = ()
+    pod_metadata_prefixes: tuple[str, ...] = ()
+    priority_classes: tuple[str, ...] = ()
+    endpoint_suffixes: tuple[str, ...] = AZURE_SUFFIXES
     allow_insecure_endpoints: bool = False
+    network_policies: bool = False
+    operator_namespace: str = ""
+    metrics_namespaces: tuple[str, ...] = ()
     resync_seconds: float = 120.0
     health_port: int = 8081
-    workers: int = 8
+    workers: int = 64
     log_level: str = "INFO"
 
 
@@ -57,27 +75,81 @@ def parse_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Setti
     parser.add_argument(
         "--allow-insecure-endpoints",
         action="store_true",
-        help="allow plain HTTP and AMQP, IP addresses and localhost (emulators only)",
+        help="allow plain HTTP and AMQP, IP addresses, localhost and any domain (emulators only)",
     )
+    _add_limits(parser)
     parser.add_argument("--resync-seconds", type=float, default=Settings.resync_seconds, help="full list this often")
     parser.add_argument("--health-port", type=int, default=Settings.health_port, help="port of /healthz and /metrics")
     parser.add_argument("--workers", type=int, default=Settings.workers, help="resources reconciled at a time")
     parser.add_argument("--log-level", default=Settings.log_level, choices=["DEBUG", "INFO", "WARNING", "ERROR"])
     given = parser.parse_args(argv)
-    namespaces = tuple(dict.fromkeys(given.namespace)) or _own_namespace(environment)
+    own = _own_namespace(environment)
+    namespaces = tuple(dict.fromkeys(given.namespace)) or own
     if not namespaces:
         parser.error("no namespace to serve: give --namespace, or set POD_NAMESPACE")
+    if given.network_policies and not own:
+        parser.error("--network-policies lets this operator's namespace talk to hosts: set POD_NAMESPACE")
     return Settings(
         namespaces=namespaces,
         processor_image=given.processor_image,
         spark_image=given.spark_image,
         handler_image_prefixes=tuple(given.handler_image_prefix),
+        pod_metadata_prefixes=tuple(given.pod_metadata_prefix),
+        priority_classes=tuple(given.priority_class),
+        endpoint_suffixes=tuple(given.endpoint_suffix) or AZURE_SUFFIXES,
         allow_insecure_endpoints=given.allow_insecure_endpoints,
+        network_policies=given.network_policies,
+        operator_namespace=own[0] if own else "",
+        metrics_namespaces=tuple(given.metrics_namespace),
         resync_seconds=given.resync_seconds,
         health_port=given.health_port,
         workers=given.workers,
         log_level=given.log_level,
     )
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    """What users may do with their resources, and who may talk to hosts."""
+    parser.add_argument(
+        "--pod-metadata-prefix",
+        action="append",
+        default=[],
+        type=_metadata_prefix,
+        help="domain/ whose keys, or a key that, spec.pods.labels and .annotations may have; may be repeated",
+    )
+    parser.add_argument(
+        "--priority-class",
+        action="append",
+        default=[],
+        help="what spec.pods.priorityClassName may be; may be repeated",
+    )
+    parser.add_argument(
+        "--endpoint-suffix",
+        action="append",
+        default=[],
+        type=_suffix,
+        help="domain under which Event Hubs and storage accounts must be; may be repeated; default: Azure's clouds",
+    )
+    parser.add_argument("--network-policies", action="store_true", help="give host pods a NetworkPolicy")
+    parser.add_argument(
+        "--metrics-namespace",
+        action="append",
+        default=[],
+        help="namespace whose pods may read the metrics of hosts where they have a NetworkPolicy; may be repeated",
+    )
+
+
+def _metadata_prefix(text: str) -> str:
+    if is_reserved(text):
+        raise argparse.ArgumentTypeError(f"{text} is reserved for Kubernetes and this operator")
+    return text
+
+
+def _suffix(text: str) -> str:
+    suffix = text.lower().lstrip("*").strip(".")
+    if not re.fullmatch(SUFFIX_PATTERN, suffix):
+        raise argparse.ArgumentTypeError(f"{text} is no domain: write it like blob.core.windows.net")
+    return suffix
 
 
 def _own_namespace(environment: Mapping[str, str]) -> tuple[str, ...]:

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import annotated_types
 import pytest
 import yaml
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from eventconsumer_api import crdgen
 from eventconsumer_api.model import Model
@@ -60,9 +60,32 @@ def test_every_constraint_and_description_of_the_models_is_in_the_schema(
         check_constraints(path, field.metadata, sub)
         # What Annotated aliases hide inside Optional, list and dict, pydantic keeps in the annotation.
         inner = {list: sub.get("items"), dict: sub.get("additionalProperties")}.get(get_origin(field.annotation), sub)
-        for option in get_args(field.annotation):
+        options = get_args(field.annotation)
+        for option in options[1:] if get_origin(field.annotation) is dict else options:  # keys: see below
             for part in getattr(option, "__metadata__", ()):
                 check_constraints(path, getattr(part, "metadata", [part]), inner)
+
+
+def test_keys_of_maps_are_constrained_by_rules() -> None:
+    class Sized(Model):
+        by_name: dict[Annotated[str, Field(min_length=2, max_length=7, pattern="^a+$")], int] = Field(
+            default={}, max_length=3, description="Numbers."
+        )
+        by_choice: dict[Literal["left", "right"], int] = Field(default={}, max_length=2, description="Numbers.")
+
+    properties = crdgen.structural(Sized, defaults=True)["properties"]
+    by_name, by_choice = properties["byName"], properties["byChoice"]
+    assert by_name["additionalProperties"] == {"type": "integer"}
+    (rule,) = by_name["x-kubernetes-validations"]
+    assert rule == {
+        "rule": "self.all(key, size(key) >= 2 && size(key) <= 7)",
+        "message": "byName: keys have 2 to 7 characters",
+    }
+    (rule,) = by_choice["x-kubernetes-validations"]
+    assert rule == {
+        "rule": "self.all(key, key in ['left', 'right'])",
+        "message": "byChoice: the keys are left, right",
+    }
 
 
 def check_constraints(path: str, constraints: Iterable[Any], schema: Any) -> None:

@@ -14,6 +14,7 @@ from eventconsumer_operator.plan.config import host_config
 from eventconsumer_operator.plan.endpoints import check_endpoints
 from eventconsumer_operator.plan.hosts import config_map, service, stateful_set
 from eventconsumer_operator.plan.images import host_image
+from eventconsumer_operator.plan.metadata import check_metadata
 from eventconsumer_operator.plan.scale import wanted_hosts
 from eventconsumer_operator.plan.spark import batch_job, unwanted_jobs
 from eventconsumer_operator.plan.spec import parse_spec
@@ -47,12 +48,13 @@ def make_plan(observed: Observed, settings: Settings) -> Plan:
     """Decide what must be.
 
     Raises:
-        SpecError: The spec does not fit the schema, or names an endpoint or an image that the settings forbid.
+        SpecError: The spec does not fit the schema, or names an endpoint, an image, a label, an annotation or a
+            priority class that the settings forbid.
     """
     consumer = observed.consumer
     spec = parse_spec(consumer.spec)
-    if not settings.allow_insecure_endpoints:
-        check_endpoints(spec)
+    check_endpoints(spec, settings)
+    check_metadata(spec.pods, settings)
     config = host_config(consumer, spec, settings)
     image = host_image(spec, settings)
     hosts = wanted_hosts(spec, observed.partition_count)

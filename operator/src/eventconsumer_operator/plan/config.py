@@ -51,6 +51,7 @@ def host_config(consumer: Consumer, spec: EventConsumerSpec, settings: Settings)
         # The kubelet kills at the end of the grace time: leave it a tenth, and 2 seconds at least, to be done before.
         drain_seconds=grace - max(2, grace // 10),
         allow_insecure_endpoints=settings.allow_insecure_endpoints,
+        endpoint_suffixes=settings.endpoint_suffixes,
     )
 
 

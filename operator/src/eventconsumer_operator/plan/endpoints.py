@@ -1,46 +1,41 @@
-"""Refuses endpoints that a user must not make the hosts talk to. Pure.
+"""Refuses endpoints that a user must not make hosts and Spark talk to. Pure.
 
-Hosts hold credentials and stand inside the cluster's network: a resource must not point them at plain-text endpoints,
-at the node (localhost, link-local) or at bare addresses. Endpoints inside connection strings are checked by the
-hosts, by the same rules.
+The rules are those of `eventconsumer_api.endpoints`; hosts ask them about what connection strings name.
 """
 
-import ipaddress
 from urllib.parse import urlsplit
 
 from eventconsumer_api.conditions import Reason
+from eventconsumer_api.endpoints import endpoint_problem
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.errors import SpecError
+from eventconsumer_operator.settings import Settings
 
 
-def check_endpoints(spec: EventConsumerSpec) -> None:
+def check_endpoints(spec: EventConsumerSpec, settings: Settings) -> None:
     """Check every endpoint that the spec names.
 
     Raises:
-        SpecError: An endpoint is not HTTPS, is an IP address, or is the host itself.
+        SpecError: An endpoint is not HTTPS, is no host name, or lies under no domain that the administrator allows.
     """
+    if settings.allow_insecure_endpoints:
+        return
     for field, url in (
         ("spec.leaseStore.storageAccountUrl", spec.lease_store.storage_account_url),
         ("spec.sink.storageAccountUrl", spec.sink.storage_account_url),
+        ("spec.spark.output.path", spec.spark.output.path if spec.spark and spec.spark.output else None),
     ):
         if url is None:
             continue
         parts = urlsplit(url)
-        if parts.scheme != "https":
+        if parts.scheme == "http":
             raise SpecError(field, f"{url} is not encrypted: write https://", Reason.INSECURE_ENDPOINT)
-        _check_host(field, parts.hostname or "")
+        _check_host(field, parts.netloc.rpartition("@")[2], settings)
     if spec.event_hub.fully_qualified_namespace:
-        _check_host("spec.eventHub.fullyQualifiedNamespace", spec.event_hub.fully_qualified_namespace)
+        _check_host("spec.eventHub.fullyQualifiedNamespace", spec.event_hub.fully_qualified_namespace, settings)
 
 
-def _check_host(field: str, host: str) -> None:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        if host.lower().rstrip(".").rpartition(".")[2] != "localhost":
-            return
-    raise SpecError(
-        field,
-        f"{host} is an address of this machine or network: write the account's host name",
-        Reason.INSECURE_ENDPOINT,
-    )
+def _check_host(field: str, host: str, settings: Settings) -> None:
+    problem = endpoint_problem(host, settings.endpoint_suffixes)
+    if problem is not None:
+        raise SpecError(field, problem.message, problem.reason)

@@ -1,0 +1,261 @@
+"""spec.pods: where host pods run and what they carry, and what of it the administrator must have allowed."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventconsumer_api import labels
+from eventconsumer_api.scheduling import RESERVED_DOMAINS
+from eventconsumer_operator.errors import SpecError
+from eventconsumer_operator.plan import make_plan
+from eventconsumer_operator.plan.config import host_config
+from eventconsumer_operator.plan.names import selector
+from eventconsumer_operator.plan.pods import host_template
+from eventconsumer_operator.plan.spec import parse_spec
+from eventconsumer_operator.settings import Settings, parse_settings
+from tests.unit.operator.worlds import KEY, SETTINGS, SPEC, consumer, observed
+
+ALLOWING = replace(
+    SETTINGS, pod_metadata_prefixes=("shop.example/", "team", "kubernetes.io/"), priority_classes=("drain", "other")
+)
+AFFINITY: dict[str, Any] = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [
+                {
+                    "matchExpressions": [
+                        {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]},
+                        {"key": "shop.example/gpu", "operator": "DoesNotExist"},
+                    ]
+                }
+            ]
+        },
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 5, "preference": {"matchExpressions": [{"key": "cores", "operator": "Gt", "values": ["7"]}]}}
+        ],
+    },
+    "podAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"labelSelector": {}, "topologyKey": "topology.kubernetes.io/zone"}
+        ]
+    },
+    "podAntiAffinity": {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {
+                "weight": 100,
+                "podAffinityTerm": {
+                    "labelSelector": {"matchLabels": {"app": "shop"}},
+                    "topologyKey": "kubernetes.io/hostname",
+                },
+            }
+        ]
+    },
+}
+
+
+def template(pods: dict[str, Any], settings: Settings = ALLOWING) -> dict[str, Any]:
+    applied = make_plan(observed(SPEC | {"pods": pods}), settings).applied
+    found: dict[str, Any] = next(each for each in applied if each["kind"] == "StatefulSet")["spec"]["template"]
+    return found
+
+
+def test_what_the_user_wrote_reaches_the_pods_as_written() -> None:
+    tolerations = [{"key": "drain", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}]
+    made = template(
+        {
+            "nodeSelector": {"shop.example/pool": "drain"},
+            "tolerations": tolerations,
+            "affinity": AFFINITY,
+            "priorityClassName": "drain",
+            "labels": {"shop.example/cost": "42", "team": "orders"},
+            "annotations": {"shop.example/note": "a: b\n"},
+        }
+    )
+    spec = made["spec"]
+    assert spec["nodeSelector"] == {"shop.example/pool": "drain"}
+    assert spec["tolerations"] == tolerations
+    assert spec["affinity"] == AFFINITY
+    assert spec["priorityClassName"] == "drain"
+    assert {"shop.example/cost": "42", "team": "orders"}.items() <= made["metadata"]["labels"].items()
+    assert made["metadata"]["annotations"]["shop.example/note"] == "a: b\n"
+    assert made["metadata"]["annotations"].keys() == {"shop.example/note", labels.ANNOTATION_CONFIG_HASH}
+
+
+def test_empty_lists_and_nulls_are_left_out() -> None:
+    made = template(
+        {
+            "affinity": {
+                "nodeAffinity": None,
+                "podAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": [],
+                    "preferredDuringSchedulingIgnoredDuringExecution": [
+                        {
+                            "weight": 1,
+                            "podAffinityTerm": {
+                                "labelSelector": {"matchLabels": {"a": "b"}, "matchExpressions": []},
+                                "topologyKey": "zone",
+                            },
+                        }
+                    ],
+                },
+            },
+            "tolerations": [{"operator": "Exists", "key": None}],
+        }
+    )
+    term = {"labelSelector": {"matchLabels": {"a": "b"}}, "topologyKey": "zone"}
+    assert made["spec"]["affinity"] == {
+        "podAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}],
+        }
+    }
+    assert made["spec"]["tolerations"] == [{"operator": "Exists"}]
+
+
+def test_without_wishes_nothing_is_said_but_to_spread_over_nodes_and_zones() -> None:
+    spec = template({})["spec"]
+    assert not {"nodeSelector", "tolerations", "affinity", "priorityClassName"} & spec.keys()
+    assert [wish["topologyKey"] for wish in spec["topologySpreadConstraints"]] == [
+        "kubernetes.io/hostname",
+        "topology.kubernetes.io/zone",
+    ]
+    for wish in spec["topologySpreadConstraints"]:
+        assert wish["whenUnsatisfiable"] == "ScheduleAnyway"
+        assert wish["labelSelector"]["matchLabels"] == selector(KEY, labels.COMPONENT_HOST)
+
+
+@pytest.mark.parametrize("component", [labels.COMPONENT_PROBE, labels.COMPONENT_REPLAY])
+def test_pods_of_other_components_are_built_alike(component: str) -> None:
+    spec = parse_spec(SPEC | {"pods": {"nodeSelector": {"pool": "drain"}}})
+    config = host_config(consumer(), spec, ALLOWING)
+    made = host_template(
+        KEY, spec, config, "host:1", config_map="orders-other", component=component, arguments=("other",)
+    )
+    assert selector(KEY, component).items() <= made["metadata"]["labels"].items()
+    (container,) = made["spec"]["containers"]
+    assert (container["name"], container["args"]) == (component, ["other"])
+    assert made["spec"]["nodeSelector"] == {"pool": "drain"}
+    host = template({})["spec"]
+    for same in ("securityContext", "serviceAccountName", "automountServiceAccountToken"):
+        assert made["spec"][same] == host[same]
+    assert container["securityContext"] == host["containers"][0]["securityContext"]
+
+
+# --- what the administrator must have allowed ------------------------------------------------------------------------
+
+
+def refusal(pods: dict[str, Any], settings: Settings = ALLOWING) -> SpecError:
+    with pytest.raises(SpecError) as caught:
+        template(pods, settings)
+    return caught.value
+
+
+@pytest.mark.parametrize("field", ["labels", "annotations"])
+@pytest.mark.parametrize("key", ["other.example/x", "shop.example", "shop.example.evil/x", "teams", "team/x"])
+def test_keys_that_nobody_allowed_are_refused(field: str, key: str) -> None:
+    error = refusal({field: {key: "v"}})
+    assert error.field == f"spec.pods.{field}"
+    assert f"{key} is not allowed: use shop.example/, team" in str(error)
+    assert "administrator add to podMetadataPrefixes" in str(error)
+
+
+@pytest.mark.parametrize("field", ["labels", "annotations"])
+def test_without_the_administrator_no_key_is_allowed(field: str) -> None:
+    error = refusal({field: {"a": "b"}}, SETTINGS)
+    assert "a is not allowed: none is, until the operator's administrator names some in podMetadataPrefixes" in str(
+        error
+    )
+
+
+RESERVED = [
+    *(f"{sub}{domain}/x" for domain in RESERVED_DOMAINS for sub in ("", "any.")),
+    "app.kubernetes.io/name", "pod-template-hash", "controller-revision-hash", "azure.workload.identity/use",
+    "container.apparmor.security.beta.kubernetes.io/host",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", RESERVED)
+def test_reserved_keys_are_refused_even_where_their_domain_is_allowed(key: str) -> None:
+    settings = replace(SETTINGS, pod_metadata_prefixes=(key, f"{key.partition('/')[0]}/"))
+    for field in ("labels", "annotations"):
+        assert f"{key} is reserved" in str(refusal({field: {key: "v"}}, settings))
+
+
+@given(keys=st.lists(st.sampled_from([*RESERVED, "shop.example/a", "team", "b", "other.example/c"]), max_size=4))
+def test_no_label_replaces_one_of_ours(keys: list[str]) -> None:
+    try:
+        made = template({"labels": dict.fromkeys(keys, "stolen"), "annotations": dict.fromkeys(keys, "stolen")})
+    except SpecError:
+        return
+    ours = template({})["metadata"]
+    assert ours["labels"].items() <= made["metadata"]["labels"].items()
+    assert ours["annotations"].items() <= made["metadata"]["annotations"].items()
+
+
+def test_priority_classes_are_the_administrators_choice() -> None:
+    error = refusal({"priorityClassName": "system-node-critical"})
+    assert error.field == "spec.pods.priorityClassName"
+    assert "system-node-critical is not allowed: use drain, other" in str(error)
+    assert "priorityClasses" in str(refusal({"priorityClassName": "drain"}, SETTINGS))
+
+
+@pytest.mark.parametrize(
+    ("pods", "field"),
+    [
+        ({"labels": {"Not a key!": "v"}}, "spec.pods.labels"),
+        ({"nodeSelector": {"/x": "v"}}, "spec.pods.nodeSelector"),
+        ({"resources": {"limits": {"nvidia.com/gpu": "1"}}}, "spec.pods.resources.limits"),
+        ({"hostNetwork": True}, "spec.pods.hostNetwork"),
+        ({"affinity": {"podAffinity": {"namespaceSelector": {}}}}, "spec.pods.affinity.podAffinity.namespaceSelector"),
+    ],
+)
+def test_what_the_schema_has_no_place_for_is_refused_by_the_operator_too(pods: dict[str, Any], field: str) -> None:
+    assert refusal(pods).field.startswith(field)
+
+
+# --- flags -----------------------------------------------------------------------------------------------------------
+
+IMAGES = ["--processor-image", "p", "--spark-image", "s"]
+
+
+def test_flags_of_the_administrator() -> None:
+    settings = parse_settings(
+        [
+            *IMAGES, "--pod-metadata-prefix", "shop.example/", "--pod-metadata-prefix", "team",
+            "--priority-class", "low",
+            "--endpoint-suffix", "*.Blob.Shop.example", "--endpoint-suffix", "hubs.shop.example",
+            "--metrics-namespace", "monitoring", "--network-policies", "--namespace", "shop",
+        ],
+        {"POD_NAMESPACE": "operators"},
+    )  # fmt: skip
+    assert settings.pod_metadata_prefixes == ("shop.example/", "team")
+    assert settings.priority_classes == ("low",)
+    assert settings.endpoint_suffixes == ("blob.shop.example", "hubs.shop.example")
+    assert settings.metrics_namespaces == ("monitoring",)
+    assert (settings.network_policies, settings.operator_namespace) == (True, "operators")
+    assert settings.namespaces == ("shop",)
+
+
+def test_by_default_azures_clouds_and_nothing_else() -> None:
+    settings = parse_settings(IMAGES, {"POD_NAMESPACE": "shop"})
+    assert "servicebus.windows.net" in settings.endpoint_suffixes
+    assert settings.pod_metadata_prefixes == settings.priority_classes == settings.metrics_namespaces == ()
+    assert settings.network_policies is False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--pod-metadata-prefix", "kubernetes.io/", "--namespace", "a"], "is reserved"),
+        (["--endpoint-suffix", "not a domain", "--namespace", "a"], "is no domain"),
+        (["--network-policies", "--namespace", "a"], "POD_NAMESPACE"),
+    ],
+)
+def test_a_flag_that_cannot_work_is_refused(
+    arguments: list[str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parse_settings([*IMAGES, *arguments], {})
+    assert named in capsys.readouterr().err
