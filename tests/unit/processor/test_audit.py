@@ -251,6 +251,8 @@ HARMLESS: list[tuple[str, Damage, Code | None, int]] = [
     ("a folder of a hierarchical namespace", put(f"inc={ERA}/partition=0", b"", hdi_isfolder="true"), None, 0),
     ("the lead", put("_leader", b""), None, 0),
     ("a dead letter", put(f"_deadletters/inc={ERA}/partition=0/seq={7:020d}.json", {}), Code.DEAD_LETTERS, 0),
+    ("a replay's file", put(f"_replays/one/inc={ERA}/partition=0/from={7:020d}.parquet", b"x"), None, 0),
+    ("a strange blob of a replay", put("_replays/one/notes.txt", b"x"), Code.ORPHAN, 1),
     ("another file", file(40, [40]), None, 0),
     ("a checkpoint that is behind", lease(9, epoch=2), None, 0),
     ("a checkpoint at the start", lambda world: world.lease("1", 99, epoch=3), None, 0),
