@@ -19,7 +19,7 @@ from azure.storage.blob.aio import BlobServiceClient
 
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.connection_string import ConnectionStringError, parse_connection_string
-from eventconsumer_api.endpoints import AZURE_SUFFIXES, endpoint_problem
+from eventconsumer_api.endpoints import endpoint_problem
 from eventconsumer_api.host_config import BlobLocation, Credential, HubConfig
 from eventconsumer_processor.errors import Blocked
 from eventconsumer_processor.storage import client_options
@@ -51,7 +51,7 @@ def fingerprint(credentials: Iterable[Credential]) -> str:
     return digest.hexdigest()
 
 
-def hub_access(config: HubConfig, allow_insecure: bool, suffixes: Collection[str] = AZURE_SUFFIXES) -> HubAccess:
+def hub_access(config: HubConfig, allow_insecure: bool, suffixes: Collection[str]) -> HubAccess:
     """How to reach the Event Hub.
 
     Args:
@@ -108,7 +108,7 @@ def hub_access(config: HubConfig, allow_insecure: bool, suffixes: Collection[str
 
 
 def blob_service(
-    location: BlobLocation, owner_field: str, allow_insecure: bool, suffixes: Collection[str] = AZURE_SUFFIXES
+    location: BlobLocation, owner_field: str, allow_insecure: bool, suffixes: Collection[str]
 ) -> BlobServiceClient:
     """A client of the storage account.
 

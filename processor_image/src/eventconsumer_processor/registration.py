@@ -109,7 +109,7 @@ async def _load_handler(name: str | None) -> Factory | None:
 
 
 async def _reach_hub(config: HostConfig) -> tuple[Hub, HubInfo]:
-    hub = SdkHub(hub_access(config.event_hub, config.allow_insecure_endpoints))
+    hub = SdkHub(hub_access(config.event_hub, config.allow_insecure_endpoints, config.endpoint_suffixes))
     try:
         info = await hub.describe()
         try:
@@ -124,7 +124,7 @@ async def _reach_hub(config: HostConfig) -> tuple[Hub, HubInfo]:
 
 
 async def _reach_container(config: HostConfig, part: str, location: BlobLocation, observe: Observer) -> BlobStore:
-    service = blob_service(location, part, config.allow_insecure_endpoints)
+    service = blob_service(location, part, config.allow_insecure_endpoints, config.endpoint_suffixes)
     store = AzureBlobStore(service, location.container, observe)
     try:
         async with asyncio.timeout(REACH_SECONDS):

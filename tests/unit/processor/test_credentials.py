@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventconsumer_api.conditions import Reason
+from eventconsumer_api.endpoints import AZURE_SUFFIXES
 from eventconsumer_api.host_config import BlobLocation, Credential, HubConfig
 from eventconsumer_processor.credentials import blob_service, fingerprint, hub_access
 from eventconsumer_processor.errors import Blocked
@@ -38,8 +39,8 @@ def sink(tmp_path: Path, text: str | None, **fields: Any) -> BlobLocation:
 
 
 def test_entity_path_or_the_spec_names_the_hub(tmp_path: Path) -> None:
-    assert hub_access(hub(tmp_path, f"{HUB};EntityPath=orders\n"), False).name == "orders"
-    access = hub_access(hub(tmp_path, HUB, name="orders"), False)
+    assert hub_access(hub(tmp_path, f"{HUB};EntityPath=orders\n"), False, AZURE_SUFFIXES).name == "orders"
+    access = hub_access(hub(tmp_path, HUB, name="orders"), False, AZURE_SUFFIXES)
     assert (access.host, access.name, access.namespace) == (
         "shop.servicebus.windows.net",
         "orders",
@@ -92,7 +93,7 @@ def test_bad_hub_credentials(
     tmp_path: Path, text: str | None, fields: dict[str, str], reason: Reason, part: str
 ) -> None:
     with pytest.raises(Blocked) as raised:
-        hub_access(hub(tmp_path, text, **fields), False)
+        hub_access(hub(tmp_path, text, **fields), False, AZURE_SUFFIXES)
     assert raised.value.problem.reason == reason
     assert part in raised.value.problem.message
     assert KEY not in str(raised.value)
@@ -134,13 +135,16 @@ def test_bad_storage_credentials(
     tmp_path: Path, text: str | None, fields: dict[str, str], reason: Reason, part: str
 ) -> None:
     with pytest.raises(Blocked) as raised:
-        blob_service(sink(tmp_path, text, **fields), "spec.sink", False)
+        blob_service(sink(tmp_path, text, **fields), "spec.sink", False, AZURE_SUFFIXES)
     assert (raised.value.problem.reason, part in raised.value.problem.message) == (reason, True)
 
 
 def test_good_storage_credentials(tmp_path: Path) -> None:
     url = "https://shop.blob.core.windows.net"
-    assert blob_service(sink(tmp_path, STORAGE, storage_account_url=url + "/"), "spec.sink", False).url == url + "/"
+    assert (
+        blob_service(sink(tmp_path, STORAGE, storage_account_url=url + "/"), "spec.sink", False, AZURE_SUFFIXES).url
+        == url + "/"
+    )
 
 
 def test_the_administrators_domains_replace_azures(tmp_path: Path) -> None:
@@ -159,13 +163,13 @@ def test_no_token_is_sent_to_a_host_that_is_not_allowed(tmp_path: Path) -> None:
         container="drained", prefix="p", credential=identity, storage_account_url="https://collector.example"
     )
     with pytest.raises(Blocked) as raised:
-        blob_service(account, "spec.sink", False)
+        blob_service(account, "spec.sink", False, AZURE_SUFFIXES)
     assert raised.value.problem.field == "spec.sink.storageAccountUrl"
     config = HubConfig(
         fully_qualified_namespace="collector.example", name="orders", consumer_group="$Default", credential=identity
     )
     with pytest.raises(Blocked, match=r"collector\.example is not under"):
-        hub_access(config, False)
+        hub_access(config, False, AZURE_SUFFIXES)
 
 
 def test_workload_identity_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,12 +182,12 @@ def test_workload_identity_says_what_is_missing(tmp_path: Path, monkeypatch: pyt
         credential=Credential(field="spec.eventHub.authentication.workloadIdentity", client_id="id"),
     )
     with pytest.raises(Blocked, match="AZURE_TENANT_ID, AZURE_FEDERATED_TOKEN_FILE not set"):
-        hub_access(config, False)
+        hub_access(config, False, AZURE_SUFFIXES)
     token = tmp_path / "token"
     token.write_text("jwt")
     monkeypatch.setenv("AZURE_TENANT_ID", "tenant")
     monkeypatch.setenv("AZURE_FEDERATED_TOKEN_FILE", str(token))
-    access = hub_access(config, False)
+    access = hub_access(config, False, AZURE_SUFFIXES)
     assert access.identity is not None and access.connection_string is None
 
 
@@ -207,8 +211,8 @@ def test_no_message_holds_a_secret(secret: str) -> None:
     with TemporaryDirectory() as folder:
         for text in texts:
             for attempt in (
-                lambda text=text: hub_access(hub(Path(folder), text, name="h"), False),
-                lambda text=text: blob_service(sink(Path(folder), text), "spec.sink", False),
+                lambda text=text: hub_access(hub(Path(folder), text, name="h"), False, AZURE_SUFFIXES),
+                lambda text=text: blob_service(sink(Path(folder), text), "spec.sink", False, AZURE_SUFFIXES),
             ):
                 try:
                     attempt()

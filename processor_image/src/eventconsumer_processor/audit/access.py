@@ -18,7 +18,7 @@ from eventconsumer_api.v1alpha1 import HandlerMode, LeaseLayout
 from eventconsumer_processor.audit.container import AzureContainer
 from eventconsumer_processor.audit.owners import LeaseSubject
 from eventconsumer_processor.audit.read import Subject
-from eventconsumer_processor.credentials import blob_service, hub_access
+from eventconsumer_processor.credentials import HubAccess, blob_service, hub_access
 from eventconsumer_processor.errors import HostError
 from eventconsumer_processor.source.hub import Hub
 from eventconsumer_processor.storage import AzureBlobStore, BlobStore, client_options
@@ -96,10 +96,10 @@ def read_config(path: Path) -> HostConfig:
 
 async def _by_config(stack: AsyncExitStack, path: Path, hub: bool) -> Opened:
     config = read_config(path)
-    insecure = config.allow_insecure_endpoints
-    service = await _enter(stack, blob_service(config.sink, "spec.sink", insecure))
+    insecure, suffixes = config.allow_insecure_endpoints, config.endpoint_suffixes
+    service = await _enter(stack, blob_service(config.sink, "spec.sink", insecure, suffixes))
     lease_location = config.leases.location
-    lease_service = await _enter(stack, blob_service(lease_location, "spec.leaseStore", insecure))
+    lease_service = await _enter(stack, blob_service(lease_location, "spec.leaseStore", insecure, suffixes))
     subject = Subject(
         AzureContainer(service, config.sink.container),
         config.sink.prefix,
@@ -110,7 +110,7 @@ async def _by_config(stack: AsyncExitStack, path: Path, hub: bool) -> Opened:
             config.leases.layout,
             config.leases.shared,
         ),
-        await _hub(stack, config.event_hub, insecure) if hub else None,
+        await _hub(stack, hub_access(config.event_hub, insecure, suffixes)) if hub else None,
         writes_files=config.processing.handler is None or config.processing.handler_mode is not HandlerMode.REPLACE,
     )
     return Opened(subject, _store(service, config.sink.container), config.batches is not None)
@@ -137,7 +137,9 @@ async def _by_options(stack: AsyncExitStack, options: Options, hub: bool) -> Ope
             key="the text",
             connection_string_file=str(options.hub_connection_string_file),
         )
-        source = await _hub(stack, HubConfig(consumer_group=options.consumer_group, credential=credential), True)
+        named = HubConfig(consumer_group=options.consumer_group, credential=credential)
+        # Whoever runs this by hand chose the endpoints.
+        source = await _hub(stack, hub_access(named, True, ()))
     prefix = options.prefix.rstrip("/")
     subject = Subject(files, prefix, leases, source, options.writes_files)
     return Opened(subject, _store(service, options.container), batches=False)
@@ -164,13 +166,13 @@ def _service(options: Options) -> BlobServiceClient:
             field="--connection-string-file", secret=path.name, key="the text", connection_string_file=str(path)
         ),
     )
-    return blob_service(location, "--connection-string-file", allow_insecure=True)
+    return blob_service(location, "--connection-string-file", True, ())
 
 
-async def _hub(stack: AsyncExitStack, config: HubConfig, insecure: bool) -> Hub:
+async def _hub(stack: AsyncExitStack, access: HubAccess) -> Hub:
     from eventconsumer_processor.source.sdk import SdkHub  # likewise
 
-    hub = SdkHub(hub_access(config, insecure))
+    hub = SdkHub(access)
     stack.push_async_callback(hub.close)
     return hub
 
