@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from eventconsumer_operator.errors import Changed, Gone, OperatorError
-from eventconsumer_operator.manifest import EVENT_CONSUMER, Kind, Manifest, kind_of, name_of
+from eventconsumer_operator.manifest import EVENT_CONSUMER, Kind, Listing, Manifest, kind_of, name_of
+from eventconsumer_operator.store import Store
 
 Where = tuple[Kind, str, str]
 
@@ -19,11 +20,15 @@ class FakeKubernetes:
     """`eventconsumer_operator.api.Api` over a dict.
 
     Attributes:
-        writes: Number of successful writes by verb: apply, apply_status, create, delete.
+        writes: Number of successful writes by verb: apply, apply_status, create, merge, delete.
+        reads: Number of reads by verb: get, list.
+        watchers: Called with each watch event: ADDED, MODIFIED or DELETED, and the object.
     """
 
     def __init__(self) -> None:
         self.writes: Counter[str] = Counter()
+        self.reads: Counter[str] = Counter()
+        self.watchers: list[Callable[[str, Manifest], None]] = []
         self._objects: dict[Where, Manifest] = {}
         self._applied: dict[tuple[Where, str], Manifest] = {}
         self._version = 0
@@ -36,6 +41,14 @@ class FakeKubernetes:
     ) -> None:
         """Let the next call of `verb` whose manifest satisfies `when` raise `error`, without any effect."""
         self._failures.append((verb, when, error))
+
+    def mirror(self, namespace: str = "shop") -> Store:
+        """A store that one watch feeds without any delay; it has everything already."""
+        store = Store()
+        for kind in store.kinds:
+            store.replace(kind, namespace, self._listing(kind, namespace, {}))
+        self.watchers.append(lambda event, found: store.remove(found) if event == "DELETED" else store.put(found))
+        return store
 
     def put(self, manifest: Manifest) -> Manifest:
         """Store an object as its owner would: a user's resource, a pod of a controller."""
@@ -53,6 +66,7 @@ class FakeKubernetes:
             stored.setdefault("status", copy.deepcopy(before.get("status", {})))
         metadata["resourceVersion"] = str(self._next_version())
         self._objects[where] = stored
+        self._tell("ADDED" if before is None else "MODIFIED", stored)
         return copy.deepcopy(stored)
 
     def set_status(self, kind: Kind, namespace: str, name: str, status: dict[str, Any]) -> None:
@@ -60,6 +74,7 @@ class FakeKubernetes:
         stored = self._objects[kind, namespace, name]
         stored["status"] = copy.deepcopy(status)
         stored["metadata"]["resourceVersion"] = str(self._next_version())
+        self._tell("MODIFIED", stored)
 
     def peek(self, kind: Kind, namespace: str, name: str) -> Manifest:
         """The stored object; KeyError if there is none."""
@@ -68,7 +83,12 @@ class FakeKubernetes:
     def remove(self, kind: Kind, namespace: str, name: str) -> None:
         """Delete an object and everything it owns, as the garbage collector would."""
         gone = self._objects.pop((kind, namespace, name))
+        self._applied = {
+            where: applied for where, applied in self._applied.items() if where[0] != (kind, namespace, name)
+        }
         uid = gone["metadata"]["uid"]
+        gone["metadata"]["resourceVersion"] = str(self._next_version())
+        self._tell("DELETED", gone)
         for where, manifest in list(self._objects.items()):
             owners = manifest["metadata"].get("ownerReferences", [])
             if where in self._objects and any(owner["uid"] == uid for owner in owners):
@@ -79,25 +99,26 @@ class FakeKubernetes:
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
         """See `Api`."""
         self._maybe_fail("get", None)
+        self.reads["get"] += 1
         return copy.deepcopy(self._objects.get((kind, namespace, name)))
 
-    async def list(self, kind: Kind, namespace: str, labels: Mapping[str, str] | None = None) -> list[Manifest]:
+    async def list(self, kind: Kind, namespace: str, labels: Mapping[str, str] | None = None) -> Listing:
         """See `Api`."""
         self._maybe_fail("list", None)
-        wanted = (labels or {}).items()
-        return [
-            copy.deepcopy(manifest)
-            for (each, place, _), manifest in sorted(self._objects.items(), key=lambda item: item[0][2])
-            if each == kind and place == namespace and wanted <= manifest["metadata"].get("labels", {}).items()
-        ]
+        self.reads["list"] += 1
+        return self._listing(kind, namespace, labels or {})
 
     async def apply(self, manifest: Manifest) -> Manifest:
         """See `Api`."""
         self._maybe_fail("apply", manifest)
+        uid = manifest["metadata"].get("uid")
+        before = self._objects.get(self._where(manifest))
+        if uid is not None and (before is None or before["metadata"]["uid"] != uid):
+            raise Changed(f"{name_of(manifest)} is not the object with uid {uid}")
         self.writes["apply"] += 1
         return self._apply(manifest, "")
 
-    async def apply_status(self, manifest: Manifest) -> None:
+    async def apply_status(self, manifest: Manifest) -> Manifest:
         """See `Api`."""
         self._maybe_fail("apply_status", manifest)
         before = self._objects.get(self._where(manifest))
@@ -109,16 +130,25 @@ class FakeKubernetes:
         self.writes["apply_status"] += 1
         identity = {"name": name_of(manifest), "namespace": manifest["metadata"]["namespace"]}
         kept = {name: manifest[name] for name in ("apiVersion", "kind", "status")}
-        self._apply(kept | {"metadata": identity}, "status")
+        return self._apply(kept | {"metadata": identity}, "status")
 
-    async def create(self, manifest: Manifest) -> bool:
+    async def create(self, manifest: Manifest) -> Manifest | None:
         """See `Api`."""
         self._maybe_fail("create", manifest)
         if self._where(manifest) in self._objects:
-            return False
+            return None
         self.writes["create"] += 1
-        self.put(manifest)
-        return True
+        return self.put(manifest)
+
+    async def merge(self, kind: Kind, namespace: str, name: str, change: Manifest) -> Manifest:
+        """See `Api`."""
+        self._maybe_fail("merge", change)
+        if (kind, namespace, name) not in self._objects:
+            raise Gone(f"{name} does not exist")
+        result = copy.deepcopy(self._objects[kind, namespace, name])
+        _merge(result, change)
+        self.writes["merge"] += 1
+        return self.put(result)
 
     async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
         """See `Api`."""
@@ -144,8 +174,23 @@ class FakeKubernetes:
                 result["metadata"]["generation"] = generation + int(result.get("spec") != before.get("spec"))
                 result["metadata"]["resourceVersion"] = str(self._next_version())
                 self._objects[where] = result
+                self._tell("MODIFIED", result)
         self._applied[where, subresource] = copy.deepcopy(manifest)
         return copy.deepcopy(result)
+
+    def _listing(self, kind: Kind, namespace: str, labels: Mapping[str, str]) -> Listing:
+        items = tuple(
+            copy.deepcopy(manifest)
+            for (each, place, _), manifest in sorted(self._objects.items(), key=lambda item: item[0][2])
+            if each == kind
+            and namespace in {"", place}
+            and labels.items() <= manifest["metadata"].get("labels", {}).items()
+        )
+        return Listing(items, str(self._version))
+
+    def _tell(self, event: str, manifest: Manifest) -> None:
+        for watcher in self.watchers:
+            watcher(event, copy.deepcopy(manifest))
 
     def _maybe_fail(self, verb: str, manifest: Manifest | None) -> None:
         for failure in self._failures:

@@ -15,11 +15,14 @@ from eventconsumer_api.labels import HOST_PORT
 from eventconsumer_operator import logs
 from eventconsumer_operator.api import KubernetesApi, connect
 from eventconsumer_operator.controller import Controller
-from eventconsumer_operator.health import Health, serve
+from eventconsumer_operator.health import Health, LoopLag, serve
 from eventconsumer_operator.hosts import HttpHosts
 from eventconsumer_operator.keys import Key
+from eventconsumer_operator.metrics import QueueState
 from eventconsumer_operator.reconcile import Reconciler
+from eventconsumer_operator.resync import Resync
 from eventconsumer_operator.settings import Settings, parse_settings
+from eventconsumer_operator.store import Store
 from eventconsumer_operator.watch import dead_watchers, watch
 from eventconsumer_operator.workqueue import WorkQueue
 
@@ -29,14 +32,20 @@ async def run(settings: Settings) -> None:
     async with await connect() as client, aiohttp.ClientSession() as session:
         api = KubernetesApi(client)
         queue: WorkQueue[Key] = WorkQueue()
-        reconciler = Reconciler(api, HttpHosts(session, HOST_PORT), settings)
-        health = Health(queue, functools.partial(dead_watchers, settings.namespaces))
+        QueueState(queue)
+        store = Store()
+        reconciler = Reconciler(api, store, HttpHosts(session, HOST_PORT), settings)
+        resync = Resync(api, store, settings.namespaces, queue.add, settings.resync_seconds)
+        lag = LoopLag()
+        health = Health(queue, resync, lag, functools.partial(dead_watchers, settings.namespaces))
         background = [
-            asyncio.create_task(Controller(api, queue, reconciler, settings).run(), name="controller"),
+            asyncio.create_task(Controller(queue, reconciler, settings.workers).run(), name="controller"),
+            asyncio.create_task(resync.run(), name="resync"),
+            asyncio.create_task(lag.run(), name="loop lag"),
             asyncio.create_task(serve(health, settings.health_port), name="health"),
         ]
         # The watch comes last and ends first: it handles the signals.
-        watching = asyncio.create_task(watch(api, settings.namespaces, queue.add), name="watch")
+        watching = asyncio.create_task(watch(api, store, settings.namespaces, queue.add), name="watch")
         try:
             done, _ = await asyncio.wait([watching, *background], return_when=asyncio.FIRST_COMPLETED)
             for task in done:

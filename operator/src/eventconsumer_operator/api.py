@@ -13,8 +13,9 @@ import aiohttp
 from kubernetes.aio import client, config
 
 from eventconsumer_api.labels import FIELD_MANAGER
+from eventconsumer_operator import metrics
 from eventconsumer_operator.errors import Changed, Forbidden, Gone, OperatorError, Refused, Transient
-from eventconsumer_operator.manifest import EVENT_CONSUMER, Kind, Manifest, describe, kind_of, name_of
+from eventconsumer_operator.manifest import EVENT_CONSUMER, Kind, Listing, Manifest, describe, kind_of, name_of
 
 _TIMEOUT = aiohttp.ClientTimeout(total=15, sock_connect=5)
 _PAGE = 500
@@ -27,14 +28,18 @@ class Api(Protocol):
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
         """Return the object, or None if there is none."""
 
-    async def list(self, kind: Kind, namespace: str, labels: Mapping[str, str] | None = None) -> list[Manifest]:
-        """Return all objects of the namespace that carry `labels`."""
+    async def list(self, kind: Kind, namespace: str, labels: Mapping[str, str] | None = None) -> Listing:
+        """Return all objects of the namespace, or of all namespaces with "", that carry `labels`."""
 
     async def apply(self, manifest: Manifest) -> Manifest:
-        """Server-side apply as the operator's field manager; take over fields of other managers."""
+        """Server-side apply as the operator's field manager; take over fields of other managers.
 
-    async def apply_status(self, manifest: Manifest) -> None:
-        """Server-side apply of the status of an EventConsumer.
+        Raises:
+            Changed: The manifest has a uid, and the object of its name has another one or does not exist.
+        """
+
+    async def apply_status(self, manifest: Manifest) -> Manifest:
+        """Server-side apply of the status of an EventConsumer; return the whole object.
 
         Raises:
             Gone: It does not exist.
@@ -42,8 +47,15 @@ class Api(Protocol):
                 ignores it, and the status of a deleted resource would be written to a new one of its name.
         """
 
-    async def create(self, manifest: Manifest) -> bool:
-        """Create the object; return False if an object of that name exists."""
+    async def create(self, manifest: Manifest) -> Manifest | None:
+        """Create the object; return it, or None if an object of that name exists."""
+
+    async def merge(self, kind: Kind, namespace: str, name: str, change: Manifest) -> Manifest:
+        """Change some fields of an object and return all of it.
+
+        Raises:
+            Gone: It does not exist.
+        """
 
     async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
         """Delete the object if it still is the one with `uid`; its dependents follow in the background."""
@@ -63,7 +75,7 @@ class KubernetesApi:
         except Gone:
             return None
 
-    async def list(self, kind: Kind, namespace: str, labels: Mapping[str, str] | None = None) -> list[Manifest]:
+    async def list(self, kind: Kind, namespace: str, labels: Mapping[str, str] | None = None) -> Listing:
         """See `Api`."""
         query: dict[str, str | int] = {"limit": _PAGE}
         if labels:
@@ -74,7 +86,8 @@ class KubernetesApi:
             # Items of a list carry no kind of their own.
             items += [{"apiVersion": kind.api_version, "kind": kind.name} | item for item in page["items"]]
             if not page["metadata"].get("continue"):
-                return items
+                # Later pages are of the first one's version, or the API server answers 410.
+                return Listing(tuple(items), page["metadata"]["resourceVersion"])
             query["continue"] = page["metadata"]["continue"]
 
     async def apply(self, manifest: Manifest) -> Manifest:
@@ -82,19 +95,23 @@ class KubernetesApi:
         path = kind_of(manifest).path(manifest["metadata"]["namespace"], name_of(manifest))
         return await self._request("PATCH", path, {"fieldManager": FIELD_MANAGER, "force": "true"}, manifest, _APPLY)
 
-    async def apply_status(self, manifest: Manifest) -> None:
+    async def apply_status(self, manifest: Manifest) -> Manifest:
         """See `Api`."""
         path = EVENT_CONSUMER.path(manifest["metadata"]["namespace"], name_of(manifest), "status")
-        await self._request("PATCH", path, {"fieldManager": FIELD_MANAGER, "force": "true"}, manifest, _APPLY)
+        return await self._request("PATCH", path, {"fieldManager": FIELD_MANAGER, "force": "true"}, manifest, _APPLY)
 
-    async def create(self, manifest: Manifest) -> bool:
+    async def create(self, manifest: Manifest) -> Manifest | None:
         """See `Api`."""
         path = kind_of(manifest).path(manifest["metadata"]["namespace"])
         try:
-            await self._request("POST", path, {"fieldManager": FIELD_MANAGER}, manifest)
+            return await self._request("POST", path, {"fieldManager": FIELD_MANAGER}, manifest)
         except Changed:
-            return False
-        return True
+            return None
+
+    async def merge(self, kind: Kind, namespace: str, name: str, change: Manifest) -> Manifest:
+        """See `Api`."""
+        query = {"fieldManager": FIELD_MANAGER}
+        return await self._request("PATCH", kind.path(namespace, name), query, change, "application/merge-patch+json")
 
     async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
         """See `Api`."""
@@ -134,11 +151,21 @@ class KubernetesApi:
             response = await self._client.call_api(*request, _request_timeout=_TIMEOUT)
             content = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            metrics.API_REQUESTS.labels(method, resource_of(path), 0).inc()
             raise Transient(f"{what}: no answer from the API server ({type(error).__name__}: {error})") from error
+        metrics.API_REQUESTS.labels(method, resource_of(path), response.status).inc()
         if 200 <= response.status < 300:
             result: Manifest = json.loads(content)
             return result
         raise _error(response.status, f"{what}: {_reason(content)}")
+
+
+def resource_of(path: str) -> str:
+    """The resource in an API path, with its subresource: eventconsumers/status; discovery where there is none."""
+    parts = path.strip("/").split("/")[2 if path.startswith("/api/") else 3 :]
+    if parts[:1] == ["namespaces"] and len(parts) > 2:
+        parts = parts[2:]
+    return "/".join(parts[::2]) or "discovery"
 
 
 _ERRORS: dict[int, type[OperatorError]] = {

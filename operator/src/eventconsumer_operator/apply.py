@@ -50,7 +50,7 @@ async def apply(api: Api, observed: Observed, plan: Plan) -> Outcome:
         except OperatorError as error:
             outcome.errors.append(error)
     try:
-        if plan.job is not None and await api.create(plan.job):
+        if plan.job is not None and await api.create(plan.job) is not None:
             outcome.changes.append(f"{describe(plan.job)} created")
         for manifest in plan.deleted:
             metadata = manifest["metadata"]
@@ -62,8 +62,12 @@ async def apply(api: Api, observed: Observed, plan: Plan) -> Outcome:
 
 
 async def _apply_one(api: Api, observed: Observed, manifest: Manifest, outcome: Outcome) -> None:
-    live = observed.children.get((kind_of(manifest), name_of(manifest)))
+    kind = kind_of(manifest)
+    live = observed.children.get((kind, name_of(manifest)))
     stamped = _stamped(manifest)
+    if live is None:
+        # The store holds what carries our label; somebody else's object of this name need not.
+        live = await api.get(kind, observed.consumer.key.namespace, name_of(manifest))
     if live is None:
         await api.apply(stamped)
         outcome.changes.append(f"{describe(manifest)} created")
@@ -73,7 +77,8 @@ async def _apply_one(api: Api, observed: Observed, manifest: Manifest, outcome: 
     if why is None and difference(stamped, live):
         why = "something is no longer wanted"
     if why is not None:
-        await api.apply(stamped)
+        # The view may be old: never take over an object that came in place of the one we judged.
+        await api.apply(_with_uid(stamped, live["metadata"]["uid"]))
         outcome.changes.append(f"{describe(manifest)} corrected: {why}")
 
 
@@ -97,6 +102,10 @@ def _check_owner(observed: Observed, live: Manifest) -> None:
         f"{describe(live)} exists and belongs to somebody else: "
         "rename or delete it, or give the EventConsumer another name"
     )
+
+
+def _with_uid(manifest: Manifest, uid: str) -> Manifest:
+    return manifest | {"metadata": manifest["metadata"] | {"uid": uid}}
 
 
 def _stamped(manifest: Manifest) -> Manifest:

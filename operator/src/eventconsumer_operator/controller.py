@@ -1,7 +1,7 @@
 """Turns the queue: takes keys, reconciles them, and decides from the result when each comes again.
 
-A reconcile that fails or hangs costs its own key a delay and nobody else anything. Every resource is also listed
-regularly, so that a lost watch event delays work by minutes at most, never for ever.
+A reconcile that fails or hangs costs its own key a delay and nobody else anything: there are more workers than
+resources that could plausibly hang at a time, and each gives up after a limit.
 """
 
 import asyncio
@@ -10,36 +10,30 @@ import random
 import time
 
 from eventconsumer_operator import metrics
-from eventconsumer_operator.api import Api
 from eventconsumer_operator.errors import Forbidden, OperatorError
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.manifest import EVENT_CONSUMER
 from eventconsumer_operator.reconcile import Next, Reconciler
-from eventconsumer_operator.settings import Settings
 from eventconsumer_operator.workqueue import WorkQueue
 
 _log = logging.getLogger(__name__)
 
 RECONCILE_SECONDS = 60.0  # the longest a reconcile may take
 FORBIDDEN_SECONDS = 60.0
-_RETRY_LIST_SECONDS = 10.0
 
 
 class Controller:
-    """Workers and the regular listing, over one queue."""
+    """Workers over one queue."""
 
-    def __init__(self, api: Api, queue: WorkQueue[Key], reconciler: Reconciler, settings: Settings) -> None:
+    def __init__(self, queue: WorkQueue[Key], reconciler: Reconciler, workers: int) -> None:
         """Prepare; `run` starts."""
-        self._api = api
         self._queue = queue
         self._reconciler = reconciler
-        self._settings = settings
+        self._workers = workers
 
     async def run(self) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._resync(), name="resync")
-            for number in range(self._settings.workers):
+            for number in range(self._workers):
                 tasks.create_task(self._work(), name=f"worker {number}")
 
     async def _work(self) -> None:
@@ -50,8 +44,7 @@ class Controller:
                 result = await self._handle(key)
             finally:
                 self._queue.done(key)
-                metrics.SECONDS.observe(time.monotonic() - began)
-                metrics.QUEUE_LENGTH.set(len(self._queue))
+            metrics.SECONDS.labels(result).observe(time.monotonic() - began)
             metrics.RECONCILES.labels(result).inc()
 
     async def _handle(self, key: Key) -> str:
@@ -81,17 +74,3 @@ class Controller:
             # Spread, so that a thousand resources that started together do not stay together.
             self._queue.add(key, result.delay * random.uniform(0.9, 1.1))  # noqa: S311
         return "done"
-
-    async def _resync(self) -> None:
-        while True:
-            delay = self._settings.resync_seconds
-            for namespace in self._settings.namespaces:
-                try:
-                    found = await self._api.list(EVENT_CONSUMER, namespace)
-                except OperatorError as error:
-                    _log.warning("listing EventConsumers in namespace %s: %s", namespace, error)
-                    delay = _RETRY_LIST_SECONDS
-                    continue
-                for manifest in found:
-                    self._queue.add(Key(namespace, manifest["metadata"]["name"]))
-            await asyncio.sleep(delay)

@@ -1,19 +1,15 @@
-"""Reads the world for one reconcile: the resource, its children, its pods, and what its hosts say."""
+"""Reads the world for one reconcile: the resource, its children and pods from the store, and what its hosts say."""
 
-import asyncio
 from collections.abc import Iterable, Set
 from datetime import UTC, datetime
 
 from eventconsumer_api import labels
-from eventconsumer_operator.api import Api
 from eventconsumer_operator.hosts import Hosts
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.manifest import (
-    CONFIG_MAP,
     EVENT_CONSUMER,
     JOB,
     POD,
-    SERVICE,
     STATEFUL_SET,
     Manifest,
     controller_uid,
@@ -21,37 +17,31 @@ from eventconsumer_operator.manifest import (
     name_of,
 )
 from eventconsumer_operator.observed import Observed, consumer_from
-from eventconsumer_operator.plan.names import host_name, selector
+from eventconsumer_operator.plan.names import host_name
+from eventconsumer_operator.store import Store
 
-_FIXED = (CONFIG_MAP, SERVICE, STATEFUL_SET)
 
-
-async def load(api: Api, hosts: Hosts, key: Key) -> Observed | None:
-    """Read everything about one resource.
+async def load(store: Store, hosts: Hosts, key: Key) -> Observed | None:
+    """Gather everything about one resource. Only hosts are asked; the rest is in the store.
 
     Returns:
         None if it does not exist or is being deleted: then there is nothing to do, for its children go with it.
-
-    Raises:
-        Forbidden, Transient: The API server did not let us read.
     """
-    manifest = await api.get(EVENT_CONSUMER, key.namespace, key.name)
+    manifest = store.get(EVENT_CONSUMER, key.namespace, key.name)
     if manifest is None or is_being_deleted(manifest):
         return None
     consumer = consumer_from(manifest)
-    name = host_name(key)
-    fixed, jobs, pods = await asyncio.gather(
-        asyncio.gather(*(api.get(kind, key.namespace, name) for kind in _FIXED)),
-        api.list(JOB, key.namespace, selector(key, labels.COMPONENT_SPARK)),
-        api.list(POD, key.namespace, {labels.LABEL_CONSUMER: key.name}),
-    )
-    stateful_set = fixed[_FIXED.index(STATEFUL_SET)]
+    belonging = list(store.belonging(key))
+    pods = [found for kind, found in belonging if kind == POD]
+    jobs = [found for kind, found in belonging if kind == JOB and _is_of(found, labels.COMPONENT_SPARK)]
+    children = {(kind, name_of(found)): found for kind, found in belonging if kind != POD}
+    stateful_set = children.get((STATEFUL_SET, host_name(key)))
     own_jobs = tuple(_owned(jobs, {consumer.uid}))
     own = tuple(_owned(pods, {stateful_set["metadata"]["uid"]})) if stateful_set else ()
     return Observed(
         now=datetime.now(UTC).replace(microsecond=0),
         consumer=consumer,
-        children={(kind, name): found for kind, found in zip(_FIXED, fixed, strict=True) if found is not None},
+        children=children,
         jobs=own_jobs,
         pods=own,
         drivers=tuple(_owned(pods, {job["metadata"]["uid"] for job in own_jobs})),
@@ -59,9 +49,14 @@ async def load(api: Api, hosts: Hosts, key: Key) -> Observed | None:
     )
 
 
+def _is_of(manifest: Manifest, component: str) -> bool:
+    return bool(manifest["metadata"]["labels"].get(labels.LABEL_COMPONENT) == component)
+
+
 def _owned(manifests: Iterable[Manifest], uids: Set[str]) -> list[Manifest]:
     # Labels can be put on anything by anyone; an owner's uid says whose it is.
-    return [manifest for manifest in manifests if controller_uid(manifest) in uids]
+    found = (manifest for manifest in manifests if controller_uid(manifest) in uids)
+    return sorted(found, key=name_of)
 
 
 def _addresses(pods: Iterable[Manifest]) -> dict[str, str]:

@@ -28,10 +28,23 @@ class Kind:
     plural: str
 
     def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
-        """URL path of the collection, an object, or a subresource."""
+        """URL path of the collection, an object, or a subresource; without a namespace: of all namespaces."""
         root = f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
-        parts = [root, "namespaces", namespace, self.plural, name, subresource]
+        parts = [root, f"namespaces/{namespace}" if namespace else "", self.plural, name, subresource]
         return "/".join(part for part in parts if part)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """All objects of a kind, as they were at one version of the cluster.
+
+    Attributes:
+        items: The objects.
+        version: The list's resourceVersion: it says everything up to there.
+    """
+
+    items: tuple[Manifest, ...]
+    version: str
 
 
 EVENT_CONSUMER = Kind(API_VERSION, KIND, PLURAL)
@@ -41,10 +54,18 @@ POD = Kind("v1", "Pod", "pods")
 EVENT = Kind("v1", "Event", "events")
 STATEFUL_SET = Kind("apps/v1", "StatefulSet", "statefulsets")
 JOB = Kind("batch/v1", "Job", "jobs")
+POD_DISRUPTION_BUDGET = Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
+NETWORK_POLICY = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
+
+# What is watched and kept in the store: resources themselves, and what carries our label. Pods include Spark's.
+STORED = (EVENT_CONSUMER, CONFIG_MAP, SERVICE, STATEFUL_SET, JOB, POD)
 
 _KINDS = {
-    (kind.api_version, kind.name): kind for kind in (EVENT_CONSUMER, CONFIG_MAP, SERVICE, POD, EVENT, STATEFUL_SET, JOB)
-}
+    (kind.api_version, kind.name): kind
+    for kind in (
+        EVENT_CONSUMER, CONFIG_MAP, SERVICE, POD, EVENT, STATEFUL_SET, JOB, POD_DISRUPTION_BUDGET, NETWORK_POLICY,
+    )
+}  # fmt: skip
 
 
 def kind_of(manifest: Mapping[str, Any]) -> Kind:

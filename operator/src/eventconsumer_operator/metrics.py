@@ -1,13 +1,146 @@
-"""What the operator measures about itself."""
+"""What the operator measures: itself, and each resource as its status tells it.
 
-from prometheus_client import Counter, Gauge, Histogram
+docs/reference/metrics.md is made from the names, labels and texts here. Gauges of resources and of the queue are read
+at the time of a scrape, so that a deleted resource leaves no number behind.
+"""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from prometheus_client import REGISTRY, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from eventconsumer_api.status import EventConsumerStatus
+from eventconsumer_operator.keys import Key
 
 RECONCILES = Counter(
     "eventconsumer_operator_reconciles", "Reconciles by result: done, failed, forbidden, crashed.", ["result"]
 )
 SECONDS = Histogram(
     "eventconsumer_operator_reconcile_seconds",
-    "Duration of a reconcile, seconds.",
+    "Duration of a reconcile by result, seconds.",
+    ["result"],
     buckets=(0.01, 0.05, 0.1, 0.5, 1, 5, 30, 60),
 )
-QUEUE_LENGTH = Gauge("eventconsumer_operator_queue_length", "Keys in the work queue, due or waiting.")
+API_REQUESTS = Counter(
+    "eventconsumer_operator_api_requests",
+    "Requests to the API server by verb, resource and HTTP status code; code 0: no answer.",
+    ["verb", "resource", "code"],
+)
+FLEET_MESSAGES = Counter(
+    "eventconsumer_operator_fleet_messages",
+    "Messages to hosts about their fleet by result: delivered, refused, unreachable.",
+    ["result"],
+)
+LOOP_LAG = Gauge(
+    "eventconsumer_operator_loop_lag_seconds",
+    "By how much the event loop was late at most in the last minute, seconds.",
+)
+LISTED = Gauge("eventconsumer_operator_list_age_seconds", "Age of the last complete list of a kind, seconds.", ["kind"])
+MISSED = Counter("eventconsumer_operator_missed_changes", "Changes that a list brought to light and no watch had told.")
+_STATUSES = ("True", "False", "Unknown")
+
+
+class Queue(Protocol):
+    """What a work queue tells of itself."""
+
+    adds: int
+    retries: int
+
+    def __len__(self) -> int:
+        """Keys that wait, due or not."""
+
+    def overdue(self) -> float:
+        """Seconds by which the key that waits longest is late; 0 if none is late."""
+
+    def longest(self) -> float:
+        """Seconds for which the key that is handled longest has been handled; 0 if none is."""
+
+
+class QueueState(Collector):
+    """A work queue, as it is at a scrape."""
+
+    def __init__(self, queue: Queue, registry: CollectorRegistry = REGISTRY) -> None:
+        """Show `queue` in `registry`."""
+        self._queue = queue
+        registry.register(self)
+
+    def describe(self) -> list[Metric]:
+        """Names are known without asking."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Ask and tell."""
+        prefix = "eventconsumer_operator"
+        queue = self._queue
+        yield GaugeMetricFamily(f"{prefix}_queue_length", "Keys in the work queue, due or waiting.", len(queue))
+        yield GaugeMetricFamily(
+            f"{prefix}_queue_overdue_seconds",
+            "By how much the key that waits longest is late, seconds.",
+            queue.overdue(),
+        )
+        yield GaugeMetricFamily(
+            f"{prefix}_longest_running_seconds",
+            "Age of the oldest reconcile that is running, seconds.",
+            queue.longest(),
+        )
+        yield CounterMetricFamily(f"{prefix}_queue_adds", "Keys asked for, with those that waited already.", queue.adds)
+        yield CounterMetricFamily(f"{prefix}_queue_retries", "Keys asked for again after a failure.", queue.retries)
+
+
+class Resources(Collector):
+    """Gauges of every EventConsumer, from the status it was given last."""
+
+    def __init__(self, registry: CollectorRegistry | None = REGISTRY) -> None:
+        """Show them in `registry`."""
+        self._statuses: dict[Key, EventConsumerStatus] = {}
+        if registry:
+            registry.register(self)
+
+    def record(self, key: Key, status: EventConsumerStatus) -> None:
+        """The status of a resource is this now, whether it was written or not."""
+        self._statuses[key] = status
+
+    def forget(self, key: Key) -> None:
+        """There is no such resource."""
+        self._statuses.pop(key, None)
+
+    def describe(self) -> list[Metric]:
+        """Names are known without asking."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Tell."""
+        conditions = _gauge("condition", "1 for the status that each condition has, else 0.", "type", "status")
+        lag_events = _gauge("lag_events", "Events in no file yet; absent: unknown.")
+        lag_seconds = _gauge("lag_seconds", "Age of the oldest such event, seconds; absent: unknown.")
+        total = _gauge("partitions", "Partitions of the hub.")
+        unowned = _gauge("partitions_unowned", "Partitions that no host reads.")
+        desired = _gauge("hosts_desired", "Hosts wanted.")
+        ready = _gauge("hosts_ready", "Hosts ready.")
+        drained = _gauge("drained_events", "Events in files since the chains' start.")
+        files = _gauge("drained_files", "Files since the chains' start.")
+        for key, status in sorted(self._statuses.items()):
+            place = [key.namespace, key.name]
+            for condition in status.conditions:
+                for each in _STATUSES:
+                    conditions.add_metric([*place, condition.type, each], float(condition.status == each))
+            if status.lag.events is not None:
+                lag_events.add_metric(place, status.lag.events)
+            if status.lag.seconds is not None:
+                lag_seconds.add_metric(place, status.lag.seconds)
+            total.add_metric(place, status.partitions.total)
+            unowned.add_metric(place, status.partitions.unowned)
+            desired.add_metric(place, status.hosts.desired)
+            ready.add_metric(place, status.hosts.ready)
+            drained.add_metric(place, status.drained.events)
+            files.add_metric(place, status.drained.files)
+        yield from (conditions, lag_events, lag_seconds, total, unowned, desired, ready, drained, files)
+
+
+def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"eventconsumer_resource_{name}", text, labels=("namespace", "name", *labels))
+
+
+RESOURCES = Resources()

@@ -10,6 +10,7 @@ import logging
 from dataclasses import dataclass
 
 from eventconsumer_api.status import EventConsumerStatus
+from eventconsumer_operator import metrics
 from eventconsumer_operator.api import Api
 from eventconsumer_operator.apply import Outcome, apply
 from eventconsumer_operator.errors import DependencyNotReady, Gone, SpecError, Transient
@@ -22,6 +23,8 @@ from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.settings import Settings
 from eventconsumer_operator.status import make_status, same_but_numbers, wire
+from eventconsumer_operator.store import Store
+from eventconsumer_operator.writethrough import WriteThrough
 
 _log = logging.getLogger(__name__)
 
@@ -55,9 +58,10 @@ class _Memory:
 class Reconciler:
     """Reconciles keys; safe to call for several keys at a time, not for one key twice at a time."""
 
-    def __init__(self, api: Api, hosts: Hosts, settings: Settings) -> None:
-        """Work with these."""
-        self._api = api
+    def __init__(self, api: Api, store: Store, hosts: Hosts, settings: Settings) -> None:
+        """Read from `store` and `hosts`, write with `api`."""
+        self._api = WriteThrough(api, store)
+        self._store = store
         self._hosts = hosts
         self._settings = settings
         # Losing it, as a restart does, costs some reads and at most one write.
@@ -67,14 +71,18 @@ class Reconciler:
         """Bring one resource nearer to its spec.
 
         Raises:
-            Forbidden, Transient: The resource could not be read or its status not be written.
+            Forbidden, Transient: The status could not be written.
         """
-        observed = await load(self._api, self._hosts, key)
+        if not self._store.synced(key.namespace):
+            return Next(None)  # the first list calls again
+        observed = await load(self._store, self._hosts, key)
         if observed is None:
             self._memory.pop(key, None)
+            metrics.RESOURCES.forget(key)
             return Next(None)
         plan, outcome = await self._plan_and_apply(observed)
         status = make_status(observed, plan, tuple(outcome.errors), self._settings)
+        metrics.RESOURCES.record(key, status)
         for change in outcome.changes:
             _log.info("%s: %s", key, change)
         memory = self._memory.setdefault(key, _Memory())

@@ -1,9 +1,10 @@
-"""Watches the API server with kopf: event -> key, nothing else.
+"""Watches the API server with kopf: event -> store -> key, nothing else.
 
 kopf is the shell that keeps watches alive (reconnects, relists after 410); what to do about an event is decided from
-the world as it is, elsewhere. Known weaknesses of kopf are handled here: it serves only kinds that exist when it
-starts, so we wait for the CRD; errors other than 410 end a watcher, which `dead_watchers` shows to the health check;
-and it must not ask for peering objects, namespaces or CRDs, which the operator has no right to read.
+the world as it is, elsewhere. What vanished while a watch was broken it does not tell: the regular lists do. Known
+weaknesses of kopf are handled here: it serves only kinds that exist when it starts, so we wait for the CRD; errors
+other than 410 end a watcher, which `dead_watchers` shows to the health check; and it must not ask for peering objects,
+namespaces or CRDs, which the operator has no right to read.
 """
 
 import asyncio
@@ -17,74 +18,81 @@ from eventconsumer_api import labels
 from eventconsumer_operator.api import KubernetesApi
 from eventconsumer_operator.errors import OperatorError
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.manifest import EVENT_CONSUMER, JOB, STATEFUL_SET, Kind
+from eventconsumer_operator.manifest import EVENT_CONSUMER, STORED, Kind, Manifest
+from eventconsumer_operator.store import Store
 
 _log = logging.getLogger(__name__)
 
 Notify = Callable[[Key], None]
-_WATCHED = (EVENT_CONSUMER, STATEFUL_SET, JOB)
 _CRD_SECONDS = 3.0
 
 
 class Triggers:
-    """Turns raw events into keys.
+    """Puts raw events into the store and turns those that are news into keys.
 
-    An EventConsumer is worth looking at when its spec is new or it goes; its status is our own writing and would
-    call us for ever. Coroutines, because kopf runs plain functions in threads and the queue belongs to the event loop.
+    What we wrote ourselves is in the store already and no news. An EventConsumer is worth looking at when its spec is
+    new or it goes; its status is our own writing and would call us for ever. Coroutines, because kopf runs plain
+    functions in threads and the store belongs to the event loop.
     """
 
-    def __init__(self, notify: Notify) -> None:
-        """Call `notify` with each key that is worth looking at."""
+    def __init__(self, store: Store, notify: Notify) -> None:
+        """Feed `store`; call `notify` with each key that is worth looking at."""
+        self._store = store
         self._notify = notify
-        self._seen: dict[Key, tuple[str, int, bool]] = {}
 
     async def consumer(self, event: Any, **_: Any) -> None:
         """An EventConsumer changed."""
-        metadata = event["object"]["metadata"]
+        manifest: Manifest = event["object"]
+        metadata = manifest["metadata"]
         key = Key(metadata["namespace"], metadata["name"])
-        if event["type"] == "DELETED":
-            self._seen.pop(key, None)
-            self._notify(key)
-            return
-        state = (metadata["uid"], metadata.get("generation", 0), "deletionTimestamp" in metadata)
-        if self._seen.get(key) != state:
-            self._seen[key] = state
+        before = self._store.get(EVENT_CONSUMER, *key)
+        if self._take(event) and (event["type"] == "DELETED" or before is None or _state(before) != _state(manifest)):
             self._notify(key)
 
     async def child(self, event: Any, **_: Any) -> None:
         """A child changed: its label names the resource."""
         metadata = event["object"]["metadata"]
         name = metadata.get("labels", {}).get(labels.LABEL_CONSUMER)
-        if name:
+        if self._take(event) and name:
             self._notify(Key(metadata["namespace"], name))
 
+    def _take(self, event: Any) -> bool:
+        manifest: Manifest = event["object"]
+        return self._store.remove(manifest) if event["type"] == "DELETED" else self._store.put(manifest)
 
-async def watch(api: KubernetesApi, namespaces: Collection[str], notify: Notify) -> None:
-    """Watch until SIGTERM or SIGINT; then return.
+
+def _state(manifest: Manifest) -> tuple[str, int, bool]:
+    metadata = manifest["metadata"]
+    return metadata["uid"], metadata.get("generation", 0), "deletionTimestamp" in metadata
+
+
+async def watch(api: KubernetesApi, store: Store, scopes: Collection[str], notify: Notify) -> None:
+    """Watch namespaces, or all of them where the only scope is "", until SIGTERM or SIGINT; then return.
 
     Raises:
         Exception: A watch broke for good: the process should end and be started anew.
     """
     await _wait_for_crd(api)
     await kopf.operator(
-        registry=_registry(Triggers(notify)),
+        registry=_registry(Triggers(store, notify)),
         settings=_settings(),
-        namespaces=list(namespaces),
+        namespaces=[scope for scope in scopes if scope],
+        clusterwide="" in scopes,
         standalone=True,
         identity=labels.MANAGED_BY,  # else kopf looks up the name of a user who has none in a container
     )
 
 
-def dead_watchers(namespaces: Collection[str]) -> list[str]:
+def dead_watchers(scopes: Collection[str]) -> list[str]:
     """Names of the watchers that should run and do not.
 
     They count as dead before kopf has started them, too: the readiness of a starting operator.
     """
     alive = {task.get_name() for task in asyncio.all_tasks()}
     wanted = (
-        f"watcher for {kind.plural}.{_version_and_group(kind)}@{namespace}"  # how kopf names its tasks
-        for kind in _WATCHED
-        for namespace in namespaces
+        f"watcher for {kind.plural}.{_version_and_group(kind)}@{scope or None}"  # how kopf names its tasks
+        for kind in STORED
+        for scope in scopes
     )
     return [name for name in wanted if name not in alive]
 
@@ -112,11 +120,8 @@ async def _wait_for_crd(api: KubernetesApi) -> None:
 def _registry(triggers: Triggers) -> Any:
     registry = kopf.OperatorRegistry()
     kopf.on.login(registry=registry)(_login)
-    for kind, handler in (
-        (EVENT_CONSUMER, triggers.consumer),
-        (STATEFUL_SET, triggers.child),
-        (JOB, triggers.child),
-    ):
+    for kind in STORED:
+        handler = triggers.consumer if kind == EVENT_CONSUMER else triggers.child
         group, _, version = kind.api_version.rpartition("/")
         kopf.on.event(group, version, kind.plural, registry=registry, id=kind.plural)(handler)
     return registry
@@ -137,7 +142,8 @@ def _settings() -> Any:
     # Ten minutes of patience with an API server that is away; then the process ends and is started anew.
     settings.networking.error_backoffs = [1, 1, 2, 3, 5, 8, 13, 21] + [30] * 18
     selector = f"{labels.LABEL_MANAGED_BY}={labels.MANAGED_BY}"
-    for kind in (STATEFUL_SET, JOB):
-        group, _, version = kind.api_version.rpartition("/")
-        settings.watching.label_selectors[group, version, kind.plural] = selector
+    for kind in STORED:
+        if kind != EVENT_CONSUMER:
+            group, _, version = kind.api_version.rpartition("/")
+            settings.watching.label_selectors[group, version, kind.plural] = selector
     return settings

@@ -54,7 +54,9 @@ class WorkQueue(Generic[KeyT]):
         self._due: dict[KeyT, float] = {}
         self._heap: list[tuple[float, int, KeyT]] = []
         self._sequence = 0
-        self._active: set[KeyT] = set()
+        self._active: dict[KeyT, float] = {}  # since when each is being handled
+        self.adds = 0
+        self.retries = 0
         self._failures: dict[KeyT, int] = {}
         self._changed = asyncio.Event()
 
@@ -64,6 +66,7 @@ class WorkQueue(Generic[KeyT]):
 
     def add(self, key: KeyT, delay: float = 0.0) -> None:
         """Ask for `key` to be handled `delay` seconds from now; an earlier wish stands."""
+        self.adds += 1
         when = asyncio.get_running_loop().time() + max(0.0, delay)
         if key in self._due and self._due[key] <= when:
             return
@@ -73,6 +76,7 @@ class WorkQueue(Generic[KeyT]):
 
     def retry(self, key: KeyT) -> float:
         """Ask for `key` again after a failure; return the delay, seconds."""
+        self.retries += 1
         self._failures[key] = self._failures.get(key, 0) + 1
         delay = self._backoff.delay(self._failures[key], self._rng)
         self.add(key, delay)
@@ -89,7 +93,7 @@ class WorkQueue(Generic[KeyT]):
             if delay is not None and delay <= _EARLY:
                 _, _, key = heapq.heappop(self._heap)
                 del self._due[key]
-                self._active.add(key)
+                self._active[key] = asyncio.get_running_loop().time()
                 return key
             self._changed.clear()
             try:
@@ -99,7 +103,7 @@ class WorkQueue(Generic[KeyT]):
 
     def done(self, key: KeyT) -> None:
         """Say that the handling of `key` has ended, well or not."""
-        self._active.discard(key)
+        self._active.pop(key, None)
         if key in self._due:
             self._push(self._due[key], key)
 
@@ -107,6 +111,10 @@ class WorkQueue(Generic[KeyT]):
         """Seconds by which the key that waits longest is late; 0 if none is late."""
         delay = self._until_next()
         return max(0.0, -delay) if delay is not None else 0.0
+
+    def longest(self) -> float:
+        """Seconds for which the key that is handled longest has been handled; 0 if none is."""
+        return asyncio.get_running_loop().time() - min(self._active.values()) if self._active else 0.0
 
     def _push(self, when: float, key: KeyT) -> None:
         self._sequence += 1

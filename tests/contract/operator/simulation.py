@@ -64,7 +64,7 @@ class Simulation:
     async def _follow(self, stateful_set: Manifest) -> None:
         wanted = [f"{self._name}-{ordinal}" for ordinal in range(stateful_set["spec"]["replicas"])]
         found = await self._api.list(POD, self._namespace, stateful_set["spec"]["selector"]["matchLabels"])
-        existing = {pod["metadata"]["name"]: pod for pod in found}
+        existing = {pod["metadata"]["name"]: pod for pod in found.items}
         for name in existing.keys() - wanted:
             await self._stop(name)
             options = client.V1DeleteOptions(grace_period_seconds=0)

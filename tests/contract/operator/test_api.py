@@ -85,8 +85,9 @@ async def test_fields_of_others_stay(place: Place) -> None:
 
 
 async def test_create_says_whether_the_name_was_free(place: Place) -> None:
-    assert await place.api.create(config_map(place, {"a": "1"})) is True
-    assert await place.api.create(config_map(place, {"a": "2"})) is False
+    created = await place.api.create(config_map(place, {"a": "1"}))
+    assert created is not None and created["data"] == {"a": "1"}
+    assert await place.api.create(config_map(place, {"a": "2"})) is None
     found = await place.api.get(CONFIG_MAP, place.namespace, "c")
     assert found is not None and found["data"] == {"a": "1"}
 
@@ -106,7 +107,7 @@ async def test_list_selects_by_labels_and_names_the_kind(place: Place) -> None:
     await place.api.create(config_map(place, {}, labels={labels.LABEL_CONSUMER: "orders"}))
     await place.api.create(config_map(place, {}, name="other", labels={labels.LABEL_CONSUMER: "other"}))
     found = await place.api.list(CONFIG_MAP, place.namespace, {labels.LABEL_CONSUMER: "orders"})
-    assert [(item["kind"], item["metadata"]["name"]) for item in found] == [("ConfigMap", "c")]
+    assert [(item["kind"], item["metadata"]["name"]) for item in found.items] == [("ConfigMap", "c")]
 
 
 async def test_status_is_written_apart_from_the_spec(place: Place) -> None:

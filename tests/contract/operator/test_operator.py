@@ -382,10 +382,13 @@ async def test_a_lost_right_is_named(world: World) -> None:
         "rules": [
             {"apiGroups": ["eventconsumer.io"], "resources": ["eventconsumers"], "verbs": ["get", "list", "watch"]},
             {"apiGroups": ["eventconsumer.io"], "resources": ["eventconsumers/status"], "verbs": ["patch"]},
-            {"apiGroups": [""], "resources": ["configmaps", "services"], "verbs": ["get", "create", "patch"]},
+            {
+                "apiGroups": [""], "resources": ["configmaps", "services"],
+                "verbs": ["get", "list", "watch", "create", "patch"],
+            },
             {"apiGroups": ["apps"], "resources": ["statefulsets"], "verbs": ["get", "list", "watch"]},
             {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list", "watch"]},
-            {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+            {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
         ],
     }  # fmt: skip
     world.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(role))

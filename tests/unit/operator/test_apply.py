@@ -18,7 +18,7 @@ from tests.unit.operator.worlds import KEY, SETTINGS, SPEC, spec_with
 
 
 async def once(api: FakeKubernetes, key: Key = KEY) -> Outcome:
-    observed = await load(api, FakeHosts(), key)
+    observed = await load(api.mirror(), FakeHosts(), key)
     assert observed is not None
     return await apply(api, observed, make_plan(observed, SETTINGS))
 

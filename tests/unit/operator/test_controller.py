@@ -9,23 +9,21 @@ from eventconsumer_operator.errors import Forbidden, Transient
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.reconcile import Next, Reconciler
 from eventconsumer_operator.settings import Settings
+from eventconsumer_operator.store import Store
 from eventconsumer_operator.workqueue import Backoff, WorkQueue
-from tests.fakes.kubernetes import FakeKubernetes, event_consumer
+from tests.fakes.kubernetes import FakeKubernetes
 from tests.fakes.virtual import virtual
 from tests.unit.operator.test_reconcile import FakeHosts
-from tests.unit.operator.worlds import SPEC
 
 A, B = Key("shop", "a"), Key("shop", "b")
-SETTINGS = Settings(
-    namespaces=("shop",), processor_image="h", spark_image="s", resync_seconds=1e9, workers=2
-)  # no listing but the first
+SETTINGS = Settings(namespaces=("shop",), processor_image="h", spark_image="s")
 
 
 class Scripted(Reconciler):
     """A reconciler that does what a script says, and keeps when it was asked."""
 
     def __init__(self, script: Callable[[Key, int], Awaitable[Next]]) -> None:
-        super().__init__(FakeKubernetes(), FakeHosts(), SETTINGS)
+        super().__init__(FakeKubernetes(), Store(), FakeHosts(), SETTINGS)
         self.times: dict[Key, list[float]] = {}
         self._script = script
 
@@ -35,13 +33,15 @@ class Scripted(Reconciler):
         return await self._script(key, len(times))
 
 
-async def run(script: Callable[[Key, int], Awaitable[Next]], seconds: float, *keys: Key) -> dict[Key, list[float]]:
+async def run(
+    script: Callable[[Key, int], Awaitable[Next]], seconds: float, *keys: Key, workers: int = 2
+) -> dict[Key, list[float]]:
     """Run a controller for a while; return when each key was reconciled."""
     queue: WorkQueue[Key] = WorkQueue(Backoff(base=1, cap=1000, jitter=0))
     reconciler = Scripted(script)
     for key in keys:
         queue.add(key)
-    task = asyncio.create_task(Controller(FakeKubernetes(), queue, reconciler, SETTINGS).run())
+    task = asyncio.create_task(Controller(queue, reconciler, workers).run())
     await asyncio.sleep(seconds)
     assert not task.done()
     task.cancel()
@@ -105,21 +105,30 @@ async def test_a_bug_or_a_hang_with_one_key_leaves_the_others_alone() -> None:
 
 
 @virtual
-async def test_every_resource_is_listed_at_the_start_and_regularly() -> None:
+async def test_a_resource_that_hangs_for_ever_does_not_delay_three_hundred_others() -> None:
     async def script(key: Key, count: int) -> Next:
-        return Next(None)
+        if key == A:
+            await asyncio.sleep(1e6)
+        await asyncio.sleep(0.05)  # one host that answers
+        return Next(15)
 
-    api = FakeKubernetes()
-    api.put(event_consumer("a", SPEC))
-    settings = Settings(namespaces=("shop",), processor_image="h", spark_image="s", resync_seconds=100)
-    reconciler = Scripted(script)
-    queue: WorkQueue[Key] = WorkQueue()
-    api.fail_once("list", Transient("away"))  # the first listing fails, and is soon tried again
-    task = asyncio.create_task(Controller(api, queue, reconciler, settings).run())
-    await asyncio.sleep(50)
-    api.put(event_consumer("b", SPEC))  # no watch event tells of it
-    await asyncio.sleep(300)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-    assert reconciler.times[A][0] < 20
-    assert reconciler.times[B][0] < 120
+    others = [Key("shop", f"r{number}") for number in range(300)]
+    times = await run(script, 600, A, *others, workers=Settings.workers)
+    for key in others:
+        gaps = [later - earlier for earlier, later in itertools.pairwise(times[key])]
+        assert len(gaps) >= 30
+        assert max(gaps) < 15 * 1.1 + 1
+
+
+@virtual
+async def test_three_hundred_resources_whose_hosts_never_answer_leave_time_for_the_others() -> None:
+    async def script(key: Key, count: int) -> Next:
+        if key not in {A, B}:
+            await asyncio.sleep(3)  # the time limit of a question to a host
+        return Next(15)
+
+    silent = [Key("shop", f"r{number}") for number in range(300)]
+    times = await run(script, 600, *silent, A, B, workers=Settings.workers)
+    for key in (A, B):
+        gaps = [later - earlier for earlier, later in itertools.pairwise(times[key])]
+        assert max(gaps[1:]) < 15 * 1.1 + 5  # after the start, where all come at once

@@ -1,6 +1,5 @@
-"""The operator's edges: flags, triggers, health, events, pod failures, the log."""
+"""The operator's edges: flags, events, pod failures, the log."""
 
-import asyncio
 import io
 import json
 import logging
@@ -11,15 +10,10 @@ import pytest
 from eventconsumer_api.status import EventConsumerStatus
 from eventconsumer_operator import logs
 from eventconsumer_operator.events import changes, event
-from eventconsumer_operator.health import Health
-from eventconsumer_operator.keys import Key
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.podfailures import pod_failures
 from eventconsumer_operator.settings import parse_settings
 from eventconsumer_operator.status import make_status
-from eventconsumer_operator.watch import Triggers, dead_watchers
-from eventconsumer_operator.workqueue import WorkQueue
-from tests.fakes.virtual import virtual
 from tests.unit.operator.worlds import SETTINGS, fleet, observed, pod, report, stateful_set
 
 IMAGES = ["--processor-image", "p", "--spark-image", "s"]
@@ -47,81 +41,6 @@ def test_endpoints_are_safe_unless_the_flag_says_otherwise() -> None:
     assert parse_settings([*IMAGES, "--namespace", "a"], {}).allow_insecure_endpoints is False
     given = parse_settings([*IMAGES, "--namespace", "a", "--allow-insecure-endpoints"], {})
     assert given.allow_insecure_endpoints is True
-
-
-# --- triggers ------------------------------------------------------------------------------------------------------
-
-
-def consumer_event(kind: str | None, generation: int = 1, **metadata: Any) -> dict[str, Any]:
-    own = {"namespace": "shop", "name": "orders", "uid": "u", "generation": generation}
-    return {"type": kind, "object": {"metadata": own | metadata}}
-
-
-async def test_only_a_new_spec_or_an_end_is_worth_a_look() -> None:
-    keys: list[Key] = []
-    triggers = Triggers(keys.append)
-    orders = Key("shop", "orders")
-    await triggers.consumer(event=consumer_event(None))
-    await triggers.consumer(event=consumer_event("MODIFIED"))  # our own status
-    await triggers.consumer(event=consumer_event("MODIFIED"))
-    assert keys == [orders]
-    await triggers.consumer(event=consumer_event("MODIFIED", generation=2))
-    assert keys == [orders] * 2
-    await triggers.consumer(event=consumer_event("MODIFIED", generation=2, deletionTimestamp="t"))
-    await triggers.consumer(event=consumer_event("DELETED", generation=2))
-    await triggers.consumer(event=consumer_event("ADDED", uid="another"))
-    assert keys == [orders] * 5
-
-
-async def test_a_child_names_its_resource_by_label() -> None:
-    keys: list[Key] = []
-    triggers = Triggers(keys.append)
-    metadata = {"namespace": "shop", "name": "x-host", "labels": {"eventconsumer.io/consumer": "x"}}
-    await triggers.child(event={"type": "MODIFIED", "object": {"metadata": metadata}})
-    await triggers.child(event={"type": "MODIFIED", "object": {"metadata": {"namespace": "shop", "name": "y"}}})
-    assert keys == [Key("shop", "x")]
-
-
-async def test_watchers_that_do_not_run_are_named() -> None:
-    assert dead_watchers(["a"]) == [
-        "watcher for eventconsumers.v1alpha1.eventconsumer.io@a",
-        "watcher for statefulsets.v1.apps@a",
-        "watcher for jobs.v1.batch@a",
-    ]
-    sleeper = asyncio.create_task(asyncio.sleep(60), name="watcher for jobs.v1.batch@a")
-    assert len(dead_watchers(["a"])) == 2
-    sleeper.cancel()
-
-
-# --- health --------------------------------------------------------------------------------------------------------
-
-
-@virtual
-async def test_a_starting_operator_is_healthy_for_a_while() -> None:
-    health = Health(WorkQueue(), lambda: ["w"])
-    assert health.problems() == []
-    await asyncio.sleep(301)
-    assert health.problems() == ["w does not run"]
-
-
-@virtual
-async def test_a_watcher_that_dies_is_noticed_at_once() -> None:
-    dead: list[str] = []
-    health = Health(WorkQueue(), lambda: dead)
-    assert health.problems() == []
-    dead.append("w")
-    assert health.problems() == ["w does not run"]
-
-
-@virtual
-async def test_a_queue_that_stands_still_is_noticed() -> None:
-    queue: WorkQueue[Key] = WorkQueue()
-    health = Health(queue, lambda: [])
-    queue.add(Key("shop", "orders"))
-    await asyncio.sleep(100)
-    assert health.problems() == []
-    await asyncio.sleep(100)
-    assert health.problems() == ["the queue stands still: a key is late by 200 s"]
 
 
 # --- events --------------------------------------------------------------------------------------------------------

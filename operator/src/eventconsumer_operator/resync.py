@@ -1,0 +1,124 @@
+"""The regular complete lists: what makes the store right in the end, whatever the watches do.
+
+Every kind is listed once for each namespace, not once for each resource. What a list brings and no watch told of is
+handled at once; all other resources are looked at within the next seconds, too, so that a key that was lost anywhere
+comes back.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from eventconsumer_api import labels
+from eventconsumer_operator import metrics
+from eventconsumer_operator.api import Api
+from eventconsumer_operator.errors import Forbidden, OperatorError
+from eventconsumer_operator.keys import Key
+from eventconsumer_operator.manifest import EVENT_CONSUMER, Kind
+from eventconsumer_operator.store import Store
+
+_log = logging.getLogger(__name__)
+
+MANAGED = {labels.LABEL_MANAGED_BY: labels.MANAGED_BY}
+RETRY_SECONDS = 10.0
+_SPREAD_SECONDS = 15.0
+# As long as the watches are patient with an API server that is away, and a little more.
+_OLD_SECONDS = 900.0
+
+
+@dataclass
+class _Health:
+    """How listing one kind in one scope goes: time of the last success, event loop's clock, and the error since."""
+
+    listed: float
+    error: OperatorError | None = None
+
+
+class Resync:
+    """Lists everything into a store, at the start and regularly."""
+
+    def __init__(
+        self,
+        api: Api,
+        store: Store,
+        scopes: tuple[str, ...],
+        notify: Callable[[Key, float], None],
+        seconds: float,
+    ) -> None:
+        """Prepare; `run` starts.
+
+        Args:
+            api: What is listed.
+            store: Where lists go.
+            scopes: Namespaces, or "" alone for all.
+            notify: Called with each key to look at, and in how many seconds.
+            seconds: Time between lists.
+        """
+        self._api = api
+        self._store = store
+        self._scopes = scopes
+        self._notify = notify
+        self._seconds = seconds
+        self._served: set[str] = set()
+        now = asyncio.get_running_loop().time()
+        self._health = {(kind, scope): _Health(now) for kind in store.kinds for scope in scopes}
+
+    async def run(self) -> None:
+        """List until cancelled."""
+        while True:
+            complete = True
+            for scope in self._scopes:
+                complete = await self._list_all(scope) and complete
+            await asyncio.sleep(self._seconds if complete else min(RETRY_SECONDS, self._seconds))
+
+    def problems(self) -> list[str]:
+        """What was not listed for too long. Not what the operator may not list: being started anew grants no right."""
+        now = asyncio.get_running_loop().time()
+        limit = max(_OLD_SECONDS, 3 * self._seconds)
+        return [
+            f"{kind.plural} in {scope or 'all namespaces'} were last listed {now - health.listed:.0f} s ago"
+            + (f": {health.error}" if health.error else "")
+            for (kind, scope), health in self._health.items()
+            if now - health.listed > limit and not isinstance(health.error, Forbidden)
+        ]
+
+    def ages(self) -> Mapping[Kind, float]:
+        """Seconds since each kind was last listed, in the scope where that is longest ago."""
+        now = asyncio.get_running_loop().time()
+        result: dict[Kind, float] = {}
+        for (kind, _), health in self._health.items():
+            result[kind] = max(result.get(kind, 0.0), now - health.listed)
+        return result
+
+    async def _list_all(self, scope: str) -> bool:
+        """List all kinds of a scope; return whether there is nothing to repeat soon."""
+        complete = True
+        news: set[Key] = set()
+        for kind in self._store.kinds:
+            health = self._health[kind, scope]
+            try:
+                listing = await self._api.list(kind, scope, None if kind == EVENT_CONSUMER else MANAGED)
+            except OperatorError as error:
+                _log.warning("listing %s in %s: %s", kind.plural, scope or "all namespaces", error)
+                health.error = error
+                complete = False
+                if not isinstance(error, Forbidden):
+                    break  # the API server is away: each further question would take its time limit
+                continue
+            health.listed, health.error = asyncio.get_running_loop().time(), None
+            news |= self._store.replace(kind, scope, listing)
+        if self._store.synced(scope):
+            self._tell(scope, news)
+        return complete
+
+    def _tell(self, scope: str, news: set[Key]) -> None:
+        first = scope not in self._served
+        self._served.add(scope)
+        if not first:
+            metrics.MISSED.inc(len(news))
+        for key in {*self._store.consumers(scope), *news}:
+            # Spread, so that they do not all come at once.
+            soon = first or key in news
+            self._notify(key, 0.0 if soon else random.uniform(0.0, _SPREAD_SECONDS))  # noqa: S311 - no secret

@@ -1,0 +1,291 @@
+"""Watch events, regular lists and health: what wakes a key, and what is noticed when nothing does."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from eventconsumer_operator.errors import Forbidden, Transient
+from eventconsumer_operator.health import Health, LoopLag
+from eventconsumer_operator.keys import Key
+from eventconsumer_operator.manifest import EVENT_CONSUMER, JOB, POD, STATEFUL_SET, STORED, Listing
+from eventconsumer_operator.resync import Resync
+from eventconsumer_operator.store import Store
+from eventconsumer_operator.watch import Triggers, dead_watchers
+from eventconsumer_operator.workqueue import WorkQueue
+from tests.fakes.kubernetes import FakeKubernetes, event_consumer
+from tests.fakes.virtual import virtual
+from tests.unit.operator.worlds import SPEC
+
+ORDERS = Key("shop", "orders")
+
+
+# --- triggers ------------------------------------------------------------------------------------------------------
+
+
+def consumer_event(kind: str | None, version: int, generation: int = 1, **metadata: Any) -> dict[str, Any]:
+    manifest = event_consumer("orders", SPEC)
+    own = {"uid": "u", "generation": generation, "resourceVersion": str(version)}
+    return {"type": kind, "object": manifest | {"metadata": manifest["metadata"] | own | metadata}}
+
+
+def child_event(kind: str | None, version: int, name: str = "x-host", **labels: str) -> dict[str, Any]:
+    metadata = {"namespace": "shop", "name": name, "uid": name, "resourceVersion": str(version), "labels": labels}
+    return {"type": kind, "object": {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata}}
+
+
+async def test_only_a_new_spec_or_an_end_is_worth_a_look() -> None:
+    keys: list[Key] = []
+    triggers = Triggers(Store(), keys.append)
+    await triggers.consumer(event=consumer_event(None, 1))
+    await triggers.consumer(event=consumer_event("MODIFIED", 2))  # our own status
+    await triggers.consumer(event=consumer_event("MODIFIED", 3))
+    assert keys == [ORDERS]
+    await triggers.consumer(event=consumer_event("MODIFIED", 4, generation=2))
+    assert keys == [ORDERS] * 2
+    await triggers.consumer(event=consumer_event("MODIFIED", 5, generation=2, deletionTimestamp="t"))
+    await triggers.consumer(event=consumer_event("DELETED", 6, generation=2))
+    await triggers.consumer(event=consumer_event("ADDED", 7, uid="another"))
+    assert keys == [ORDERS] * 5
+
+
+async def test_a_status_that_is_not_worth_a_look_is_in_the_store_all_the_same() -> None:
+    store = Store()
+    triggers = Triggers(store, lambda _: None)
+    await triggers.consumer(event=consumer_event("ADDED", 1))
+    event = consumer_event("MODIFIED", 2)
+    event["object"]["status"] = {"replicas": 3}
+    await triggers.consumer(event=event)
+    found = store.get(EVENT_CONSUMER, *ORDERS)
+    assert found is not None and found["status"] == {"replicas": 3}
+
+
+async def test_a_child_names_its_resource_by_label() -> None:
+    keys: list[Key] = []
+    triggers = Triggers(Store(), keys.append)
+    await triggers.child(event=child_event("MODIFIED", 1, **{"eventconsumer.io/consumer": "x"}))
+    await triggers.child(event=child_event("MODIFIED", 1, name="y"))
+    assert keys == [Key("shop", "x")]
+
+
+async def test_an_event_about_what_the_store_has_already_wakes_nobody() -> None:
+    keys: list[Key] = []
+    store = Store()
+    triggers = Triggers(store, keys.append)
+    event = child_event("MODIFIED", 5, **{"eventconsumer.io/consumer": "x"})
+    store.put(event["object"])  # the answer to our own write
+    await triggers.child(event=event)
+    await triggers.child(event=child_event("MODIFIED", 4, **{"eventconsumer.io/consumer": "x"}))
+    assert keys == []
+
+
+async def test_watchers_that_do_not_run_are_named() -> None:
+    names = dead_watchers(["a"])
+    assert len(names) == len(STORED)
+    assert {
+        "watcher for eventconsumers.v1alpha1.eventconsumer.io@a",
+        "watcher for statefulsets.v1.apps@a",
+        "watcher for pods.v1@a",
+    } < set(names)
+    sleeper = asyncio.create_task(asyncio.sleep(60), name="watcher for jobs.v1.batch@a")
+    assert set(names) - set(dead_watchers(["a"])) == {"watcher for jobs.v1.batch@a"}
+    sleeper.cancel()
+    assert "watcher for pods.v1@None" in dead_watchers([""])
+
+
+# --- the regular lists ---------------------------------------------------------------------------------------------
+
+
+class Lists:
+    """A resync over a fake API, and when each key was told."""
+
+    def __init__(self, scopes: tuple[str, ...] = ("shop",), seconds: float = 100) -> None:
+        self.api = FakeKubernetes()
+        self.store = Store(clusterwide="" in scopes)
+        self.told: list[tuple[Key, float, float]] = []
+        self.resync = Resync(self.api, self.store, scopes, self.tell, seconds)
+
+    def tell(self, key: Key, delay: float) -> None:
+        self.told.append((key, asyncio.get_running_loop().time() - 1000, delay))
+
+    async def run(self, seconds: float) -> None:
+        task = asyncio.create_task(self.resync.run())
+        await asyncio.sleep(seconds)
+        assert not task.done()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@virtual
+async def test_every_resource_is_told_at_the_start_and_regularly() -> None:
+    lists = Lists()
+    lists.api.put(event_consumer("orders", SPEC))
+    await lists.run(350)
+    assert [(key, round(when)) for key, when, _ in lists.told] == [(ORDERS, 100 * number) for number in range(4)]
+    assert lists.told[0][2] == 0
+    assert all(delay <= 15 for _, _, delay in lists.told)
+
+
+@virtual
+async def test_each_kind_is_listed_once_a_namespace_however_many_resources_there_are() -> None:
+    lists = Lists()
+    for number in range(50):
+        lists.api.put(event_consumer(f"r{number}", SPEC))
+    await lists.run(50)
+    assert lists.api.reads == {"list": len(STORED)}
+
+
+@virtual
+async def test_nothing_is_told_before_every_kind_was_listed() -> None:
+    lists = Lists()
+    lists.api.put(event_consumer("orders", SPEC))
+    for _ in range(2):
+        lists.api.fail_once("list", Transient("away"))
+    task = asyncio.create_task(lists.resync.run())
+    await asyncio.sleep(15)
+    assert lists.told == [] and not lists.store.synced("shop")
+    await asyncio.sleep(10)
+    assert [(key, round(when)) for key, when, _ in lists.told] == [(ORDERS, 20)]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@virtual
+async def test_what_no_watch_told_of_is_told_at_once() -> None:
+    lists = Lists()
+    lists.api.put(event_consumer("orders", SPEC))
+    task = asyncio.create_task(lists.resync.run())
+    await asyncio.sleep(50)
+    lists.api.put(event_consumer("new", SPEC))
+    lists.api.remove(EVENT_CONSUMER, "shop", "orders")
+    await asyncio.sleep(60)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    second = {key: delay for key, when, delay in lists.told if when > 1}
+    assert second == {Key("shop", "new"): 0.0, ORDERS: 0.0}
+    assert lists.store.get(EVENT_CONSUMER, *ORDERS) is None
+
+
+@virtual
+async def test_a_namespace_that_may_not_be_listed_does_not_keep_others_from_it() -> None:
+    class OneForbidden(FakeKubernetes):
+        async def list(self, kind: Any, namespace: str, labels: Any = None) -> Listing:
+            if namespace == "closed":
+                raise Forbidden("no")
+            return await super().list(kind, namespace, labels)
+
+    lists = Lists(("closed", "shop"))
+    lists.api = api = OneForbidden()
+    api.put(event_consumer("orders", SPEC))
+    lists.resync = Resync(api, lists.store, ("closed", "shop"), lists.tell, 100)
+    await lists.run(5000)
+    assert lists.told[0][0] == ORDERS
+    assert lists.resync.problems() == []  # being started anew would grant no right
+
+
+@virtual
+async def test_one_list_covers_all_namespaces_in_cluster_mode() -> None:
+    lists = Lists(("",))
+    lists.api.put(event_consumer("a", SPEC, "one"))
+    lists.api.put(event_consumer("b", SPEC, "two"))
+    await lists.run(50)
+    assert {key for key, _, _ in lists.told} == {Key("one", "a"), Key("two", "b")}
+    assert lists.store.synced("one") and lists.store.synced("never seen")
+    assert lists.api.reads["list"] == len(STORED)
+
+
+@virtual
+async def test_lists_that_fail_for_long_are_noticed_and_say_why() -> None:
+    class Away(FakeKubernetes):
+        away = False
+
+        async def list(self, kind: Any, namespace: str, labels: Any = None) -> Listing:
+            if self.away and kind == POD:
+                raise Transient("no answer")
+            return await super().list(kind, namespace, labels)
+
+    api = Away()
+    resync = Resync(api, Store(), ("shop",), lambda key, delay: None, 100)
+    task = asyncio.create_task(resync.run())
+    await asyncio.sleep(850)
+    assert resync.problems() == []
+    api.away = True
+    await asyncio.sleep(600)
+    assert resync.problems() == []
+    assert 600 <= resync.ages()[POD] <= 700 and resync.ages()[JOB] <= 100
+    await asyncio.sleep(400)
+    (problem,) = resync.problems()
+    assert problem.startswith("pods in shop were last listed ") and problem.endswith(" s ago: no answer")
+    api.away = False
+    await asyncio.sleep(20)
+    assert resync.problems() == []
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+# --- health --------------------------------------------------------------------------------------------------------
+
+
+def health_of(queue: WorkQueue[Key] | None = None, lag: LoopLag | None = None, dead: list[str] | None = None) -> Health:
+    resync = Resync(FakeKubernetes(), Store(), ("shop",), lambda key, delay: None, 100)
+    return Health(WorkQueue() if queue is None else queue, resync, lag or LoopLag(), lambda: dead or [])
+
+
+@virtual
+async def test_a_starting_operator_is_healthy_for_a_while() -> None:
+    health = health_of(dead=["w"])
+    assert health.problems() == []
+    await asyncio.sleep(301)
+    assert health.problems() == ["w does not run"]
+
+
+@virtual
+async def test_a_watcher_that_dies_is_noticed_at_once() -> None:
+    dead: list[str] = []
+    resync = Resync(FakeKubernetes(), Store(), ("shop",), lambda key, delay: None, 100)
+    health = Health(WorkQueue(), resync, LoopLag(), lambda: dead)
+    assert health.problems() == []
+    dead.append("w")
+    assert health.problems() == ["w does not run"]
+
+
+@virtual
+async def test_a_queue_that_stands_still_is_noticed() -> None:
+    queue: WorkQueue[Key] = WorkQueue()
+    health = health_of(queue)
+    queue.add(Key("shop", "orders"))
+    await asyncio.sleep(100)
+    assert health.problems() == []
+    await asyncio.sleep(100)
+    assert health.problems() == ["the queue stands still: a key is late by 200 s"]
+
+
+@virtual
+async def test_lists_that_stand_still_are_noticed() -> None:
+    health = health_of()
+    await asyncio.sleep(901)
+    problems = health.problems()
+    assert len(problems) == len(STORED)
+    assert f"{STATEFUL_SET.plural} in shop were last listed 901 s ago" in problems
+
+
+async def test_a_blocked_event_loop_is_measured() -> None:
+    lag = LoopLag()
+    task = asyncio.create_task(lag.run())
+    await asyncio.sleep(0.9)
+    time.sleep(0.5)  # nothing else runs meanwhile
+    await asyncio.sleep(0.2)
+    assert 0.3 < lag.worst() < 1.5
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.parametrize(("late", "problems"), [(9.0, []), (12.0, ["the event loop was late by 12 s"])])
+@virtual
+async def test_a_loop_that_is_late_for_long_is_noticed(late: float, problems: list[str]) -> None:
+    class Late(LoopLag):
+        def worst(self) -> float:
+            return late
+
+    assert health_of(lag=Late()).problems() == problems
