@@ -26,7 +26,12 @@ class FleetMessage(Report):
     generation: int = Field(description="Rises with each message, across restarts of the operator too.")
     time: datetime = Field(description="When it was written.")
     hosts: int = Field(ge=0, description="Hosts wanted: the pods <name>-host-0 to <name>-host-<hosts - 1>.")
-    ready: tuple[str, ...] = Field(default=(), description="Names of the pods that are ready and stay.")
+    partitions: int | None = Field(
+        default=None, description="Partitions of the hub as hosts reported them; absent: none knows."
+    )
+    ready: tuple[str, ...] = Field(
+        default=(), description="Names of the pods that are ready, can take partitions, and stay."
+    )
     gone: tuple[str, ...] = Field(
         default=(), description="Owner ids (<pod name>.<pod uid>) of pods that have certainly ended."
     )

@@ -12,6 +12,7 @@ is read again. A change while running ends the session in order (flush, commit, 
 import asyncio
 import contextlib
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 
 import structlog
@@ -22,6 +23,7 @@ from eventconsumer_api.host_report import HostReport, HostState, Problem
 from eventconsumer_processor.credentials import fingerprint
 from eventconsumer_processor.deadletter import DeadLetters
 from eventconsumer_processor.errors import StorageError
+from eventconsumer_processor.fleetnews import FleetNews
 from eventconsumer_processor.handling import Means, PartitionHandler, Place
 from eventconsumer_processor.health import HealthServer, Heartbeat
 from eventconsumer_processor.leader import Leader
@@ -45,11 +47,18 @@ log = structlog.get_logger(__name__)
 class Host:
     """A host; `run` returns after a stop was requested and everything was handed over."""
 
-    def __init__(self, config: HostConfig, owner: str, clock: Callable[[], float] = boottime) -> None:
+    def __init__(
+        self,
+        config: HostConfig,
+        owner: str,
+        clock: Callable[[], float] = boottime,
+        fleet_key: Path | None = None,
+    ) -> None:
         self._config = config
         self._owner = owner
         self._clock = clock
         self._metrics = Metrics()
+        self._news = FleetNews(config.resource.uid, fleet_key, self._metrics, clock)
         self._heartbeat = Heartbeat(clock)
         self._stop = asyncio.Event()
         self._state = HostState.STARTING
@@ -57,6 +66,7 @@ class Host:
         self._partitions: PartitionManager | None = None
         self._leader: Leader | None = None
         self.replayed: Totals | None = None  # what a complete replay wrote
+        self._metrics.follow(self.report)
 
     def request_stop(self) -> None:
         """Stop in order."""
@@ -69,7 +79,7 @@ class Host:
         Args:
             port: Of the HTTP side; 0 takes a free one.
         """
-        server = HealthServer(self._heartbeat, self.report, self._metrics)
+        server = HealthServer(self._heartbeat, self.report, self._metrics, self._news)
         log.info("listening", port=await server.start(port), owner=self._owner)
         try:
             while not self._stop.is_set():
@@ -140,7 +150,7 @@ class Host:
             handler=self._handlers(registration, era, rng),
         )
         leases = lease_store(config, info, registration.leases, self._clock)
-        partitions = self._partitions = PartitionManager(work, leases, chain)
+        partitions = self._partitions = PartitionManager(work, leases, chain, self._news)
         leader = self._leader = Leader(
             work,
             blobs=registration.sink,

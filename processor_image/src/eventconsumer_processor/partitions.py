@@ -1,9 +1,10 @@
 """The partition manager: scan after scan, leases are listed, taken and given up; each lease held is one `Tenure`.
 
-Scans come every sixth of the lease's duration, with jitter so that hosts do not move in step. A scan lists all leases,
-makes sure of those this host holds where the listing says otherwise, decides which to take, and begins to take them. It
-waits for that only a little: a slow acquisition goes on beside the next scans. Every chain of storage calls is bounded
-in time, below the two minutes after which a host counts as stuck.
+Scans come every sixth of the lease's duration, with jitter so that hosts do not move in step; at once when the operator
+says something new about the fleet, and faster while another host is about to hand over. A scan lists all leases, makes
+sure of those this host holds where the listing says otherwise, decides which to take and which to give up, and begins
+to. It waits for that only a little: a slow acquisition goes on beside the next scans. Every chain of storage calls is
+bounded in time, below the two minutes after which a host counts as stuck.
 """
 
 import asyncio
@@ -18,9 +19,11 @@ from eventconsumer_api.conditions import Reason
 from eventconsumer_api.host_report import PartitionReport, Problem
 from eventconsumer_processor import problems
 from eventconsumer_processor.errors import LeaseInvalid, SourceError, StorageError, Unavailable
-from eventconsumer_processor.lease.balance import decide
+from eventconsumer_processor.fleetnews import FleetNews
+from eventconsumer_processor.lease.balance import Decision
 from eventconsumer_processor.lease.keeper import HeldLease
 from eventconsumer_processor.lease.model import Lease, Listing
+from eventconsumer_processor.lease.planned import Balancer, View
 from eventconsumer_processor.lease.store import CONCURRENT_REQUESTS, LeaseStore, for_each
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.tenure import Tenure
@@ -31,6 +34,7 @@ FAILED_SCANS = 2  # in a row, before it is a problem
 HUB_CHECK_SCANS = 6  # partitions may be added: ask the hub every this many scans
 STORAGE_SECONDS = 60.0  # longest chain of storage calls of a scan
 ACQUIRE_WAIT_SECONDS = 2.0  # that a scan waits for acquisitions; slower ones go on
+HURRY_SECONDS = 0.75  # between scans while a partition is about to come
 
 log = structlog.get_logger(__name__)
 
@@ -44,12 +48,17 @@ class _Owned:
 class PartitionManager:
     """All partitions of one host."""
 
-    def __init__(self, work: Work, leases: LeaseStore, chain: Callable[[str], Chain]) -> None:
+    def __init__(
+        self, work: Work, leases: LeaseStore, chain: Callable[[str], Chain], news: FleetNews | None = None
+    ) -> None:
         self.partition_ids: Sequence[str] = work.info.partition_ids
         self.listing = Listing({}, {})
         self._work = work
         self._leases = leases
         self._chain = chain
+        self._news = news or FleetNews(work.config.resource.uid, None, work.metrics, work.clock)
+        self._balancer = Balancer(work.owner, work.rng, shared=work.config.leases.shared)
+        self._hurry = False
         self._owned: dict[str, _Owned] = {}
         self._acquiring: dict[str, asyncio.Task[None]] = {}
         self._gate = asyncio.Semaphore(CONCURRENT_REQUESTS)
@@ -79,7 +88,10 @@ class PartitionManager:
                 if failures >= FAILED_SCANS:
                     self._problems["leases"] = problems.of(self._work.config, problems.LEASES, error)
             beat()
-            await asyncio.sleep(self._leases.seconds / 6 * self._work.rng.uniform(0.8, 1.2))
+            pause = HURRY_SECONDS if self._hurry else self._leases.seconds / 6
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause * self._work.rng.uniform(0.8, 1.2)):
+                    await self._news.changed.wait()
 
     async def drain(self, seconds: float) -> None:
         """End all tenures: flush, commit, checkpoint, release.
@@ -101,6 +113,8 @@ class PartitionManager:
                 await asyncio.wait(late, timeout=RELEASE_SECONDS)
 
     async def _scan(self) -> None:
+        self._news.changed.clear()
+        self._hurry = False
         await self._find_partitions()
         tokens = {partition: owned.tenure.token for partition, owned in self._owned.items()}
         async with _bounded("listing the leases"):
@@ -114,21 +128,45 @@ class PartitionManager:
         orphans = [
             lease for lease in leases.values() if lease.owner == me and lease.leased and lease.partition not in mine
         ]
-        others = [lease for partition, lease in leases.items() if partition not in mine]
-        decision = decide(me, [*others, *(Lease(partition, me, leased=True) for partition in mine)], self._work.rng)
-        wanted = [(lease, "acquired") for lease in (*orphans, *(leases[partition] for partition in decision.acquire))]
+        decision = self._decide(leases, mine)
+        wanted = [(lease, "acquired") for lease in orphans]
+        wanted += [(leases[partition], _how(leases[partition])) for partition in decision.acquire]
         if decision.steal is not None and not orphans:
             wanted.append((leases[decision.steal], "stolen"))
+            self._work.metrics.rebalances.inc()
         for lease, how in wanted:
             if lease.partition not in self._acquiring:
                 change = "rebuilt" if lease.partition in rebuild else how
                 self._acquiring[lease.partition] = asyncio.create_task(self._acquire(lease, change))
+        for partition in decision.release:
+            self._give(partition)
         await self._settle()
         self._work.metrics.leases.set(len(self._owned))
 
+    def _decide(self, leases: dict[str, Lease], mine: set[str]) -> Decision:
+        """What to take and give up; nothing yet while the first word about the fleet is about to come."""
+        self._hurry = True
+        if self._news.expected():
+            return Decision()
+        held = {partition: Lease(partition, self._work.owner, leased=True) for partition in mine}
+        view = View(self._work.clock(), self.partition_ids, leases | held, mine)
+        decision = self._balancer.decide(view, self._news.current())
+        self._hurry = decision.hurry
+        return decision
+
+    def _give(self, partition: str) -> None:
+        """Hand a partition over to the host that waits for it."""
+        owned = self._owned.get(partition)
+        if owned and not owned.tenure.stopping:
+            log.info("handing over", partition=partition)
+            self._work.metrics.rebalances.inc()
+            owned.tenure.stop()
+
     async def _find_partitions(self) -> None:
         self._scans += 1
-        if self._scans % HUB_CHECK_SCANS == 0:
+        fleet = self._news.current()
+        news = fleet is not None and fleet.partitions not in {None, len(self.partition_ids)}
+        if news or self._scans % HUB_CHECK_SCANS == 0:
             with contextlib.suppress(SourceError):  # pumps say what is wrong with the hub
                 found = await self._work.hub.describe()
                 if found.created_at == self._work.info.created_at and found.partition_ids != self.partition_ids:
@@ -210,6 +248,10 @@ class PartitionManager:
         self._problems[f"lease:{partition}"] = Problem(
             field=f"{problems.LEASES}.container", reason=Reason.LEASE_INVALID, message=f"partition {partition}: {why}"
         )
+
+
+def _how(lease: Lease) -> str:
+    return "taken over" if lease.leased else "acquired"
 
 
 @asynccontextmanager

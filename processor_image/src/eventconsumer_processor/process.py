@@ -1,8 +1,9 @@
 """The process of a host: its configuration, its logs, its signals.
 
-Environment: EVENTCONSUMER_CONFIG (the HostConfig file; or EVENTCONSUMER_CONFIG_JSON, its content), POD_NAME and POD_UID
-(who this host is), EVENTCONSUMER_PORT (of the HTTP side; 0 takes a free port and logs it). Exit codes: 0 after an
-orderly stop, 1 where a replay was stopped before its end, 2 where the configuration cannot be read.
+Environment: EVENTCONSUMER_CONFIG (the HostConfig file, beside which the operator's public key is; or
+EVENTCONSUMER_CONFIG_JSON, its content), POD_NAME and POD_UID (who this host is), EVENTCONSUMER_PORT (of the HTTP side;
+0 takes a free port and logs it). Exit codes: 0 after an orderly stop, 1 where a replay was stopped before its end, 2
+where the configuration cannot be read.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ import signal
 import socket
 import sys
 from dataclasses import asdict
-from pathlib import Path
+from pathlib import Path, PurePath
 from uuid import uuid4
 
 import structlog
@@ -54,7 +55,7 @@ def main() -> int:
         return 2
     name = os.environ.get("POD_NAME") or socket.gethostname()
     owner = f"{name}.{os.environ.get('POD_UID') or uuid4()}"
-    host = asyncio.run(_run(config, owner, port))
+    host = asyncio.run(_run(config, owner, port, path.with_name(PurePath(labels.FLEET_KEY_FILE).name)))
     log.info("stopped")
     if config.replay is None:
         return 0
@@ -70,8 +71,8 @@ def _replayed(found: Totals | None) -> int:
     return 0
 
 
-async def _run(config: HostConfig, owner: str, port: int) -> Host:
-    host = Host(config, owner)
+async def _run(config: HostConfig, owner: str, port: int, fleet_key: Path) -> Host:
+    host = Host(config, owner, fleet_key=fleet_key)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, host.request_stop)

@@ -58,6 +58,11 @@ class Tenure:
             found.append(problems.rival(self._chain.partition, group, reader=self._rival is CloseReason.STOLEN))
         return found
 
+    @property
+    def stopping(self) -> bool:
+        """Whether it was told to end."""
+        return self._stop.is_set()
+
     def stop(self) -> None:
         """End in order: flush, commit, checkpoint, release."""
         self._stop.set()

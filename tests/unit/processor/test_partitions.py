@@ -1,8 +1,7 @@
 """Fleets of partition managers in virtual time, in either layout: who owns what, who makes way, what is told."""
 
 import asyncio
-import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from random import Random
@@ -10,169 +9,24 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api.host_config import HostConfig
-from eventconsumer_api.host_report import Problem
 from eventconsumer_processor.errors import LinkStolen
 from eventconsumer_processor.lease.azuresdk_store import FOREIGN_SECONDS
-from eventconsumer_processor.lease.layouts import lease_store
-from eventconsumer_processor.metrics import Metrics
-from eventconsumer_processor.partitions import STORAGE_SECONDS, PartitionManager
-from eventconsumer_processor.sink.parquet import encode
-from eventconsumer_processor.sink.slots import Chain, incarnation
-from eventconsumer_processor.source.hub import HubInfo
+from eventconsumer_processor.partitions import STORAGE_SECONDS
 from eventconsumer_processor.storage import FOREVER, BlobInfo
 from eventconsumer_processor.tenure import HEALED_SECONDS, LONGEST_PAUSE_SECONDS
-from eventconsumer_processor.work import Work
 from tests.fakes.blobs import EPOCH as FAKE_EPOCH
 from tests.fakes.blobs import FakeBlobStore
-from tests.fakes.hub import CREATED, FakeHub
-from tests.fakes.virtual import virtual
-from tests.unit.processor.stage import CONFIG, virtual_clock
-
-LAYOUTS = ["EventProcessorHost", "AzureSdk"]
-FOREIGN = "11111111-1111-1111-1111-111111111111"
-SCAN = 30 / 6 * 1.2  # seconds, the longest pause between two scans
-INFO = HubInfo("shop.example", "orders", CREATED, ())
-
-
-async def inline(work: Callable[..., Any], *args: Any) -> Any:
-    """No threads: the same run each time."""
-    return work(*args)
-
-
-@dataclass
-class Fleet:
-    """Hosts on one hub, one lease container and one sink."""
-
-    hub: FakeHub
-    layout: str = "EventProcessorHost"
-    leases: FakeBlobStore = field(default_factory=lambda: FakeBlobStore(virtual_clock))
-    sink: FakeBlobStore = field(default_factory=lambda: FakeBlobStore(virtual_clock))
-    hosts: dict[str, "Running"] = field(default_factory=dict)
-
-    def blob(self, partition: str) -> str:
-        """The blob that names a partition's owner."""
-        group = "$Default/" if self.layout == "EventProcessorHost" else "shop.example/orders/$default/ownership/"
-        return group + partition
-
-    def start(self, name: str, leases: Any = None) -> "Running":
-        """Start a host."""
-        config = HostConfig.model_validate(
-            CONFIG | {"leases": CONFIG["leases"] | {"layout": self.layout}, "startingPosition": {"type": "Latest"}}
-        )
-        info = HubInfo("shop.example", "orders", CREATED, tuple(self.hub.partitions))
-        work = Work(
-            owner=name,
-            config=config,
-            hub=self.hub,
-            info=info,
-            encode=encode,
-            metrics=Metrics(),
-            clock=virtual_clock,
-            rng=Random(name),
-            offload=inline,
-        )
-        store = lease_store(config, info, leases or self.leases, virtual_clock)
-        manager = PartitionManager(work, store, self.chain)
-        self.hosts[name] = Running(manager, asyncio.create_task(manager.run(lambda: None)))
-        return self.hosts[name]
-
-    def chain(self, partition: str) -> Chain:
-        """The files of a partition."""
-        return Chain(self.sink, "p", incarnation(INFO), partition)
-
-    def counts(self) -> list[int]:
-        """How many partitions each host owns."""
-        return [len(host.owned()) for host in self.hosts.values()]
-
-    def balanced(self) -> bool:
-        """Every partition is owned once, and no host has more than one more than another (L1, L2)."""
-        owned = [partition for host in self.hosts.values() for partition in host.owned()]
-        return sorted(owned) == sorted(self.hub.partitions) and max(self.counts()) - min(self.counts()) <= 1
-
-    async def close(self) -> None:
-        """Kill all hosts."""
-        for host in list(self.hosts.values()):
-            await host.kill()
-
-    def files(self) -> dict[str, list[tuple[int, int, int]]]:
-        """By partition: start, last and epoch of each file, which must chain (S2) under rising epochs (S6)."""
-        found: dict[str, list[tuple[int, int, int]]] = {}
-        for name, blob in sorted(self.sink.blobs.items()):
-            if "/from=" in name:
-                partition = name.split("partition=")[1].split("/")[0]
-                start = int(name.split("from=")[1].split(".")[0])
-                found.setdefault(partition, []).append((start, int(blob.metadata["last"]), int(blob.metadata["epoch"])))
-        for files in found.values():
-            for before, after in pairwise(files):
-                assert after[0] == before[1] + 1
-                assert after[2] >= before[2]
-        return found
-
-    def drained(self) -> bool:
-        """Every event added since the start is in a file (L3)."""
-        files = self.files()
-        return all(
-            part.last < 0 or (files.get(name) and files[name][-1][1] == part.last)
-            for name, part in self.hub.partitions.items()
-        )
-
-
-@dataclass
-class Running:
-    """A host at work."""
-
-    manager: PartitionManager
-    task: asyncio.Task[None]
-
-    def owned(self) -> set[str]:
-        """Partitions it owns."""
-        return {report.id for report in self.manager.reports()}
-
-    def problems(self, reason: str) -> list[Problem]:
-        """What it says."""
-        return [problem for problem in self.manager.problems() if problem.reason == reason]
-
-    async def stop(self) -> None:
-        """SIGTERM."""
-        await _cancelled(self.task)
-        await self.manager.drain(20)
-
-    async def kill(self) -> None:
-        """End with all that it started, without a word."""
-        await _cancelled(self.task)
-        for owned in list(self.manager._owned.values()):
-            owned.tenure._held.keeper.lose("killed")
-            await _cancelled(owned.task)
-
-
-async def _cancelled(task: asyncio.Task[Any]) -> None:
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
-
-
-async def until(met: Callable[[], bool], seconds: float) -> float:
-    """Wait in virtual time; how long it took."""
-    began = virtual_clock()
-    while not met():
-        assert virtual_clock() < began + seconds, f"not within {seconds} s"
-        await asyncio.sleep(0.1)
-    return virtual_clock() - began
-
-
-def fleet_test(test: Callable[[Fleet], Awaitable[None]], partitions: int, layout: str) -> None:
-    """Run a test on a fleet without hosts, and end it."""
-
-    @virtual
-    async def run() -> None:
-        fleet = Fleet(FakeHub(partitions), layout)
-        try:
-            await test(fleet)
-        finally:
-            await fleet.close()
-
-    run()
+from tests.fakes.hub import FakeHub
+from tests.unit.processor.fleets import (
+    FOREIGN,
+    LAYOUTS,
+    SCAN,
+    Fleet,
+    cancelled,
+    fleet_test,
+    until,
+)
+from tests.unit.processor.stage import virtual_clock
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -547,7 +401,7 @@ def test_storage_that_hangs_bounds_the_scan_and_is_a_problem() -> None:
         beats: list[float] = []
         slow = SlowStore(fleet.leases, lambda operation, _: hang[0] if operation == "list" else 0.0)
         host = fleet.start("a", slow)
-        await _cancelled(host.task)
+        await cancelled(host.task)
         host.task = asyncio.create_task(host.manager.run(lambda: beats.append(virtual_clock())))
         await until(lambda: fleet.counts() == [2], 10)
         hang[0] = 10_000.0
@@ -664,7 +518,7 @@ def test_an_sdk_processor_gets_its_share_though_its_epoch_is_lower(hosts: int) -
             assert (sdk.reading(), [host.owned() for host in fleet.hosts.values()]) == before
         counts = [*fleet.counts(), len(sdk.reading())]
         assert max(counts) - min(counts) <= 1
-        await _cancelled(running)  # dies
+        await cancelled(running)  # dies
         await until(fleet.balanced, FOREIGN_SECONDS + 10 * SCAN)
 
     fleet_test(test, 8, "AzureSdk")

@@ -18,10 +18,15 @@ STEAL_GAP = 2
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Partitions to take: free ones, in the order to try them, or one of another host."""
+    """Partitions to take: free ones, in the order to try them, or one of another host.
+
+    Where the operator tells what the fleet is, `planned` also decides what to give up, and whether to look again soon.
+    """
 
     acquire: tuple[str, ...] = ()
     steal: str | None = None
+    release: tuple[str, ...] = ()
+    hurry: bool = False
 
 
 def decide(owner: str, leases: Iterable[Lease], rng: Random) -> Decision:

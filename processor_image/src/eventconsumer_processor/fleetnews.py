@@ -1,0 +1,165 @@
+"""What the operator tells this host about the fleet: verified, kept, and forgotten when the operator is silent.
+
+A message is believed when it carries the signature of the operator's key, is for this resource, is newer than the last
+one believed, and was written close to this host's own time. The key is a file of the ConfigMap that is read for each
+message, so a new key needs no restart. A message that is not believed changes nothing but a counter. Whatever a message
+says, it only changes what this host wishes for: the chain of files is safe under any.
+"""
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import structlog
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from pydantic import ValidationError
+
+from eventconsumer_api.fleet import FLEET_CLOCK_SECONDS, FLEET_MAX_BYTES, FLEET_SILENCE_SECONDS, FleetMessage
+from eventconsumer_processor.lease.planned import Fleet
+from eventconsumer_processor.metrics import Metrics
+
+FIRST_SECONDS = 5.0  # that a new host waits for the first message before it takes what it may have to give away
+_KEY_BYTES = 16 * 1024
+
+log = structlog.get_logger(__name__)
+
+
+class Refused(Exception):
+    """A message is not believed.
+
+    Attributes:
+        status: The HTTP status to answer.
+        result: Label of the metric.
+    """
+
+    def __init__(self, status: int, result: str, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.result = result
+
+
+class FleetNews:
+    """The last message believed.
+
+    Attributes:
+        changed: Set when a message says something new; whoever acts on it clears it.
+    """
+
+    def __init__(
+        self,
+        resource_uid: str,
+        key_file: Path | None,
+        metrics: Metrics,
+        clock: Callable[[], float],
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """Hear nothing yet.
+
+        Args:
+            resource_uid: Uid of this host's EventConsumer.
+            key_file: The operator's public key (PEM), which may appear later; None: nobody is believed.
+            metrics: Counts messages by result.
+            clock: Seconds; must go on in suspend. Silence is measured by it.
+            now: The wall clock, which a message's time is compared with.
+        """
+        self.changed = asyncio.Event()
+        self._uid = resource_uid
+        self._key_file = key_file
+        self._metrics = metrics
+        self._clock = clock
+        self._now = now
+        self._began = clock()
+        self._last: FleetMessage | None = None
+        self._heard = 0.0
+        self._refused = ""
+
+    def receive(self, body: bytes, signature: str) -> None:
+        """Take a message from the network.
+
+        Args:
+            body: `FleetMessage` as JSON.
+            signature: Of the body, base64.
+
+        Raises:
+            Refused: It is not believed, and nothing changed.
+        """
+        try:
+            if len(body) > FLEET_MAX_BYTES:
+                raise Refused(413, "too large", f"the message has more than {FLEET_MAX_BYTES} bytes")
+            self._verify(body, signature)
+            try:
+                message = FleetMessage.model_validate_json(body)
+            except ValidationError as error:
+                where = ".".join(str(part) for part in error.errors()[0]["loc"])
+                raise Refused(400, "unreadable", f"the message does not fit at {where or 'its root'}") from None
+            self.believe(message)
+        except Refused as error:
+            self.count_refused(error)
+            raise
+        self._metrics.fleet_messages.labels("believed").inc()
+        self._refused = ""
+
+    def believe(self, message: FleetMessage) -> None:
+        """Take a message that is known to be the operator's.
+
+        Raises:
+            Refused: It is not for this host and this time.
+        """
+        last = self._last
+        if message.resource_uid != self._uid:
+            raise Refused(403, "other resource", "the message is for another EventConsumer")
+        if message.time.tzinfo is None:
+            raise Refused(400, "unreadable", "the message's time has no zone")
+        if abs((message.time - self._now()).total_seconds()) > FLEET_CLOCK_SECONDS:
+            raise Refused(403, "clock", f"the message's time is more than {FLEET_CLOCK_SECONDS:.0f} s from this host's")
+        if last is not None and message.generation <= last.generation:
+            raise Refused(409, "old", f"generation {message.generation} is not above {last.generation}")
+        before = self.current()
+        self._last, self._heard = message, self._clock()
+        if self.current() != before:
+            self.changed.set()
+
+    def count_refused(self, error: Refused) -> None:
+        """Count a message that was refused, and say so once while the reason stays the same."""
+        self._metrics.fleet_messages.labels(error.result).inc()
+        if self._refused != error.result:
+            log.warning("a message about the fleet was refused", why=str(error))
+        self._refused = error.result
+
+    def current(self) -> Fleet | None:
+        """The fleet; None where the operator never spoke, or is silent."""
+        last = self._last
+        if last is None or self._clock() - self._heard >= FLEET_SILENCE_SECONDS:
+            return None
+        return Fleet(last.hosts, frozenset(last.ready), frozenset(last.gone), last.partitions)
+
+    def expected(self) -> bool:
+        """Whether a first message should come any moment: this host just started, and knows an operator's key."""
+        if self._last is not None or self._clock() - self._began >= FIRST_SECONDS:
+            return False
+        return self._key_file is not None and self._key_file.exists()
+
+    def _verify(self, body: bytes, signature: str) -> None:
+        key = self._key()
+        try:
+            key.verify(base64.b64decode(signature, validate=True), body)
+        except (InvalidSignature, binascii.Error, ValueError):
+            raise Refused(403, "bad signature", "the signature is not the operator's") from None
+
+    def _key(self) -> Ed25519PublicKey:
+        try:
+            if self._key_file is None:
+                raise FileNotFoundError("no operator is known")
+            with self._key_file.open("rb") as file:
+                key = load_pem_public_key(file.read(_KEY_BYTES))
+        except (OSError, ValueError, UnsupportedAlgorithm) as error:
+            text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            raise Refused(403, "no key", f"the operator's key cannot be read: {text}") from None
+        if not isinstance(key, Ed25519PublicKey):
+            raise Refused(403, "no key", "the operator's key is not an Ed25519 key")
+        return key

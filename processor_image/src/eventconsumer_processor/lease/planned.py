@@ -1,0 +1,166 @@
+"""Which leases to take and to give up while the operator tells what the fleet is; without that, see `balance`.
+
+The plan (`fleetplan`) says which host reads a partition. A host takes what is its own as soon as nobody has it: it is
+free, or its owner has certainly ended. It gives up what is another's as soon as that host is ready, and never takes
+from a host that lives: the owner flushes and releases. Three things keep partitions read when the plan does not come
+true: a partition that nobody had for a while is taken by the host with fewest; an owner that does not give a partition
+up for long loses it by the rule of `balance`; and a host that was given a partition and did not take it is given it
+again later and later. Times are the host's own clock; the only memory is since when something is as it is.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+from eventconsumer_processor.lease import balance
+from eventconsumer_processor.lease.balance import STEAL_GAP, Decision
+from eventconsumer_processor.lease.fleetplan import assignment
+from eventconsumer_processor.lease.model import Lease
+
+GRACE_SECONDS = 30.0  # nobody had a partition for so long: above the time in which a pod that restarts comes back
+WAIT_SECONDS = 60.0  # that a host waits for an owner to give a partition up
+KEEP_SECONDS = 60.0  # for which a partition that its host did not take is kept; doubled each time
+LONGEST_KEEP_SECONDS = 960.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What the operator told last, and not too long ago.
+
+    Attributes:
+        hosts: Hosts wanted: ordinals 0 to hosts - 1.
+        ready: Pods that are ready and stay.
+        gone: Owners that have certainly ended.
+        partitions: How many partitions the plan is for; None: as many as this host knows.
+    """
+
+    hosts: int
+    ready: frozenset[str] = frozenset()
+    gone: frozenset[str] = frozenset()
+    partitions: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a scan saw.
+
+    Attributes:
+        now: On this host's clock, seconds.
+        partitions: Ids of all partitions of the hub.
+        leases: All leases that can be taken; those of this host are leased by it.
+        mine: Partitions that this host holds or is taking.
+    """
+
+    now: float
+    partitions: Sequence[str]
+    leases: Mapping[str, Lease]
+    mine: Collection[str]
+
+
+class Balancer:
+    """Decides for one host, scan after scan."""
+
+    def __init__(self, owner: str, rng: Random, *, shared: bool = False) -> None:
+        """Decide for this owner.
+
+        Args:
+            owner: <pod name>.<pod uid>. A name without an ordinal is of no fleet: such a host follows no plan.
+            rng: Spreads simultaneous hosts over different partitions.
+            shared: Other programs share the leases: then no plan can come true.
+        """
+        self._owner = owner
+        self._pod = pod_of(owner)
+        self._ordinal = None if shared else _ordinal(self._pod)
+        self._rng = rng
+        self._forget()
+
+    def _forget(self) -> None:
+        self._unowned: dict[str, float] = {}  # partition -> since when nobody has it
+        self._awaited: dict[str, float] = {}  # partition of this host -> since when it waits for it
+        self._kept: dict[str, tuple[float, float]] = {}  # partition -> not given up until then, and how long that was
+
+    def decide(self, view: View, fleet: Fleet | None) -> Decision:
+        """What to take and what to give up now."""
+        gone = fleet.gone - {self._owner} if fleet else frozenset()
+        leases = {
+            name: replace(lease, leased=False) if lease.owner in gone else lease for name, lease in view.leases.items()
+        }
+        if fleet is None or self._ordinal is None:
+            self._forget()
+            return balance.decide(self._owner, leases.values(), self._rng)
+        plan = assignment(view.partitions, fleet.hosts)
+        free = [name for name, lease in leases.items() if not lease.leased and name not in view.mine]
+        self._unowned = {name: self._unowned.get(name, view.now) for name in free}
+        own = [name for name in leases if plan.get(name) == self._ordinal and name not in view.mine]
+        since = (
+            view.now if self._pod in fleet.ready else float("inf")
+        )  # others keep everything until this host is ready
+        self._awaited = {name: min(self._awaited.get(name, since), since) for name in own}
+        acquire = [name for name in free if name in self._awaited]
+        return Decision(
+            acquire=(*acquire, *self._stray(view, plan, fleet, leases, self._ordinal)),
+            steal=None if acquire else self._overdue(view.now, leases),
+            release=self._released(view, plan, fleet),
+            hurry=any(0 <= view.now - began < WAIT_SECONDS for began in self._awaited.values()),
+        )
+
+    def _released(self, view: View, plan: Mapping[str, int], fleet: Fleet) -> tuple[str, ...]:
+        """What another host is ready for."""
+        if fleet.partitions not in {None, len(view.partitions)}:
+            return ()  # this host does not know all partitions yet, or others do not: wait for the same plan
+        ready = {_ordinal(pod) for pod in fleet.ready}
+        self._kept = {name: kept for name, kept in self._kept.items() if name in view.leases}
+        return tuple(
+            name
+            for name in view.mine
+            if plan.get(name, self._ordinal) != self._ordinal
+            and plan[name] in ready
+            and self._kept.get(name, (view.now, 0))[0] <= view.now
+        )
+
+    def _stray(
+        self, view: View, plan: Mapping[str, int], fleet: Fleet, leases: Mapping[str, Lease], me: int
+    ) -> list[str]:
+        """What nobody has for long though it is another's, and this host should take."""
+        ready = {ordinal for pod in fleet.ready if (ordinal := _ordinal(pod)) is not None}
+        loads = Counter(_ordinal(pod_of(lease.owner)) for lease in leases.values() if lease.leased)
+        found = []
+        for name, since in sorted(self._unowned.items()):
+            age = view.now - since
+            if name not in plan or plan[name] == me or age < GRACE_SECONDS:
+                continue
+            others = (ready | {me}) - {plan[name]}
+            fewest = min(others, key=lambda ordinal: (ordinal >= fleet.hosts, loads[ordinal], ordinal))
+            loads[fewest] += 1
+            if fewest == me or age >= 2 * GRACE_SECONDS:
+                found.append(name)
+                if plan[name] in ready:
+                    seconds = min(LONGEST_KEEP_SECONDS, 2 * self._kept.get(name, (0, KEEP_SECONDS / 2))[1])
+                    self._kept[name] = (view.now + seconds, seconds)
+        return found
+
+    def _overdue(self, now: float, leases: Mapping[str, Lease]) -> str | None:
+        """A partition whose owner does not give it up, by the rule of `balance`."""
+        loads = Counter(lease.owner for lease in leases.values() if lease.leased)
+        names = [
+            name
+            for name, since in self._awaited.items()
+            if now - since >= WAIT_SECONDS
+            and leases[name].leased
+            and leases[name].token
+            and loads[leases[name].owner] - loads[self._owner] >= STEAL_GAP
+        ]
+        most = max((loads[leases[name].owner] for name in names), default=0)
+        return self._rng.choice([name for name in names if loads[leases[name].owner] == most]) if names else None
+
+
+def pod_of(owner: str) -> str:
+    """The pod's name in an owner id; uids have no dots, pods' names may."""
+    return owner.rpartition(".")[0] or owner
+
+
+def _ordinal(pod: str) -> int | None:
+    """A pod's number in its StatefulSet; None where it is in none."""
+    number = pod.rpartition("-")[2]
+    return int(number) if number.isascii() and number.isdigit() and len(number) < 10 and "-" in pod else None

@@ -1,0 +1,205 @@
+"""Fleets of partition managers in virtual time, in either layout, with or without an operator."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from eventconsumer_api.fleet import FleetMessage
+from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.host_report import Problem
+from eventconsumer_processor.fleetnews import FleetNews
+from eventconsumer_processor.lease.layouts import lease_store
+from eventconsumer_processor.lease.planned import pod_of
+from eventconsumer_processor.metrics import Metrics
+from eventconsumer_processor.partitions import PartitionManager
+from eventconsumer_processor.sink.parquet import encode
+from eventconsumer_processor.sink.slots import Chain, incarnation
+from eventconsumer_processor.source.hub import HubInfo
+from eventconsumer_processor.work import Work
+from tests.fakes.blobs import FakeBlobStore
+from tests.fakes.hub import CREATED, FakeHub
+from tests.fakes.virtual import virtual
+from tests.unit.processor.stage import CONFIG, virtual_clock
+
+LAYOUTS = ["EventProcessorHost", "AzureSdk"]
+FOREIGN = "11111111-1111-1111-1111-111111111111"
+SCAN = 30 / 6 * 1.2  # seconds, the longest pause between two scans
+INFO = HubInfo("shop.example", "orders", CREATED, ())
+
+
+async def inline(work: Callable[..., Any], *args: Any) -> Any:
+    """No threads: the same run each time."""
+    return work(*args)
+
+
+@dataclass
+class Fleet:
+    """Hosts on one hub, one lease container and one sink."""
+
+    hub: FakeHub
+    layout: str = "EventProcessorHost"
+    leases: FakeBlobStore = field(default_factory=lambda: FakeBlobStore(virtual_clock))
+    sink: FakeBlobStore = field(default_factory=lambda: FakeBlobStore(virtual_clock))
+    hosts: dict[str, "Running"] = field(default_factory=dict)
+    generation: int = 0
+    telling: list[asyncio.Task[None]] = field(default_factory=list)
+
+    def blob(self, partition: str) -> str:
+        """The blob that names a partition's owner."""
+        group = "$Default/" if self.layout == "EventProcessorHost" else "shop.example/orders/$default/ownership/"
+        return group + partition
+
+    def start(self, name: str, leases: Any = None) -> "Running":
+        """Start a host."""
+        config = HostConfig.model_validate(
+            CONFIG | {"leases": CONFIG["leases"] | {"layout": self.layout}, "startingPosition": {"type": "Latest"}}
+        )
+        info = HubInfo("shop.example", "orders", CREATED, tuple(self.hub.partitions))
+        work = Work(
+            owner=name,
+            config=config,
+            hub=self.hub,
+            info=info,
+            encode=encode,
+            metrics=Metrics(),
+            clock=virtual_clock,
+            rng=Random(name),
+            offload=inline,
+        )
+        store = lease_store(config, info, leases or self.leases, virtual_clock)
+        key_file = Path(__file__) if self.telling else None  # any file: it is never used
+        news = FleetNews("u", key_file, work.metrics, virtual_clock, lambda: CREATED)
+        manager = PartitionManager(work, store, self.chain, news)
+        self.hosts[name] = Running(manager, asyncio.create_task(manager.run(lambda: None)), news)
+        return self.hosts[name]
+
+    def tell(self, hosts: int, *, ready: tuple[str, ...] = (), gone: tuple[str, ...] = ()) -> None:
+        """Tell every host once, as the operator does."""
+        self.generation += 1
+        message = FleetMessage(
+            resource_uid="u", generation=self.generation, time=CREATED, hosts=hosts, ready=ready, gone=gone
+        )
+        for host in self.hosts.values():
+            host.news.believe(message)
+
+    def keep_telling(self, hosts: int) -> None:
+        """From now on, tell what is true every three seconds: the hosts that run, and which of their pods ended."""
+        for task in self.telling:
+            task.cancel()
+
+        seen: set[str] = set()
+
+        async def tell() -> None:
+            while True:
+                seen.update(self.hosts)
+                ready = tuple(pod_of(name) for name in self.hosts if int(pod_of(name).rpartition("-")[2]) < hosts)
+                self.tell(hosts, ready=ready, gone=tuple(seen - self.hosts.keys()))
+                await asyncio.sleep(3)
+
+        self.telling = [asyncio.create_task(tell())]
+
+    def chain(self, partition: str) -> Chain:
+        """The files of a partition."""
+        return Chain(self.sink, "p", incarnation(INFO), partition)
+
+    def counts(self) -> list[int]:
+        """How many partitions each host owns."""
+        return [len(host.owned()) for host in self.hosts.values()]
+
+    def balanced(self) -> bool:
+        """Every partition is owned once, and no host has more than one more than another (L1, L2)."""
+        owned = [partition for host in self.hosts.values() for partition in host.owned()]
+        return sorted(owned) == sorted(self.hub.partitions) and max(self.counts()) - min(self.counts()) <= 1
+
+    async def close(self) -> None:
+        """Kill all hosts."""
+        for task in self.telling:
+            await cancelled(task)
+        for host in list(self.hosts.values()):
+            await host.kill()
+
+    def files(self) -> dict[str, list[tuple[int, int, int]]]:
+        """By partition: start, last and epoch of each file, which must chain (S2) under rising epochs (S6)."""
+        found: dict[str, list[tuple[int, int, int]]] = {}
+        for name, blob in sorted(self.sink.blobs.items()):
+            if "/from=" in name:
+                partition = name.split("partition=")[1].split("/")[0]
+                start = int(name.split("from=")[1].split(".")[0])
+                found.setdefault(partition, []).append((start, int(blob.metadata["last"]), int(blob.metadata["epoch"])))
+        for files in found.values():
+            for before, after in pairwise(files):
+                assert after[0] == before[1] + 1
+                assert after[2] >= before[2]
+        return found
+
+    def drained(self) -> bool:
+        """Every event added since the start is in a file (L3)."""
+        files = self.files()
+        return all(
+            part.last < 0 or (files.get(name) and files[name][-1][1] == part.last)
+            for name, part in self.hub.partitions.items()
+        )
+
+
+@dataclass
+class Running:
+    """A host at work."""
+
+    manager: PartitionManager
+    task: asyncio.Task[None]
+    news: FleetNews
+
+    def owned(self) -> set[str]:
+        """Partitions it owns."""
+        return {report.id for report in self.manager.reports()}
+
+    def problems(self, reason: str) -> list[Problem]:
+        """What it says."""
+        return [problem for problem in self.manager.problems() if problem.reason == reason]
+
+    async def stop(self) -> None:
+        """SIGTERM."""
+        await cancelled(self.task)
+        await self.manager.drain(20)
+
+    async def kill(self) -> None:
+        """End with all that it started, without a word."""
+        await cancelled(self.task)
+        for owned in list(self.manager._owned.values()):
+            owned.tenure._held.keeper.lose("killed")
+            await cancelled(owned.task)
+
+
+async def cancelled(task: asyncio.Task[Any]) -> None:
+    """Cancel a task and wait for it."""
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+async def until(met: Callable[[], bool], seconds: float) -> float:
+    """Wait in virtual time; how long it took."""
+    began = virtual_clock()
+    while not met():
+        assert virtual_clock() < began + seconds, f"not within {seconds} s"
+        await asyncio.sleep(0.1)
+    return virtual_clock() - began
+
+
+def fleet_test(test: Callable[[Fleet], Awaitable[None]], partitions: int, layout: str) -> None:
+    """Run a test on a fleet without hosts, and end it."""
+
+    @virtual
+    async def run() -> None:
+        fleet = Fleet(FakeHub(partitions), layout)
+        try:
+            await test(fleet)
+        finally:
+            await fleet.close()
+
+    run()

@@ -1,0 +1,263 @@
+"""What a host takes and gives up while it is told what the fleet is: pure decisions on a clock of the test's."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from random import Random
+
+import hypothesis.strategies as st
+from hypothesis import given
+
+from eventconsumer_processor.lease.balance import Decision
+from eventconsumer_processor.lease.fleetplan import assignment
+from eventconsumer_processor.lease.model import Lease
+from eventconsumer_processor.lease.planned import (
+    GRACE_SECONDS,
+    KEEP_SECONDS,
+    WAIT_SECONDS,
+    Balancer,
+    Fleet,
+    View,
+    pod_of,
+)
+
+
+def pods(*ordinals: int) -> frozenset[str]:
+    return frozenset(f"orders-host-{ordinal}" for ordinal in ordinals)
+
+
+def owner(ordinal: int, uid: str = "u1") -> str:
+    return f"orders-host-{ordinal}.{uid}"
+
+
+@dataclass
+class Group:
+    """The leases of a group, as all hosts see them."""
+
+    count: int = 8
+    now: float = 1000.0
+    owners: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def ids(self) -> list[str]:
+        return [str(number) for number in range(self.count)]
+
+    def plan(self, hosts: int, ordinal: int) -> set[str]:
+        """What the plan gives a host."""
+        return {partition for partition, at in assignment(self.ids, hosts).items() if at == ordinal}
+
+    def own(self, name: str, partitions: set[str]) -> None:
+        self.owners |= dict.fromkeys(partitions, name)
+
+    def view(self, name: str) -> View:
+        leases = {
+            partition: Lease(partition, found, token="t" if found else "", leased=bool(found))
+            for partition in self.ids
+            for found in [self.owners.get(partition, "")]
+        }
+        return View(self.now, self.ids, leases, {at for at, found in self.owners.items() if found == name})
+
+    def decide(self, balancer: Balancer, name: str, fleet: Fleet | None) -> Decision:
+        return balancer.decide(self.view(name), fleet)
+
+
+def balancer(name: str, *, shared: bool = False) -> Balancer:
+    return Balancer(name, Random(1), shared=shared)
+
+
+def test_a_host_takes_at_once_what_the_plan_gives_it_and_nothing_else() -> None:
+    group, me = Group(), owner(1)
+    decision = group.decide(balancer(me), me, Fleet(2, ready=pods(0)))
+    assert set(decision.acquire) == group.plan(2, 1)
+    assert decision.steal is None and not decision.release
+
+
+def test_it_takes_its_own_from_an_owner_that_is_gone_but_not_from_one_that_lives() -> None:
+    group, me, former = Group(), owner(1, "u2"), owner(1, "u1")
+    group.own(former, group.plan(2, 1))
+    group.own(owner(0), group.plan(2, 0))
+    here = balancer(me)
+    waiting = group.decide(here, me, Fleet(2, ready=pods(0, 1)))
+    assert (waiting.acquire, waiting.steal, waiting.hurry) == ((), None, True)
+    assert set(group.decide(here, me, Fleet(2, pods(0, 1), frozenset([former]))).acquire) == group.plan(2, 1)
+
+
+def test_it_gives_up_only_what_another_host_is_ready_for() -> None:
+    group, me = Group(), owner(0)
+    group.own(me, set(group.ids))
+    here = balancer(me)
+    assert group.decide(here, me, Fleet(3, ready=pods(0))).release == ()
+    assert set(group.decide(here, me, Fleet(3, ready=pods(0, 2))).release) == group.plan(3, 2)
+
+
+def test_a_host_that_leaves_gives_up_as_the_others_become_ready() -> None:
+    group, me = Group(), owner(2)
+    group.own(me, group.plan(3, 2))
+    here = balancer(me)
+    assert group.decide(here, me, Fleet(2, ready=pods())).release == ()
+    first = set(group.decide(here, me, Fleet(2, ready=pods(0))).release)
+    assert first == group.plan(3, 2) & group.plan(2, 0)
+    assert set(group.decide(here, me, Fleet(2, ready=pods(0, 1))).release) == group.plan(3, 2)
+
+
+def test_with_no_hosts_wanted_everything_stays_until_the_host_is_told_to_stop() -> None:
+    group, me = Group(), owner(0)
+    group.own(me, {"1", "2"})
+    here = balancer(me)
+    for _ in range(200):
+        assert group.decide(here, me, Fleet(0, ready=pods())) == Decision()
+        group.now += 5
+
+
+def test_what_is_another_hosts_is_taken_only_when_nobody_had_it_for_long_and_by_the_one_with_fewest() -> None:
+    group = Group(count=9)
+    names = [owner(number) for number in range(3)]
+    here = {name: balancer(name) for name in names}
+    fleet = Fleet(3, ready=pods(0, 1))  # host 2 is away
+    for number in (0, 1):
+        group.own(names[number], group.plan(3, number))
+
+    def taken() -> dict[str, tuple[str, ...]]:
+        return {name: group.decide(here[name], name, fleet).acquire for name in names[:2]}
+
+    assert taken() == {names[0]: (), names[1]: ()}
+    group.now += GRACE_SECONDS - 1
+    assert taken() == {names[0]: (), names[1]: ()}
+    group.now += 1
+    decided = taken()
+    assert sorted([*decided[names[0]], *decided[names[1]]]) == sorted(group.plan(3, 2))
+    assert {len(found) for found in decided.values()} == {1, 2}
+    for name, partitions in decided.items():
+        group.own(name, set(partitions))
+    back = Fleet(3, ready=pods(0, 1, 2))
+    assert {len(group.decide(here[name], name, back).release) for name in names[:2]} == {1, 2}
+
+
+def test_a_partition_that_its_host_did_not_take_is_given_to_it_again_later_and_later() -> None:
+    group, me = Group(count=2), owner(0)
+    group.own(me, group.plan(2, 0))
+    (other,) = group.plan(2, 1)
+    here, fleet = balancer(me), Fleet(2, ready=pods(0, 1))  # host 1 says it is ready, and takes nothing
+    kept = []
+    for _ in range(3):
+        began = group.now
+        while not group.decide(here, me, fleet).acquire:
+            group.now += 1
+        assert GRACE_SECONDS <= group.now - began <= GRACE_SECONDS + 2
+        group.own(me, {other})
+        began = group.now
+        while not group.decide(here, me, fleet).release:
+            group.now += 1
+        kept.append(group.now - began)
+        del group.owners[other]
+    assert kept == [KEEP_SECONDS, 2 * KEEP_SECONDS, 4 * KEEP_SECONDS]
+
+
+def test_an_owner_that_does_not_give_up_loses_by_the_lease_rule_after_a_while() -> None:
+    group, me, deaf = Group(), owner(1), owner(0)
+    group.own(deaf, set(group.ids))
+    here, fleet = balancer(me), Fleet(2, ready=pods(0, 1))
+    began = group.now
+    while (decision := group.decide(here, me, fleet)).steal is None:
+        assert decision.acquire == ()
+        assert decision.hurry == (group.now - began < WAIT_SECONDS)
+        group.now += 1
+    assert group.now - began == WAIT_SECONDS
+    while decision.steal is not None:
+        assert decision.steal in group.plan(2, 1)
+        group.own(me, {decision.steal})
+        decision = group.decide(here, me, fleet)
+    assert Counter(group.owners.values()) == {me: 4, deaf: 4}
+
+
+def test_a_host_that_is_not_ready_yet_waits_without_hurry() -> None:
+    group, me = Group(), owner(1)
+    group.own(owner(0), set(group.ids))
+    here = balancer(me)
+    for _ in range(20):
+        assert group.decide(here, me, Fleet(2, ready=pods(0))) == Decision()
+        group.now += 10
+    assert group.decide(here, me, Fleet(2, ready=pods(0, 1))).hurry
+
+
+def test_nothing_is_given_up_while_hosts_may_know_different_partitions() -> None:
+    group, me = Group(), owner(0)
+    group.own(me, set(group.ids))
+    here = balancer(me)
+    assert group.decide(here, me, Fleet(2, pods(0, 1), partitions=9)).release == ()
+    assert group.decide(here, me, Fleet(2, pods(0, 1), partitions=8)).release
+
+
+def test_without_a_message_the_lease_rule_decides() -> None:
+    group, me = Group(), owner(1)
+    group.own(owner(0), set(group.ids))
+    decision = group.decide(balancer(me), me, None)
+    assert decision.steal in group.ids and not decision.hurry
+
+
+def test_where_other_programs_share_the_leases_only_the_gone_count() -> None:
+    group, me, dead = Group(), owner(1), owner(0)
+    group.own(dead, set(group.ids))
+    here = balancer(me, shared=True)
+    assert group.decide(here, me, Fleet(2, ready=pods(0, 1))).steal in group.ids
+    decision = group.decide(here, me, Fleet(2, pods(1), frozenset([dead])))
+    assert set(decision.acquire) == set(group.ids)
+    group.own(me, set(group.ids))
+    assert group.decide(here, me, Fleet(2, pods(0, 1))).release == ()
+
+
+def test_a_host_without_an_ordinal_follows_no_plan() -> None:
+    group, me = Group(), "laptop.u1"
+    group.own(owner(0), set(group.ids))
+    assert group.decide(balancer(me), me, Fleet(2, pods(0, 1))).steal in group.ids
+
+
+def test_a_message_that_says_this_host_is_gone_takes_nothing_from_it() -> None:
+    group, me = Group(), owner(0)
+    group.own(me, group.plan(1, 0))
+    assert group.decide(balancer(me), me, Fleet(1, pods(0), frozenset([me]))) == Decision()
+
+
+def test_owner_ids_may_have_dots_in_the_pods_name() -> None:
+    assert pod_of("orders.v1-host-3.0123-ab") == "orders.v1-host-3"
+    assert pod_of("host-3") == "host-3"
+
+
+@given(
+    partitions=st.integers(1, 24),
+    changes=st.lists(st.integers(1, 6), min_size=1, max_size=4),
+    seed=st.integers(0, 1000),
+    data=st.data(),
+)
+def test_fleets_that_change_come_to_the_plan_and_then_stay(
+    partitions: int, changes: list[int], seed: int, data: st.DataObject
+) -> None:
+    """Whoever owned what before, once all wanted hosts are ready each has what the plan gives it (L1, L2)."""
+    names = [owner(number) for number in range(6)]
+    group = Group(count=partitions)
+    before = data.draw(st.lists(st.sampled_from(["", *names]), min_size=partitions, max_size=partitions))
+    group.owners = {str(number): found for number, found in enumerate(before) if found}
+    here = {name: balancer(name) for name in names}
+    rng = Random(seed)
+
+    def scan(name: str, fleet: Fleet) -> bool:
+        decision = group.decide(here[name], name, fleet)
+        assert decision.steal is None  # nobody is deaf, so nobody needs to be stolen from
+        for partition in decision.release:
+            assert group.owners.pop(partition) == name
+        for partition in decision.acquire:
+            assert partition not in group.owners
+            group.owners[partition] = name
+        return bool(decision.release or decision.acquire)
+
+    for hosts in changes:
+        fleet = Fleet(hosts, ready=pods(*range(hosts)))
+        for _ in range(4):
+            for name in rng.sample(names, len(names)):
+                scan(name, fleet)
+            group.now += 1
+        plan = assignment(group.ids, hosts)
+        assert group.owners == {partition: names[plan[partition]] for partition in group.ids}
+        for _ in range(5):
+            group.now += 5
+            for name in names:
+                assert not scan(name, fleet)
