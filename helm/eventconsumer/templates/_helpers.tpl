@@ -18,3 +18,8 @@ app.kubernetes.io/component: operator
 {{- define "eventconsumer.namespaces" -}}
 {{ .Values.watchNamespaces | default (list .Release.Namespace) | toJson }}
 {{- end }}
+
+{{/* The namespaceSelector of monitors for hosts. */}}
+{{- define "eventconsumer.monitored" -}}
+matchNames: {{ include "eventconsumer.namespaces" . }}
+{{- end }}

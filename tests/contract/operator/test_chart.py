@@ -61,13 +61,22 @@ def test_each_served_namespace_gets_roles_and_accounts_and_nothing_is_cluster_wi
     }
     wanted = {(place, f"eventconsumer-{name}") for place in "ab" for name in ("host", "spark")}
     assert accounts == wanted | {("home", "eventconsumer-operator")}
-    assert not of_kind(documents, "ClusterRole") + of_kind(documents, "ClusterRoleBinding")
+    assert not of_kind(documents, "ClusterRoleBinding")
+    people = {role["metadata"]["name"] for role in of_kind(documents, "ClusterRole")}
+    assert people == {"eventconsumer-viewer", "eventconsumer-editor"}
     (deployment,) = of_kind(documents, "Deployment")
     arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
     assert [argument for argument in arguments if argument.startswith("--namespace")] == [
         "--namespace=a",
         "--namespace=b",
     ]
+
+
+def test_the_operator_serves_its_own_namespace_where_none_is_named() -> None:
+    (deployment,) = of_kind(render(), "Deployment")
+    arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert not [argument for argument in arguments if argument.startswith("--namespace")]
+    assert [item["metadata"]["namespace"] for item in of_kind(render(), "Role")] == ["home", "home"]
 
 
 def test_no_role_reaches_secrets_or_wildcards() -> None:

@@ -1,0 +1,137 @@
+"""Makes what is derived from the chart: its README, and the Kustomize base. Run it after a change of the chart.
+
+    python helm/generate.py
+
+Each value of values.yaml is described by the comment directly above it, and nowhere else.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+HELM = Path(__file__).parent
+CHART = HELM / "eventconsumer"
+BASE = HELM.parent / "kustomize" / "base"
+NAMESPACE = "eventconsumer-system"
+_KEY = re.compile(r"^(?P<indent> *)(?P<key>[A-Za-z]\w*):")
+
+
+class ValuesError(Exception):
+    """values.yaml has a value without a description."""
+
+
+def descriptions(text: str) -> Iterator[tuple[str, str]]:
+    """Dotted path and description of each described value of a values.yaml.
+
+    Raises:
+        ValuesError: A value, or the object it is in, has no comment above it.
+    """
+    comment: list[str] = []
+    path: list[str] = []
+    described: list[str] = []
+    for line in text.splitlines():
+        stripped = line.strip()
+        if stripped.startswith("#"):
+            comment.append(stripped.lstrip("# "))
+            continue
+        if found := _KEY.match(line):
+            path[len(found["indent"]) // 2 :] = [found["key"]]
+            name = ".".join(path)
+            if comment:
+                described.append(name)
+                yield name, " ".join(comment)
+            elif not stripped.endswith(":") and not any(name.startswith(f"{above}.") for above in described):
+                raise ValuesError(f"{name} has no comment above it")
+        comment = []
+
+
+def value_at(values: dict[str, Any], path: str) -> Any:
+    """The value at a dotted path."""
+    node: Any = values
+    for part in path.split("."):
+        node = node[part]
+    return node
+
+
+def readme() -> str:
+    """The chart's README."""
+    text = (CHART / "values.yaml").read_text()
+    values = yaml.safe_load(text)
+    rows = [
+        f"| `{path}` | `{json.dumps(value_at(values, path))}` | {description.replace('|', chr(92) + '|')} |"
+        for path, description in descriptions(text)
+    ]
+    head = (HELM / "README.head.md").read_text()
+    return head + "\n## Values\n\n| value | default | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n"
+
+
+def base(helm: Path | str) -> dict[str, str]:
+    """Files of the Kustomize base, by name: the chart as it renders with its defaults, without Helm's own labels.
+
+    Args:
+        helm: The helm program.
+    """
+    rendered = subprocess.run(
+        [
+            helm, "template", "eventconsumer", CHART, "--namespace", NAMESPACE, "--kube-version", "1.35.0",
+            *("--set", "crds.keep=false"),
+        ],
+        check=True, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    documents = [_without_helm(document) for document in yaml.safe_load_all(rendered) if document]
+    groups = {
+        "crd.yaml": [item for item in documents if item["kind"] == "CustomResourceDefinition"],
+        "operator.yaml": [item for item in documents if item["kind"] != "CustomResourceDefinition"],
+    }
+    files = {name: yaml.safe_dump_all(group, sort_keys=False, width=120) for name, group in groups.items()}
+    files["kustomization.yaml"] = yaml.safe_dump(
+        {
+            "apiVersion": "kustomize.config.k8s.io/v1beta1",
+            "kind": "Kustomization",
+            "namespace": NAMESPACE,
+            "resources": list(groups),
+        },
+        sort_keys=False,
+    )
+    return {name: f"# Made from the chart by helm/generate.py.\n{text}" for name, text in files.items()}
+
+
+def _without_helm(document: dict[str, Any]) -> dict[str, Any]:
+    labels = document["metadata"]["labels"]
+    for name in ("helm.sh/chart", "app.kubernetes.io/managed-by"):
+        labels.pop(name, None)
+    return document
+
+
+def find_helm() -> Path | str:
+    """helm on the PATH, or the one that the local cluster built.
+
+    Raises:
+        FileNotFoundError: There is neither.
+    """
+    if found := shutil.which("helm"):
+        return found
+    built = sorted(
+        (Path.home() / ".cache/eventconsumer/bin").glob("helm-*/helm"), key=lambda path: path.stat().st_mtime
+    )
+    if not built:
+        raise FileNotFoundError("helm: install it, or run `python -m local_cluster tools`")
+    return built[-1]
+
+
+def main() -> None:
+    """Write all of it."""
+    (CHART / "README.md").write_text(readme())
+    BASE.mkdir(parents=True, exist_ok=True)
+    for name, text in base(find_helm()).items():
+        (BASE / name).write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,264 @@
+"""Each value of the chart: that it changes what it should, is checked by the schema, and is documented."""
+
+import importlib.util
+import json
+import re
+import subprocess
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+
+from eventconsumer_operator.settings import Settings, parse_settings
+from tests.apiserver import find_binary
+from tests.contract.operator.conftest import Cluster
+from tests.contract.operator.test_chart import CHART, helm, of_kind, render
+
+ROOT = CHART.parents[1]
+VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
+
+
+def generator() -> ModuleType:
+    """helm/generate.py as a module."""
+    spec = importlib.util.spec_from_file_location("generate", CHART.parent / "generate.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def one(kind: str, name: str, *settings: str) -> dict[str, Any]:
+    """The object of a kind and name in what the chart renders with these `--set`."""
+    flags = [part for setting in settings for part in ("--set-json", setting)]
+    (found,) = [item for item in of_kind(render(*flags), kind) if item["metadata"]["name"] == name]
+    return found
+
+
+def count(kind: str, *settings: str) -> int:
+    flags = [part for setting in settings for part in ("--set-json", setting)]
+    return len(of_kind(render(*flags), kind))
+
+
+def pod(*settings: str) -> dict[str, Any]:
+    """The operator's pod template."""
+    found: dict[str, Any] = one("Deployment", "eventconsumer-operator", *settings)["spec"]["template"]
+    return found
+
+
+def container(*settings: str) -> dict[str, Any]:
+    (found,) = pod(*settings)["spec"]["containers"]
+    return dict(found)
+
+
+def settings_of(*settings: str) -> Settings:
+    """What the operator makes of its arguments."""
+    return parse_settings(container(*settings)["args"], {"POD_NAMESPACE": "home"})
+
+
+def test_the_operator_understands_its_arguments_and_takes_each_value() -> None:
+    default = settings_of()
+    assert default.namespaces == ("home",)
+    assert default.processor_image == VALUES["image"]["processor"]
+    assert default.spark_image == VALUES["image"]["spark"]
+    assert default.resync_seconds == VALUES["resyncSeconds"]
+    given = settings_of(
+        'image.processor="host:2"',
+        'image.spark="spark:2"',
+        'watchNamespaces=["a","b"]',
+        "resyncSeconds=33",
+        'logLevel="DEBUG"',
+        'handlerImagePrefixes=["one/","two/"]',
+        "allowInsecureEndpoints=true",
+    )
+    assert given.processor_image == "host:2"
+    assert given.spark_image == "spark:2"
+    assert given.namespaces == ("a", "b")
+    assert given.resync_seconds == 33
+    assert given.log_level == "DEBUG"
+    assert given.handler_image_prefixes == ("one/", "two/")
+    assert given.allow_insecure_endpoints
+
+
+def test_the_operators_pod() -> None:
+    assert container('image.operator="operator:2"', 'image.pullPolicy="Always"')["image"] == "operator:2"
+    assert container('image.pullPolicy="Always"')["imagePullPolicy"] == "Always"
+    limits = {"requests": {"cpu": "2"}, "limits": {"memory": "1Gi"}}
+    assert container(f"resources={json.dumps(limits)}")["resources"]["limits"]["memory"] == "1Gi"
+    for name, value in (
+        ("nodeSelector", {"disk": "ssd"}),
+        ("tolerations", [{"key": "a", "operator": "Exists"}]),
+        ("affinity", {"nodeAffinity": {}}),
+        ("priorityClassName", "high"),
+        ("imagePullSecrets", [{"name": "registry"}]),
+    ):
+        assert name not in pod()["spec"]
+        assert pod(f"{name}={json.dumps(value)}")["spec"][name] == value
+
+
+@pytest.mark.parametrize("who", ["host", "spark"])
+def test_service_accounts(who: str) -> None:
+    name = f"eventconsumer-{who}"
+    assert "annotations" not in one("ServiceAccount", name)["metadata"]
+    annotated = one("ServiceAccount", name, f'{who}ServiceAccount.annotations={{"a/b":"c"}}')
+    assert annotated["metadata"]["annotations"] == {"a/b": "c"}
+    secrets = one("ServiceAccount", name, 'imagePullSecrets=[{"name":"registry"}]')["imagePullSecrets"]
+    assert secrets == [{"name": "registry"}]
+
+
+def test_roles_for_people() -> None:
+    assert count("ClusterRole", "userRoles.enabled=false") == 0
+    viewer, editor = one("ClusterRole", "eventconsumer-viewer"), one("ClusterRole", "eventconsumer-editor")
+    verbs = {verb for rule in viewer["rules"] for verb in rule["verbs"]}
+    assert verbs == {"get", "list", "watch"}
+    prefix = "rbac.authorization.k8s.io/aggregate-to-"
+    assert {name for name in viewer["metadata"]["labels"] if name.startswith(prefix)} == {
+        prefix + role for role in ("view", "edit", "admin")
+    }
+    assert prefix + "view" not in editor["metadata"]["labels"]
+    written = [rule["resources"] for rule in editor["rules"] if "patch" in rule["verbs"]]
+    assert written == [["eventconsumers"], ["eventconsumers/scale"]], "the status is the operator's"
+
+
+def test_network_policy() -> None:
+    assert count("NetworkPolicy", "networkPolicies.enabled=false") == 0
+    policy = one("NetworkPolicy", "eventconsumer-operator")
+    assert policy["spec"]["podSelector"]["matchLabels"].items() <= pod()["metadata"]["labels"].items()
+    assert policy["spec"]["ingress"] == [{"ports": [{"port": 8081, "protocol": "TCP"}]}]
+    named = one("NetworkPolicy", "eventconsumer-operator", 'networkPolicies.metricsNamespaces=["monitoring"]')
+    (rule,) = named["spec"]["ingress"]
+    assert rule["from"] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
+    ports = one("NetworkPolicy", "eventconsumer-operator", "networkPolicies.apiServerPorts=[16443]")
+    opened = [sorted(port["port"] for port in rule["ports"]) for rule in ports["spec"]["egress"]]
+    assert opened == [[53, 53], [16443], [8080]]
+
+
+def test_monitoring_is_off_unless_asked_for() -> None:
+    kinds = {"Service", "ServiceMonitor", "PodMonitor", "PrometheusRule", "ConfigMap"}
+    assert not kinds & {item["kind"] for item in render()}
+
+
+def test_service_monitor_finds_its_service_and_the_service_the_pod() -> None:
+    on = "metrics.serviceMonitor.enabled=true"
+    monitor = one("ServiceMonitor", "eventconsumer-operator", on, 'metrics.serviceMonitor.labels={"release":"p"}')
+    service = one("Service", "eventconsumer-operator-metrics", on, 'metrics.service.annotations={"a":"b"}')
+    assert monitor["metadata"]["labels"]["release"] == "p"
+    assert service["metadata"]["annotations"] == {"a": "b"}
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert service["spec"]["selector"].items() <= pod()["metadata"]["labels"].items()
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert endpoint["port"] in [port["name"] for port in service["spec"]["ports"]]
+    assert service["spec"]["ports"][0]["targetPort"] in [port["name"] for port in container()["ports"]]
+    slower = one("ServiceMonitor", "eventconsumer-operator", on, 'metrics.serviceMonitor.interval="1m"')
+    assert (endpoint["interval"], slower["spec"]["endpoints"][0]["interval"]) == ("30s", "1m")
+    assert count("Service", "metrics.service.enabled=true") == 1
+    assert count("ServiceMonitor", "metrics.service.enabled=true") == 0
+
+
+def test_pod_monitor_looks_where_hosts_are() -> None:
+    on = "metrics.podMonitor.enabled=true"
+    assert one("PodMonitor", "eventconsumer-hosts", on)["spec"]["namespaceSelector"] == {"matchNames": ["home"]}
+    monitor = one(
+        "PodMonitor",
+        "eventconsumer-hosts",
+        on,
+        'watchNamespaces=["a","b"]',
+        'metrics.podMonitor.interval="2m"',
+        'metrics.podMonitor.labels={"release":"p"}',
+    )
+    assert monitor["spec"]["namespaceSelector"] == {"matchNames": ["a", "b"]}
+    assert monitor["spec"]["podMetricsEndpoints"][0]["interval"] == "2m"
+    assert monitor["metadata"]["labels"]["release"] == "p"
+
+
+def test_rules_and_dashboard_are_the_files() -> None:
+    on = "metrics.rules.enabled=true"
+    rule = one("PrometheusRule", "eventconsumer", on, 'metrics.rules.labels={"release":"p"}')
+    assert rule["spec"] == yaml.safe_load((CHART / "files/alerts.yaml").read_text())
+    assert rule["metadata"]["labels"]["release"] == "p"
+    linked = one("PrometheusRule", "eventconsumer", on, 'metrics.rules.runbookUrl="https://wiki.example/evc"')
+    links = re.findall(r"runbook_url': '([^#]*)#", str(linked))
+    assert set(links) == {"https://wiki.example/evc"}
+    board = one("ConfigMap", "eventconsumer-dashboard", "metrics.dashboard.enabled=true")
+    assert json.loads(board["data"]["eventconsumer.json"]) == json.loads((CHART / "files/dashboard.json").read_text())
+    assert board["metadata"]["labels"]["grafana_dashboard"] == "1"
+    other = one(
+        "ConfigMap", "eventconsumer-dashboard", "metrics.dashboard.enabled=true", 'metrics.dashboard.labels={"x":"y"}'
+    )
+    assert other["metadata"]["labels"]["x"] == "y"
+
+
+def leaves(node: Any, path: str = "") -> dict[str, Any]:
+    """Every value that is no object with keys, by its dotted path."""
+    if isinstance(node, dict) and node:
+        return {name: leaf for key, value in node.items() for name, leaf in leaves(value, f"{path}.{key}").items()}
+    return {path[1:]: node}
+
+
+def test_every_value_is_in_the_schema_and_every_property_of_the_schema_is_a_value() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+
+    def properties(node: dict[str, Any], path: str) -> set[str]:
+        found = set()
+        for name, written in node.get("properties", {}).items():
+            value = schema["definitions"][written["$ref"].rpartition("/")[2]] if "$ref" in written else written
+            assert value.get("type") != "object" or "additionalProperties" in value or name in {"global", "affinity"}
+            found |= properties(value, f"{path}.{name}") or {f"{path}.{name}"}
+        return found
+
+    known = {path[1:] for path in properties(schema, "")} - {"global"}
+    free = ("resources.", "metrics.dashboard.labels")  # maps with names of the user's choice
+    values = {path for path in leaves(VALUES) if not path.startswith(free)}
+    assert {path for path in known if not path.startswith(free)} == values
+
+
+def test_generated_files_are_what_the_chart_gives() -> None:
+    generate = generator()
+    assert (CHART / "README.md").read_text() == generate.readme(), "run helm/generate.py"
+    for name, text in generate.base(find_binary("helm")).items():
+        assert (ROOT / "kustomize/base" / name).read_text() == text, f"{name} drifted: run helm/generate.py"
+
+
+def test_a_value_without_a_description_is_refused() -> None:
+    generate = generator()
+    with pytest.raises(generate.ValuesError, match=r"a\.c"):
+        list(generate.descriptions("a:\n  # Yes.\n  b: 1\n  c: 2\n"))
+
+
+def test_every_value_is_described() -> None:
+    described = {path for path, _ in generator().descriptions((CHART / "values.yaml").read_text())}
+    missing = [
+        leaf for leaf in leaves(VALUES) if not any(leaf == path or leaf.startswith(f"{path}.") for path in described)
+    ]
+    assert not missing
+
+
+@pytest.mark.parametrize("overlay", sorted(path.name for path in (ROOT / "kustomize/overlays").iterdir()))
+def test_overlays_build_and_the_api_server_accepts_them(overlay: str, cluster: Cluster, tmp_path: Path) -> None:
+    built = subprocess.run(
+        [find_binary("kubectl"), "kustomize", ROOT / "kustomize/overlays" / overlay],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    documents = [item for item in yaml.safe_load_all(built) if item]
+    (deployment,) = of_kind(documents, "Deployment")
+    namespace = deployment["metadata"]["namespace"]
+    assert namespace != "eventconsumer-system", "the overlay moves the operator"
+    (subject,) = [
+        binding["subjects"][0]
+        for binding in documents
+        if binding["kind"].endswith("RoleBinding") and binding["metadata"]["name"] == "eventconsumer-operator"
+    ]
+    assert subject["namespace"] == namespace
+    arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert parse_settings(arguments, {"POD_NAMESPACE": namespace}).processor_image.startswith("registry.example.com/")
+    cluster.kubectl("create", "namespace", namespace)
+    cluster.kubectl("apply", "--dry-run=server", "--server-side", "--force-conflicts", "-f", "-", stdin=built)
+
+
+def test_everything_that_is_optional_is_accepted_by_helm_at_once() -> None:
+    settings = [
+        f"metrics.{part}.enabled=true" for part in ("service", "serviceMonitor", "podMonitor", "rules", "dashboard")
+    ]
+    flags = [part for setting in settings for part in ("--set", setting)]
+    assert helm("lint", "--strict", str(CHART), *flags).returncode == 0
