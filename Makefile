@@ -36,8 +36,9 @@ jars: ## Spark's jars, for the tests
 	@./spark/jars/fetch.sh >/dev/null
 
 .PHONY: crds
-crds: env ## The CRD, from the models
+crds: env ## The CRD and its reference page, from the models
 	@$(PY) -m eventconsumer_api.crdgen | tee crds/eventconsumers.yaml > helm/eventconsumer/files/eventconsumers.yaml
+	@$(PY) -m eventconsumer_api.reference > docs/reference/eventconsumer.md
 
 .PHONY: lock
 lock: ## Resolve requirements/*.in again, with hashes

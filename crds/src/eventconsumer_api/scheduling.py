@@ -58,10 +58,18 @@ class Toleration(Model):
     )
 
     key: LabelName | None = Field(default=None, description="Taint key; absent with operator Exists: all taints.")
-    operator: TolerationOperator = Field(default=TolerationOperator.EQUAL, description="Equal or Exists.")
+    operator: TolerationOperator = Field(
+        default=TolerationOperator.EQUAL, description="Equal: key and value. Exists: the key alone."
+    )
     value: LabelValue | None = Field(default=None, description="Taint value, with operator Equal.")
-    effect: TaintEffect | None = Field(default=None, description="Absent: all effects.")
-    toleration_seconds: int | None = Field(default=None, ge=0, description="How long, with effect NoExecute.")
+    effect: TaintEffect | None = Field(
+        default=None, description="NoSchedule, PreferNoSchedule or NoExecute; absent: all effects."
+    )
+    toleration_seconds: int | None = Field(
+        default=None,
+        ge=0,
+        description="How long a host stays after the taint came, seconds; absent: for ever. For effect NoExecute.",
+    )
 
 
 class SelectorOperator(StrEnum):
@@ -92,7 +100,7 @@ class Requirement(Model):
         ),
     )
 
-    key: LabelName = Field(description="Label.")
+    key: LabelName = Field(description="Name of the label.")
     operator: SelectorOperator = Field(description="In, NotIn, Exists, DoesNotExist; for nodes also Gt and Lt.")
     values: list[LabelValue] = Field(default=[], max_length=64, description="For In and NotIn; one for Gt and Lt.")
 
@@ -100,28 +108,34 @@ class Requirement(Model):
 class NodeTerm(Model):
     """All of these must hold for a node."""
 
-    match_expressions: list[Requirement] = Field(min_length=1, max_length=32, description="Conditions on its labels.")
+    match_expressions: list[Requirement] = Field(
+        min_length=1, max_length=32, description="Conditions on the node's labels; all must hold."
+    )
 
 
 class NodeTerms(Model):
     """One of these must hold."""
 
-    node_selector_terms: list[NodeTerm] = Field(min_length=1, max_length=16, description="Terms.")
+    node_selector_terms: list[NodeTerm] = Field(
+        min_length=1, max_length=16, description="A node must satisfy one of them."
+    )
 
 
 class PreferredNode(Model):
     """A wish about nodes."""
 
-    weight: int = Field(ge=1, le=100, description="How much it counts.")
-    preference: NodeTerm = Field(description="The wish.")
+    weight: int = Field(ge=1, le=100, description="How much the wish counts against others.")
+    preference: NodeTerm = Field(description="Which nodes are wished for.")
 
 
 class NodeAffinity(Model):
     """Which nodes."""
 
-    required_during_scheduling_ignored_during_execution: NodeTerms | None = Field(default=None, description="Must.")
+    required_during_scheduling_ignored_during_execution: NodeTerms | None = Field(
+        default=None, description="Nodes that hosts must run on; running hosts are not moved."
+    )
     preferred_during_scheduling_ignored_during_execution: list[PreferredNode] = Field(
-        default=[], max_length=16, description="Wishes."
+        default=[], max_length=16, description="Nodes that hosts should run on."
     )
 
 
@@ -136,39 +150,45 @@ class LabelSelector(Model):
     )
 
     match_labels: dict[LabelName, LabelValue] = Field(
-        default={}, max_length=16, description="Labels with their values."
+        default={}, max_length=16, description="Labels and the values they must have."
     )
-    match_expressions: list[Requirement] = Field(default=[], max_length=16, description="Other conditions.")
+    match_expressions: list[Requirement] = Field(
+        default=[], max_length=16, description="Other conditions on the labels; all must hold."
+    )
 
 
 class PodTerm(Model):
     """Near, or away from, these pods."""
 
     label_selector: LabelSelector = Field(description="Which pods, of the resource's namespace.")
-    topology_key: LabelName = Field(description="What near means, such as kubernetes.io/hostname.")
+    topology_key: LabelName = Field(
+        description="Node label within whose values pods are near: kubernetes.io/hostname, say."
+    )
 
 
 class PreferredPod(Model):
     """A wish about other pods."""
 
-    weight: int = Field(ge=1, le=100, description="How much it counts.")
-    pod_affinity_term: PodTerm = Field(description="The wish.")
+    weight: int = Field(ge=1, le=100, description="How much the wish counts against others.")
+    pod_affinity_term: PodTerm = Field(description="Near to, or away from, which pods.")
 
 
 class PodAffinity(Model):
     """Which other pods."""
 
     required_during_scheduling_ignored_during_execution: list[PodTerm] = Field(
-        default=[], max_length=16, description="Must."
+        default=[], max_length=16, description="What must hold where a host is started; running hosts are not moved."
     )
     preferred_during_scheduling_ignored_during_execution: list[PreferredPod] = Field(
-        default=[], max_length=16, description="Wishes."
+        default=[], max_length=16, description="What should hold."
     )
 
 
 class Affinity(Model):
     """Where host pods want to run."""
 
-    node_affinity: NodeAffinity | None = Field(default=None, description="Nodes.")
-    pod_affinity: PodAffinity | None = Field(default=None, description="Near which pods.")
-    pod_anti_affinity: PodAffinity | None = Field(default=None, description="Away from which pods.")
+    node_affinity: NodeAffinity | None = Field(default=None, description="Which nodes hosts must or should run on.")
+    pod_affinity: PodAffinity | None = Field(default=None, description="Which pods hosts must or should be near to.")
+    pod_anti_affinity: PodAffinity | None = Field(
+        default=None, description="Which pods hosts must or should be away from."
+    )

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from eventconsumer_api.conditions import ConditionType
 from eventconsumer_api.model import Report
+from eventconsumer_api.v1alpha1 import ScalingMode
 
 Count = Annotated[int, Field(ge=0)]
 
@@ -60,9 +61,19 @@ class ScalingStatus(Report):
     """What the number of hosts was last decided to be, and what the next decision has to remember."""
 
     replicas: Count = Field(description="Hosts wanted.")
-    reason: str = Field(max_length=512, description="Why, as text.")
+    reason: str = Field(max_length=512, description="Why this number, as text.")
+    mode: ScalingMode | None = Field(default=None, description="By which mode it was decided; absent: suspended.")
     last_scale_time: datetime | None = Field(default=None, description="When it last changed.")
-    calm_since: datetime | None = Field(default=None, description="Since when no partition lags; absent: one does.")
+    calm_since: datetime | None = Field(
+        default=None, description="Since when no partition lags (mode Lag); absent: one does, or that is not known."
+    )
+    late_seconds: Count | None = Field(
+        default=None, description="How late the latest partition was when the number last rose (mode Lag), seconds."
+    )
+    too_few: Count | None = Field(
+        default=None, description="So many hosts were too few (mode Lag): for a time the number stays above."
+    )
+    too_few_time: datetime | None = Field(default=None, description="When that was seen.")
 
 
 class ReplayStatus(Report):

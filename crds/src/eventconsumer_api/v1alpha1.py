@@ -239,8 +239,12 @@ class CheckpointRule(Model):
         description="File: after each file. Batch: after each batch a handler was given. Events: every `events` "
         "events. Interval: every `seconds` seconds. Absent: File, or Batch where a handler replaces the files.",
     )
-    events: int = Field(default=1000, ge=1, le=100_000_000, description="For policy Events.")
-    seconds: int = Field(default=30, ge=1, le=86_400, description="For policy Interval.")
+    events: int = Field(
+        default=1000, ge=1, le=100_000_000, description="Number of events between checkpoints, with policy Events."
+    )
+    seconds: int = Field(
+        default=30, ge=1, le=86_400, description="Time between checkpoints, seconds, with policy Interval."
+    )
 
 
 class Processing(Model):
@@ -270,7 +274,7 @@ class Processing(Model):
         default=3000, ge=1, le=50_000, description="Events requested ahead for each partition (credit)."
     )
     max_wait_seconds: int = Field(
-        default=60, ge=1, le=300, description="Longest wait for events before a health check."
+        default=60, ge=1, le=300, description="Longest wait for events before a health check, seconds."
     )
     buffer_bytes: int = Field(
         default=268_435_456,
@@ -320,7 +324,10 @@ class LagScaling(Model):
     """How the number of hosts follows the lag."""
 
     target_seconds: int = Field(
-        default=60, ge=1, le=86_400, description="A partition lags whose oldest event in no file is older than this."
+        default=60,
+        ge=1,
+        le=86_400,
+        description="A partition lags whose oldest event in no file is older than this, seconds.",
     )
     cooldown_seconds: int = Field(
         default=300, ge=0, le=86_400, description="Hosts are taken away only after nothing lagged for so long, seconds."
@@ -335,7 +342,7 @@ class LagScaling(Model):
 
 
 class Scaling(Model):
-    """How many hosts run; never more than the hub has partitions."""
+    """How many hosts run: never more than the hub has partitions, unless the mode is Fixed."""
 
     model_config = rules(
         (
@@ -359,7 +366,7 @@ class Scaling(Model):
     partitions_per_host: int = Field(default=1, ge=1, le=1024, description="Partitions for each host (PartitionCount).")
     min_replicas: int = Field(default=1, ge=0, le=1024, description="Fewest hosts (PartitionCount, Lag).")
     max_replicas: int = Field(default=32, ge=1, le=1024, description="Most hosts (PartitionCount, Lag).")
-    lag: LagScaling = Field(default=LagScaling(), description="For mode Lag.")
+    lag: LagScaling = Field(default=LagScaling(), description="How mode Lag follows the lag.")
     replicas: int | None = Field(
         default=None, ge=0, le=1024, description="Number of hosts (Fixed); what `kubectl scale` sets."
     )
@@ -372,7 +379,7 @@ class Roll(Model):
         default=134_217_728, ge=1024, le=1_073_741_824, description="Bytes of events in memory before compression."
     )
     max_seconds: int = Field(default=60, ge=1, le=86_400, description="Age of the oldest event in the file, seconds.")
-    max_events: int = Field(default=1_000_000, ge=1, le=10_000_000, description="Number of events.")
+    max_events: int = Field(default=1_000_000, ge=1, le=10_000_000, description="Number of events in a file.")
 
 
 class FileFormat(StrEnum):
@@ -564,7 +571,7 @@ class Pods(Model):
         default={}, max_length=32, description="Labels of the pods; their prefix must be allowed by the administrator."
     )
     annotations: dict[LabelName, Annotated[str, Field(max_length=4096)]] = Field(
-        default={}, max_length=32, description="Annotations of the pods; likewise."
+        default={}, max_length=32, description="Annotations of the pods; their prefix must be allowed likewise."
     )
     termination_grace_period_seconds: int = Field(
         default=60, ge=5, le=3600, description="Time a host has to flush, commit, checkpoint and release, seconds."
