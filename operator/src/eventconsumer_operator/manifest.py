@@ -58,7 +58,9 @@ POD_DISRUPTION_BUDGET = Kind("policy/v1", "PodDisruptionBudget", "poddisruptionb
 NETWORK_POLICY = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
 
 # What is watched and kept in the store: resources themselves, and what carries our label. Pods include Spark's.
-STORED = (EVENT_CONSUMER, CONFIG_MAP, SERVICE, STATEFUL_SET, JOB, POD)
+STORED = (
+    EVENT_CONSUMER, CONFIG_MAP, SERVICE, STATEFUL_SET, POD_DISRUPTION_BUDGET, NETWORK_POLICY, JOB, POD,
+)  # fmt: skip
 
 _KINDS = {
     (kind.api_version, kind.name): kind

@@ -1,0 +1,313 @@
+"""The store against a server: whatever is late, lost or out of order, it ends as the server is and never goes back."""
+
+import copy
+import itertools
+from collections import deque
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventconsumer_api import labels
+from eventconsumer_operator.errors import Changed, Gone
+from eventconsumer_operator.keys import Key
+from eventconsumer_operator.manifest import CONFIG_MAP, EVENT_CONSUMER, POD, STORED, Listing, Manifest
+from eventconsumer_operator.store import Store
+from eventconsumer_operator.writethrough import WriteThrough
+from tests.fakes.kubernetes import FakeKubernetes, event_consumer
+
+SHOP = "shop"
+NAMES = ("a", "b", "c")
+
+
+def config_map(name: str, version: int | str = 1, uid: str = "u", consumer: str = "orders", **data: str) -> Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": name, "namespace": SHOP, "uid": uid, "resourceVersion": str(version),
+            "labels": {labels.LABEL_CONSUMER: consumer},
+        },
+        "data": data,
+    }  # fmt: skip
+
+
+def held(store: Store) -> dict[str, Manifest]:
+    return {name: found for name in NAMES if (found := store.get(CONFIG_MAP, SHOP, name)) is not None}
+
+
+class Server:
+    """A server with one kind of object, its watch, and answers that are under way.
+
+    Attributes:
+        events: Watch events that were not delivered yet, in order.
+        answers: Answers to writes and reads that were not delivered yet, in any order.
+        listing: A list that was made and not delivered yet.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.objects: dict[str, Manifest] = {}
+        self.events: deque[tuple[str, Manifest]] = deque()
+        self.answers: list[Manifest] = []
+        self.listing: Listing | None = None
+
+    def write(self, name: str, *, ours: bool) -> None:
+        self.version += 1
+        before = self.objects.get(name)
+        uid = before["metadata"]["uid"] if before else f"uid-{self.version}"
+        self.objects[name] = config_map(name, self.version, uid, value=str(self.version))
+        self.events.append(("MODIFIED" if before else "ADDED", copy.deepcopy(self.objects[name])))
+        if ours:
+            self.answers.append(copy.deepcopy(self.objects[name]))
+
+    def delete(self, name: str) -> None:
+        gone = self.objects.pop(name, None)
+        if gone is not None:
+            self.version += 1
+            gone["metadata"]["resourceVersion"] = str(self.version)
+            self.events.append(("DELETED", gone))
+
+    def list(self) -> Listing:
+        return Listing(tuple(copy.deepcopy(each) for each in self.objects.values()), str(self.version))
+
+
+KINDS = ("write", "ours", "read", "delete", "event", "lose", "answer", "list", "listed", "relist")
+STEPS = st.lists(st.tuples(st.sampled_from(KINDS), st.sampled_from(NAMES)), min_size=4, max_size=50)
+
+
+def deliver(store: Store, event: tuple[str, Manifest]) -> None:
+    kind, manifest = event
+    if kind == "DELETED":
+        store.remove(manifest)
+    else:
+        store.put(manifest)
+
+
+def play(steps: list[tuple[str, str]], *, lossy: bool) -> tuple[Server, Store]:
+    """Run the steps; check after each that no object went back to an older version."""
+    server, store = Server(), Store()
+    newest: dict[str, int] = {}
+    for step, name in steps:
+        if step == "write":
+            server.write(name, ours=False)
+        elif step == "ours":
+            server.write(name, ours=True)
+        elif step == "read":
+            if name in server.objects:
+                server.answers.append(copy.deepcopy(server.objects[name]))
+        elif step == "delete":
+            server.delete(name)
+        elif step == "event" and server.events:
+            deliver(store, server.events.popleft())
+        elif step == "lose" and server.events and lossy:
+            server.events.popleft()
+        elif step == "answer" and server.answers:
+            store.put(server.answers.pop(NAMES.index(name) % len(server.answers)))
+        elif step == "list" and server.listing is None:
+            server.listing = server.list()
+        elif step == "listed" and server.listing is not None:
+            store.replace(CONFIG_MAP, SHOP, server.listing)
+            server.listing = None
+        elif step == "relist" and lossy:
+            # The watch starts anew: what was under way is lost, and all that exists comes again.
+            server.events.clear()
+            server.events.extend(("ADDED", copy.deepcopy(each)) for each in server.objects.values())
+        for each, manifest in held(store).items():
+            version = int(manifest["metadata"]["resourceVersion"])
+            assert version >= newest.get(each, 0), f"{each} went back"
+            newest[each] = version
+    return server, store
+
+
+@settings(max_examples=1500)
+@given(STEPS)
+def test_without_a_loss_the_watch_alone_makes_it_right(steps: list[tuple[str, str]]) -> None:
+    server, store = play(steps, lossy=False)
+    while server.answers:
+        store.put(server.answers.pop())
+    while server.events:
+        deliver(store, server.events.popleft())
+    assert held(store) == server.objects
+
+
+@settings(max_examples=1500)
+@given(STEPS, st.permutations(["events", "answers", "list"]))
+def test_after_any_loss_the_next_list_makes_it_right(steps: list[tuple[str, str]], order: list[str]) -> None:
+    server, store = play(steps, lossy=True)
+    if server.listing is not None:
+        store.replace(CONFIG_MAP, SHOP, server.listing)
+    final = server.list()
+    for what in order:
+        if what == "list":
+            store.replace(CONFIG_MAP, SHOP, final)
+        elif what == "answers":
+            for answer in server.answers:
+                store.put(answer)
+        else:
+            for event in server.events:
+                deliver(store, event)
+    assert held(store) == server.objects
+
+
+@given(STEPS)
+def test_what_belongs_to_a_resource_is_always_what_is_held(steps: list[tuple[str, str]]) -> None:
+    _, store = play(steps, lossy=True)
+    belonging = {manifest["metadata"]["name"]: manifest for _, manifest in store.belonging(Key(SHOP, "orders"))}
+    assert belonging == held(store)
+
+
+def test_a_tombstone_refuses_an_answer_from_before_the_deletion() -> None:
+    store = Store()
+    store.put(config_map("a", 5))
+    assert store.remove(config_map("a", 7)) is True
+    assert store.put(config_map("a", 6)) is False
+    assert held(store) == {}
+    assert store.put(config_map("a", 8, uid="another")) is True
+
+
+def test_a_list_that_comes_late_drops_nothing_that_is_newer() -> None:
+    store = Store()
+    store.put(config_map("a", 5))
+    store.put(config_map("b", 3))
+    store.remove(config_map("c", 6))
+    store.replace(CONFIG_MAP, SHOP, Listing((config_map("b", 3), config_map("c", 2)), "4"))
+    assert set(held(store)) == {"a", "b"}
+
+
+def test_news_is_what_was_not_known() -> None:
+    store = Store()
+    assert store.put(config_map("a", 5)) is True
+    assert store.put(config_map("a", 5)) is False
+    assert store.put(config_map("a", 4)) is False
+    news = store.replace(CONFIG_MAP, SHOP, Listing((config_map("a", 5), config_map("b", 6, consumer="new")), "6"))
+    assert news == {Key(SHOP, "new")}
+    assert store.replace(CONFIG_MAP, SHOP, Listing((), "9")) == {Key(SHOP, "new"), Key(SHOP, "orders")}
+
+
+def test_an_object_moves_with_its_label() -> None:
+    store = Store()
+    store.put(config_map("a", 1, consumer="one"))
+    store.put(config_map("a", 2, consumer="two"))
+    assert list(store.belonging(Key(SHOP, "one"))) == []
+    assert [kind for kind, _ in store.belonging(Key(SHOP, "two"))] == [CONFIG_MAP]
+
+
+def test_a_cluster_that_was_restored_from_a_backup_is_believed() -> None:
+    store = Store()
+    store.put(config_map("a", 100))
+    store.replace(CONFIG_MAP, SHOP, Listing((config_map("a", 100), config_map("b", 90)), "120"))
+    store.replace(CONFIG_MAP, SHOP, Listing((config_map("a", 40),), "50"))
+    assert {name: found["metadata"]["resourceVersion"] for name, found in held(store).items()} == {"a": "40"}
+    assert store.put(config_map("a", 51)) is True
+
+
+@pytest.mark.parametrize("versions", list(itertools.permutations(["x1", "x2", "x3"])))
+def test_versions_that_are_no_numbers_are_believed_as_they_arrive(versions: tuple[str, ...]) -> None:
+    store = Store()
+    for version in versions:
+        assert store.put(config_map("a", version)) is True
+    assert held(store)["a"]["metadata"]["resourceVersion"] == versions[-1]
+    assert store.remove(config_map("a", "x9")) is True
+
+
+def test_managed_fields_are_not_kept_and_the_original_is_not_touched() -> None:
+    store = Store()
+    manifest = config_map("a")
+    manifest["metadata"]["managedFields"] = [{"manager": "m"}]
+    store.put(manifest)
+    assert "managedFields" not in held(store)["a"]["metadata"]
+    assert "managedFields" in manifest["metadata"]
+
+
+def test_synced_means_every_kind_in_that_namespace() -> None:
+    store = Store()
+    for kind in STORED[:-1]:
+        store.replace(kind, SHOP, Listing((), "1"))
+    assert not store.synced(SHOP)
+    store.replace(STORED[-1], SHOP, Listing((), "1"))
+    assert store.synced(SHOP) and not store.synced("other")
+
+
+def test_one_list_of_all_namespaces_keeps_them_apart() -> None:
+    store = Store(clusterwide=True)
+    items = tuple(event_consumer(name, {}, place) for name, place in (("a", "one"), ("a", "two")))
+    for version, item in enumerate(items, 1):
+        item["metadata"] |= {"uid": str(version), "resourceVersion": str(version)}
+    store.replace(EVENT_CONSUMER, "", Listing(items, "2"))
+    assert set(store.consumers("")) == {Key("one", "a"), Key("two", "a")}
+    found = store.get(EVENT_CONSUMER, "two", "a")
+    assert found is not None and found["metadata"]["uid"] == "2"
+
+
+# --- writing through -----------------------------------------------------------------------------------------------
+
+
+class Stale:
+    """A fake API and a store to which no watch tells anything."""
+
+    def __init__(self) -> None:
+        self.api = FakeKubernetes()
+        self.api.put(event_consumer("orders", {}))
+        self.store = self.api.mirror()
+        self.api.watchers.clear()
+        self.through = WriteThrough(self.api, self.store)
+
+    def status(self, **metadata: str) -> Manifest:
+        found = self.store.get(EVENT_CONSUMER, SHOP, "orders")
+        assert found is not None
+        manifest = event_consumer("orders", {}) | {"status": {"replicas": 3}}
+        version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+        return manifest | {"metadata": manifest["metadata"] | version | metadata}
+
+
+async def test_what_we_write_is_in_the_store_before_any_watch_tells() -> None:
+    stale = Stale()
+    await stale.through.apply_status(stale.status())
+    found = stale.store.get(EVENT_CONSUMER, SHOP, "orders")
+    assert found == stale.api.peek(EVENT_CONSUMER, SHOP, "orders")
+    created = await stale.through.create(config_map("a"))
+    assert created is not None and held(stale.store) == {"a": created}
+    merged = await stale.through.merge(CONFIG_MAP, SHOP, "a", {"data": {"x": "y"}})
+    assert held(stale.store) == {"a": merged}
+    await stale.through.delete(CONFIG_MAP, SHOP, "a", merged["metadata"]["uid"])
+    assert held(stale.store) == {}
+    assert stale.api.reads["get"] == 0
+
+
+async def test_a_conflict_of_the_status_reads_that_one_object() -> None:
+    stale = Stale()
+    stale.api.put(event_consumer("orders", {"suspend": True}))
+    with pytest.raises(Changed):
+        await stale.through.apply_status(stale.status())
+    assert stale.store.get(EVENT_CONSUMER, SHOP, "orders") == stale.api.peek(EVENT_CONSUMER, SHOP, "orders")
+    await stale.through.apply_status(stale.status())
+    assert stale.api.reads == {"get": 1}
+
+
+async def test_a_resource_that_is_gone_leaves_the_store() -> None:
+    stale = Stale()
+    stale.api.remove(EVENT_CONSUMER, SHOP, "orders")
+    with pytest.raises(Gone):
+        await stale.through.apply_status(stale.status())
+    assert stale.store.get(EVENT_CONSUMER, SHOP, "orders") is None
+
+
+async def test_an_object_that_came_in_place_of_another_is_not_taken_over() -> None:
+    stale = Stale()
+    first = await stale.through.create(config_map("a"))
+    assert first is not None
+    stale.api.remove(CONFIG_MAP, SHOP, "a")
+    theirs = stale.api.put(config_map("a", theirs="1", uid="another"))
+    mine = config_map("a", mine="1", uid=first["metadata"]["uid"])
+    with pytest.raises(Changed):
+        await stale.through.apply(mine)
+    assert stale.api.peek(CONFIG_MAP, SHOP, "a")["data"] == {"theirs": "1"}
+    assert held(stale.store)["a"]["metadata"]["resourceVersion"] == theirs["metadata"]["resourceVersion"]
+
+
+async def test_objects_of_kinds_that_are_not_watched_are_not_kept() -> None:
+    stale = Stale()
+    assert POD in stale.store.kinds
+    store = Store(kinds=(EVENT_CONSUMER,))
+    assert store.put(config_map("a")) is False
