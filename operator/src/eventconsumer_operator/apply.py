@@ -50,8 +50,9 @@ async def apply(api: Api, observed: Observed, plan: Plan) -> Outcome:
         except OperatorError as error:
             outcome.errors.append(error)
     try:
-        if plan.job is not None and await api.create(plan.job) is not None:
-            outcome.changes.append(f"{describe(plan.job)} created")
+        for job in plan.jobs:
+            if await api.create(job) is not None:
+                outcome.changes.append(f"{describe(job)} created")
         for manifest in plan.deleted:
             metadata = manifest["metadata"]
             await api.delete(kind_of(manifest), metadata["namespace"], metadata["name"], metadata["uid"])

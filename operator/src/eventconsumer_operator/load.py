@@ -36,7 +36,9 @@ async def load(store: Store, hosts: Hosts, key: Key) -> Observed | None:
     jobs = [found for kind, found in belonging if kind == JOB and _is_of(found, labels.COMPONENT_SPARK)]
     children = {(kind, name_of(found)): found for kind, found in belonging if kind != POD}
     stateful_set = children.get((STATEFUL_SET, host_name(key)))
-    own_jobs = tuple(_owned(jobs, {consumer.uid}))
+    replays = [found for kind, found in belonging if kind == JOB and _is_of(found, labels.COMPONENT_REPLAY)]
+    own_jobs, own_replays = tuple(_owned(jobs, {consumer.uid})), tuple(_owned(replays, {consumer.uid}))
+    replay_pods = tuple(_owned(pods, {job["metadata"]["uid"] for job in own_replays}))
     own = tuple(_owned(pods, {stateful_set["metadata"]["uid"]})) if stateful_set else ()
     return Observed(
         now=datetime.now(UTC).replace(microsecond=0),
@@ -46,6 +48,9 @@ async def load(store: Store, hosts: Hosts, key: Key) -> Observed | None:
         pods=own,
         drivers=tuple(_owned(pods, {job["metadata"]["uid"] for job in own_jobs})),
         reports=await hosts.reports(_addresses(own)),
+        replays=own_replays,
+        replay_pods=replay_pods,
+        replay_reports=await hosts.reports(_addresses(replay_pods)),
     )
 
 

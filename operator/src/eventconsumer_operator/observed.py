@@ -71,7 +71,11 @@ class Observed:
         jobs: Spark Jobs of this resource.
         pods: Host pods of this resource.
         drivers: Spark driver pods of those Jobs.
-        reports: Answers of hosts by pod name; hosts that did not answer are absent.
+        probes: The pod that looks for events while no host runs, if it is there.
+        reports: Answers of hosts and probe by pod name; those that did not answer are absent.
+        replays: Jobs of replays of this resource.
+        replay_pods: Pods of those Jobs.
+        replay_reports: Their answers, by pod name.
     """
 
     now: datetime
@@ -80,7 +84,11 @@ class Observed:
     jobs: tuple[Manifest, ...] = ()
     pods: tuple[Manifest, ...] = ()
     drivers: tuple[Manifest, ...] = ()
+    probes: tuple[Manifest, ...] = ()
     reports: Mapping[str, HostReport] = field(default_factory=dict)
+    replays: tuple[Manifest, ...] = ()
+    replay_pods: tuple[Manifest, ...] = ()
+    replay_reports: Mapping[str, HostReport] = field(default_factory=dict)
 
     @cached_property
     def fleet(self) -> FleetReport | None:

@@ -28,6 +28,7 @@ from eventconsumer_operator.manifest import STATEFUL_SET, Manifest, controller_u
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan import Plan
 from eventconsumer_operator.plan.names import host_name, job_name, selector_text
+from eventconsumer_operator.plan.replay import replay_status
 from eventconsumer_operator.podfailures import pod_failures
 from eventconsumer_operator.settings import Settings
 
@@ -68,6 +69,7 @@ def make_status(
         hosts=HostsStatus(desired=facts.desired, ready=facts.ready),
         partitions=PartitionsStatus(total=facts.total, owned=facts.owned, unowned=facts.total - facts.owned),
         lag=_lag(observed, facts),
+        replay=replay_status(observed, plan.spec) if plan else previous.replay,
         drained=drained,
         spark=_spark(observed, plan),
         effective=_effective(plan, settings) if plan else previous.effective,

@@ -35,8 +35,7 @@ def plan(spec: dict[str, Any] = WITH_SPARK, jobs: tuple[Manifest, ...] = (), num
 
 
 def made(**arguments: Any) -> Manifest:
-    manifest = plan(**arguments).job
-    assert manifest is not None
+    (manifest,) = plan(**arguments).jobs
     return manifest
 
 
@@ -65,7 +64,7 @@ def confs(manifest: Manifest) -> dict[str, str]:
     ids=["no spark", "suspended", "disabled", "no open batch", "runs", "failed", "ended"],
 )
 def test_no_job(case: dict[str, Any]) -> None:
-    assert plan(**case).job is None
+    assert plan(**case).jobs == ()
 
 
 def test_one_job_for_an_open_batch_whatever_became_of_others() -> None:
@@ -73,13 +72,13 @@ def test_one_job_for_an_open_batch_whatever_became_of_others() -> None:
 
 
 def test_without_a_leader_nothing_is_started() -> None:
-    assert make_plan(observed(WITH_SPARK, reports={"orders-host-0": report()}), SETTINGS).job is None
+    assert make_plan(observed(WITH_SPARK, reports={"orders-host-0": report()}), SETTINGS).jobs == ()
 
 
 def test_of_two_leaders_the_one_that_is_further_on_is_believed() -> None:
     stale, fresh = fleet(committed=1, batch=batch(2), files=9), fleet(committed=2, batch=None, files=9)
     world = observed(WITH_SPARK, reports={"a": report(fleet=stale), "b": report(fleet=fresh)})
-    assert make_plan(world, SETTINGS).job is None
+    assert make_plan(world, SETTINGS).jobs == ()
 
 
 def test_the_job_tries_once_and_ends_in_time() -> None:

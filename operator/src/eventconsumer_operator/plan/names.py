@@ -14,15 +14,27 @@ from eventconsumer_operator.observed import Consumer
 APPLICATION = "eventconsumer"
 _JOB_NAME_PART = 40  # <40>-<8>-b<10 digits> stays within the 63 characters of a label
 
+_REPLAY_NAME_PART = 25  # <25>-<8>-r-<20>
+
 
 def host_name(key: Key) -> str:
     """Name of the ConfigMap, Service and StatefulSet of the hosts."""
     return f"{key.name}-host"
 
 
+def probe_name(key: Key) -> str:
+    """Name of the StatefulSet of the probe, which looks for events while no host runs."""
+    return f"{key.name}-probe"
+
+
 def job_name(key: Key, uid: str, batch: int) -> str:
     """Name of the Spark Job of a batch: the same whoever looks at the same batch of the same resource."""
     return f"{key.name[:_JOB_NAME_PART]}-{uid[:8]}-b{batch}"
+
+
+def replay_name(key: Key, uid: str, nonce: str) -> str:
+    """Name of the Job of a replay: at most 57 characters, as its pods' names add to it."""
+    return f"{key.name[:_REPLAY_NAME_PART].rstrip('-')}-{uid[:8]}-r-{nonce}"
 
 
 def selector(key: Key, component: str) -> dict[str, str]:

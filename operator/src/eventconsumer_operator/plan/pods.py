@@ -35,7 +35,7 @@ def host_template(
     config: HostConfig,
     image: str,
     *,
-    config_map: str,
+    config_map: str | None,
     component: str = labels.COMPONENT_HOST,
     arguments: tuple[str, ...] = (),
     probes: Mapping[str, Any] | None = None,
@@ -48,7 +48,8 @@ def host_template(
         spec: Its spec, for where the pod may run and what it may use.
         config: What is in the ConfigMap; the pod restarts when its digest changes.
         image: The image.
-        config_map: Name of the ConfigMap that is mounted at `labels.CONFIG_FILE`.
+        config_map: Name of the ConfigMap that is mounted at `labels.CONFIG_FILE`; None: the configuration is in the
+            template itself, as `labels.CONFIG_ENV`.
         component: labels.COMPONENT_HOST, COMPONENT_PROBE or COMPONENT_REPLAY.
         arguments: Of the program; empty: it is a host.
         probes: Probes of the container.
@@ -66,13 +67,17 @@ def host_template(
         "name": component,
         "image": image,
         "imagePullPolicy": "IfNotPresent",
-        "env": [downward("POD_NAME", "metadata.name"), downward("POD_UID", "metadata.uid")],
+        "env": [
+            downward("POD_NAME", "metadata.name"),
+            downward("POD_UID", "metadata.uid"),
+            *([] if config_map else [{"name": labels.CONFIG_ENV, "value": config.to_json()}]),
+        ],
         "ports": [{"name": PORT_NAME, "containerPort": labels.HOST_PORT, "protocol": "TCP"}],
         "securityContext": container_security(),
         "resources": dict(resources) if resources is not None else host_resources(pods),
         "volumeMounts": [
             # Folders and never single files of them (subPath): those would not follow a changed Secret or key.
-            {"name": "config", "mountPath": str(_CONFIG.parent), "readOnly": True},
+            *([{"name": "config", "mountPath": str(_CONFIG.parent), "readOnly": True}] if config_map else []),
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
             *(secret_mount(volume["name"]) for volume in volumes),
         ],
@@ -92,7 +97,7 @@ def host_template(
             **scheduling(pods, selector(key, component)),
             "containers": [container | ({"args": list(arguments)} if arguments else {}) | dict(probes or {})],
             "volumes": [
-                {"name": "config", "configMap": {"name": config_map}},
+                *([{"name": "config", "configMap": {"name": config_map}}] if config_map else []),
                 {"name": "tmp", "emptyDir": {}},
                 *volumes,
             ],

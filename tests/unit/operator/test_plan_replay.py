@@ -1,0 +1,173 @@
+"""Replays: when there is a Job, what is in it, and what the status says about it."""
+
+import dataclasses
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.host_report import HostReport, Problem
+from eventconsumer_api.labels import CONFIG_ENV
+from eventconsumer_api.status import EventConsumerStatus, ReplayStatus
+from eventconsumer_operator.keys import Key
+from eventconsumer_operator.manifest import Manifest, name_of
+from eventconsumer_operator.observed import Observed
+from eventconsumer_operator.plan.config import host_config
+from eventconsumer_operator.plan.names import replay_name
+from eventconsumer_operator.plan.replay import replay_job, replay_status, unwanted_replays
+from eventconsumer_operator.plan.spec import parse_spec
+from tests.unit.operator.test_plan import restricted
+from tests.unit.operator.worlds import KEY, SETTINGS, SPEC, UID, fleet, job, observed, pod, report, spec_with
+
+NAME = replay_name(KEY, UID, "may")
+REPLAY = SPEC | {
+    "replay": {
+        "nonce": "may",
+        "consumerGroup": "again",
+        "from": "2026-05-01T00:00:00Z",
+        "to": "2026-06-01T00:00:00Z",
+        "partitions": ["1", "3"],
+    }
+}
+
+
+def world(
+    spec: dict[str, Any] = REPLAY,
+    jobs: tuple[Manifest, ...] = (),
+    pods: tuple[Manifest, ...] = (),
+    reports: dict[str, HostReport] | None = None,
+    before: ReplayStatus | None = None,
+) -> Observed:
+    found = observed(spec, status=EventConsumerStatus(replay=before))
+    return dataclasses.replace(found, replays=jobs, replay_pods=pods, replay_reports=reports or {})
+
+
+def made(found: Observed) -> Manifest | None:
+    spec = parse_spec(found.consumer.spec)
+    return replay_job(found, spec, host_config(found.consumer, spec, SETTINGS), "host:1")
+
+
+def status(found: Observed) -> ReplayStatus | None:
+    return replay_status(found, parse_spec(found.consumer.spec))
+
+
+def of_job(name: str = "replay-0", **state: Any) -> Manifest:
+    found = pod(name, **state)
+    owner = {"kind": "Job", "name": NAME, "uid": f"uid-of-{NAME}", "controller": True}
+    return found | {"metadata": found["metadata"] | {"ownerReferences": [owner]}}
+
+
+def test_the_jobs_host_reads_and_writes_in_places_of_its_own() -> None:
+    manifest = made(world())
+    assert manifest is not None
+    assert name_of(manifest) == NAME == "orders-01234567-r-may"
+    template = manifest["spec"]["template"]
+    restricted(template["spec"])
+    assert template["spec"]["restartPolicy"] == "Never"
+    assert template["spec"]["automountServiceAccountToken"] is False
+    assert {volume["name"] for volume in template["spec"]["volumes"]} == {"tmp", "event-hub", "lease-store", "sink"}
+    environment = {variable["name"]: variable for variable in template["spec"]["containers"][0]["env"]}
+    config = HostConfig.model_validate_json(environment[CONFIG_ENV]["value"])
+    assert config.event_hub.consumer_group == "again"
+    assert config.leases.location.prefix == "_replays/may/"
+    assert config.sink.prefix == "shop/orders/_replays/may"
+    assert config.starting_position.type == "EnqueuedTime"
+    assert str(config.starting_position.enqueued_time) == "2026-05-01 00:00:00+00:00"
+    assert config.replay is not None
+    assert (config.replay.nonce, config.replay.partitions) == ("may", ["1", "3"])
+    assert str(config.replay.to) == "2026-06-01 00:00:00+00:00"
+    assert config.batches is None
+
+
+def test_without_times_everything_retained_is_read() -> None:
+    manifest = made(world(spec_with("replay", {"nonce": "may", "consumerGroup": "again"})))
+    assert manifest is not None
+    text = manifest["spec"]["template"]["spec"]["containers"][0]["env"][-1]["value"]
+    config = HostConfig.model_validate_json(text)
+    assert config.starting_position.type == "Earliest"
+    assert config.replay is not None
+    assert (config.replay.to, config.replay.partitions) == (None, [])
+
+
+def test_a_handler_is_not_called_again() -> None:
+    processing = {"handler": "shop:Shop", "handlerMode": "Replace", "image": "shop:1", "bufferBytes": 20_000_000}
+    manifest = made(world(spec_with("processing", processing, REPLAY)))
+    assert manifest is not None
+    text = manifest["spec"]["template"]["spec"]["containers"][0]["env"][-1]["value"]
+    config = HostConfig.model_validate_json(text)
+    assert (config.processing.handler, config.processing.handler_mode) == (None, "Precede")
+    assert config.processing.buffer_bytes == 20_000_000
+
+
+def test_when_there_is_no_job() -> None:
+    assert made(world(SPEC)) is None
+    assert made(world(jobs=(job(NAME),))) is None
+    assert made(world(spec_with("suspend", True, REPLAY))) is None  # noqa: FBT003
+    assert made(world(before=ReplayStatus(nonce="may", state="Succeeded"))) is None
+    assert made(world(before=ReplayStatus(nonce="may", state="Failed"))) is not None  # its Job is gone: tried again
+    assert made(world(before=ReplayStatus(nonce="april", state="Succeeded"))) is not None
+    assert made(world(jobs=(job(replay_name(KEY, UID, "april")),))) is not None
+
+
+def test_a_running_job_goes_with_its_nonce() -> None:
+    old, new = job(replay_name(KEY, UID, "april")), job(NAME)
+    done = job(replay_name(KEY, UID, "march"), type="Complete")
+    found = world(jobs=(old, new, done))
+    assert unwanted_replays(found, parse_spec(REPLAY)) == (old,)
+    assert unwanted_replays(found, parse_spec(SPEC)) == (old, new)
+
+
+def test_the_status_from_beginning_to_end() -> None:
+    assert status(world(SPEC)) is None
+    pending = status(world())
+    assert pending is not None
+    assert (pending.state, pending.message) == ("Pending", "its Job is being created")
+    running = status(
+        world(jobs=(job(NAME),), pods=(of_job(phase="Running"),), reports={"replay-0": report(fleet=fleet(files=3))})
+    )
+    assert running == ReplayStatus(nonce="may", state="Running", files=3, events=100)
+    between = status(world(jobs=(job(NAME),), before=running))  # its pod was evicted
+    assert between == running
+    ended = {"state": {"terminated": {"exitCode": 0, "message": json.dumps({"files": 7, "events": 700})}}}
+    done = status(
+        world(jobs=(job(NAME, type="Complete"),), pods=(of_job(phase="Succeeded", containerStatuses=[ended]),))
+    )
+    assert done == ReplayStatus(nonce="may", state="Succeeded", files=7, events=700)
+    assert status(world(before=done)) == done  # its Job was cleaned up
+    suspended = status(world(spec_with("suspend", True, REPLAY)))  # noqa: FBT003
+    assert suspended is not None
+    assert suspended.message == "spec.suspend is true"
+
+
+def test_the_status_says_what_it_waits_for() -> None:
+    problem = Problem(field="spec.eventHub.consumerGroup", reason="EventHubNotFound", message="no group again")
+    stuck = status(
+        world(
+            jobs=(job(NAME),),
+            pods=(of_job(phase="Running"), of_job("replay-1", phase="Failed")),
+            reports={"replay-0": report(problems=(problem,))},
+        )
+    )
+    assert stuck is not None
+    assert (stuck.state, stuck.message) == ("Running", "spec.eventHub.consumerGroup: no group again")
+    image = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
+    waiting = status(world(jobs=(job(NAME),), pods=(of_job(phase="Pending", containerStatuses=[image]),)))
+    assert waiting is not None
+    assert "ImagePullBackOff: no such image" in waiting.message
+    failed = status(world(jobs=(job(NAME, type="Failed", reason="BackoffLimitExceeded", message="too often"),)))
+    assert failed is not None
+    assert failed.state == "Failed"
+    assert f"BackoffLimitExceeded: too often; kubectl logs job/{NAME}" in failed.message
+
+
+@given(
+    st.from_regex(r"\A[a-z]([-a-z0-9]{0,45}[a-z0-9])?\Z"),
+    st.from_regex(r"\A[a-z0-9]([-a-z0-9]{0,18}[a-z0-9])?\Z"),
+)
+def test_names_fit_into_labels(name: str, nonce: str) -> None:
+    found = replay_name(Key("shop", name), UID, nonce)
+    assert len(found) <= 57
+    assert found.startswith(name[:20])
+    assert found.endswith(f"-01234567-r-{nonce}")
