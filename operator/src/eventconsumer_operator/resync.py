@@ -93,25 +93,23 @@ class Resync:
         return result
 
     async def _list_all(self, scope: str) -> bool:
-        """List all kinds of a scope; return whether there is nothing to repeat soon."""
-        complete = True
-        news: set[Key] = set()
-        for kind in self._store.kinds:
-            health = self._health[kind, scope]
-            try:
-                listing = await self._api.list(kind, scope, None if kind == EVENT_CONSUMER else MANAGED)
-            except OperatorError as error:
-                _log.warning("listing %s in %s: %s", kind.plural, scope or "all namespaces", error)
-                health.error = error
-                complete = False
-                if not isinstance(error, Forbidden):
-                    break  # the API server is away: each further question would take its time limit
-                continue
-            health.listed, health.error = asyncio.get_running_loop().time(), None
-            news |= self._store.replace(kind, scope, listing)
+        """List all kinds of a scope, at once; return whether there is nothing to repeat soon."""
+        lists = await asyncio.gather(*(self._list(kind, scope) for kind in self._store.kinds))
         if self._store.synced(scope):
-            self._tell(scope, news)
-        return complete
+            self._tell(scope, set[Key]().union(*(news for news in lists if news is not None)))
+        return None not in lists
+
+    async def _list(self, kind: Kind, scope: str) -> set[Key] | None:
+        """List a kind into the store; return about whom that is news, or None if it failed."""
+        health = self._health[kind, scope]
+        try:
+            listing = await self._api.list(kind, scope, None if kind == EVENT_CONSUMER else MANAGED)
+        except OperatorError as error:
+            _log.warning("listing %s in %s: %s", kind.plural, scope or "all namespaces", error)
+            health.error = error
+            return None
+        health.listed, health.error = asyncio.get_running_loop().time(), None
+        return self._store.replace(kind, scope, listing)
 
     def _tell(self, scope: str, news: set[Key]) -> None:
         first = scope not in self._served

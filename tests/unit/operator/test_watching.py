@@ -143,10 +143,10 @@ async def test_nothing_is_told_before_every_kind_was_listed() -> None:
     for _ in range(2):
         lists.api.fail_once("list", Transient("away"))
     task = asyncio.create_task(lists.resync.run())
-    await asyncio.sleep(15)
+    await asyncio.sleep(9)
     assert lists.told == [] and not lists.store.synced("shop")
-    await asyncio.sleep(10)
-    assert [(key, round(when)) for key, when, _ in lists.told] == [(ORDERS, 20)]
+    await asyncio.sleep(2)
+    assert [(key, round(when)) for key, when, _ in lists.told] == [(ORDERS, 10)]
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
