@@ -1,0 +1,101 @@
+"""A replay on the real cluster: declared in the resource, run once, beside hosts that go on."""
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from eventconsumer_demo import run
+from eventconsumer_demo.steps import DemoError
+from eventhubs_emulator.admin_client import AdminClient
+from tests.e2e.conftest import Demo
+from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer, wait_for
+
+pytestmark = pytest.mark.timeout(300)
+
+NAME = "again"
+EVENTS = 300
+
+
+def resource(**replay: Any) -> dict[str, Any]:
+    """The consumer, with or without a replay."""
+    found = consumer(NAME)
+    if replay:
+        found["spec"]["replay"] = replay
+    return found
+
+
+def apply(demo: Demo, manifest: dict[str, Any]) -> None:
+    """Apply it."""
+    demo.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+
+
+def wait_replay(demo: Demo, nonce: str, seconds: float = 120) -> dict[str, Any]:
+    """The status of a replay that succeeded."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = demo.cluster.get("eventconsumer", NAME).get("status", {}).get("replay", {})
+        if found.get("nonce") == nonce and found["state"] == "Succeeded":
+            return dict(found)
+        assert time.monotonic() < deadline, found
+        time.sleep(1)
+
+
+@pytest.fixture(scope="module")
+def again(demo: Demo) -> Iterator[Demo]:
+    """A consumer that has drained everything."""
+    with demo.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
+        admin = AdminClient(f"http://127.0.0.1:{port}")
+        admin.create_hub(NAME, partitions=2, groups=["$Default", "replays"])
+        for number in range(EVENTS):
+            admin.put_event(NAME, str(number % 2), b"%d" % number)
+    demo.cluster.secret(f"{NAME}-hub", connectionString=GOOD_NAMESPACE)
+    demo.cluster.secret(f"{NAME}-storage", connectionString=GOOD_STORAGE)
+    apply(demo, resource())
+    wait_for(demo, NAME, "Ready", "True", 90)
+    yield demo
+    demo.cluster.kubectl("delete", "eventconsumer", NAME, "--ignore-not-found")
+
+
+def test_a_replay_runs_once_beside_the_hosts(again: Demo) -> None:
+    apply(again, resource(nonce="one", consumerGroup="replays"))
+    done = wait_replay(again, "one")
+    assert done["events"] == EVENTS
+    again.cluster.kubectl("delete", "jobs", "-l", "app.kubernetes.io/component=replay")  # as cleaning up does later
+    time.sleep(10)
+    jobs = json.loads(again.cluster.kubectl("get", "jobs", "-l", "app.kubernetes.io/component=replay", "-o", "json"))
+    assert jobs["items"] == []
+    assert wait_replay(again, "one") == done
+    wait_for(again, NAME, "Ready", "True", 30)
+
+
+def test_its_files_are_complete_by_the_auditor_and_the_consumers_own_too(again: Demo) -> None:
+    for options in (
+        [],
+        [
+            "--connection-string-file=/var/run/secrets/eventconsumer.io/sink/connection-string",
+            f"--container={NAME}-sink",
+            f"--prefix={again.cluster.namespace}/{NAME}/_replays/one",
+            f"--lease-container={NAME}-leasestore",
+            "--lease-prefix=_replays/one/",
+            "--consumer-group=replays",
+        ],
+    ):
+        printed = again.cluster.kubectl(
+            "exec", f"{NAME}-host-0", "--", "eventconsumer", "audit", "--deep", "--json", *options
+        )
+        report = json.loads(printed)
+        assert report["exitCode"] == 0, report
+        assert sum(partition["events"] for partition in report["partitions"]) == EVENTS, report
+
+
+def test_another_nonce_is_another_replay(again: Demo) -> None:
+    apply(again, resource(nonce="two", consumerGroup="replays", partitions=["1"]))
+    assert wait_replay(again, "two")["events"] == EVENTS // 2
+
+
+def test_its_own_group_is_refused(again: Demo) -> None:
+    with pytest.raises(DemoError, match=r"replay\.consumerGroup must be another consumer group"):
+        apply(again, resource(nonce="three", consumerGroup="$Default"))
