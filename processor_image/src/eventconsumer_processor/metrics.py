@@ -91,7 +91,11 @@ class Metrics:
             buckets=(0.001, 0.01, 0.1, 0.5, 1, 5, 30, 120),
             registry=self.registry,
         )
-        self.lease_changes = self._counter("lease_changes", "Leases acquired, stolen, released and lost.", "change")
+        self.lease_changes = self._counter(
+            "lease_changes",
+            "Leases by what happened: acquired, stolen, rebuilt; ended by Shutdown, LeaseLost, LinkStolen, Fenced.",
+            "change",
+        )
         self.rebalances = self._counter(
             "rebalances", "Partitions given to or taken from another live host for balance."
         )
@@ -99,7 +103,7 @@ class Metrics:
             "fleet_messages", "Messages of the operator about the fleet, by result: believed, or why not.", "result"
         )
         self.storage_calls = self._counter(
-            "storage_calls", "Storage requests by operation and outcome.", "operation", "outcome"
+            "storage_calls", "Storage requests by operation and outcome: ok, or the error.", "operation", "outcome"
         )
         self.buffered = self._gauge("buffered_bytes", "Bytes of events received and not committed yet.", "partition")
         self.leases = self._gauge("leases", "Partition leases held by this host.")

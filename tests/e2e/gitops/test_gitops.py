@@ -1,0 +1,207 @@
+"""Operator and EventConsumer from a Git repository, by Argo CD's engine: synced, healthy, and never at odds with it."""
+
+import copy
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from eventconsumer_demo import run
+from eventconsumer_demo.cluster import Cluster
+from eventhubs_emulator.admin_client import AdminClient
+from tests.apiserver import find_binary
+from tests.e2e.conftest import ROOT, Demo, image
+from tests.e2e.gitops.engine import MARK, Agent, Repository, build, local
+from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
+
+pytestmark = pytest.mark.timeout(900)
+
+NAMESPACE = "gitops"
+NAME = "parcels"
+PARTITIONS = 4
+RESOURCE = f"EventConsumer/{NAME}"
+# What users' tools put on a resource. None of it may appear on a child: Argo CD would take the child for its own.
+TOOLS_LABELS = {"app.kubernetes.io/instance": "shop-app", "app.kubernetes.io/part-of": "shop"}
+TOOLS_ANNOTATIONS = {"argocd.argoproj.io/tracking-id": f"shop-app:eventconsumer.io/EventConsumer:{NAMESPACE}/{NAME}"}
+
+
+@dataclass(frozen=True)
+class GitOps:
+    """The repository, what applies it, and the cluster it is applied to."""
+
+    cluster: Cluster
+    repository: Repository
+    agent: Agent
+
+    def until(self, question: Callable[[], bool], seconds: float, what: str) -> None:
+        """Ask until the answer is yes."""
+        deadline = time.monotonic() + seconds
+        while not question():
+            assert self.agent.runs(), self.agent.log()[-3000:]
+            if time.monotonic() > deadline:
+                state = json.dumps(self.agent.state(), indent=1)
+                pytest.fail(f"not within {seconds} s: {what}\n{state}\n{self.agent.log()[-3000:]}")
+            time.sleep(1)
+
+    def health(self, name: str = RESOURCE) -> str:
+        return str(self.agent.state()[name]["health"])
+
+    def live(self) -> dict[str, Any]:
+        return self.cluster.get("eventconsumer", NAME)
+
+
+def operator() -> list[dict[str, Any]]:
+    """The Kustomize base with the images of this build, as a user's pipeline renders it."""
+    base = {path.name: path.read_text() for path in (ROOT / "kustomize/base").iterdir()}
+    documents = [item for name in ("crd.yaml", "operator.yaml") for item in yaml.safe_load_all(base[name])]
+    text = json.dumps(documents).replace('"eventconsumer-system"', f'"{NAMESPACE}"')
+    for name in ("operator", "processor", "spark"):
+        text = text.replace(f"eventconsumer/{name}:0.1.0", image(name))
+    rendered: list[dict[str, Any]] = json.loads(text)
+    for document in rendered:
+        if document["kind"] == "Deployment":
+            document["spec"]["template"]["spec"]["containers"][0]["args"].append("--allow-insecure-endpoints")
+    return rendered
+
+
+def resource(**spec: Any) -> list[dict[str, Any]]:
+    """The EventConsumer as its owners write it."""
+    manifest = consumer(NAME)
+    manifest["metadata"] |= {"namespace": NAMESPACE, "labels": TOOLS_LABELS, "annotations": TOOLS_ANNOTATIONS}
+    manifest["spec"] |= {"scaling": {"partitionsPerHost": 2}} | copy.deepcopy(spec)
+    return [manifest]
+
+
+@pytest.fixture(scope="module")
+def gitops(demo: Demo, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GitOps]:
+    """Everything applied by the engine, in a namespace that admits restricted pods only."""
+    build()
+    folder = tmp_path_factory.mktemp("gitops")
+    kubeconfig = Path(local("kubeconfig"))
+    cluster = Cluster(NAMESPACE, path=local("path"), kubeconfig=kubeconfig)
+    cluster.ensure_namespace(NAMESPACE)
+    with demo.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
+        AdminClient(f"http://127.0.0.1:{port}").create_hub(NAME, partitions=PARTITIONS)
+    cluster.secret(f"{NAME}-hub", connectionString=GOOD_NAMESPACE)
+    cluster.secret(f"{NAME}-storage", connectionString=GOOD_STORAGE)
+    repository = Repository(folder / "repository")
+    repository.commit(operator=operator(), consumer=resource())
+    agent = Agent(cluster, kubeconfig, repository, folder / "agent.log")
+    agent.start()
+    try:
+        yield GitOps(cluster, repository, agent)
+    finally:
+        agent.stop()
+        print(agent.log()[-2000:])
+        cluster.run("kubectl", "delete", "namespace", NAMESPACE, "--wait=true", timeout=180)
+
+
+def test_operator_and_resource_become_synced_and_healthy(gitops: GitOps) -> None:
+    def well() -> bool:
+        state = gitops.agent.state()
+        return all(each["synced"] and each["health"] in {"Healthy", ""} for each in state.values())
+
+    gitops.until(well, 120, "everything synced and healthy")
+    state = gitops.agent.state()
+    assert state[RESOURCE]["health"] == "Healthy", state[RESOURCE]
+    assert f"{PARTITIONS} of {PARTITIONS} partitions" in state[RESOURCE]["message"]
+    assert state["Deployment/eventconsumer-operator"]["health"] == "Healthy"
+
+
+def test_the_operator_never_writes_the_spec(gitops: GitOps) -> None:
+    fields = [
+        each for each in gitops.live()["metadata"]["managedFields"] if each["manager"] == "eventconsumer-operator"
+    ]
+    assert fields, "it writes the status"
+    assert {each.get("subresource") for each in fields} == {"status"}
+    assert all(set(each["fieldsV1"]) == {"f:status"} for each in fields)
+
+
+def test_labels_and_marks_of_the_owners_tools_are_on_no_child(gitops: GitOps) -> None:
+    kinds = "statefulsets,pods,services,configmaps,poddisruptionbudgets,networkpolicies"
+    children = gitops.cluster.get(kinds, "-l", f"eventconsumer.io/consumer={NAME}")["items"]
+    assert {"StatefulSet", "Pod", "Service", "ConfigMap"} <= {child["kind"] for child in children}
+    for child in children:
+        metadata = child["metadata"]
+        assert not TOOLS_LABELS.keys() & metadata["labels"].keys(), metadata
+        assert not {*TOOLS_ANNOTATIONS, MARK} & metadata.get("annotations", {}).keys(), metadata
+
+
+def test_nothing_drifts_while_operator_and_hosts_restart(gitops: GitOps) -> None:
+    before = gitops.live()["metadata"]["generation"]
+    gitops.cluster.kubectl("delete", "pod", "-l", "app.kubernetes.io/component=operator", "--wait=false")
+    gitops.cluster.kubectl("delete", "pod", f"{NAME}-host-0", "--wait=false")
+    ends = time.monotonic() + 20
+    while time.monotonic() < ends:
+        assert (state := gitops.agent.state())[RESOURCE]["synced"], state[RESOURCE]
+        time.sleep(1)
+    gitops.until(lambda: gitops.health() == "Healthy", 60, "healthy again")
+    assert gitops.live()["metadata"]["generation"] == before
+
+
+def test_a_commit_scales_and_nothing_else_changes(gitops: GitOps) -> None:
+    before = gitops.live()["metadata"]["generation"]
+    gitops.repository.commit(consumer=resource(scaling={"partitionsPerHost": 1}))
+    gitops.until(lambda: gitops.live()["metadata"]["generation"] > before, 30, "the commit is applied")
+    gitops.until(lambda: gitops.live()["status"]["hosts"] == {"desired": 4, "ready": 4}, 90, "four hosts")
+    gitops.until(lambda: gitops.health() == "Healthy", 60, "healthy with four hosts")
+    assert gitops.agent.state()[RESOURCE]["synced"]
+    assert gitops.live()["metadata"]["generation"] == before + 1, "nobody but the commit wrote the spec"
+
+
+def test_suspended_and_resumed_by_commit(gitops: GitOps) -> None:
+    gitops.repository.commit(consumer=resource(suspend=True))
+    gitops.until(lambda: gitops.health() == "Suspended", 120, "suspended")
+    assert gitops.agent.state()[RESOURCE]["synced"]
+    gitops.until(lambda: not gitops.cluster.get("pods", "-l", f"eventconsumer.io/consumer={NAME}")["items"], 90, "gone")
+    gitops.repository.commit(consumer=resource())
+    gitops.until(lambda: gitops.health() == "Healthy", 120, "healthy again")
+    assert gitops.live()["status"]["hosts"] == {"desired": 2, "ready": 2}
+
+
+def test_a_mistake_is_degraded_and_names_the_field(gitops: GitOps) -> None:
+    gitops.repository.commit(consumer=resource(processing={"handler": "a:B", "image": "docker.io/stranger/image:1"}))
+    gitops.until(lambda: gitops.health() == "Degraded", 60, "degraded")
+    assert "spec.processing.image" in gitops.agent.state()[RESOURCE]["message"]
+    gitops.repository.commit(consumer=resource())
+    gitops.until(lambda: gitops.health() == "Healthy", 60, "healthy again")
+
+
+def test_kubectl_diff_is_clean_after_apply(gitops: GitOps, demo: Demo) -> None:
+    file = ROOT / "examples/local.yaml"  # applied by `kubectl apply` in the demo
+    assert demo.cluster.kubectl("diff", "-f", str(file)) == ""
+    # What the engine applied, too, but for the engine's own mark, which is in no file.
+    text = yaml.safe_dump_all(gitops.repository.documents())
+    found = subprocess.run(
+        [
+            find_binary("kubectl"), "--kubeconfig", local("kubeconfig"), "-n", NAMESPACE,
+            "diff", "--server-side", "--force-conflicts", "-f", "-",
+        ],
+        input=text, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (found.returncode, found.stdout) == (0, ""), found.stdout + found.stderr
+
+
+def test_what_leaves_the_repository_is_removed_with_its_children(gitops: GitOps) -> None:
+    gitops.repository.commit(consumer=None)
+    kinds = "eventconsumers,statefulsets,pods,services,configmaps"
+
+    def gone() -> bool:
+        children = gitops.cluster.get(kinds, "-l", f"eventconsumer.io/consumer={NAME}")["items"]
+        return not children and not gitops.cluster.get("eventconsumers")["items"]
+
+    gitops.until(gone, 120, "resource and children are gone")
+    assert gitops.agent.state()["Deployment/eventconsumer-operator"]["health"] == "Healthy"
+
+
+def test_the_namespace_admits_restricted_pods_only(gitops: GitOps) -> None:
+    namespace = json.loads(gitops.cluster.run("kubectl", "get", "namespace", NAMESPACE, "-o", "json"))
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    events = gitops.cluster.get("events")["items"]
+    assert not [each["message"] for each in events if "violates PodSecurity" in each.get("message", "")]

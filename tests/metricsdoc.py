@@ -1,0 +1,145 @@
+"""docs/reference/metrics.md, from the metrics in the code: `python -m tests.metricsdoc > docs/reference/metrics.md`."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from prometheus_client.core import Metric
+from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from eventconsumer_api.host_report import (
+    FleetReport,
+    HostReport,
+    HostState,
+    PartitionLag,
+    PartitionReport,
+    Problem,
+)
+from eventconsumer_api.status import Condition, EventConsumerStatus, LagStatus
+from eventconsumer_operator import metrics as operator
+from eventconsumer_operator.keys import Key
+from eventconsumer_processor import metrics as host
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+HEAD = """\
+# Metrics
+
+Made from the code by `python -m tests.metricsdoc`. Counters start at 0 with each process, and a series with labels
+appears when it first counts. The alerts (docs/runbooks.md) and the Grafana dashboard of the chart use these.
+
+"""
+OPERATOR = """\
+## Operator: port 8081, `/metrics`
+
+`namespace` and `name` are those of the EventConsumer: scrape with `honorLabels: true`, as the chart's ServiceMonitor
+does. `eventconsumer_operator_api_requests_total` does not count the requests that keep the watches open.
+
+"""
+HOST = """\
+## Hosts: port 8080, `/metrics`
+
+A host tells of what it does itself; the one that leads also tells the lag of all partitions. The chart's PodMonitor
+adds `namespace`, `pod`, and `eventconsumer_io_consumer`, the name of the EventConsumer.
+
+"""
+
+
+@dataclass(frozen=True)
+class Described:
+    """One metric."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    text: str
+
+
+class _Idle:
+    """A queue in which nothing happens."""
+
+    adds = retries = 0
+
+    def __len__(self) -> int:
+        return 0
+
+    def overdue(self) -> float:
+        return 0.0
+
+    def longest(self) -> float:
+        return 0.0
+
+
+def _status() -> EventConsumerStatus:
+    condition = Condition(
+        type="Ready", status="True", reason="", message="", last_transition_time=NOW, observed_generation=1
+    )
+    return EventConsumerStatus(conditions=[condition], lag=LagStatus(events=0, seconds=0))
+
+
+def _report() -> HostReport:
+    return HostReport(
+        owner="",
+        state=HostState.RUNNING,
+        partitions=(PartitionReport(id="0", epoch=0),),
+        problems=(Problem(field="", reason="Fenced", message=""),),
+        fleet=FleetReport(
+            partition_count=1,
+            hub_created_at=NOW,
+            owners={},
+            lags={"0": PartitionLag(events=0, seconds=0.0)},
+            files=0,
+            events=0,
+            bytes=0,
+        ),
+    )
+
+
+def operators() -> list[Described]:
+    """What the operator measures."""
+    resources = operator.Resources(None)
+    resources.record(Key("", ""), _status())
+    fixed = [each for each in vars(operator).values() if isinstance(each, MetricWrapperBase)]
+    return sorted(_described([*fixed, resources, operator.QueueState(_Idle(), CollectorRegistry())]), key=_order)
+
+
+def hosts() -> list[Described]:
+    """What a host measures."""
+    found = host.Metrics()
+    fixed = [each for each in vars(found).values() if isinstance(each, MetricWrapperBase)]
+    return sorted(_described([*fixed, host.State(_report, {"0": 0.0})]), key=_order)
+
+
+def _order(metric: Described) -> str:
+    return metric.name
+
+
+def _described(collectors: Iterable[Collector]) -> Iterator[Described]:
+    for collector in collectors:
+        if isinstance(collector, MetricWrapperBase):
+            yield _one(next(iter(collector.collect())), tuple(collector._labelnames))
+            continue
+        for family in collector.collect():
+            yield _one(family, tuple(family.samples[0].labels))
+
+
+def _one(family: Metric, labels: tuple[str, ...]) -> Described:
+    name = f"{family.name}_total" if family.type == "counter" else family.name
+    return Described(name, family.type, labels, family.documentation)
+
+
+def _table(metrics: Iterable[Described]) -> str:
+    rows = [
+        f"| `{each.name}` | {each.kind} | {', '.join(f'`{label}`' for label in each.labels)} | {each.text} |"
+        for each in metrics
+    ]
+    return "\n".join(["| name | type | labels | meaning |", "|---|---|---|---|", *rows, "\n"])
+
+
+def page() -> str:
+    """The page."""
+    return (HEAD + OPERATOR + _table(operators()) + HOST + _table(hosts())).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    print(page(), end="")
