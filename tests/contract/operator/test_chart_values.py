@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from eventconsumer_api.endpoints import AZURE_SUFFIXES
 from eventconsumer_operator.settings import Settings, parse_settings
 from tests.apiserver import find_binary
 from tests.contract.operator.conftest import Cluster
@@ -71,6 +72,10 @@ def test_the_operator_understands_its_arguments_and_takes_each_value() -> None:
         'logLevel="DEBUG"',
         'handlerImagePrefixes=["one/","two/"]',
         "allowInsecureEndpoints=true",
+        'podMetadataPrefixes=["shop.example/"]',
+        'priorityClasses=["high"]',
+        'endpointSuffixes=["blob.example.com"]',
+        'networkPolicies.metricsNamespaces=["monitoring"]',
     )
     assert given.processor_image == "host:2"
     assert given.spark_image == "spark:2"
@@ -79,6 +84,12 @@ def test_the_operator_understands_its_arguments_and_takes_each_value() -> None:
     assert given.log_level == "DEBUG"
     assert given.handler_image_prefixes == ("one/", "two/")
     assert given.allow_insecure_endpoints
+    assert (default.pod_metadata_prefixes, given.pod_metadata_prefixes) == ((), ("shop.example/",))
+    assert (default.priority_classes, given.priority_classes) == ((), ("high",))
+    assert (default.endpoint_suffixes, given.endpoint_suffixes) == (AZURE_SUFFIXES, ("blob.example.com",))
+    assert (default.network_policies, default.metrics_namespaces) == (True, ())
+    assert given.metrics_namespaces == ("monitoring",)
+    assert not settings_of("networkPolicies.enabled=false").network_policies
 
 
 def test_the_operators_pod() -> None:
