@@ -4,12 +4,15 @@ Nothing runs beside them (no controller, scheduler or kubelet), so a test decide
 status, while schemas, CEL rules, server-side apply and RBAC are the real ones.
 """
 
+import json
 import os
 import shutil
 import subprocess
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +39,27 @@ def find_binary(name: str) -> Path:
     return found[-1]
 
 
+@dataclass(frozen=True)
+class Request:
+    """One request as the API server's audit log has it.
+
+    Attributes:
+        verb: As RBAC names it: get, list, watch, create, update, patch, delete.
+        group: API group; empty: core.
+        resource: With its subresource: eventconsumers/status; empty where no resource was asked for (discovery).
+        namespace: Of the object or list; empty: none, or all.
+        name: Of the object; empty for lists.
+        code: HTTP status of the answer.
+    """
+
+    verb: str
+    group: str
+    resource: str
+    namespace: str
+    name: str
+    code: int
+
+
 class ApiServerProcess:
     """etcd and kube-apiserver; users are given by name and act with the rights RBAC gives them."""
 
@@ -52,6 +76,7 @@ class ApiServerProcess:
             for user, token in self._tokens.items()
         ]
         (folder / "tokens.csv").write_text("\n".join(lines) + "\n")
+        (folder / "audit.yaml").write_text(yaml.safe_dump(_audit_policy(users)))
         key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         (folder / "sa.key").write_bytes(
             key.private_bytes(
@@ -85,6 +110,25 @@ class ApiServerProcess:
         }
         path.write_text(yaml.safe_dump(content))
         return path
+
+    def requests(self, user: str) -> Iterator[Request]:
+        """What one of the users asked for so far; a watch counts when it starts. `ADMIN` is not recorded."""
+        with (self.folder / "audit.log").open() as log:
+            for line in log:
+                event = json.loads(line)
+                answered = "ResponseStarted" if event["verb"] == "watch" else "ResponseComplete"
+                if event["user"]["username"] != user or event["stage"] != answered:
+                    continue
+                asked = event.get("objectRef", {})
+                parts = (asked.get("resource", ""), asked.get("subresource", ""))
+                yield Request(
+                    verb=event["verb"],
+                    group=asked.get("apiGroup", ""),
+                    resource="/".join(part for part in parts if part),
+                    namespace=asked.get("namespace", ""),
+                    name=asked.get("name", ""),
+                    code=event.get("responseStatus", {}).get("code", 0),
+                )
 
     def start(self) -> None:
         """Start both and wait until the API server is ready.
@@ -127,6 +171,8 @@ class ApiServerProcess:
             "--service-cluster-ip-range=10.0.0.0/24",
             # Nothing creates the default service account here, and there is no node whose endpoint would matter.
             "--disable-admission-plugins=ServiceAccount",
+            f"--audit-policy-file={self.folder / 'audit.yaml'}",
+            f"--audit-log-path={self.folder / 'audit.log'}",
             "--endpoint-reconciler-type=none",
         )
         self._wait_ready()
@@ -168,6 +214,11 @@ class ApiServerProcess:
         tail = (self.folder / "kube-apiserver.log").read_text(errors="replace")[-1500:]
         self.stop()
         raise RuntimeError(f"the API server did not become ready: see {self.folder}/*.log; its last lines:\n{tail}")
+
+
+def _audit_policy(users: tuple[str, ...]) -> dict[str, Any]:
+    rules = [{"level": "Metadata", "users": list(users), "omitStages": ["RequestReceived"]}] if users else []
+    return {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [*rules, {"level": "None"}]}
 
 
 def _end(process: subprocess.Popen[bytes] | None) -> None:

@@ -58,5 +58,15 @@ class Reason(StrEnum):
     SPARK_FAILED = "SparkFailed"  # the application of the open batch failed
 
 
+class PodReason(StrEnum):
+    """Reasons of the Kubernetes Events that tell why a pod was restarted or went."""
+
+    OUT_OF_MEMORY = "HostOutOfMemory"  # a container needed more memory than its limit
+    EXITED = "HostExited"  # a container ended by itself with an error
+    PROBE_FAILED = "HostProbeFailed"  # the kubelet stopped a container, as it does when its liveness probe fails
+    EVICTED = "HostEvicted"  # the pod was evicted: a drained node, pressure on it, or a more important pod
+    NODE_LOST = "HostNodeLost"  # the pod's node does not answer
+
+
 ADVISORY = frozenset({Reason.DATA_GAP, Reason.DEAD_LETTERS})
 """Problems that a person should know of, though nothing waits for one."""

@@ -48,6 +48,7 @@ class Facts:
         advice: What hosts say a person should know, though nothing waits for it.
         gaps: What is missing in the files for ever; empty for nothing.
         pod_failures: Why host pods do not start.
+        restarts: Why host pods were restarted lately.
         desired: Hosts wanted.
         ready: Hosts ready.
         hosts_set: Name of the hosts' StatefulSet.
@@ -66,6 +67,7 @@ class Facts:
     advice: tuple[str, ...] = ()
     gaps: str = ""
     pod_failures: tuple[str, ...] = ()
+    restarts: tuple[str, ...] = ()
     desired: int = 0
     ready: int = 0
     hosts_set: str = ""
@@ -117,7 +119,7 @@ def stalled(facts: Facts) -> Finding:
 
 def hosts_available(facts: Facts) -> Finding:
     """Whether the wanted hosts are ready."""
-    count = f"{facts.ready} of {facts.desired} hosts are ready"
+    count = "; ".join((f"{facts.ready} of {facts.desired} hosts are ready", *facts.restarts))
     if facts.suspended:
         return Finding("False", Reason.SUSPENDED, "spec.suspend is true: no hosts run")
     if facts.ready >= facts.desired:

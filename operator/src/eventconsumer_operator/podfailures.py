@@ -1,11 +1,14 @@
-"""Why pods do not start, as text for people. Pure.
+"""Why pods do not start and why they were restarted, as text for people. Pure.
 
-Only what will not pass by itself counts: a container that is being created is no failure, an image that is not there
-is.
+A failure is what will not pass by itself: a container that is being created is none, an image that is not there is
+one. A restart is over when it is seen; it is told for a while, with what would prevent the next one.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
+from eventconsumer_api.conditions import PodReason
 from eventconsumer_operator.manifest import Manifest, is_being_deleted, name_of
 
 _WAITING_FAILURES = {
@@ -19,6 +22,32 @@ _WAITING_FAILURES = {
     "CrashLoopBackOff",
 }
 _MESSAGE_LIMIT = 300
+RECENT = timedelta(minutes=10)
+# How a container ends that was told to: by itself, by SIGTERM, or by SIGKILL at the end of its grace time.
+_STOPPED_CODES = {0, 137, 143}
+_DISRUPTIONS = {
+    "DeletionByTaintManager": PodReason.NODE_LOST,
+    "EvictionByEvictionAPI": PodReason.EVICTED,
+    "PreemptionByScheduler": PodReason.EVICTED,
+    "TerminationByKubelet": PodReason.EVICTED,
+}
+
+
+@dataclass(frozen=True)
+class Restart:
+    """A pod's container ended, or the pod is made to go.
+
+    Attributes:
+        pod: Name of the pod.
+        identity: The same for the same restart, however often it is seen.
+        reason: What happened.
+        message: What happened and what would prevent it, for people.
+    """
+
+    pod: str
+    identity: str
+    reason: PodReason
+    message: str
 
 
 def pod_failures(pods: Iterable[Manifest]) -> tuple[str, ...]:
@@ -31,6 +60,24 @@ def pod_failures(pods: Iterable[Manifest]) -> tuple[str, ...]:
             found.setdefault(reason, []).append((name_of(pod), message))
             break
     return tuple(_sentence(reason, affected) for reason, affected in sorted(found.items()))
+
+
+def restarts(pods: Iterable[Manifest], now: datetime) -> tuple[Restart, ...]:
+    """What made pods end within the last minutes, by pod name."""
+    return tuple(
+        restart
+        for pod in sorted(pods, key=name_of)
+        for when, restart in (*_ended(pod), *_disrupted(pod))
+        if now - when <= RECENT
+    )
+
+
+def restart_texts(found: Iterable[Restart]) -> tuple[str, ...]:
+    """One sentence for each distinct reason of restarts."""
+    by_reason: dict[str, list[tuple[str, str]]] = {}
+    for restart in found:
+        by_reason.setdefault(restart.reason, []).append((restart.pod, restart.message))
+    return tuple(_sentence(reason, affected) for reason, affected in sorted(by_reason.items()))
 
 
 def _sentence(reason: str, affected: list[tuple[str, str]]) -> str:
@@ -56,6 +103,58 @@ def _explain(container: Manifest, waiting: Manifest) -> str:
     ended = container.get("lastState", {}).get("terminated", {})
     if waiting["reason"] == "CrashLoopBackOff" and ended:
         # "back-off 5m0s restarting …" counts up and explains nothing; how the last run ended does.
+        if ended.get("reason") == "OOMKilled":
+            return _OUT_OF_MEMORY
         why = ended.get("message") or ended.get("reason", "")
         return f"the container ended with exit code {ended.get('exitCode')} ({why}); kubectl logs --previous shows why"
     return str(waiting.get("message") or f"image {container.get('image')}")
+
+
+_OUT_OF_MEMORY = (
+    "the container needed more memory than its limit and was killed: raise spec.pods.resources.limits.memory"
+)
+
+
+def _ended(pod: Manifest) -> Iterator[tuple[datetime, Restart]]:
+    """Containers that ended and were started again."""
+    for container in pod.get("status", {}).get("containerStatuses", []):
+        ended = container.get("lastState", {}).get("terminated")
+        if not ended or not ended.get("finishedAt"):
+            continue
+        reason, message = _why_ended(ended)
+        identity = f"{pod['metadata'].get('uid')}/{container.get('restartCount')}/{ended['finishedAt']}"
+        yield datetime.fromisoformat(ended["finishedAt"]), Restart(name_of(pod), identity, reason, message)
+
+
+def _why_ended(ended: Manifest) -> tuple[PodReason, str]:
+    code = ended.get("exitCode")
+    if ended.get("reason") == "OOMKilled":
+        return PodReason.OUT_OF_MEMORY, _OUT_OF_MEMORY
+    if code in _STOPPED_CODES:
+        # Nobody but the kubelet tells a host to end while its pod stays.
+        return PodReason.PROBE_FAILED, (
+            f"the kubelet stopped the container (exit code {code}), as it does when the liveness probe fails: "
+            "kubectl logs --previous shows what kept it from answering; if it lacked processor time, raise "
+            "spec.pods.resources.requests.cpu"
+        )
+    why = ended.get("message") or ended.get("reason") or "no reason given"
+    return PodReason.EXITED, (
+        f"the container ended with exit code {code} ({why[:100]}): kubectl logs --previous shows why"
+    )
+
+
+def _disrupted(pod: Manifest) -> Iterator[tuple[datetime, Restart]]:
+    """Pods that something other than their owner makes go."""
+    status = pod.get("status", {})
+    for condition in status.get("conditions", []):
+        reason = _DISRUPTIONS.get(condition.get("reason", ""))
+        if condition["type"] == "DisruptionTarget" and condition["status"] == "True" and reason:
+            what = condition.get("message") or status.get("message") or condition["reason"]
+            identity = f"{pod['metadata'].get('uid')}/{condition['reason']}"
+            remedy = (
+                "its partitions move when the pod is certainly gone: bring the node back, or delete its Node object"
+                if reason is PodReason.NODE_LOST
+                else "another pod takes its place; raise its requests in spec.pods.resources if the node ran short"
+            )
+            when = datetime.fromisoformat(condition["lastTransitionTime"])
+            yield when, Restart(name_of(pod), identity, reason, f"{what}: {remedy}")

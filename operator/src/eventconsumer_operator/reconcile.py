@@ -14,7 +14,7 @@ from eventconsumer_operator import metrics
 from eventconsumer_operator.api import Api
 from eventconsumer_operator.apply import Outcome, apply
 from eventconsumer_operator.errors import DependencyNotReady, Gone, SpecError, Transient
-from eventconsumer_operator.events import record
+from eventconsumer_operator.events import Recorder
 from eventconsumer_operator.hosts import Hosts
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.load import load
@@ -64,6 +64,7 @@ class Reconciler:
         self._store = store
         self._hosts = hosts
         self._settings = settings
+        self._recorder = Recorder(self._api)
         # Losing it, as a restart does, costs some reads and at most one write.
         self._memory: dict[Key, _Memory] = {}
 
@@ -78,6 +79,7 @@ class Reconciler:
         observed = await load(self._store, self._hosts, key)
         if observed is None:
             self._memory.pop(key, None)
+            self._recorder.forget(key)
             metrics.RESOURCES.forget(key)
             return Next(None)
         plan, outcome = await self._plan_and_apply(observed)
@@ -120,7 +122,7 @@ class Reconciler:
         except Gone:
             return
         memory.written = now
-        await record(self._api, observed, status)
+        await self._recorder.record(observed, status)
 
 
 def _next(outcome: Outcome, status: EventConsumerStatus, *, calm: bool) -> Next:

@@ -29,7 +29,7 @@ from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan import Plan
 from eventconsumer_operator.plan.names import host_name, job_name, selector_text
 from eventconsumer_operator.plan.replay import replay_status
-from eventconsumer_operator.podfailures import pod_failures
+from eventconsumer_operator.podfailures import pod_failures, restart_texts, restarts
 from eventconsumer_operator.settings import Settings
 
 MESSAGE_LIMIT = 1024
@@ -95,6 +95,7 @@ def gather(observed: Observed, plan: Plan | None, errors: tuple[OperatorError, .
             filter(None, [_gaps(observed), *(gap.message for gap in told if gap.reason is Reason.DATA_GAP)])
         ),
         pod_failures=pod_failures(observed.pods),
+        restarts=restart_texts(restarts(observed.pods, observed.now)),
         desired=desired,
         ready=min(status.get("readyReplicas", 0), desired),
         hosts_set=host_name(observed.consumer.key),

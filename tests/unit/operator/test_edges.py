@@ -1,4 +1,4 @@
-"""The operator's edges: flags, events, pod failures, the log."""
+"""The operator's edges: flags, pod failures, the log."""
 
 import io
 import json
@@ -7,14 +7,10 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api.status import EventConsumerStatus
 from eventconsumer_operator import logs
-from eventconsumer_operator.events import changes, event
-from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.podfailures import pod_failures
 from eventconsumer_operator.settings import parse_settings
-from eventconsumer_operator.status import make_status
-from tests.unit.operator.worlds import SETTINGS, fleet, observed, pod, report, stateful_set
+from tests.unit.operator.worlds import pod
 
 IMAGES = ["--processor-image", "p", "--spark-image", "s"]
 
@@ -41,34 +37,6 @@ def test_endpoints_are_safe_unless_the_flag_says_otherwise() -> None:
     assert parse_settings([*IMAGES, "--namespace", "a"], {}).allow_insecure_endpoints is False
     given = parse_settings([*IMAGES, "--namespace", "a", "--allow-insecure-endpoints"], {})
     assert given.allow_insecure_endpoints is True
-
-
-# --- events --------------------------------------------------------------------------------------------------------
-
-
-def status(**world: Any) -> EventConsumerStatus:
-    seen = observed(**world)
-    return make_status(seen, make_plan(seen, SETTINGS), (), SETTINGS)
-
-
-def test_an_event_for_each_change_and_none_for_none() -> None:
-    new = status()
-    assert [(condition.type, condition.reason) for condition in changes(EventConsumerStatus(), new)] == [
-        ("Ready", "Progressing")
-    ]
-    assert changes(new, new) == []
-    well = status(hosts=stateful_set(8, 8), reports={"a": report(fleet=fleet())})
-    assert [condition.status for condition in changes(new, well)] == ["True"]
-
-
-def test_an_event_is_about_the_resource() -> None:
-    world = observed()
-    (ready,) = changes(EventConsumerStatus(), status())
-    manifest = event(world, ready)
-    assert manifest["involvedObject"]["uid"] == world.consumer.uid
-    assert manifest["type"] == "Normal"
-    assert manifest["reason"] == "Progressing"
-    assert event(world, ready) == manifest  # a repeated reconcile in the same second writes no second one
 
 
 # --- pods ----------------------------------------------------------------------------------------------------------
