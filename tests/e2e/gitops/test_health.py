@@ -53,7 +53,7 @@ CASES = {
         "Progressing",
         "not looked",
     ),
-    "starting": (live(observed(SCALED, hosts=stateful_set(2, 0))), "Progressing", "0 of 2 hosts are ready"),
+    "starting": (live(observed(SCALED, hosts=stateful_set(1, 0))), "Progressing", "0 of 1 hosts are ready"),
     "a host restarts": (
         live(observed(SCALED, hosts=stateful_set(2, 1), reports=TWO)),
         "Progressing",
