@@ -1,7 +1,7 @@
 """The process: `python -m eventconsumer_operator --processor-image … --spark-image …`.
 
-Ends with 0 after SIGTERM or SIGINT, with 1 when a watch broke for good; being started anew is the remedy for
-everything.
+Ends with 0 after SIGTERM or SIGINT, with 1 when a watch broke for good, or the file of the fleet's key cannot be used;
+being started anew is the remedy for everything else.
 """
 
 import asyncio
@@ -15,6 +15,8 @@ from eventconsumer_api.labels import HOST_PORT
 from eventconsumer_operator import logs
 from eventconsumer_operator.api import KubernetesApi, connect
 from eventconsumer_operator.controller import Controller
+from eventconsumer_operator.fleet import Fleets, HttpMessenger
+from eventconsumer_operator.fleetkey import FleetKey, FleetKeyError
 from eventconsumer_operator.health import Health, LoopLag, serve
 from eventconsumer_operator.hosts import HttpHosts
 from eventconsumer_operator.keys import Key
@@ -34,7 +36,8 @@ async def run(settings: Settings) -> None:
         queue: WorkQueue[Key] = WorkQueue()
         QueueState(queue)
         store = Store()
-        reconciler = Reconciler(api, store, HttpHosts(session, HOST_PORT), settings)
+        fleets = Fleets(api, HttpMessenger(session, HOST_PORT), FleetKey.load(settings.fleet_key_file))
+        reconciler = Reconciler(api, store, HttpHosts(session, HOST_PORT), settings, fleets)
         resync = Resync(api, store, settings.namespaces, queue.add, settings.resync_seconds)
         lag = LoopLag()
         health = Health(queue, resync, lag, functools.partial(dead_watchers, settings.namespaces))
@@ -60,7 +63,10 @@ def main() -> None:
     """Entry point."""
     settings = parse_settings(sys.argv[1:], os.environ)
     logs.configure(settings.log_level)
-    asyncio.run(run(settings))
+    try:
+        asyncio.run(run(settings))
+    except FleetKeyError as error:
+        sys.exit(f"eventconsumer-operator: {error}")
 
 
 if __name__ == "__main__":

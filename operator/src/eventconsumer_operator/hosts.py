@@ -17,7 +17,7 @@ from eventconsumer_api.host_report import HostReport
 
 _log = logging.getLogger(__name__)
 
-_TIMEOUT = aiohttp.ClientTimeout(total=3, sock_connect=1)
+TIMEOUT = aiohttp.ClientTimeout(total=3, sock_connect=1)
 _MAX_BYTES = 4 * 1024 * 1024  # a report of 1,000 partitions has about 200 kB
 
 
@@ -42,10 +42,9 @@ class HttpHosts:
         return {name: report for name, report in zip(addresses, answers, strict=True) if report is not None}
 
     async def _report(self, name: str, address: str) -> HostReport | None:
-        host = f"[{address}]" if ipaddress.ip_address(address).version == 6 else address
         try:
             async with self._session.get(
-                f"http://{host}:{self._port}/status", timeout=_TIMEOUT, allow_redirects=False
+                f"http://{url_host(address)}:{self._port}/status", timeout=TIMEOUT, allow_redirects=False
             ) as response:
                 if response.status != 200:
                     _log.info("host %s answered HTTP %s", name, response.status)
@@ -59,6 +58,11 @@ class HttpHosts:
         except ValidationError as error:
             _log.warning("host %s sent a report that is not understood: %s", name, error.errors()[0]["msg"])
             return None
+
+
+def url_host(address: str) -> str:
+    """An IP address as URLs have it."""
+    return f"[{address}]" if ipaddress.ip_address(address).version == 6 else address
 
 
 async def _read(content: aiohttp.StreamReader) -> bytes:

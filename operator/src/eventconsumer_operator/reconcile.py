@@ -15,6 +15,7 @@ from eventconsumer_operator.api import Api
 from eventconsumer_operator.apply import Outcome, apply
 from eventconsumer_operator.errors import DependencyNotReady, Gone, SpecError, Transient
 from eventconsumer_operator.events import Recorder
+from eventconsumer_operator.fleet import Fleets
 from eventconsumer_operator.hosts import Hosts
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.load import load
@@ -58,12 +59,13 @@ class _Memory:
 class Reconciler:
     """Reconciles keys; safe to call for several keys at a time, not for one key twice at a time."""
 
-    def __init__(self, api: Api, store: Store, hosts: Hosts, settings: Settings) -> None:
-        """Read from `store` and `hosts`, write with `api`."""
+    def __init__(self, api: Api, store: Store, hosts: Hosts, settings: Settings, fleets: Fleets | None = None) -> None:
+        """Read from `store` and `hosts`, write with `api`, tell hosts by `fleets`."""
         self._api = WriteThrough(api, store)
         self._store = store
         self._hosts = hosts
         self._settings = settings
+        self._fleets = fleets
         self._recorder = Recorder(self._api)
         # Losing it, as a restart does, costs some reads and at most one write.
         self._memory: dict[Key, _Memory] = {}
@@ -80,9 +82,13 @@ class Reconciler:
         if observed is None:
             self._memory.pop(key, None)
             self._recorder.forget(key)
+            if self._fleets:
+                self._fleets.forget(key)
             metrics.RESOURCES.forget(key)
             return Next(None)
         plan, outcome = await self._plan_and_apply(observed)
+        if self._fleets and (hosts := _wanted_hosts(observed, plan)) is not None:
+            await self._fleets.tell(observed, hosts)
         status = make_status(observed, plan, tuple(outcome.errors), self._settings)
         metrics.RESOURCES.record(key, status)
         for change in outcome.changes:
@@ -96,7 +102,7 @@ class Reconciler:
 
     async def _plan_and_apply(self, observed: Observed) -> tuple[Plan | None, Outcome]:
         try:
-            plan = make_plan(observed, self._settings)
+            plan = make_plan(observed, self._settings, self._fleets.public_pem if self._fleets else "")
         except SpecError as error:
             # What runs goes on with the last valid spec: a typing error is no reason to stop draining.
             return None, Outcome(errors=[error])
@@ -123,6 +129,14 @@ class Reconciler:
             return
         memory.written = now
         await self._recorder.record(observed, status)
+
+
+def _wanted_hosts(observed: Observed, plan: Plan | None) -> int | None:
+    """Without a plan the last valid one stands, as it does for what runs; None: there was none."""
+    if plan:
+        return plan.hosts
+    effective = observed.consumer.status.effective
+    return effective.replicas if effective else None
 
 
 def _next(outcome: Outcome, status: EventConsumerStatus, *, calm: bool) -> Next:

@@ -30,6 +30,7 @@ class Settings:
         network_policies: Whether host pods get a NetworkPolicy.
         operator_namespace: Where this operator runs, which may then talk to hosts; empty: not known.
         metrics_namespaces: Namespaces whose pods may read the metrics of hosts too.
+        fleet_key_file: Private key that signs what hosts are told, Ed25519 in PEM; None: one is made at each start.
         resync_seconds: How often all EventConsumers are listed, whatever the watch says, seconds.
         health_port: Port of /healthz and /metrics.
         workers: EventConsumers reconciled at a time.
@@ -47,6 +48,7 @@ class Settings:
     network_policies: bool = False
     operator_namespace: str = ""
     metrics_namespaces: tuple[str, ...] = ()
+    fleet_key_file: Path | None = None
     resync_seconds: float = 120.0
     health_port: int = 8081
     workers: int = 64
@@ -78,6 +80,9 @@ def parse_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Setti
         help="allow plain HTTP and AMQP, IP addresses, localhost and any domain (emulators only)",
     )
     _add_limits(parser)
+    parser.add_argument(
+        "--fleet-key-file", type=Path, help="private key that signs what hosts are told; default: made at each start"
+    )
     parser.add_argument("--resync-seconds", type=float, default=Settings.resync_seconds, help="full list this often")
     parser.add_argument("--health-port", type=int, default=Settings.health_port, help="port of /healthz and /metrics")
     parser.add_argument("--workers", type=int, default=Settings.workers, help="resources reconciled at a time")
@@ -101,6 +106,7 @@ def parse_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Setti
         network_policies=given.network_policies,
         operator_namespace=own[0] if own else "",
         metrics_namespaces=tuple(given.metrics_namespace),
+        fleet_key_file=given.fleet_key_file,
         resync_seconds=given.resync_seconds,
         health_port=given.health_port,
         workers=given.workers,

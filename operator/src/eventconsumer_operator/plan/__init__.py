@@ -44,8 +44,13 @@ class Plan:
     deleted: tuple[Manifest, ...]
 
 
-def make_plan(observed: Observed, settings: Settings) -> Plan:
+def make_plan(observed: Observed, settings: Settings, fleet_key: str = "") -> Plan:
     """Decide what must be.
+
+    Args:
+        observed: The world.
+        settings: What the administrator decided.
+        fleet_key: Public key by which hosts know the operator, PEM; empty: hosts are told nothing.
 
     Raises:
         SpecError: The spec does not fit the schema, or names an endpoint, an image, a label, an annotation or a
@@ -64,7 +69,7 @@ def make_plan(observed: Observed, settings: Settings) -> Plan:
         image=image,
         hosts=hosts,
         applied=(
-            config_map(consumer, config),
+            config_map(consumer, config, fleet_key),
             service(consumer),
             stateful_set(consumer, spec, config, hosts, image),
         ),

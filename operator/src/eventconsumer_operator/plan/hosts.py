@@ -16,10 +16,14 @@ from eventconsumer_operator.plan.names import child, host_name, selector
 from eventconsumer_operator.plan.pods import PORT_NAME, host_template
 
 
-def config_map(consumer: Consumer, config: HostConfig) -> Manifest:
-    """The ConfigMap with the hosts' configuration."""
+def config_map(consumer: Consumer, config: HostConfig, fleet_key: str = "") -> Manifest:
+    """The ConfigMap with the hosts' configuration, and the public key by which they know the operator.
+
+    The key is not part of the configuration's digest: a new one restarts no pod.
+    """
     head = child(consumer, CONFIG_MAP, host_name(consumer.key), labels.COMPONENT_HOST)
-    return head | {"data": {PurePosixPath(labels.CONFIG_FILE).name: config.to_json()}}
+    key = {PurePosixPath(labels.FLEET_KEY_FILE).name: fleet_key} if fleet_key else {}
+    return head | {"data": {PurePosixPath(labels.CONFIG_FILE).name: config.to_json()} | key}
 
 
 def service(consumer: Consumer) -> Manifest:

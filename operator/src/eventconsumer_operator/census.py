@@ -1,0 +1,108 @@
+"""Which pods exist, which are ready, and whose owners have certainly ended: what hosts are told of each other. Pure.
+
+An owner (<pod name>.<pod uid>) has ended when its pod object is gone, or all its containers have terminated for good.
+Absence is believed late, because a list may be older than a pod: an owner must be absent in two looks in a row, and
+then a direct read must not find its pod either. A pod that is being deleted still exists, and may still write. What is
+told wrongly costs hosts some moves and never an event.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from eventconsumer_api.fleet import FleetMessage
+from eventconsumer_api.host_report import HostState
+from eventconsumer_operator.manifest import Manifest, is_being_deleted, name_of
+from eventconsumer_operator.observed import Observed
+from eventconsumer_operator.plan.names import host_name
+
+REMEMBERED = timedelta(minutes=10)  # above any lease's duration: so long an owner that ended may still hold leases
+_UID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+
+
+@dataclass(frozen=True)
+class Census:
+    """What is remembered of one resource's hosts from look to look.
+
+    Attributes:
+        known: Owners that were seen and are not known to have ended.
+        missing: Those of them that had no pod in the last look.
+        gone: Owners that have ended, and when that became known.
+    """
+
+    known: frozenset[str] = frozenset()
+    missing: frozenset[str] = frozenset()
+    gone: Mapping[str, datetime] = field(default_factory=dict)
+
+
+def look(before: Census, observed: Observed) -> tuple[Census, frozenset[str]]:
+    """Look again.
+
+    Returns:
+        The new memory, and the owners that were absent twice in a row, to be confirmed by a direct read.
+    """
+    present = {owner_of(pod) for pod in observed.pods}
+    ended = {owner_of(pod) for pod in observed.pods if _has_ended(pod)}
+    holders = _holders(observed)
+    known = (before.known | present | holders) - before.gone.keys() - ended
+    missing = frozenset(known - present)
+    gone = {owner: since for owner, since in before.gone.items() if observed.now - since < REMEMBERED}
+    gone |= dict.fromkeys(before.gone.keys() & holders | ended, observed.now)
+    return Census(frozenset(known), missing, gone), missing & before.missing
+
+
+def confirm(census: Census, suspects: Collection[str], pods: Iterable[Manifest], now: datetime) -> Census:
+    """Believe that suspects have ended whose pods a direct read does not find."""
+    ended = set(suspects) - {owner_of(pod) for pod in pods}
+    return Census(census.known - ended, census.missing - ended, dict(census.gone) | dict.fromkeys(ended, now))
+
+
+def message(observed: Observed, census: Census, hosts: int, generation: int) -> FleetMessage:
+    """What the hosts are told.
+
+    Args:
+        observed: The world.
+        census: After this look.
+        hosts: Hosts wanted.
+        generation: Above that of any message before.
+    """
+    return FleetMessage(
+        resource_uid=observed.consumer.uid,
+        generation=generation,
+        time=observed.now,
+        hosts=hosts,
+        partitions=observed.partition_count if observed.reports else None,
+        ready=tuple(sorted(name_of(pod) for pod in observed.pods if _takes(observed, pod, hosts))),
+        gone=tuple(sorted(census.gone)),
+    )
+
+
+def owner_of(pod: Manifest) -> str:
+    """The owner id of the host in a pod."""
+    return f"{name_of(pod)}.{pod['metadata'].get('uid', '')}"
+
+
+def _holders(observed: Observed) -> set[str]:
+    """Owners of leases that are or were pods of these hosts, and nobody else's."""
+    if observed.fleet is None:
+        return set()
+    ours = re.compile(re.escape(host_name(observed.consumer.key)) + rf"-\d+\.{_UID}")
+    return {owner for owner in observed.fleet.owners.values() if ours.fullmatch(owner)}
+
+
+def _has_ended(pod: Manifest) -> bool:
+    """Whether nothing in a pod runs, or ever will again."""
+    status = pod.get("status", {})
+    containers = status.get("containerStatuses", [])
+    ended = all("terminated" in container.get("state", {}) for container in containers)
+    return status.get("phase") in {"Succeeded", "Failed"} and bool(containers) and ended
+
+
+def _takes(observed: Observed, pod: Manifest, hosts: int) -> bool:
+    """Whether a host is ready, has no problem that keeps it from reading, and is to stay."""
+    conditions = pod.get("status", {}).get("conditions", [])
+    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    report = observed.reports.get(name_of(pod))
+    stays = int(name_of(pod).rpartition("-")[2]) < hosts and not is_being_deleted(pod)
+    return ready and stays and report is not None and report.state is HostState.RUNNING

@@ -1,0 +1,350 @@
+"""What hosts are told of their fleet: who is ready, who has ended, and that it is signed and sent."""
+
+import asyncio
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import hypothesis.strategies as st
+import pytest
+from aiohttp import web
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_public_key,
+)
+from hypothesis import given
+
+from eventconsumer_api.fleet import FLEET_PATH, FLEET_SIGNATURE_HEADER, FleetMessage
+from eventconsumer_api.host_report import HostReport, HostState
+from eventconsumer_operator.census import REMEMBERED, Census, confirm, look, message, owner_of
+from eventconsumer_operator.fleet import Fleets, HttpMessenger
+from eventconsumer_operator.fleetkey import FleetKey, FleetKeyError
+from eventconsumer_operator.manifest import CONFIG_MAP, POD, Manifest
+from eventconsumer_operator.observed import Observed
+from eventconsumer_operator.plan import make_plan
+from tests.azurite import free_port
+from tests.fakes.kubernetes import FakeKubernetes
+from tests.unit.operator.worlds import KEY, NOW, SETTINGS, UID, fleet, observed, report
+
+RUNNING = HostReport(owner="", state=HostState.RUNNING)
+
+
+def uid(number: int) -> str:
+    return f"00000000-0000-0000-0000-{number:012d}"
+
+
+def owner(ordinal: int, number: int | None = None) -> str:
+    return f"orders-host-{ordinal}.{uid(ordinal if number is None else number)}"
+
+
+def host_pod(ordinal: int, number: int | None = None, *, ready: bool = True, **status: Any) -> Manifest:
+    """A pod of the StatefulSet."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"orders-host-{ordinal}",
+            "namespace": "shop",
+            "uid": uid(ordinal if number is None else number),
+            "labels": {
+                "app.kubernetes.io/name": "eventconsumer",
+                "app.kubernetes.io/component": "host",
+                "eventconsumer.io/consumer": "orders",
+            },
+        },
+        "status": {
+            "phase": "Running",
+            "podIP": f"10.0.0.{ordinal}",
+            "conditions": [{"type": "Ready", "status": str(ready)}],
+        }
+        | status,
+    }
+
+
+def deleted(pod: Manifest) -> Manifest:
+    return pod | {"metadata": pod["metadata"] | {"deletionTimestamp": "2026-11-21T12:00:00Z"}}
+
+
+def world(
+    *pods: Manifest, owners: Mapping[str, str] | None = None, seconds: float = 0, **reports: HostReport
+) -> Observed:
+    """Pods that all answer, unless said otherwise; `owners` is what the leading host lists."""
+    answers = {pod["metadata"]["name"]: RUNNING for pod in pods} | {
+        name.replace("_", "-"): answer for name, answer in reports.items()
+    }
+    if owners is not None and pods:
+        first = pods[0]["metadata"]["name"]
+        answers[first] = answers[first].model_copy(update={"fleet": fleet().model_copy(update={"owners": owners})})
+    return observed(pods=pods, reports=answers, now=NOW + timedelta(seconds=seconds))
+
+
+def looks(*worlds: Observed) -> tuple[Census, frozenset[str]]:
+    """The memory after some looks, and whom the last one suspects."""
+    census, suspects = Census(), frozenset[str]()
+    for each in worlds:
+        census, suspects = look(census, each)
+    return census, suspects
+
+
+# --- who has ended ---
+
+
+def test_a_pod_that_is_gone_is_suspected_at_the_second_look_and_believed_after_a_direct_read() -> None:
+    both, one = world(host_pod(0), host_pod(1)), world(host_pod(0))
+    assert looks(both, one)[1] == frozenset()
+    census, suspects = looks(both, one, one)
+    assert suspects == {owner(1)}
+    assert not census.gone
+    assert dict(confirm(census, suspects, [host_pod(0)], NOW).gone) == {owner(1): NOW}
+
+
+def test_a_suspect_that_a_direct_read_finds_has_not_ended() -> None:
+    census, suspects = looks(world(host_pod(0), host_pod(1)), world(host_pod(0)), world(host_pod(0)))
+    census = confirm(census, suspects, [host_pod(0), host_pod(1)], NOW)
+    assert not census.gone
+    assert look(census, world(host_pod(0), host_pod(1)))[1] == frozenset()
+
+
+def test_a_pod_that_comes_back_in_between_is_suspected_anew() -> None:
+    both, one = world(host_pod(0), host_pod(1)), world(host_pod(0))
+    assert looks(both, one, both, one)[1] == frozenset()
+
+
+def test_a_pod_of_the_same_name_is_another_owner() -> None:
+    before, after = world(host_pod(0, 7)), world(host_pod(0, 8))
+    assert looks(before, after, after)[1] == {owner(0, 7)}
+
+
+def test_a_pod_that_is_being_deleted_still_exists() -> None:
+    before, after = world(host_pod(0), host_pod(1)), world(host_pod(0), deleted(host_pod(1)))
+    census, suspects = looks(before, after, after, after)
+    assert not suspects and not census.gone
+
+
+def test_an_unknown_owner_of_a_lease_is_suspected_after_two_looks_for_it_may_be_newer_than_the_list() -> None:
+    told = world(host_pod(0), owners={"1": owner(1, 99)})
+    assert looks(told)[1] == frozenset()
+    assert looks(told, told)[1] == {owner(1, 99)}
+    assert looks(told, world(host_pod(0), host_pod(1, 99)))[1] == frozenset()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "11111111-1111-1111-1111-111111111111",  # an SDK's processor
+        f"payments-host-0.{uid(1)}",
+        f"orders-host-x.{uid(1)}",
+        "orders-host-0.not-a-uid",
+        f"orders-host-0.{uid(1)}.more",
+        "laptop",
+    ],
+)
+def test_owners_that_were_never_pods_of_these_hosts_are_never_suspected(name: str) -> None:
+    told = world(host_pod(0), owners={"1": name})
+    assert looks(told, told, told)[1] == frozenset()
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_whose_containers_have_all_terminated_for_good_has_ended(phase: str) -> None:
+    over = host_pod(1, phase=phase, containerStatuses=[{"state": {"terminated": {"exitCode": 1}}}])
+    assert set(looks(world(host_pod(0), over))[0].gone) == {owner(1)}
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"phase": "Failed"},  # nothing is said about containers
+        {"phase": "Failed", "containerStatuses": [{"state": {"running": {}}}]},
+        {"phase": "Running", "containerStatuses": [{"state": {"terminated": {"exitCode": 1}}}]},  # it restarts
+        {"phase": "Unknown"},
+    ],
+)
+def test_a_pod_that_may_still_run_has_not_ended(status: dict[str, Any]) -> None:
+    each = world(host_pod(0), host_pod(1, **status))
+    census, suspects = looks(each, each, each)
+    assert not census.gone and not suspects
+
+
+def test_who_has_ended_is_remembered_while_leases_may_name_it_and_then_forgotten() -> None:
+    census = Census(gone={owner(1): NOW})
+    later = REMEMBERED.total_seconds()
+    census, _ = look(census, world(host_pod(0), owners={"1": owner(1)}, seconds=later - 1))
+    assert set(census.gone) == {owner(1)}
+    census, suspects = look(census, world(host_pod(0), seconds=2 * later - 2))
+    assert set(census.gone) == {owner(1)} and not suspects
+    assert not look(census, world(host_pod(0), seconds=2 * later))[0].gone
+
+
+@given(st.lists(st.sets(st.integers(0, 4)), min_size=1, max_size=12), st.integers(0, 4))
+def test_who_is_there_is_never_told_to_have_ended(history: list[set[int]], last: int) -> None:
+    census = Census()
+    for present in [*history, {last}]:
+        pods = [host_pod(number) for number in sorted(present)]
+        census, suspects = look(census, world(*pods, owners={"0": owner(last)}))
+        census = confirm(census, suspects, [host_pod(number) for number in {*present, last}], NOW)
+    assert owner(last) not in census.gone
+
+
+# --- who is ready ---
+
+
+def test_ready_hosts_that_stay_and_can_read_are_told() -> None:
+    blocked = RUNNING.model_copy(update={"state": HostState.BLOCKED})
+    each = world(
+        host_pod(0), host_pod(1, ready=False), host_pod(2), deleted(host_pod(3)), host_pod(4), host_pod(9),
+        orders_host_2=blocked,
+    )  # fmt: skip
+    each = replace(each, reports={name: found for name, found in each.reports.items() if name != "orders-host-4"})
+    told = message(each, Census(gone={owner(7): NOW}), 6, 42)
+    assert told == FleetMessage(
+        resource_uid=UID, generation=42, time=NOW, hosts=6, ready=("orders-host-0",), gone=(owner(7),)
+    )
+
+
+def test_the_number_of_partitions_is_told_as_hosts_know_it() -> None:
+    assert message(world(host_pod(0), orders_host_0=report(8)), Census(), 1, 1).partitions == 8
+    assert message(world(host_pod(0)), Census(), 1, 1).partitions is None
+
+
+# --- the key ---
+
+
+def test_the_public_key_is_in_the_config_map_and_restarts_no_pod() -> None:
+    without, with_key = make_plan(observed(), SETTINGS), make_plan(observed(), SETTINGS, "PEM")
+    (config_map,) = [each for each in with_key.applied if each["kind"] == CONFIG_MAP.name]
+    assert config_map["data"]["fleet.pem"] == "PEM"
+    differing = [one["kind"] for one, other in zip(without.applied, with_key.applied, strict=True) if one != other]
+    assert differing == [CONFIG_MAP.name]
+
+
+def private_pem(key: Any) -> bytes:
+    found: bytes = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return found
+
+
+def test_a_key_file_is_the_key(tmp_path: Path) -> None:
+    file = tmp_path / "key.pem"
+    private = Ed25519PrivateKey.generate()
+    file.write_bytes(private_pem(private))
+    key = FleetKey.load(file)
+    private.public_key().verify(base64.b64decode(key.sign(b"body")), b"body")
+    assert FleetKey.load(file).public_pem == key.public_pem
+    assert FleetKey.load(None).public_pem != FleetKey.load(None).public_pem
+
+
+def test_a_wrong_key_file_is_named_and_its_content_is_not(tmp_path: Path) -> None:
+    file = tmp_path / "key.pem"
+    with pytest.raises(FleetKeyError, match=r"key\.pem.*openssl genpkey"):
+        FleetKey.load(file)
+    for content in (b"SECRET", private_pem(ec.generate_private_key(ec.SECP256R1()))):
+        file.write_bytes(content)
+        with pytest.raises(FleetKeyError, match=r"key\.pem.*openssl genpkey") as error:
+            FleetKey.load(file)
+        assert "SECRET" not in str(error.value)
+        assert error.value.__cause__ is None
+
+
+# --- telling ---
+
+
+class Heard:
+    """Takes messages, and checks their signature."""
+
+    def __init__(self) -> None:
+        self.public_pem = ""
+        self.messages: list[tuple[set[str], FleetMessage]] = []
+
+    async def tell(self, addresses: Mapping[str, str], body: bytes, signature: str) -> None:
+        key = load_pem_public_key(self.public_pem.encode())
+        assert isinstance(key, Ed25519PublicKey)
+        key.verify(base64.b64decode(signature), body)
+        with pytest.raises(InvalidSignature):
+            key.verify(base64.b64decode(signature), body + b" ")
+        self.messages.append((set(addresses), FleetMessage.model_validate_json(body)))
+
+
+def operator(api: FakeKubernetes, clock: list[float]) -> tuple[Fleets, Heard]:
+    heard = Heard()
+    found = Fleets(api, heard, FleetKey.load(None), lambda: clock[0])
+    heard.public_pem = found.public_pem
+    return found, heard
+
+
+async def test_hosts_that_answer_are_told_under_rising_generations() -> None:
+    clock = [1000.0]
+    fleets, heard = operator(FakeKubernetes(), clock)
+    each = world(host_pod(0), host_pod(1))
+    for now in (1000.0, 1000.0, 999.0, 1001.0):
+        clock[0] = now
+        await fleets.tell(each, 2)
+    assert [told.generation for _, told in heard.messages] == [1_000_000, 1_000_001, 1_000_002, 1_001_000]
+    assert {frozenset(names) for names, _ in heard.messages} == {frozenset(["orders-host-0", "orders-host-1"])}
+    await fleets.tell(replace(each, reports={}), 2)
+    assert len(heard.messages) == 4
+
+
+async def test_an_ended_host_is_told_only_when_the_api_server_does_not_know_it() -> None:
+    api = FakeKubernetes()
+    fleets, heard = operator(api, [1.0])
+    api.put(host_pod(0))
+    api.put(host_pod(1))
+    for each in (world(host_pod(0), host_pod(1)), *[world(host_pod(0))] * 4):  # what was watched lost sight of it
+        await fleets.tell(each, 2)
+    assert all(not told.gone for _, told in heard.messages)
+    api.remove(POD, "shop", "orders-host-1")
+    for _ in range(3):
+        await fleets.tell(world(host_pod(0)), 2)
+    assert heard.messages[-1][1].gone == (owner(1),)
+
+
+async def test_a_resource_of_the_same_name_starts_without_a_memory() -> None:
+    fleets, heard = operator(FakeKubernetes(), [1.0])
+    await fleets.tell(world(host_pod(0), host_pod(1)), 2)
+    another = world(host_pod(0))
+    another = replace(another, consumer=replace(another.consumer, uid="another"))
+    for _ in range(3):
+        await fleets.tell(another, 2)
+    assert heard.messages[-1][1].gone == ()
+    fleets.forget(KEY)
+
+
+async def test_messages_go_to_all_at_once_and_nobody_is_waited_for_long() -> None:
+    bodies: list[tuple[str, bytes, str]] = []
+
+    async def take(request: web.Request) -> web.Response:
+        host = str(request.url.host)
+        if host == "127.0.0.3":
+            await asyncio.sleep(30)
+        bodies.append((host, await request.read(), request.headers[FLEET_SIGNATURE_HEADER]))
+        return web.Response(status=403 if host == "127.0.0.2" else 204, text="no\n")
+
+    application = web.Application()
+    application.router.add_post(FLEET_PATH, take)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    port = free_port()
+    await web.TCPSite(runner, "0.0.0.0", port).start()
+    addresses = {f"orders-host-{number}": f"127.0.0.{number}" for number in range(1, 5)} | {"orders-host-6": "::1"}
+    try:
+        async with aiohttp.ClientSession() as session:
+            began = asyncio.get_running_loop().time()
+            await HttpMessenger(session, port).tell(addresses, json.dumps({}).encode(), "signature")
+            assert asyncio.get_running_loop().time() - began < 6
+    finally:
+        await runner.cleanup()
+    assert {host for host, _, _ in bodies} == {"127.0.0.1", "127.0.0.2", "127.0.0.4"}
+    assert {(body, signature) for _, body, signature in bodies} == {(b"{}", "signature")}
+
+
+def test_owner_ids_are_what_hosts_call_themselves() -> None:
+    assert owner_of(host_pod(3)) == f"orders-host-3.{uid(3)}"
