@@ -80,7 +80,8 @@ def base(helm: Path | str) -> dict[str, str]:
     rendered = subprocess.run(
         [
             helm, "template", "eventconsumer", CHART, "--namespace", NAMESPACE, "--kube-version", "1.35.0",
-            *("--set", "crds.keep=false"),
+            # Helm's own annotation has no place there, and a key that is made while rendering would be in Git.
+            *("--set", "crds.keep=false,fleetKey.create=false"),
         ],
         check=True, capture_output=True, text=True,
     ).stdout  # fmt: skip

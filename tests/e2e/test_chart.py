@@ -42,6 +42,7 @@ def well(demo: Demo, generation: int) -> None:
 
 def test_upgrade_and_rollback_restart_the_operator_only(demo: Demo) -> None:
     before, pod = hosts(demo), operator(demo)["metadata"]["uid"]
+    key = demo.cluster.get("secret", "eventconsumer-fleet-key")["data"]
     generation = demo.cluster.get("eventconsumer", "orders")["metadata"]["generation"]
     assert len(before) == 4
     demo.cluster.helm(
@@ -53,6 +54,7 @@ def test_upgrade_and_rollback_restart_the_operator_only(demo: Demo) -> None:
     well(demo, generation)
     assert hosts(demo) == before
     assert demo.cluster.get("service", "eventconsumer-operator-metrics")
+    assert demo.cluster.get("secret", "eventconsumer-fleet-key")["data"] == key, "hosts believe the operator at once"
     demo.cluster.helm("rollback", run.RELEASE, "--wait", "--timeout", "120s")
     assert "--log-level=INFO" in arguments(demo)
     assert not demo.cluster.kubectl("get", "service", "eventconsumer-operator-metrics", "--ignore-not-found")

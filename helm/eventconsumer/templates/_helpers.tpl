@@ -23,3 +23,8 @@ app.kubernetes.io/component: operator
 {{- define "eventconsumer.monitored" -}}
 matchNames: {{ include "eventconsumer.namespaces" . }}
 {{- end }}
+
+{{/* The Secret with the key that signs what hosts are told; empty where the operator makes one. */}}
+{{- define "eventconsumer.fleetKey" -}}
+{{- .Values.fleetKey.existingSecret | default (ternary "eventconsumer-fleet-key" "" .Values.fleetKey.create) }}
+{{- end }}

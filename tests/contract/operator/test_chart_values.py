@@ -1,5 +1,6 @@
 """Each value of the chart: that it changes what it should, is checked by the schema, and is documented."""
 
+import base64
 import importlib.util
 import json
 import re
@@ -10,8 +11,11 @@ from typing import Any
 
 import pytest
 import yaml
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from eventconsumer_api.endpoints import AZURE_SUFFIXES
+from eventconsumer_operator.fleetkey import FleetKey
 from eventconsumer_operator.settings import Settings, parse_settings
 from tests.apiserver import find_binary
 from tests.contract.operator.conftest import Cluster
@@ -116,6 +120,27 @@ def test_service_accounts(who: str) -> None:
     assert annotated["metadata"]["annotations"] == {"a/b": "c"}
     secrets = one("ServiceAccount", name, 'imagePullSecrets=[{"name":"registry"}]')["imagePullSecrets"]
     assert secrets == [{"name": "registry"}]
+
+
+def test_the_fleets_key() -> None:
+    def mounted(*settings: str) -> str:
+        volumes = {each["name"]: each for each in pod(*settings)["spec"]["volumes"]}
+        file = settings_of(*settings).fleet_key_file
+        assert ("fleet-key" in volumes) == (file is not None)
+        if file is None:
+            return ""
+        (mount,) = [each for each in container(*settings)["volumeMounts"] if each["name"] == "fleet-key"]
+        assert str(file) == f"{mount['mountPath']}/key.pem"
+        return str(volumes["fleet-key"]["secret"]["secretName"])
+
+    secret = one("Secret", mounted())
+    private = load_pem_private_key(base64.b64decode(secret["data"]["key.pem"]), password=None)
+    assert isinstance(private, Ed25519PrivateKey)
+    made = FleetKey(private)
+    assert made.public_pem.startswith("-----BEGIN PUBLIC KEY-----")
+    assert mounted("fleetKey.create=false") == ""
+    assert mounted('fleetKey.existingSecret="mine"') == "mine"
+    assert count("Secret", "fleetKey.create=false") == count("Secret", 'fleetKey.existingSecret="mine"') == 0
 
 
 def test_roles_for_people() -> None:

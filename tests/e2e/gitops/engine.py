@@ -111,7 +111,7 @@ class Agent:
         return self._log_path.read_text()
 
     def state(self) -> dict[str, dict[str, Any]]:
-        """The engine's judgement of everything in the repository, by `<kind>/<name>`; missing objects are not synced."""
+        """The engine's judgement of everything in the repository, by `<kind>/<name>`; what is missing is not synced."""
         pairs, found = [], {}
         for target in self._repository.documents():
             name = f"{target['kind']}/{target['metadata']['name']}"
