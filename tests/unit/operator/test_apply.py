@@ -33,12 +33,13 @@ def api() -> FakeKubernetes:
 async def test_what_is_as_wanted_is_not_written_again(api: FakeKubernetes) -> None:
     first = await once(api)
     assert first.changes == [
+        "poddisruptionbudget/orders-host created",
         "configmap/orders-host created",
         "service/orders-host created",
         "statefulset/orders-host created",
     ]
     assert (await once(api)).changes == []
-    assert api.writes["apply"] == 3
+    assert api.writes["apply"] == 4
 
 
 async def test_a_correction_says_what_was_wrong(api: FakeKubernetes) -> None:

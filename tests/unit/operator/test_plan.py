@@ -39,8 +39,9 @@ def pod_spec(of: Plan) -> dict[str, Any]:
 # --- children ------------------------------------------------------------------------------------------------------
 
 
-def test_the_children_are_config_map_service_and_stateful_set_in_this_order() -> None:
-    assert [manifest["kind"] for manifest in plan().applied] == ["ConfigMap", "Service", "StatefulSet"]
+def test_the_children_in_this_order() -> None:
+    kinds = [manifest["kind"] for manifest in plan().applied]
+    assert kinds == ["PodDisruptionBudget", "ConfigMap", "Service", "StatefulSet"]
     assert {manifest["metadata"]["name"] for manifest in plan().applied} == {"orders-host"}
 
 

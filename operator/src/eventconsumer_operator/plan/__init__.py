@@ -11,10 +11,13 @@ from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.manifest import Manifest
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan.config import host_config
+from eventconsumer_operator.plan.disruption import disruption_budget
 from eventconsumer_operator.plan.endpoints import check_endpoints
 from eventconsumer_operator.plan.hosts import config_map, service, stateful_set
 from eventconsumer_operator.plan.images import host_image
 from eventconsumer_operator.plan.metadata import check_metadata
+from eventconsumer_operator.plan.network import network_policy, unwanted_policies
+from eventconsumer_operator.plan.replay import replay_job, unwanted_replays
 from eventconsumer_operator.plan.scale import wanted_hosts
 from eventconsumer_operator.plan.spark import batch_job, unwanted_jobs
 from eventconsumer_operator.plan.spec import parse_spec
@@ -31,7 +34,7 @@ class Plan:
         image: What hosts run.
         hosts: Number of hosts wanted.
         applied: Objects to create or correct, in this order.
-        job: The Spark Job to create once, if any.
+        jobs: Jobs to create once: of the Spark batch, of the replay.
         deleted: Live objects to delete.
     """
 
@@ -40,7 +43,7 @@ class Plan:
     image: str
     hosts: int
     applied: tuple[Manifest, ...]
-    job: Manifest | None
+    jobs: tuple[Manifest, ...]
     deleted: tuple[Manifest, ...]
 
 
@@ -63,16 +66,25 @@ def make_plan(observed: Observed, settings: Settings, fleet_key: str = "") -> Pl
     config = host_config(consumer, spec, settings)
     image = host_image(spec, settings)
     hosts = wanted_hosts(spec, observed.partition_count)
+    replay = replay_job(observed, spec, config, settings.processor_image)
+    policy = network_policy(consumer, settings)
+    policies = (policy,) if policy else ()
     return Plan(
         spec=spec,
         config=config,
         image=image,
         hosts=hosts,
         applied=(
+            *policies,
+            disruption_budget(consumer),
             config_map(consumer, config, fleet_key),
             service(consumer),
             stateful_set(consumer, spec, config, hosts, image),
         ),
-        job=batch_job(observed, spec, config, settings.spark_image),
-        deleted=unwanted_jobs(observed, spec),
+        jobs=tuple(filter(None, (batch_job(observed, spec, config, settings.spark_image), replay))),
+        deleted=(
+            *unwanted_jobs(observed, spec),
+            *unwanted_replays(observed, spec),
+            *unwanted_policies(observed, settings),
+        ),
     )

@@ -1,0 +1,21 @@
+"""The PodDisruptionBudget of the hosts: a node that is drained takes one host at a time. Pure.
+
+At most one away and not a least number available, so that a fleet of one host can be moved, too. A host that is not
+ready may always be evicted: it reads nothing, and must not hold up the drain of a node.
+"""
+
+from eventconsumer_api import labels
+from eventconsumer_operator.manifest import POD_DISRUPTION_BUDGET, Manifest
+from eventconsumer_operator.observed import Consumer
+from eventconsumer_operator.plan.names import child, host_name, selector
+
+
+def disruption_budget(consumer: Consumer) -> Manifest:
+    """The budget of the host pods."""
+    return child(consumer, POD_DISRUPTION_BUDGET, host_name(consumer.key), labels.COMPONENT_HOST) | {
+        "spec": {
+            "maxUnavailable": 1,
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            "selector": {"matchLabels": selector(consumer.key, labels.COMPONENT_HOST)},
+        }
+    }

@@ -1,0 +1,143 @@
+"""The network policy and the disruption budget of host pods, and the endpoints that a spec may name."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from eventconsumer_api import labels
+from eventconsumer_operator.errors import SpecError
+from eventconsumer_operator.manifest import NETWORK_POLICY, Manifest
+from eventconsumer_operator.plan import make_plan
+from eventconsumer_operator.plan.disruption import disruption_budget
+from eventconsumer_operator.plan.names import child_labels
+from eventconsumer_operator.plan.network import network_policy, unwanted_policies
+from tests.unit.operator.worlds import KEY, SETTINGS, SPARK, SPEC, UID, consumer, observed, spec_with
+
+CLOSED = replace(
+    SETTINGS, network_policies=True, operator_namespace="operators", metrics_namespaces=("monitoring", "other")
+)
+OPERATOR = {"app.kubernetes.io/name": "eventconsumer", "app.kubernetes.io/component": "operator", "x": "y"}
+
+
+def policy(settings: Any = CLOSED) -> Any:
+    made = network_policy(consumer(), settings)
+    assert made is not None
+    return made["spec"]
+
+
+def selects(selector: Any, own: dict[str, str]) -> bool:
+    """What a label selector says about an object's labels."""
+    expressions = selector.get("matchExpressions", [])
+    assert all(each["operator"] == "In" for each in expressions)
+    fits = all(own.get(each["key"]) in each["values"] for each in expressions)
+    return fits and selector.get("matchLabels", {}).items() <= own.items()
+
+
+def lets(rules: list[Any], peers: str, port: int, protocol: str, namespace: str, pod: dict[str, str]) -> bool:
+    """What the rules of one direction say about a connection, by the definition of NetworkPolicy."""
+    for rule in rules:
+        ports = rule.get("ports")
+        if ports is not None and {"port": port, "protocol": protocol} not in ports:
+            continue
+        if peers not in rule:
+            return True
+        for peer in rule[peers]:
+            inside = selects(peer["namespaceSelector"], {"kubernetes.io/metadata.name": namespace})
+            if inside and selects(peer.get("podSelector", {}), pod):
+                return True
+    return False
+
+
+def enters(namespace: str, pod: dict[str, str], port: int = labels.HOST_PORT) -> bool:
+    return lets(policy()["ingress"], "from", port, "TCP", namespace, pod)
+
+
+def leaves(port: int, protocol: str = "TCP", settings: Any = CLOSED) -> bool:
+    return lets(policy(settings)["egress"], "to", port, protocol, "anywhere", {})
+
+
+def test_the_operator_and_the_named_namespaces_may_ask_hosts_and_nobody_else() -> None:
+    assert enters("operators", OPERATOR)
+    assert enters("monitoring", {"any": "pod"})
+    assert enters("other", {})
+    assert not enters("operators", {"app.kubernetes.io/component": "operator"})
+    assert not enters("operators", {"any": "pod"})
+    assert not enters("shop", OPERATOR)  # somebody's pod with the operator's labels elsewhere
+    assert not enters("operators", OPERATOR, port=9090)
+
+
+def test_hosts_reach_names_and_tls_ports_and_nothing_else() -> None:
+    assert leaves(53, "UDP") and leaves(53)
+    assert leaves(443) and leaves(5671)
+    assert not any(leaves(port) for port in (80, 5672, 6443, 10250, 2379, 10000))
+    assert not leaves(443, "UDP")
+
+
+def test_emulators_listen_on_any_port() -> None:
+    assert all(leaves(port, settings=replace(CLOSED, allow_insecure_endpoints=True)) for port in (80, 5672, 10000))
+
+
+@pytest.mark.parametrize("component", [labels.COMPONENT_HOST, labels.COMPONENT_PROBE, labels.COMPONENT_REPLAY])
+def test_it_covers_every_pod_of_the_host_image(component: str) -> None:
+    assert selects(policy()["podSelector"], child_labels(KEY, component))
+
+
+def test_it_covers_nothing_else() -> None:
+    assert not selects(policy()["podSelector"], child_labels(KEY, labels.COMPONENT_SPARK))
+    assert not selects(policy()["podSelector"], child_labels(KEY._replace(name="other"), labels.COMPONENT_HOST))
+    assert policy()["policyTypes"] == ["Ingress", "Egress"]
+
+
+def live_policy(uid: str) -> Manifest:
+    owner = {"kind": "EventConsumer", "name": "orders", "uid": uid, "controller": True}
+    metadata = {"name": "orders-host", "namespace": "shop", "uid": "p", "ownerReferences": [owner]}
+    return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata}
+
+
+def test_a_policy_that_is_switched_off_goes_and_one_of_somebody_else_stays() -> None:
+    assert network_policy(consumer(), SETTINGS) is None
+    for uid, settings, gone in ((UID, SETTINGS, True), (UID, CLOSED, False), ("other", SETTINGS, False)):
+        live = live_policy(uid)
+        world = replace(observed(), children={(NETWORK_POLICY, "orders-host"): live})
+        assert unwanted_policies(world, settings) == ((live,) if gone else ())
+        assert (live in make_plan(world, settings).deleted) == gone
+
+
+def test_one_host_at_a_time_may_be_evicted_and_a_sick_one_always() -> None:
+    spec = disruption_budget(consumer())["spec"]
+    assert spec["maxUnavailable"] == 1
+    assert "minAvailable" not in spec
+    assert spec["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+    assert selects(spec["selector"], child_labels(KEY, labels.COMPONENT_HOST))
+    assert not selects(spec["selector"], child_labels(KEY, labels.COMPONENT_PROBE))
+
+
+def test_both_are_part_of_the_plan() -> None:
+    kinds = [manifest["kind"] for manifest in make_plan(observed(), CLOSED).applied]
+    assert {"PodDisruptionBudget", "NetworkPolicy"} <= set(kinds)
+    assert kinds.index("NetworkPolicy") < kinds.index("StatefulSet")  # no pod is up before its policy
+
+
+# --- endpoints -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "field"),
+    [
+        ("sink.storageAccountUrl", "https://collector.example/x", "spec.sink.storageAccountUrl"),
+        ("leaseStore.storageAccountUrl", "https://collector.example", "spec.leaseStore.storageAccountUrl"),
+        ("eventHub.fullyQualifiedNamespace", "hub.collector.example", "spec.eventHub.fullyQualifiedNamespace"),
+        ("spark.output.path", "abfss://out@collector.example/x", "spec.spark.output.path"),
+    ],
+)
+def test_a_domain_that_nobody_allowed_is_refused(path: str, value: str, field: str) -> None:
+    spec = spec_with(path, value, SPEC | SPARK)
+    with pytest.raises(SpecError) as caught:
+        make_plan(observed(spec), SETTINGS)
+    assert (caught.value.field, caught.value.reason) == (field, "EndpointNotAllowed")
+    assert "administrator add its domain to endpointSuffixes" in str(caught.value)
+    allowed = (*SETTINGS.endpoint_suffixes, "collector.example")
+    plan = make_plan(observed(spec), replace(SETTINGS, endpoint_suffixes=allowed))
+    assert plan.config.endpoint_suffixes == allowed
+    assert make_plan(observed(spec), replace(SETTINGS, allow_insecure_endpoints=True)).config.allow_insecure_endpoints
