@@ -18,6 +18,7 @@ import structlog
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import Problem
 from eventconsumer_processor.errors import HostError
+from eventconsumer_processor.fleetnews import FleetNews
 from eventconsumer_processor.leader import Leader
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.metrics import Metrics
@@ -70,6 +71,10 @@ class SimHost:
         self.stopping = False
         self.machine = Machine(owner, around.loop, boot=rng.uniform(0, 1e6))
         self.node = Node(owner, self.machine)
+        self._metrics = Metrics()
+        self.news = FleetNews(
+            "u", None, self._metrics, self.machine.time, lambda: EPOCH + timedelta(seconds=around.loop.now)
+        )
         self._config = config
         self._around = around
         self._rng = rng
@@ -135,7 +140,7 @@ class SimHost:
             hub=hub,
             info=info,
             encode=encode,
-            metrics=Metrics(),
+            metrics=self._metrics,
             clock=self.machine.time,
             rng=self._rng,
             now=lambda: EPOCH + timedelta(seconds=around.loop.now),
@@ -145,7 +150,8 @@ class SimHost:
         def chain(partition: str) -> Chain:
             return Chain(sink, config.sink.prefix, era, partition)
 
-        manager = self.manager = PartitionManager(work, lease_store(config, info, leases, self.machine.time), chain)
+        store = lease_store(config, info, leases, self.machine.time)
+        manager = self.manager = PartitionManager(work, store, chain, self.news)
         leader = Leader(
             work,
             blobs=sink,

@@ -43,6 +43,7 @@ class Mutant:
 
 
 ZOMBIES = {"pause": 3, "resume": 3, "hold a file": 4, "release": 3, "expire lease": 3}
+TOLD = {"start": 4, "operator": 4, "tell wrongly": 6}
 HOLES = {"retention": 6, "freeze link": 3, "cut": 3}
 
 MUTANTS: Mapping[str, Mutant] = {
@@ -204,6 +205,12 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "the fleet is never balanced": Mutant(
         (Change("lease/balance.py", "STEAL_GAP = 2", "STEAL_GAP = 200"),), {"start": 3}
+    ),
+    "partitions are not given up to the host that the plan says": Mutant(
+        (Change("partitions.py", "            self._give(partition)\n", "            pass\n"),), TOLD
+    ),
+    "an operator that is silent is believed for ever": Mutant(
+        (Change("fleetnews.py", "self._clock() - self._heard >= FLEET_SILENCE_SECONDS", "False"),), TOLD
     ),
 }
 

@@ -1,18 +1,26 @@
 """The world of one run: a container for leases, one for files, a hub, up to four hosts, and what happens to them.
 
 Methods are what the rules play. `heal` ends every disturbance, and `settle` then asks for what must come: owners for
-all partitions (L1), a balanced fleet that stays (L2), no lag and a complete account of every event (L3, S4).
+all partitions (L1), a balanced fleet that stays (L2), no lag and a complete account of every event (L3, S4). Where an
+operator runs, it tells hosts what their fleet is, and whoever has its key may tell them anything. In the end either it
+tells the truth, and the fleet must come to its plan, or it is silent, and the leases must balance alone.
 """
 
+import contextlib
 from collections.abc import Callable
+from datetime import timedelta
 from random import Random
 from typing import Any
 
 import structlog
 
+from eventconsumer_api.fleet import FLEET_SILENCE_SECONDS, FleetMessage
 from eventconsumer_api.host_config import HostConfig
+from eventconsumer_processor.fleetnews import Refused
+from eventconsumer_processor.lease.fleetplan import assignment
+from eventconsumer_processor.lease.planned import KEEP_SECONDS, pod_of
 from eventconsumer_processor.sink.slots import Chain
-from tests.fakes.blobs import FakeBlobStore, Version
+from tests.fakes.blobs import EPOCH, FakeBlobStore, Version
 from tests.fakes.hub import FakeHub, FakeSource
 from tests.simulation.checker import SLOT, Checker, Violation
 from tests.simulation.host import SimHost, Surroundings
@@ -24,6 +32,7 @@ HOSTS = 4
 LEASE_SECONDS = 15
 HANDOVER_SECONDS = 45  # for which a partition that another program gave back is kept for it
 SCAN_SECONDS = LEASE_SECONDS / 6 * 1.2
+OPERATOR_SECONDS = 3.0  # between what the operator tells
 
 CREDENTIAL = {"field": "f", "connectionStringFile": "x"}
 
@@ -76,6 +85,8 @@ class World:
         self.sink.watch = lambda version: self._changed(self.checker.sink_changed, version)
         self.hosts: list[SimHost | None] = [None] * HOSTS
         self.gone: list[SimHost] = []
+        self.wanted = 0  # hosts, as the operator says; 0: it is silent
+        self._generation = 0
         self._starts = 0
         self._removed: dict[str, int] = {}  # partition -> retention removed what is below
         self.rivals: list[FakeSource] = []
@@ -233,6 +244,77 @@ class World:
         if len(self.hub.partitions) < 6:
             self.hub.add_partition()
 
+    # --- what hosts are told ---
+
+    def operator(self, hosts: int) -> None:
+        """The operator says from now on that so many hosts are wanted, and what else is true; 0: it is silent."""
+        if not self.wanted and hosts:
+            self.loop.call_later(OPERATOR_SECONDS, self._tell_again)
+        self.wanted = hosts
+        self._tell_truth()
+
+    def _tell_again(self) -> None:
+        if self.wanted:
+            self._tell_truth()
+            self.loop.call_later(OPERATOR_SECONDS, self._tell_again)
+
+    def _tell_truth(self) -> None:
+        if not self.wanted:
+            return
+        running = {host.owner: host for host in self.alive()}
+        ready = {
+            pod_of(owner)
+            for owner, host in running.items()
+            if host.manager and not (host.stopping or host.machine.paused or host.node.cut)
+        }
+        known = [len(host.manager.partition_ids) for host in running.values() if host.manager]
+        staying = {pod for pod in ready if int(pod.rpartition("-")[2]) < self.wanted}
+        gone = {host.owner for host in self.everyone()} - running.keys()
+        self.tell(self.alive(), self.wanted, staying, gone, max(known, default=None))
+
+    def tell(
+        self, hosts: list[SimHost], wanted: int, ready: set[str], gone: set[str], partitions: int | None = None
+    ) -> None:
+        """Tell hosts something, true or not."""
+        self._deliver(hosts, self._message(wanted, ready, gone, partitions))
+
+    def _message(self, wanted: int, ready: set[str], gone: set[str], partitions: int | None = None) -> FleetMessage:
+        self._generation += 1
+        return FleetMessage(
+            resource_uid="u",
+            generation=self._generation,
+            time=EPOCH + timedelta(seconds=self.loop.now),
+            hosts=wanted,
+            partitions=partitions,
+            ready=tuple(sorted(ready)),
+            gone=tuple(sorted(gone)),
+        )
+
+    def _deliver(self, hosts: list[SimHost], message: FleetMessage) -> None:
+        """Hosts that cannot listen hear nothing."""
+        for host in hosts:
+            if host.running and not host.machine.paused:
+                with contextlib.suppress(Refused):
+                    host.news.believe(message)
+
+    def tell_wrongly(self, index: int, wanted: int, ready: int, gone: int) -> None:
+        """Another operator, or a mistaken one: hosts that live are gone, hosts that do not exist are ready."""
+        owners = {number: host.owner for number, host in enumerate(self.hosts) if host}
+        self.tell(
+            [host for number, host in enumerate(self.hosts) if host and index in {number, HOSTS}],
+            wanted,
+            {f"host-{number}" for number in range(HOSTS) if ready >> number & 1},
+            {owner for number, owner in owners.items() if gone >> number & 1},
+        )
+
+    def tell_late(self, index: int, seconds: float) -> None:
+        """One host hears what was true, much later."""
+        host = self.hosts[index]
+        if host:
+            running = {each.owner for each in self.alive()}
+            ready, gone = set(map(pod_of, running)), {each.owner for each in self.everyone()} - running
+            self.loop.call_later(seconds, self._deliver, [host], self._message(len(running), ready, gone))
+
     # --- what others do to leases ---
 
     def tamper(self, number: int, act: Callable[[Tampering, str], object]) -> None:
@@ -303,13 +385,16 @@ class World:
             self._settle_recreated()
             return
         self._await("L1", lambda: not any(host.stopping for host in self.alive()), 60, "a stopped host goes on")
+        self._tell_or_be_silent()
         for number in range(len(self.hub.partitions)):
             self.produce(number, 1)
         shared = HANDOVER_SECONDS if self.layout == "AzureSdk" else 0
         self._await("L1", self._owned, LEASE_SECONDS + 2 * SCAN_SECONDS + 45 + shared, "a partition has no owner")
         self._await("L3", self._drained, 150, "there is lag")
+        kept = 3 * KEEP_SECONDS if self.wanted else 0  # a partition that its host did not take before
         for pause in (SCAN_SECONDS + 5, 0.02):  # a decision that was made before may still be on its way
-            self._await("L2", self._balanced, 10 * SCAN_SECONDS * len(self.hub.partitions) + shared, "not balanced")
+            seconds = 10 * SCAN_SECONDS * len(self.hub.partitions) + shared + kept
+            self._await("L2", self._balanced, seconds, "not balanced")
             self.run(pause)
         before = self._assignment()
         self.run(5 * SCAN_SECONDS)
@@ -341,6 +426,18 @@ class World:
             self.checker.expect("F2", told or not owns, f"{host.owner} does not say that the hub was created again")
         self.check()
 
+    def _tell_or_be_silent(self) -> None:
+        """As StatefulSet and operator would have it, or without an operator."""
+        if self.rng.random() < 0.5:
+            wanted = 1 + max(number for number, host in enumerate(self.hosts) if host and host.running)
+            for number in range(wanted):
+                self.start(number)
+            self.operator(wanted)
+        else:
+            self.operator(0)
+            if any(host.news.current() for host in self.alive()):
+                self.run(FLEET_SILENCE_SECONDS)
+
     def _await(self, name: str, met: Callable[[], bool], seconds: float, otherwise: str) -> None:
         deadline = self.loop.now + seconds
         while not met() and self.loop.now < deadline:
@@ -356,6 +453,13 @@ class World:
         return owned == sorted(self.hub.partitions)
 
     def _balanced(self) -> bool:
+        if self.wanted and not self.shared:
+            plan = assignment(self.hub.partitions, self.wanted)
+            return self._owned() and all(
+                plan[partition] == int(pod_of(owner).rpartition("-")[2])
+                for owner, owned in self._assignment().items()
+                for partition in owned
+            )
         counts = [len(owned) for owned in self._assignment().values()]
         return self._owned() and max(counts) - min(counts) <= 1
 
