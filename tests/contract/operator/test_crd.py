@@ -89,7 +89,7 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
     ),
     "no sink": ("sink", None, "spec.sink: Required value"),
     "lease too short": ("leaseStore.leaseDurationSeconds", 5, "spec.leaseStore.leaseDurationSeconds"),
-    "unknown mode": ("scaling.mode", "Lag", "spec.scaling.mode"),
+    "unknown mode": ("scaling.mode", "Cpu", "spec.scaling.mode"),
     "fixed without number": ("scaling.mode", "Fixed", "scaling.replicas is required with mode: Fixed"),
     "number without fixed": ("scaling.replicas", 3, "scaling.replicas is required with mode: Fixed"),
     "spark without output": ("spark", {"enabled": True}, "spark.output.path is required where spark.enabled is true"),

@@ -1,0 +1,190 @@
+"""Every CEL rule of the CRD on a real API server: one resource that breaks it, and the message that says what to do."""
+
+import json
+from typing import Any
+
+import pytest
+
+from eventconsumer_api.crdgen import custom_resource_definition
+from tests.contract.operator.conftest import Cluster
+from tests.contract.operator.test_crd import GOOD, IDENTITY, apply, with_value
+from tests.fakes.kubernetes import event_consumer
+
+ACCOUNT = "https://shop.blob.core.windows.net"
+REPLACE: dict[str, Any] = {"handler": "a:B", "handlerMode": "Replace"}
+NO_SPARK = {"enabled": False}
+LONG_KEY = "a" * 400
+
+
+def spec(**parts: Any) -> dict[str, Any]:
+    """GOOD without Spark, with some parts added to it."""
+    made: dict[str, Any] = {name: value for name, value in GOOD.items() if name != "spark"}
+    for name, value in parts.items():
+        made[name] = made.get(name, {}) | value if isinstance(value, dict) else value
+    return made
+
+
+def pods(**parts: Any) -> dict[str, Any]:
+    return spec(pods=parts)
+
+
+def node(*expressions: dict[str, Any]) -> dict[str, Any]:
+    terms = {"nodeSelectorTerms": [{"matchExpressions": list(expressions)}]}
+    return pods(affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}})
+
+
+def pod_term(kind: str, selector: dict[str, Any], *, required: bool = True) -> dict[str, Any]:
+    term = {"labelSelector": selector, "topologyKey": "zone"}
+    if required:
+        return pods(affinity={kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})
+    wish = {"weight": 1, "podAffinityTerm": term}
+    return pods(affinity={kind: {"preferredDuringSchedulingIgnoredDuringExecution": [wish]}})
+
+
+def affinity_keys(kind: str, required: bool) -> tuple[str, dict[str, Any]]:
+    place = (
+        "requiredDuringSchedulingIgnoredDuringExecution[]"
+        if required
+        else "preferredDuringSchedulingIgnoredDuringExecution[].podAffinityTerm"
+    )
+    message = f"pods.affinity.{kind}.{place}.labelSelector.matchLabels: keys have 1 to 317 characters"
+    return message, pod_term(kind, {"matchLabels": {LONG_KEY: "v"}}, required=required)
+
+
+# Beginning of the message -> a resource that breaks the rule.
+BREAKS: dict[str, dict[str, Any]] = {
+    "spark reads Parquet files only": GOOD | {"sink": GOOD["sink"] | {"format": "Avro"}},
+    "spark processes files": GOOD | {"processing": REPLACE},
+    "replay.consumerGroup must be another": spec(replay={"nonce": "a", "consumerGroup": "$Default"}),
+    "replay.from must be before replay.to": spec(
+        replay={
+            "nonce": "a", "consumerGroup": "replay", "from": "2026-01-02T00:00:00Z", "to": "2026-01-01T00:00:00Z",
+        }
+    ),
+    "eventHub: fullyQualifiedNamespace and name are required": spec(eventHub={"authentication": IDENTITY}),
+    "authentication: set exactly one of": spec(sink={"authentication": {}}),
+    "leaseStore: storageAccountUrl is required": spec(leaseStore={"authentication": IDENTITY}),
+    "startingPosition: enqueuedTime is for": spec(startingPosition={"type": "EnqueuedTime"}),
+    "startingPosition: offset is for": spec(startingPosition={"type": "Latest", "offset": "7"}),
+    "startingPosition: sequenceNumber is for": spec(startingPosition={"partitions": {"0": {"sequenceNumber": 7}}}),
+    "processing.image is the image": spec(processing={"image": "shop/orders:1"}),
+    "processing.handlerMode: Replace needs": spec(processing={"handlerMode": "Replace"}),
+    "processing.checkpoint.policy: File needs": spec(processing=REPLACE | {"checkpoint": {"policy": "File"}}),
+    "scaling.replicas is required": spec(scaling={"mode": "Lag", "replicas": 3}),
+    "scaling.minReplicas must not be above": spec(scaling={"minReplicas": 3, "maxReplicas": 2}),
+    "scaling.minReplicas: 0 needs mode: Lag": spec(scaling={"minReplicas": 0}),
+    "sink: storageAccountUrl is required": spec(sink={"authentication": IDENTITY}),
+    "sink.layout: Capture is the layout": spec(sink={"layout": "Capture"}),
+    "sink.emptyFiles needs": spec(sink={"emptyFiles": True}),
+    "spark.output.path is required": spec(spark={"enabled": True}),
+    "pods.labels: keys of": pods(labels={"app.kubernetes.io/name": "mine"}),
+    "pods.annotations: keys of": pods(annotations={"eventconsumer.io/config-hash": "mine"}),
+    "pods.resources: a request must not be above": pods(
+        resources={"requests": {"cpu": "1500m"}, "limits": {"cpu": 1, "memory": "1Gi"}}
+    ),
+    "pods.resources.requests: the keys are": pods(resources={"requests": {"nvidia.com/gpu": 1}}),
+    "pods.resources.limits: the keys are": pods(resources={"limits": {"hugepages-2Mi": "4Mi"}}),
+    "pods.nodeSelector: keys have": pods(nodeSelector={LONG_KEY: "v"}),
+    "pods.labels: keys have": pods(labels={LONG_KEY: "v"}),
+    "pods.annotations: keys have": pods(annotations={LONG_KEY: "v"}),
+    "tolerations: value is for": pods(tolerations=[{"key": "a", "operator": "Exists", "value": "b"}]),
+    "tolerations: without key": pods(tolerations=[{"effect": "NoSchedule"}]),
+    "tolerations: tolerationSeconds is for": pods(
+        tolerations=[{"key": "a", "operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 1}]
+    ),
+    "matchExpressions: values are required": node({"key": "a", "operator": "In"}),
+    "matchExpressions: operators Gt and Lt": node({"key": "a", "operator": "Gt", "values": ["many"]}),
+    "labelSelector: operators Gt and Lt": pod_term(
+        "podAffinity", {"matchExpressions": [{"key": "a", "operator": "Lt", "values": ["1"]}]}
+    ),
+    **dict(affinity_keys(kind, required) for kind in ("podAffinity", "podAntiAffinity") for required in (True, False)),
+}  # fmt: skip
+
+# Beginning of the message -> a field, its value, and another one that it must not take.
+CHANGES: dict[str, tuple[str, Any, Any]] = {
+    "eventHub.name cannot change": ("eventHub.name", "orders", "other"),
+    "eventHub.fullyQualifiedNamespace cannot change": ("eventHub.fullyQualifiedNamespace", "a.example", None),
+    "eventHub.consumerGroup cannot change": ("eventHub.consumerGroup", "a", "b"),
+    "leaseStore.container cannot change": ("leaseStore.container", "leases", "others"),
+    "leaseStore.layout cannot change": ("leaseStore.layout", "AzureSdk", None),
+    "sink.container cannot change": ("sink.container", "drained", "others"),
+    "sink.prefix cannot change": ("sink.prefix", "folder", None),
+    "sink.format and sink.layout cannot change": ("sink.layout", "Slots", "Capture"),
+}
+NAME_RULE = "metadata.name: write at most 47"
+
+ACCEPTED: dict[str, dict[str, Any]] = {
+    "a key with a domain": pods(labels={"shop.example/team": "a"}, annotations={"kubernetes.io.example/x": "y"}),
+    "a request at its limit": pods(resources={"requests": {"memory": "1024Mi"}, "limits": {"memory": "1Gi"}}),
+    "tolerate everything": pods(tolerations=[{"operator": "Exists"}]),
+    "for a time": pods(
+        tolerations=[{"key": "a", "value": "b", "effect": "NoExecute", "tolerationSeconds": 0}],
+    ),
+    "more cores": node({"key": "cores", "operator": "Gt", "values": ["7"]}, {"key": "b", "operator": "DoesNotExist"}),
+    "away from each other": pod_term("podAntiAffinity", {"matchLabels": {"a": "b"}}),
+    "wish": pod_term("podAffinity", {}, required=False),
+    "hosts that follow the lag": spec(scaling={"mode": "Lag", "minReplicas": 0, "lag": {"targetSeconds": 5}}),
+    "a replay": spec(
+        replay={
+            "nonce": "a-1", "consumerGroup": "replay", "from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z",
+        }
+    ),
+}  # fmt: skip
+
+
+def messages() -> set[str]:
+    found = set()
+
+    def walk(node: Any) -> None:
+        if isinstance(node, dict):
+            found.update(rule["message"] for rule in node.get("x-kubernetes-validations", []))
+            for value in node.values():
+                walk(value)
+        elif isinstance(node, list):
+            for value in node:
+                walk(value)
+
+    walk(custom_resource_definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+    return found
+
+
+def test_every_rule_has_a_case() -> None:
+    cases = (*BREAKS, *CHANGES, NAME_RULE)
+    without = [message for message in messages() if not any(message.startswith(case) for case in cases)]
+    assert not without
+    assert not [case for case in cases if not any(message.startswith(case) for message in messages())]
+
+
+@pytest.fixture(scope="module")
+def namespace(cluster: Cluster) -> str:
+    return cluster.namespace()
+
+
+def refusal(cluster: Cluster, namespace: str, content: dict[str, Any]) -> str:
+    """What the API server says about a new resource; empty: it would accept it."""
+    manifest = json.dumps(event_consumer("new", content, namespace))
+    result = cluster.kubectl("create", "--dry-run=server", "-f", "-", stdin=manifest, check=False)
+    return result.stderr if result.returncode else ""
+
+
+@pytest.mark.parametrize("case", BREAKS)
+def test_what_breaks_a_rule_is_refused_with_its_message(cluster: Cluster, namespace: str, case: str) -> None:
+    assert case in refusal(cluster, namespace, BREAKS[case])
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_what_is_fixed_cannot_change(cluster: Cluster, namespace: str, case: str) -> None:
+    path, before, after = CHANGES[case]
+    name = "fixed-" + "".join(character for character in case.lower() if character.isalpha())[:30]
+    given, changed = with_value(path, before), with_value(path, after)
+    for content in (given, changed):
+        content["spark"] = NO_SPARK
+        if path.startswith("sink."):
+            content["sink"]["format"] = "Avro"
+    assert apply(cluster, namespace, given, name) == ""
+    assert case in apply(cluster, namespace, changed, name)
+
+
+@pytest.mark.parametrize("case", ACCEPTED)
+def test_what_breaks_none_is_accepted(cluster: Cluster, namespace: str, case: str) -> None:
+    assert refusal(cluster, namespace, ACCEPTED[case]) == ""
