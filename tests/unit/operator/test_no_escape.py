@@ -1,0 +1,192 @@
+"""Whoever may create an EventConsumer gains nothing else: what any spec can make of the objects that are created."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from eventconsumer_api import labels
+from eventconsumer_operator.errors import SpecError
+from eventconsumer_operator.manifest import Manifest
+from eventconsumer_operator.plan import Plan, make_plan
+from eventconsumer_operator.plan.names import child_labels
+from tests.unit.operator.specs import specs
+from tests.unit.operator.worlds import KEY, SETTINGS, SPARK, SPEC, UID, batch, fleet, observed, report
+
+ADMINISTRATOR = replace(
+    SETTINGS,
+    handler_image_prefixes=("registry.example/shop/",),
+    pod_metadata_prefixes=("shop.example/", "team"),
+    priority_classes=("drain",),
+    allow_insecure_endpoints=True,  # else few of the generated hosts get as far as a plan
+    network_policies=True,
+    operator_namespace="operators",
+)
+KEYS = st.sampled_from(["shop.example/a", "shop.example/b", "team", "team", "app.kubernetes.io/name", "other"])
+NAMES = st.from_regex(r"[-._a-zA-Z0-9]{1,20}", fullmatch=True)
+SIGN_IN = st.one_of(  # exactly one, as a rule of the CRD says; few generated ones would be
+    st.builds(lambda name, key: {"connectionStringSecretRef": {"name": name, "key": key}}, NAMES, NAMES),
+    st.builds(lambda client: {"workloadIdentity": {"clientId": client}}, NAMES),
+)
+ANY = specs(
+    {
+        "spec.eventHub.authentication": SIGN_IN,
+        "spec.leaseStore.authentication": SIGN_IN,
+        "spec.sink.authentication": SIGN_IN,
+        "spec.processing.image": st.sampled_from(["registry.example/shop/orders:1", "evil.example/x", "host:1"]),
+        "spec.pods.priorityClassName": st.sampled_from(["drain", "drain", "system-node-critical"]),
+        "spec.pods.labels{}": KEYS,
+        "spec.pods.annotations{}": KEYS,
+        "spec.pods.resources.requests{}": st.sampled_from(["cpu", "memory", "ephemeral-storage"]),
+        "spec.pods.resources.limits{}": st.sampled_from(["cpu", "memory", "ephemeral-storage"]),
+    }
+)
+KINDS = {"ConfigMap", "Service", "StatefulSet", "PodDisruptionBudget", "NetworkPolicy", "Job"}
+ACCOUNTS = {labels.COMPONENT_SPARK: labels.SPARK_SERVICE_ACCOUNT}
+POD_FIELDS = {
+    "serviceAccountName", "automountServiceAccountToken", "enableServiceLinks", "terminationGracePeriodSeconds",
+    "securityContext", "nodeSelector", "tolerations", "affinity", "priorityClassName", "topologySpreadConstraints",
+    "containers", "volumes", "restartPolicy",
+}  # fmt: skip
+CONTAINER_FIELDS = {
+    "name", "image", "imagePullPolicy", "args", "env", "ports", "securityContext", "resources", "volumeMounts",
+    "startupProbe", "readinessProbe", "livenessProbe",
+}  # fmt: skip
+
+
+def planned(spec: dict[str, Any]) -> Plan | None:
+    world = observed(spec, reports={"orders-host-0": report(fleet=fleet(batch=batch()))})
+    try:
+        return make_plan(world, ADMINISTRATOR)
+    except SpecError as error:
+        assert error.field.startswith("spec")
+        return None
+
+
+def secrets_named(node: Any) -> set[tuple[str, str]]:
+    """Names and keys of the Secrets that a spec names."""
+    if isinstance(node, dict):
+        own = node.get("connectionStringSecretRef")
+        found = {(own["name"], own["key"])} if own else set()
+        return found.union(*(secrets_named(value) for value in node.values()))
+    return set()
+
+
+def check_object(manifest: Manifest) -> None:
+    assert manifest["kind"] in KINDS
+    metadata = manifest["metadata"]
+    assert metadata["namespace"] == KEY.namespace
+    assert [owner["uid"] for owner in metadata["ownerReferences"]] == [UID]
+    component = metadata["labels"][labels.LABEL_COMPONENT]
+    assert child_labels(KEY, component).items() <= metadata["labels"].items()
+
+
+def check_pod(template: Manifest, spec: dict[str, Any]) -> None:
+    own = template["metadata"]["labels"]
+    component = own[labels.LABEL_COMPONENT]
+    assert child_labels(KEY, component).items() <= own.items()
+    assert all(key in ("team",) or key.startswith("shop.example/") for key in own.keys() - own_keys(component))
+    pod = template["spec"]
+    assert pod.keys() <= POD_FIELDS
+    assert pod["serviceAccountName"] == ACCOUNTS.get(component, labels.HOST_SERVICE_ACCOUNT)
+    assert pod["automountServiceAccountToken"] is (component == labels.COMPONENT_SPARK)
+    assert pod["securityContext"] == {
+        "runAsNonRoot": True, "runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }  # fmt: skip
+    assert pod.get("priorityClassName", "drain") == "drain"
+    for volume in pod["volumes"]:
+        check_volume(volume, spec)
+    (container,) = pod["containers"]
+    assert container.keys() <= CONTAINER_FIELDS
+    assert container["image"] in {"host:1", "spark:1", "registry.example/shop/orders:1"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
+    }  # fmt: skip
+    for variable in container["env"]:
+        assert variable.get("valueFrom", {"fieldRef": ""}).keys() == {"fieldRef"}
+    assert {variable["name"] for variable in container["env"]} <= {
+        "POD_NAME", "POD_UID", "POD_IP", "POD_NAMESPACE", labels.BATCH_JOB_ENV, labels.CONFIG_ENV,
+    }  # fmt: skip
+    for mount in container["volumeMounts"]:
+        assert mount.keys() <= {"name", "mountPath", "readOnly"}  # no subPath: a changed Secret would not be seen
+        assert mount["mountPath"].startswith(("/etc/eventconsumer", "/tmp", labels.SECRETS_DIR))
+
+
+def own_keys(component: str) -> set[str]:
+    return {*child_labels(KEY, component), labels.LABEL_BATCH, "azure.workload.identity/use"}
+
+
+def check_volume(volume: dict[str, Any], spec: dict[str, Any]) -> None:
+    (kind,) = volume.keys() - {"name"}
+    if kind == "configMap":
+        assert volume[kind] == {"name": "orders-host"}
+    elif kind == "secret":
+        (item,) = volume[kind]["items"]
+        assert (volume[kind]["secretName"], item["key"]) in secrets_named(spec)
+        assert item["path"] == "connection-string"
+    else:
+        assert volume == {"name": "tmp", "emptyDir": {}}
+
+
+def check_driver(container: dict[str, Any]) -> None:
+    """Configuration of Spark comes from us, and what the user wrote stands behind the program's name."""
+    arguments = container["args"]
+    program = next(index for index, text in enumerate(arguments) if index and not text.startswith(("--conf", "spark.")))
+    assert arguments[program].startswith("local:///")
+    pairs = arguments[1:program]
+    assert pairs[::2] == ["--conf"] * (len(pairs) // 2)
+    names = {text.partition("=")[0] for text in pairs[1::2]}
+    allowed = (
+        "spark.driver.memory",
+        "spark.executor.",
+        "spark.kubernetes.executor.",
+        "spark.kubernetes.container.image",
+    )
+    assert all(name.startswith(allowed) for name in names)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(spec=ANY)
+def test_no_spec_gives_a_pod_that_may_do_more(spec: dict[str, Any]) -> None:
+    plan = planned(spec)
+    if plan is None:
+        return
+    manifests = (*plan.applied, *plan.jobs)
+    templates = [each["spec"]["template"] for each in manifests if each["kind"] in {"StatefulSet", "Job"}]
+    assert templates
+    for manifest in manifests:
+        check_object(manifest)
+    for template in templates:
+        check_pod(template, spec)
+        if template["metadata"]["labels"][labels.LABEL_COMPONENT] == labels.COMPONENT_SPARK:
+            check_driver(template["spec"]["containers"][0])
+    text = json.dumps(manifests)
+    for word in ("hostPath", "hostNetwork", "hostPID", "privileged", "envFrom", "secretKeyRef", "initContainers"):
+        assert f'"{word}"' not in text
+
+
+def test_the_generated_specs_reach_every_kind_of_pod() -> None:
+    """Else the property above says nothing."""
+    spec = SPEC | SPARK | {"replay": {"nonce": "again", "consumerGroup": "replay"}}
+    plan = planned(spec)
+    assert plan is not None
+    templates = [each["spec"]["template"] for each in (*plan.applied, *plan.jobs) if "template" in each.get("spec", {})]
+    components = {template["metadata"]["labels"][labels.LABEL_COMPONENT] for template in templates}
+    assert components == {labels.COMPONENT_HOST, labels.COMPONENT_SPARK, labels.COMPONENT_REPLAY}
+    for template in templates:
+        check_pod(template, spec)
+
+
+def test_many_generated_specs_give_a_plan() -> None:
+    made: list[bool] = []
+
+    @settings(max_examples=60, database=None, suppress_health_check=list(HealthCheck))
+    @given(spec=ANY)
+    def count(spec: dict[str, Any]) -> None:
+        made.append(planned(spec) is not None)
+
+    count()
+    assert sum(made) >= 10
