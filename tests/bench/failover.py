@@ -4,10 +4,14 @@
 
 Real host processes on the emulator and Azurite, events on all partitions all the time. A partition counts as read while
 a reader is attached to it, as the emulator sees it every 0.1 s. Each row ends with a check that every event is in
-exactly one file. Prints one table; takes about eight minutes on an idle machine of two cores.
+exactly one file. Each is measured with leases alone, and with hosts that are told what their fleet is as the operator
+tells it: every three seconds, and when a host becomes ready; that a host has ended, at the second look. Prints one
+table; takes about twelve minutes on an idle machine of two cores.
 """
 
 import argparse
+import base64
+import contextlib
 import sys
 import tempfile
 import threading
@@ -15,17 +19,23 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from rich.console import Console
 from rich.table import Column, Table
 
+from eventconsumer_api.fleet import FLEET_PATH, FLEET_SIGNATURE_HEADER, FleetMessage
+from eventconsumer_api.host_report import HostState
 from tests.azurite import AzuriteProcess
 from tests.integration.processor.drained import assert_exactly_once, read_drained
 from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
 from tests.servers import EmulatorProcess
 
 POLL_SECONDS = 0.1
+TELL_SECONDS = 3.0  # as the operator does while anything moves
 SETTLED_SECONDS = 3.0  # balanced for so long is balanced
 
 
@@ -98,11 +108,70 @@ class Publisher(threading.Thread):
         self.join()
 
 
+class Operator(threading.Thread):
+    """Tells hosts what their fleet is, as the operator does; silent until hosts are wanted."""
+
+    def __init__(self, orders: Consumer) -> None:
+        super().__init__(daemon=True)
+        self.wanted = 0
+        self._orders = orders
+        self._key = Ed25519PrivateKey.generate()
+        self._generation = 0
+        self._dead: list[set[str]] = [set(), set()]  # owners without a process, in the last looks
+        self._ready: tuple[str, ...] = ()
+        self._ended = threading.Event()
+        public = self._key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        orders.fleet_key.write_bytes(public)
+
+    def run(self) -> None:
+        """Look and tell until `end`."""
+        told = 0.0
+        while not self._ended.wait(POLL_SECONDS):
+            ready = self._look()
+            if self.wanted and (ready != self._ready or time.monotonic() - told >= TELL_SECONDS):
+                self._ready, told = ready, time.monotonic()
+                self._tell()
+
+    def _look(self) -> tuple[str, ...]:
+        found = []
+        for host in self._orders.hosts:
+            if host.process.poll() is None and int(host.name.rpartition("-")[2]) < self.wanted:
+                with contextlib.suppress(OSError, AssertionError):  # it ends just now
+                    if host.report().state is HostState.RUNNING:
+                        found.append(host.name)
+        return tuple(sorted(found))
+
+    def _tell(self) -> None:
+        dead = {f"{host.name}.uid-of-{host.name}" for host in self._orders.hosts if host.process.poll() is not None}
+        self._dead = [self._dead[1], dead]
+        self._generation = max(self._generation + 1, time.time_ns() // 1_000_000)
+        body = FleetMessage(
+            resource_uid=self._orders.config["resource"]["uid"],
+            generation=self._generation,
+            time=datetime.now(UTC),
+            hosts=self.wanted,
+            ready=self._ready,
+            gone=tuple(sorted(set.intersection(*self._dead))),
+        )
+        content = body.model_dump_json(by_alias=True).encode()
+        headers = {FLEET_SIGNATURE_HEADER: base64.b64encode(self._key.sign(content)).decode()}
+        for host in list(self._orders.hosts):
+            if host.process.poll() is None:
+                with contextlib.suppress(OSError, AssertionError):
+                    host.post(FLEET_PATH, content, headers)
+
+    def end(self) -> None:
+        """Fall silent."""
+        self._ended.set()
+        self.join()
+
+
 @dataclass(frozen=True)
 class Row:
     """One measurement; times in seconds."""
 
     what: str
+    told: bool
     lease: int
     owned: float  # until all partitions are owned as they should be
     unread: float  # the longest that any partition was unread
@@ -114,8 +183,14 @@ class Stage:
 
     orders: Consumer
     readers: Readers
+    operator: Operator | None
     lease: int
     partitions: int
+
+    def want(self, count: int) -> None:
+        """Let the operator say that so many hosts are wanted."""
+        if self.operator:
+            self.operator.wanted = count
 
     def hosts(self, first: int, count: int) -> list[HostProcess]:
         """Start hosts."""
@@ -143,11 +218,13 @@ class Stage:
         began = time.monotonic()
         act()
         settled = self.settle(left())
-        return Row(what, self.lease, settled - began, self.readers.longest())
+        return Row(what, self.operator is not None, self.lease, settled - began, self.readers.longest())
 
 
 @contextmanager
-def stage(servers: tuple[EmulatorProcess, AzuriteProcess], name: str, lease: int, partitions: int) -> Iterator[Stage]:
+def stage(
+    servers: tuple[EmulatorProcess, AzuriteProcess], name: str, lease: int, partitions: int, *, told: bool
+) -> Iterator[Stage]:
     """A hub with publishers; at its end, everything published must be in files exactly once."""
     emulator, azurite = servers
     emulator.admin.create_hub(name, partitions=partitions)
@@ -155,11 +232,16 @@ def stage(servers: tuple[EmulatorProcess, AzuriteProcess], name: str, lease: int
         orders = Consumer(Path(folder), emulator, azurite, name, roll=ROLL)
         orders.config["leases"]["durationSeconds"] = lease
         readers, publisher = Readers(emulator, partitions), Publisher(orders, partitions)
+        operator = Operator(orders) if told else None
         readers.start()
         publisher.start()
+        if operator:
+            operator.start()
         try:
-            yield Stage(orders, readers, lease, partitions)
+            yield Stage(orders, readers, operator, lease, partitions)
             publisher.end()
+            if operator:
+                operator.end()
             for host in orders.hosts:
                 if host.process.poll() is None:
                     host.process.terminate()
@@ -170,6 +252,8 @@ def stage(servers: tuple[EmulatorProcess, AzuriteProcess], name: str, lease: int
         finally:
             publisher.end()
             readers.end()
+            if operator:
+                operator.end()
             orders.close()
             emulator.admin.delete_hub(name)
 
@@ -179,45 +263,82 @@ ROLL = {"maxBytes": 1_000_000, "maxSeconds": 5, "maxEvents": 100_000}
 
 def killed(stage: Stage) -> Row:
     """One of two hosts is killed."""
+    stage.want(2)
     hosts = stage.hosts(0, 2)
     stage.settle(hosts)
     return stage.measure("SIGKILL, one of 2 hosts", hosts[0].kill, lambda: hosts[1:])
 
 
-def stopped(stage: Stage) -> Row:
-    """One of two hosts is told to stop."""
+def restarted(stage: Stage) -> Row:
+    """One of two hosts is killed, and another pod comes in its place."""
+    stage.want(2)
     hosts = stage.hosts(0, 2)
     stage.settle(hosts)
-    return stage.measure("SIGTERM, one of 2 hosts", hosts[0].process.terminate, lambda: hosts[1:])
+
+    def act() -> None:
+        hosts[0].kill()
+        hosts[0] = stage.orders.host("orders-host-0", environment={"POD_UID": "uid-of-another"})
+
+    return stage.measure("SIGKILL, one of 2 hosts, new pod at once", act, lambda: hosts)
+
+
+def stopped(stage: Stage) -> Row:
+    """One of two hosts is told to stop; where there is an operator, after it handed over."""
+    stage.want(2)
+    hosts = stage.hosts(0, 2)
+    stage.settle(hosts)
+
+    def act() -> None:
+        if stage.operator:
+            stage.want(1)
+            wait_until(lambda: not hosts[1].owned(), 60, "the host that leaves has handed over")
+        hosts[1].process.terminate()
+
+    return stage.measure("2 -> 1 hosts", act, lambda: hosts[:1])
 
 
 def added(stage: Stage) -> Row:
     """A second host comes."""
+    stage.want(1)
     hosts = stage.hosts(0, 1)
     stage.settle(hosts)
-    return stage.measure("1 -> 2 hosts", lambda: hosts.extend(stage.hosts(1, 1)), lambda: hosts)
+
+    def act() -> None:
+        stage.want(2)
+        hosts.extend(stage.hosts(1, 1))
+
+    return stage.measure("1 -> 2 hosts", act, lambda: hosts)
 
 
 def taken(stage: Stage) -> Row:
-    """Six of eight hosts are told to stop."""
+    """Six of eight hosts are told to stop; where there is an operator, after they handed over."""
+    stage.want(8)
     hosts = stage.hosts(0, 8)
     stage.settle(hosts)
 
     def act() -> None:
+        if stage.operator:
+            stage.want(2)
+            wait_until(lambda: not any(host.owned() for host in hosts[2:]), 60, "six hosts have handed over")
         for host in hosts[2:]:
             host.process.terminate()
 
     return stage.measure("8 -> 2 hosts", act, lambda: hosts[:2])
 
 
-RUNS: dict[str, tuple[Callable[[Stage], Row], int, int]] = {  # name -> what, lease seconds, partitions
-    "kill-15": (killed, 15, 32),
-    "kill-30": (killed, 30, 32),
-    "stop-30": (stopped, 30, 32),
-    "add-15": (added, 15, 32),
-    "add-30": (added, 30, 32),
-    "take-15": (taken, 15, 32),
-    "take-30": (taken, 30, 32),
+RUNS: dict[str, tuple[Callable[[Stage], Row], int, int, bool]] = {  # name -> what, lease seconds, partitions, told
+    "kill-15": (killed, 15, 32, False),
+    "kill-30": (killed, 30, 32, False),
+    "restart-30": (restarted, 30, 32, False),
+    "restart-30-told": (restarted, 30, 32, True),
+    "stop-30": (stopped, 30, 32, False),
+    "stop-30-told": (stopped, 30, 32, True),
+    "add-15": (added, 15, 32, False),
+    "add-30": (added, 30, 32, False),
+    "add-30-told": (added, 30, 32, True),
+    "take-15": (taken, 15, 32, False),
+    "take-30": (taken, 30, 32, False),
+    "take-30-told": (taken, 30, 32, True),
 }
 
 
@@ -226,9 +347,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=list(RUNS), action="append", help="run this row; may be repeated")
     wanted = parser.parse_args().only or list(RUNS)
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 110)
     table = Table(
-        Column("what", no_wrap=True), "lease", "partitions", "settled after", "longest unread", title="Failover"
+        Column("what", no_wrap=True), "told", "lease", "partitions", "settled after", "longest unread", title="Failover"
     )
     with tempfile.TemporaryDirectory() as folder:
         emulator, azurite = EmulatorProcess(Path(folder) / "emulator"), AzuriteProcess(Path(folder) / "azurite.log")
@@ -236,11 +357,17 @@ def main() -> int:
             emulator.start()
             azurite.start()
             for name in wanted:
-                run, lease, partitions = RUNS[name]
+                run, lease, partitions, told = RUNS[name]
                 console.print(f"{name} …", style="dim")
-                with stage((emulator, azurite), name, lease, partitions) as at:
+                with stage((emulator, azurite), name, lease, partitions, told=told) as at:
                     row = run(at)
-                figures = f"{row.lease} s", str(partitions), f"{row.owned:.1f} s", f"{row.unread:.1f} s"
+                figures = (
+                    "yes" if row.told else "no",
+                    f"{row.lease} s",
+                    str(partitions),
+                    f"{row.owned:.1f} s",
+                    f"{row.unread:.1f} s",
+                )
                 table.add_row(row.what, *figures)
                 console.print("  ".join([row.what, *figures]), style="dim")
         finally:

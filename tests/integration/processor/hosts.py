@@ -53,6 +53,7 @@ class HostProcess:
         config_file = directory / f"{name}.json"
         config_file.write_text(json.dumps(config))
         self._log = self.log_file.open("ab")
+        self._log_start = self._log.tell()  # a pod of this name may have been there before
         self.process = subprocess.Popen(
             [sys.executable, "-m", "eventconsumer_processor"],
             stdout=self._log,
@@ -71,7 +72,7 @@ class HostProcess:
     @property
     def log(self) -> str:
         """Everything it logged."""
-        return self.log_file.read_text()
+        return self.log_file.read_bytes()[self._log_start :].decode()
 
     def get(self, path: str) -> bytes:
         """The answer of its HTTP side."""
@@ -83,6 +84,13 @@ class HostProcess:
         with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=30) as answer:
             content: bytes = answer.read()
             return content
+
+    def post(self, path: str, body: bytes, headers: dict[str, str]) -> None:
+        """Send something to its HTTP side, which must take it."""
+        self.get("/healthz")  # it listens
+        request = urllib.request.Request(f"http://127.0.0.1:{self._port}{path}", body, headers, method="POST")
+        with urllib.request.urlopen(request, timeout=30):
+            pass
 
     def report(self) -> HostReport:
         """Its /status."""
@@ -146,6 +154,7 @@ class Consumer:
         self.storage_secret.write_text(azurite.connection_string)
         self._connection_string = azurite.connection_string
         self._directory = directory
+        self.fleet_key = directory / "fleet.pem"
         self.config: dict[str, Any] = {
             "resource": {"namespace": "shop", "name": "orders", "uid": "uid-1"},
             "eventHub": {"consumerGroup": "$Default", "credential": self._secret("eventHub", self.hub_secret)},
