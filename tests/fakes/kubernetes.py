@@ -150,6 +150,17 @@ class FakeKubernetes:
         self.writes["merge"] += 1
         return self.put(result)
 
+    async def replace(self, manifest: Manifest) -> Manifest:
+        """See `KubernetesApi`."""
+        self._maybe_fail("replace", manifest)
+        before = self._objects.get(self._where(manifest))
+        if before is None:
+            raise Gone(f"{name_of(manifest)} does not exist")
+        if manifest["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"]:
+            raise Changed(f"{name_of(manifest)} changed")
+        self.writes["replace"] += 1
+        return self.put(manifest)
+
     async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
         """See `Api`."""
         self._maybe_fail("delete", None)

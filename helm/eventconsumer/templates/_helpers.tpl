@@ -21,7 +21,11 @@ app.kubernetes.io/component: operator
 
 {{/* The namespaceSelector of monitors for hosts. */}}
 {{- define "eventconsumer.monitored" -}}
+{{- if eq .Values.scope "Cluster" }}
+any: true
+{{- else }}
 matchNames: {{ include "eventconsumer.namespaces" . }}
+{{- end }}
 {{- end }}
 
 {{/* The Secret with the key that signs what hosts are told; empty where the operator makes one. */}}

@@ -1,13 +1,18 @@
 """The process: `python -m eventconsumer_operator --processor-image … --spark-image …`.
 
-Ends with 0 after SIGTERM or SIGINT, with 1 when a watch broke for good, or the file of the fleet's key cannot be used;
-being started anew is the remedy for everything else.
+Ends with 0 after SIGTERM or SIGINT, with 1 when a watch broke for good, the lead was lost, or the file of the fleet's
+key cannot be used; being started anew is the remedy for everything else.
 """
 
 import asyncio
+import contextlib
 import functools
 import os
+import signal
+import socket
 import sys
+import uuid
+from collections.abc import AsyncIterator, Callable, Coroutine
 
 import aiohttp
 
@@ -17,9 +22,10 @@ from eventconsumer_operator.api import KubernetesApi, connect
 from eventconsumer_operator.controller import Controller
 from eventconsumer_operator.fleet import Fleets, HttpMessenger
 from eventconsumer_operator.fleetkey import FleetKey, FleetKeyError
-from eventconsumer_operator.health import Health, LoopLag, serve
+from eventconsumer_operator.health import Health, LoopLag, WorkHealth, serve
 from eventconsumer_operator.hosts import HttpHosts
 from eventconsumer_operator.keys import Key
+from eventconsumer_operator.leader import Elector, LeadLost
 from eventconsumer_operator.metrics import QueueState
 from eventconsumer_operator.reconcile import Reconciler
 from eventconsumer_operator.resync import Resync
@@ -28,35 +34,95 @@ from eventconsumer_operator.store import Store
 from eventconsumer_operator.watch import dead_watchers, watch
 from eventconsumer_operator.workqueue import WorkQueue
 
+Work = Coroutine[object, object, object]
+
 
 async def run(settings: Settings) -> None:
     """Run the operator until it is told to stop."""
     async with await connect() as client, aiohttp.ClientSession() as session:
         api = KubernetesApi(client)
-        queue: WorkQueue[Key] = WorkQueue()
-        QueueState(queue)
-        store = Store()
-        fleets = Fleets(api, HttpMessenger(session, HOST_PORT), FleetKey.load(settings.fleet_key_file))
-        reconciler = Reconciler(api, store, HttpHosts(session, HOST_PORT), settings, fleets)
-        resync = Resync(api, store, settings.namespaces, queue.add, settings.resync_seconds)
         lag = LoopLag()
-        health = Health(queue, resync, lag, functools.partial(dead_watchers, settings.namespaces))
-        background = [
-            asyncio.create_task(Controller(queue, reconciler, settings.workers).run(), name="controller"),
-            asyncio.create_task(resync.run(), name="resync"),
+        now = Health(lag)
+        served = [
             asyncio.create_task(lag.run(), name="loop lag"),
-            asyncio.create_task(serve(health, settings.health_port), name="health"),
+            asyncio.create_task(serve(lambda: now, settings.health_port), name="health"),
         ]
-        # The watch comes last and ends first: it handles the signals.
-        watching = asyncio.create_task(watch(api, store, settings.namespaces, queue.add), name="watch")
         try:
-            done, _ = await asyncio.wait([watching, *background], return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            async with _lead(api, settings) as keep:
+                if keep is None:
+                    return
+                queue: WorkQueue[Key] = WorkQueue()
+                QueueState(queue)
+                store = Store(clusterwide="" in settings.namespaces)
+                fleets = Fleets(api, HttpMessenger(session, HOST_PORT), FleetKey.load(settings.fleet_key_file))
+                reconciler = Reconciler(api, store, HttpHosts(session, HOST_PORT), settings, fleets)
+                resync = Resync(api, store, settings.namespaces, queue.add, settings.resync_seconds)
+                now = WorkHealth(queue, resync, lag, functools.partial(dead_watchers, settings.namespaces))
+                await _until_one_ends(
+                    served,
+                    keep,
+                    Controller(queue, reconciler, settings.workers).run,
+                    resync.run,
+                    # The watch handles the signals and ends with them.
+                    functools.partial(watch, api, store, settings.namespaces, queue.add),
+                )
         finally:
-            for task in (watching, *background):
+            for task in served:
                 task.cancel()
-            await asyncio.gather(watching, *background, return_exceptions=True)
+            await asyncio.gather(*served, return_exceptions=True)
+
+
+async def _until_one_ends(others: list[asyncio.Task[None]], *work: Callable[[], Work]) -> None:
+    tasks = [asyncio.create_task(start()) for start in work]
+    try:
+        done, _ = await asyncio.wait([*tasks, *others], return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def _lead(api: KubernetesApi, settings: Settings) -> AsyncIterator[Callable[[], Work] | None]:
+    """Wait for the lead; give what keeps it, or None if a signal came first. Without election: leads at once."""
+    if not settings.leader_elect:
+        yield _for_ever
+        return
+    elector = Elector(api, settings.operator_namespace, f"{socket.gethostname()}_{uuid.uuid4()}")
+    if not await _unless_stopped(elector.win()):
+        yield None
+        return
+    try:
+        yield elector.keep
+    finally:
+        await elector.release()
+
+
+async def _for_ever() -> None:
+    await asyncio.Event().wait()
+
+
+async def _unless_stopped(wait: Work) -> bool:
+    """Run `wait` to its end; return False if SIGTERM or SIGINT came before."""
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    signals = (signal.SIGTERM, signal.SIGINT)
+    for each in signals:
+        loop.add_signal_handler(each, stopped.set)
+    tasks = (asyncio.create_task(wait), asyncio.create_task(stopped.wait()))
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+        return not stopped.is_set()
+    finally:
+        for each in signals:
+            loop.remove_signal_handler(each)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def main() -> None:
@@ -65,7 +131,7 @@ def main() -> None:
     logs.configure(settings.log_level)
     try:
         asyncio.run(run(settings))
-    except FleetKeyError as error:
+    except (FleetKeyError, LeadLost) as error:
         sys.exit(f"eventconsumer-operator: {error}")
 
 

@@ -113,6 +113,16 @@ class KubernetesApi:
         query = {"fieldManager": FIELD_MANAGER}
         return await self._request("PATCH", kind.path(namespace, name), query, change, "application/merge-patch+json")
 
+    async def replace(self, manifest: Manifest) -> Manifest:
+        """Write the whole object if it still is at its resourceVersion.
+
+        Raises:
+            Changed: It is not.
+            Gone: It does not exist.
+        """
+        path = kind_of(manifest).path(manifest["metadata"]["namespace"], name_of(manifest))
+        return await self._request("PUT", path, {"fieldManager": FIELD_MANAGER}, manifest)
+
     async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
         """See `Api`."""
         options = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}

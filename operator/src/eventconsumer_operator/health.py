@@ -50,21 +50,41 @@ class LoopLag:
 
 
 class Health:
-    """Judges whether the operator works."""
+    """Judges whether the operator works, at what it does at the moment."""
+
+    def __init__(self, lag: LoopLag) -> None:
+        """Judge by the event loop alone: an operator that waits for the lead has nothing else to do."""
+        self._lag = lag
+
+    def problems(self) -> list[str]:
+        """What does not work; empty if all does."""
+        return self._lag_problems()
+
+    def measure(self) -> None:
+        """Bring the metrics of what is judged here up to date."""
+        metrics.LOOP_LAG.set(self._lag.worst())
+
+    def _lag_problems(self) -> list[str]:
+        late = self._lag.worst()
+        return [f"the event loop was late by {late:.0f} s"] if late > _LAG_SECONDS else []
+
+
+class WorkHealth(Health):
+    """Judges an operator that reconciles."""
 
     def __init__(
         self, queue: WorkQueue[Key], resync: Resync, lag: LoopLag, dead_watchers: Callable[[], list[str]]
     ) -> None:
         """Judge by the queue, the lists, the event loop, and the names of watchers that do not run."""
+        super().__init__(lag)
         self._queue = queue
         self._resync = resync
-        self._lag = lag
         self._dead_watchers = dead_watchers
         self._started = asyncio.get_running_loop().time()
         self._watched = False
 
     def problems(self) -> list[str]:
-        """What does not work; empty if all does."""
+        """See `Health`."""
         found = []
         dead = self._dead_watchers()
         self._watched = self._watched or not dead
@@ -73,30 +93,28 @@ class Health:
             found += [f"{name} does not run" for name in dead]
         if self._queue.overdue() > _OVERDUE_SECONDS:
             found.append(f"the queue stands still: a key is late by {self._queue.overdue():.0f} s")
-        if self._lag.worst() > _LAG_SECONDS:
-            found.append(f"the event loop was late by {self._lag.worst():.0f} s")
-        return found + self._resync.problems()
+        return found + self._lag_problems() + self._resync.problems()
 
     def measure(self) -> None:
-        """Bring the metrics of what is judged here up to date."""
-        metrics.LOOP_LAG.set(self._lag.worst())
+        """See `Health`."""
+        super().measure()
         for kind, age in self._resync.ages().items():
             metrics.LISTED.labels(kind.name).set(age)
 
 
-async def serve(health: Health, port: int) -> None:
-    """Serve both paths until cancelled.
+async def serve(health: Callable[[], Health], port: int) -> None:
+    """Serve both paths until cancelled, by what `health` gives at the time.
 
     Raises:
         OSError: The port is taken.
     """
 
     async def healthz(_: web.Request) -> web.Response:
-        problems = health.problems()
+        problems = health().problems()
         return web.Response(status=500 if problems else 200, text="\n".join(problems) or "ok")
 
     async def scrape(_: web.Request) -> web.Response:
-        health.measure()
+        health().measure()
         return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     application = web.Application()

@@ -55,6 +55,7 @@ EVENT = Kind("v1", "Event", "events")
 STATEFUL_SET = Kind("apps/v1", "StatefulSet", "statefulsets")
 JOB = Kind("batch/v1", "Job", "jobs")
 POD_DISRUPTION_BUDGET = Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
+LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases")
 NETWORK_POLICY = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
 
 # What is watched and kept in the store: resources themselves, and what carries our label. Pods include Spark's.
@@ -65,7 +66,7 @@ STORED = (
 _KINDS = {
     (kind.api_version, kind.name): kind
     for kind in (
-        EVENT_CONSUMER, CONFIG_MAP, SERVICE, POD, EVENT, STATEFUL_SET, JOB, POD_DISRUPTION_BUDGET, NETWORK_POLICY,
+        EVENT_CONSUMER, CONFIG_MAP, SERVICE, POD, EVENT, STATEFUL_SET, JOB, POD_DISRUPTION_BUDGET, NETWORK_POLICY, LEASE,
     )
 }  # fmt: skip
 

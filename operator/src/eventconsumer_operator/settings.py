@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eventconsumer_api.endpoints import AZURE_SUFFIXES, SUFFIX_PATTERN
+from eventconsumer_api.labels import HOST_SERVICE_ACCOUNT
 from eventconsumer_api.scheduling import is_reserved
 
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -17,7 +18,7 @@ class Settings:
     """The operator's own settings.
 
     Attributes:
-        namespaces: Namespaces whose EventConsumers are served; at least one.
+        namespaces: Namespaces whose EventConsumers are served; at least one, or "" alone for all.
         processor_image: Image of hosts.
         spark_image: Image of Spark drivers and executors.
         handler_image_prefixes: What spec.processing.image may start with; empty: no image of users is run.
@@ -31,6 +32,8 @@ class Settings:
         operator_namespace: Where this operator runs, which may then talk to hosts; empty: not known.
         metrics_namespaces: Namespaces whose pods may read the metrics of hosts too.
         fleet_key_file: Private key that signs what hosts are told, Ed25519 in PEM; None: one is made at each start.
+        host_service_account: Service account of host pods, in the namespace of each resource.
+        leader_elect: Whether to wait for the lead before doing anything, because other operators run beside this one.
         resync_seconds: How often all EventConsumers are listed, whatever the watch says, seconds.
         health_port: Port of /healthz and /metrics.
         workers: EventConsumers reconciled at a time.
@@ -49,6 +52,8 @@ class Settings:
     operator_namespace: str = ""
     metrics_namespaces: tuple[str, ...] = ()
     fleet_key_file: Path | None = None
+    host_service_account: str = HOST_SERVICE_ACCOUNT
+    leader_elect: bool = False
     resync_seconds: float = 120.0
     health_port: int = 8081
     workers: int = 64
@@ -66,6 +71,15 @@ def parse_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Setti
         prog="eventconsumer-operator", description="Reconciles EventConsumer resources into hosts and Spark jobs."
     )
     parser.add_argument("--namespace", action="append", default=[], help="namespace to serve; may be repeated")
+    parser.add_argument("--all-namespaces", action="store_true", help="serve every namespace (needs a ClusterRole)")
+    parser.add_argument(
+        "--host-service-account",
+        default=Settings.host_service_account,
+        help="service account of host pods, in the namespace of each resource",
+    )
+    parser.add_argument(
+        "--leader-elect", action="store_true", help="work only while leading: for several operators side by side"
+    )
     parser.add_argument("--processor-image", required=True, help="image of the hosts")
     parser.add_argument("--spark-image", required=True, help="image of Spark drivers and executors")
     parser.add_argument(
@@ -89,7 +103,11 @@ def parse_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Setti
     parser.add_argument("--log-level", default=Settings.log_level, choices=["DEBUG", "INFO", "WARNING", "ERROR"])
     given = parser.parse_args(argv)
     own = _own_namespace(environment)
-    namespaces = tuple(dict.fromkeys(given.namespace)) or own
+    namespaces = ("",) if given.all_namespaces else tuple(dict.fromkeys(given.namespace)) or own
+    if given.all_namespaces and given.namespace:
+        parser.error("give --namespace or --all-namespaces, not both")
+    if given.leader_elect and not own:
+        parser.error("--leader-elect needs a Lease in this operator's namespace: set POD_NAMESPACE")
     if not namespaces:
         parser.error("no namespace to serve: give --namespace, or set POD_NAMESPACE")
     if given.network_policies and not own:
@@ -107,6 +125,8 @@ def parse_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Setti
         operator_namespace=own[0] if own else "",
         metrics_namespaces=tuple(given.metrics_namespace),
         fleet_key_file=given.fleet_key_file,
+        host_service_account=given.host_service_account,
+        leader_elect=given.leader_elect,
         resync_seconds=given.resync_seconds,
         health_port=given.health_port,
         workers=given.workers,

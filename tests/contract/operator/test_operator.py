@@ -389,6 +389,10 @@ async def test_a_lost_right_is_named(world: World) -> None:
             {"apiGroups": ["apps"], "resources": ["statefulsets"], "verbs": ["get", "list", "watch"]},
             {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list", "watch"]},
             {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
+            {
+                "apiGroups": ["policy", "networking.k8s.io"], "resources": ["poddisruptionbudgets", "networkpolicies"],
+                "verbs": ["get", "list", "watch", "create", "patch"],
+            },
         ],
     }  # fmt: skip
     world.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(role))

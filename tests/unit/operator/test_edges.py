@@ -23,6 +23,21 @@ def test_namespaces_are_those_given_once_each() -> None:
     assert settings.namespaces == ("a", "b")
 
 
+def test_all_namespaces_are_one_scope_and_exclude_single_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    assert parse_settings([*IMAGES, "--all-namespaces"], {"POD_NAMESPACE": "mine"}).namespaces == ("",)
+    with pytest.raises(SystemExit):
+        parse_settings([*IMAGES, "--all-namespaces", "--namespace", "a"], {})
+    assert "not both" in capsys.readouterr().err
+
+
+def test_the_lead_needs_a_namespace_for_its_lease(capsys: pytest.CaptureFixture[str]) -> None:
+    given = parse_settings([*IMAGES, "--leader-elect"], {"POD_NAMESPACE": "mine"})
+    assert given.leader_elect and given.operator_namespace == "mine"
+    with pytest.raises(SystemExit):
+        parse_settings([*IMAGES, "--leader-elect", "--namespace", "a"], {})
+    assert "POD_NAMESPACE" in capsys.readouterr().err
+
+
 def test_without_namespaces_it_serves_its_own() -> None:
     assert parse_settings(IMAGES, {"POD_NAMESPACE": "mine"}).namespaces == ("mine",)
 

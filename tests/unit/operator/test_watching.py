@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from eventconsumer_operator.errors import Forbidden, Transient
-from eventconsumer_operator.health import Health, LoopLag
+from eventconsumer_operator.health import Health, LoopLag, WorkHealth
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.manifest import EVENT_CONSUMER, JOB, POD, STATEFUL_SET, STORED, Listing
 from eventconsumer_operator.resync import Resync
@@ -229,7 +229,7 @@ async def test_lists_that_fail_for_long_are_noticed_and_say_why() -> None:
 
 def health_of(queue: WorkQueue[Key] | None = None, lag: LoopLag | None = None, dead: list[str] | None = None) -> Health:
     resync = Resync(FakeKubernetes(), Store(), ("shop",), lambda key, delay: None, 100)
-    return Health(WorkQueue() if queue is None else queue, resync, lag or LoopLag(), lambda: dead or [])
+    return WorkHealth(WorkQueue() if queue is None else queue, resync, lag or LoopLag(), lambda: dead or [])
 
 
 @virtual
@@ -244,7 +244,7 @@ async def test_a_starting_operator_is_healthy_for_a_while() -> None:
 async def test_a_watcher_that_dies_is_noticed_at_once() -> None:
     dead: list[str] = []
     resync = Resync(FakeKubernetes(), Store(), ("shop",), lambda key, delay: None, 100)
-    health = Health(WorkQueue(), resync, LoopLag(), lambda: dead)
+    health = WorkHealth(WorkQueue(), resync, LoopLag(), lambda: dead)
     assert health.problems() == []
     dead.append("w")
     assert health.problems() == ["w does not run"]

@@ -17,6 +17,7 @@ from eventconsumer_operator.plan.hosts import config_map, service, stateful_set
 from eventconsumer_operator.plan.images import host_image
 from eventconsumer_operator.plan.metadata import check_metadata
 from eventconsumer_operator.plan.network import network_policy, unwanted_policies
+from eventconsumer_operator.plan.pods import run_as
 from eventconsumer_operator.plan.replay import replay_job, unwanted_replays
 from eventconsumer_operator.plan.scale import wanted_hosts
 from eventconsumer_operator.plan.spark import batch_job, unwanted_jobs
@@ -66,6 +67,7 @@ def make_plan(observed: Observed, settings: Settings, fleet_key: str = "") -> Pl
     config = host_config(consumer, spec, settings)
     image = host_image(spec, settings)
     hosts = wanted_hosts(spec, observed.partition_count)
+    account = settings.host_service_account
     replay = replay_job(observed, spec, config, settings.processor_image)
     policy = network_policy(consumer, settings)
     policies = (policy,) if policy else ()
@@ -79,9 +81,9 @@ def make_plan(observed: Observed, settings: Settings, fleet_key: str = "") -> Pl
             disruption_budget(consumer),
             config_map(consumer, config, fleet_key),
             service(consumer),
-            stateful_set(consumer, spec, config, hosts, image),
+            run_as(stateful_set(consumer, spec, config, hosts, image), account),
         ),
-        jobs=tuple(filter(None, (batch_job(observed, spec, config, settings.spark_image), replay))),
+        jobs=tuple(filter(None, (batch_job(observed, spec, config, settings.spark_image), replay and run_as(replay, account)))),
         deleted=(
             *unwanted_jobs(observed, spec),
             *unwanted_replays(observed, spec),

@@ -105,6 +105,13 @@ def host_template(
     }
 
 
+def run_as(manifest: Manifest, service_account: str) -> Manifest:
+    """The same StatefulSet or Job, whose pods run as another service account."""
+    template = manifest["spec"]["template"]
+    pod = template["spec"] | {"serviceAccountName": service_account}
+    return manifest | {"spec": manifest["spec"] | {"template": template | {"spec": pod}}}
+
+
 def scheduling(pods: Pods, spread: Mapping[str, str]) -> dict[str, Any]:
     """Where a pod may run: what the user wrote, as written, and a wish to spread over nodes and zones.
 
