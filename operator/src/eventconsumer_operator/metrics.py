@@ -7,12 +7,14 @@ at the time of a scrape, so that a deleted resource leaves no number behind.
 from collections.abc import Iterator
 from typing import Protocol
 
-from prometheus_client import REGISTRY, Counter, Gauge, Histogram
+from prometheus_client import REGISTRY, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from eventconsumer_api.status import EventConsumerStatus
 from eventconsumer_operator.keys import Key
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the series, and nobody asks for them
 
 RECONCILES = Counter(
     "eventconsumer_operator_reconciles", "Reconciles by result: done, failed, forbidden, crashed.", ["result"]

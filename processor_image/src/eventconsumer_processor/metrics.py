@@ -7,11 +7,20 @@ scrape, so that a partition that moved, or a lead that was lost, leaves no numbe
 import time
 from collections.abc import Callable, Iterator
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from eventconsumer_api.host_report import HostReport, HostState
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the series, and nobody asks for them
 
 
 class State(Collector):
