@@ -32,57 +32,12 @@ from eventconsumer_api.host_report import HostState
 from tests.azurite import AzuriteProcess
 from tests.integration.processor.drained import assert_exactly_once, read_drained
 from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
+from tests.readers import Readers
 from tests.servers import EmulatorProcess
 
 POLL_SECONDS = 0.1
 TELL_SECONDS = 3.0  # as the operator does while anything moves
 SETTLED_SECONDS = 3.0  # balanced for so long is balanced
-
-
-class Readers(threading.Thread):
-    """Follows which partitions are read, and for how long each was not."""
-
-    def __init__(self, emulator: EmulatorProcess, partitions: int) -> None:
-        super().__init__(daemon=True)
-        self._emulator = emulator
-        self._lock = threading.Lock()
-        self._ids = [str(number) for number in range(partitions)]
-        self._seen = dict.fromkeys(self._ids, time.monotonic())
-        self._longest = dict.fromkeys(self._ids, 0.0)
-        self._read: set[str] = set()
-        self._ended = threading.Event()
-
-    def run(self) -> None:
-        """Look until `end`."""
-        while not self._ended.wait(POLL_SECONDS):
-            found = {link["partition"] for link in self._emulator.admin.links(kind="reader")}
-            now = time.monotonic()
-            with self._lock:
-                for partition in self._ids:
-                    self._longest[partition] = max(self._longest[partition], now - self._seen[partition])
-                    if partition in found:
-                        self._seen[partition] = now
-                self._read = found
-
-    def begin(self) -> None:
-        """Forget what was before."""
-        with self._lock:
-            self._longest = dict.fromkeys(self._ids, 0.0)
-
-    def all_read(self) -> bool:
-        """Whether every partition has a reader now."""
-        with self._lock:
-            return len(self._read) == len(self._ids)
-
-    def longest(self) -> float:
-        """Longest time that a partition was unread, seconds; looking every 0.1 s, so zero looks like 0.1."""
-        with self._lock:
-            return max(self._longest.values())
-
-    def end(self) -> None:
-        """Stop looking."""
-        self._ended.set()
-        self.join()
 
 
 class Publisher(threading.Thread):
@@ -231,7 +186,10 @@ def stage(
     with tempfile.TemporaryDirectory() as folder:
         orders = Consumer(Path(folder), emulator, azurite, name, roll=ROLL)
         orders.config["leases"]["durationSeconds"] = lease
-        readers, publisher = Readers(emulator, partitions), Publisher(orders, partitions)
+        readers, publisher = (
+            Readers(lambda: emulator.admin.links(kind="reader", hub=name), partitions),
+            Publisher(orders, partitions),
+        )
         operator = Operator(orders) if told else None
         readers.start()
         publisher.start()

@@ -1,0 +1,250 @@
+"""Hosts come, go, die and are updated under constant load on the real cluster: how long a partition is not read.
+
+The figures are printed. What must hold: every event in exactly one file (the auditor, with every row), nobody's
+partition unread for as long as its lease, and hardly an event read twice where a host was told before it ended.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventconsumer_api.host_report import HostReport
+from eventconsumer_demo import run
+from eventconsumer_demo.cluster import Cluster
+from eventconsumer_demo.steps import DemoError
+from eventhubs_emulator.admin_client import AdminClient
+from tests.e2e.conftest import Demo
+from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
+from tests.readers import Readers
+
+pytestmark = pytest.mark.timeout(900)
+
+NAME = "handover"
+PARTITIONS = 8
+EVENT_SECONDS = 0.25  # between two events of a partition
+LEASE_SECONDS = 15.0  # of examples/local.yaml
+SETTLED_SECONDS = 4.0
+QUIET_SECONDS = 2.0  # without an event being read: all were
+POD_SECONDS = 40.0  # in which a pod that was deleted is back, on a busy machine too
+
+
+class Publisher(threading.Thread):
+    """Puts an event on every partition again and again."""
+
+    def __init__(self, admin: AdminClient) -> None:
+        super().__init__(daemon=True)
+        self.sent = 0
+        self.turn = threading.Lock()  # whoever holds it keeps new events away
+        self._admin = admin
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        """Publish until `end`."""
+        while not self._ended.wait(EVENT_SECONDS):
+            with self.turn:
+                for partition in range(PARTITIONS):
+                    self._admin.put_event(NAME, str(partition), b"%d" % self.sent)
+                    self.sent += 1
+
+    def end(self) -> None:
+        """Stop publishing."""
+        self._ended.set()
+        self.join()
+
+
+@dataclass
+class Stage:
+    """The consumer under load."""
+
+    cluster: Cluster
+    admin: AdminClient
+    publisher: Publisher
+    readers: Readers
+    figures: list[str] = field(default_factory=list)
+
+    def owned(self, ordinal: int) -> set[str]:
+        """Partitions of a host, as it says; empty where it does not answer."""
+        path = f"/api/v1/namespaces/{self.cluster.namespace}/pods/{NAME}-host-{ordinal}:8080/proxy/status"
+        try:
+            report = HostReport.model_validate_json(self.cluster.kubectl("get", "--raw", path))
+        except DemoError:
+            return set()
+        return {partition.id for partition in report.partitions}
+
+    def settled(self, hosts: int) -> bool:
+        """Whether these hosts own all partitions evenly, and read them."""
+        counts = [len(self.owned(ordinal)) for ordinal in range(hosts)]
+        return self.readers.all_read() and sum(counts) == PARTITIONS and max(counts) - min(counts) <= 1
+
+    def settle(self, hosts: int, seconds: float = 180) -> float:
+        """Wait until the fleet is settled and stays so; when that began."""
+        deadline, since = time.monotonic() + seconds, 0.0
+        while not since or time.monotonic() - since < SETTLED_SECONDS:
+            assert time.monotonic() < deadline, f"{[self.owned(number) for number in range(3)]} is not {hosts} hosts"
+            if not self.settled(hosts):
+                since = 0.0
+            elif not since:
+                since = time.monotonic()
+            time.sleep(0.2)
+        return since
+
+    def again(self) -> int:
+        """Events that the hub gave to readers more than once so far; no event comes while this waits for the last."""
+        with self.publisher.turn:
+            more, since = -1, time.monotonic()
+            while time.monotonic() - since < QUIET_SECONDS:
+                counters = self.admin.counters()
+                before, more = more, counters["events_out"] - counters["events_in"]
+                if more != before or not self.readers.all_read():
+                    since = time.monotonic()
+                time.sleep(0.1)
+            return more
+
+    def measure(self, what: str, hosts: int, act: Callable[[], object]) -> tuple[float, int]:
+        """Do something to a settled fleet; for how long a partition was unread, and how many events came again."""
+        self.settle(self.running())
+        again = self.again()
+        self.readers.begin()
+        began = time.monotonic()
+        act()
+        settled = self.settle(hosts) - began
+        unread = self.readers.longest()
+        more = self.again() - again
+        self.figures.append(f"{what}: settled after {settled:.1f} s, unread for {unread:.1f} s at most, {more} again")
+        print(self.figures[-1])
+        return unread, more
+
+    def running(self) -> int:
+        """Hosts that the StatefulSet runs."""
+        return int(self.cluster.get("statefulset", f"{NAME}-host")["spec"]["replicas"])
+
+    def pod_uid(self, ordinal: int) -> str:
+        """Which pod it is; empty where there is none."""
+        name = f"{NAME}-host-{ordinal}"
+        return self.cluster.kubectl("get", "pod", name, "--ignore-not-found", "-o", "jsonpath={.metadata.uid}")
+
+    def scale(self, hosts: int) -> None:
+        """As a person would."""
+        self.cluster.kubectl("scale", "eventconsumer", NAME, f"--replicas={hosts}")
+
+
+@pytest.fixture(scope="module")
+def stage(demo: Demo) -> Iterator[Stage]:
+    """A consumer of eight partitions with one host."""
+    with demo.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
+        admin = AdminClient(f"http://127.0.0.1:{port}")
+        admin.create_hub(NAME, partitions=PARTITIONS)
+        demo.cluster.secret(f"{NAME}-hub", connectionString=GOOD_NAMESPACE)
+        demo.cluster.secret(f"{NAME}-storage", connectionString=GOOD_STORAGE)
+        demo.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(consumer(NAME)))
+        readers = Readers(lambda: admin.links(kind="reader", hub=NAME), PARTITIONS)
+        publisher = Publisher(admin)
+        readers.start()
+        publisher.start()
+        found = Stage(demo.cluster, admin, publisher, readers)
+        try:
+            deadline = time.monotonic() + 60
+            while not demo.cluster.kubectl("get", "statefulset", f"{NAME}-host", "--ignore-not-found"):
+                assert time.monotonic() < deadline
+                time.sleep(1)
+            found.settle(1)
+            yield found
+        finally:
+            publisher.end()
+            readers.end()
+            print("\n".join(["", *found.figures]))
+            demo.cluster.kubectl("delete", "eventconsumer", NAME, "--ignore-not-found")
+
+
+def test_a_second_host_gets_its_share_in_seconds(stage: Stage) -> None:
+    unread, again = stage.measure("1 -> 2 hosts", 2, lambda: stage.scale(2))
+    assert unread < LEASE_SECONDS
+    assert again < PARTITIONS / EVENT_SECONDS  # what was prefetched and not in a file: less than a second's worth
+
+
+def test_a_killed_process_takes_its_partitions_back(stage: Stage) -> None:
+    pid = _process(f"{NAME}-host-0")
+    if pid is None:
+        pytest.skip("the pods' processes are not on this machine")
+    unread, _ = stage.measure("SIGKILL of a host's process", 2, lambda: os.kill(pid, signal.SIGKILL))
+    assert unread < POD_SECONDS
+
+
+def test_a_pod_deleted_by_force_is_replaced_and_its_partitions_taken_over(stage: Stage) -> None:
+    before, uid = stage.owned(1), stage.pod_uid(0)
+
+    def act() -> None:
+        stage.cluster.kubectl("delete", "pod", f"{NAME}-host-0", "--grace-period=0", "--force")
+        while stage.pod_uid(0) in {"", uid}:
+            time.sleep(0.2)
+
+    unread, _ = stage.measure("a pod deleted by force", 2, act)
+    assert unread < POD_SECONDS
+    assert stage.owned(1) == before  # the other host kept its own
+
+
+def test_a_rolling_update_leaves_each_partition_with_its_host(stage: Stage) -> None:
+    before = [stage.owned(0), stage.owned(1)]
+    uids = [stage.pod_uid(0), stage.pod_uid(1)]
+
+    def act() -> None:
+        change = {"spec": {"pods": {"resources": {"requests": {"cpu": "60m"}}}}}
+        stage.cluster.kubectl("patch", "eventconsumer", NAME, "--type=merge", "-p", json.dumps(change))
+        deadline = time.monotonic() + 180
+        while any(stage.pod_uid(number) in {"", uids[number]} for number in range(2)):
+            assert time.monotonic() < deadline, "the pods are not replaced"
+            time.sleep(0.5)
+
+    unread, again = stage.measure("a rolling update of 2 hosts", 2, act)
+    assert unread < POD_SECONDS
+    assert again < 2 * PARTITIONS / EVENT_SECONDS
+    assert [stage.owned(0), stage.owned(1)] == before
+
+
+def test_a_host_that_leaves_hands_over_first(stage: Stage) -> None:
+    def act() -> None:
+        stage.scale(1)
+        deadline = time.monotonic() + 180
+        while stage.running() != 1:
+            assert time.monotonic() < deadline, "the StatefulSet does not shrink"
+            time.sleep(0.5)
+
+    unread, again = stage.measure("2 -> 1 hosts", 1, act)
+    assert unread < LEASE_SECONDS
+    assert again < PARTITIONS / EVENT_SECONDS
+
+
+def test_every_event_is_in_exactly_one_file(stage: Stage) -> None:
+    stage.publisher.end()
+    deadline = time.monotonic() + 90
+    while True:
+        status = stage.cluster.get("eventconsumer", NAME).get("status", {})
+        if status.get("drained", {}).get("events") == stage.publisher.sent:
+            break
+        assert time.monotonic() < deadline, (stage.publisher.sent, status)
+        time.sleep(1)
+    printed = stage.cluster.kubectl(
+        "exec", f"{NAME}-host-0", "--", "eventconsumer", "audit", "--deep", "--hub", "--json"
+    )
+    report: dict[str, Any] = json.loads(printed)
+    assert report["exitCode"] == 0, report
+
+
+def _process(pod: str) -> int | None:
+    """The host's process of a pod on this machine; it cannot be killed from within its container."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            command = (folder / "cmdline").read_bytes()
+            environment = (folder / "environ").read_bytes().split(b"\0")
+            if b"eventconsumer" in command and f"POD_NAME={pod}".encode() in environment:
+                return int(folder.name)
+    return None
