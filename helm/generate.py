@@ -1,4 +1,4 @@
-"""Makes what is derived from the chart: its README, and the Kustomize base. Run it after a change of the chart.
+"""Makes what is derived from the chart: its README, and the Kustomize bases. Run it after a change of the chart.
 
     python helm/generate.py
 
@@ -17,7 +17,8 @@ import yaml
 
 HELM = Path(__file__).parent
 CHART = HELM / "eventconsumer"
-BASE = HELM.parent / "kustomize" / "base"
+KUSTOMIZE = HELM.parent / "kustomize"
+SCOPES = {"base": "Namespaced", "base-cluster": "Cluster"}
 NAMESPACE = "eventconsumer-system"
 _KEY = re.compile(r"^(?P<indent> *)(?P<key>[A-Za-z]\w*):")
 
@@ -71,17 +72,18 @@ def readme() -> str:
     return head + "\n## Values\n\n| value | default | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n"
 
 
-def base(helm: Path | str) -> dict[str, str]:
-    """Files of the Kustomize base, by name: the chart as it renders with its defaults, without Helm's own labels.
+def base(helm: Path | str, scope: str) -> dict[str, str]:
+    """Files of a Kustomize base, by name: the chart as it renders with its defaults, without Helm's own labels.
 
     Args:
         helm: The helm program.
+        scope: Of the chart: Namespaced or Cluster.
     """
     rendered = subprocess.run(
         [
             helm, "template", "eventconsumer", CHART, "--namespace", NAMESPACE, "--kube-version", "1.35.0",
             # Helm's own annotation has no place there, and a key that is made while rendering would be in Git.
-            *("--set", "crds.keep=false,fleetKey.create=false"),
+            *("--set", f"crds.keep=false,fleetKey.create=false,scope={scope}"),
         ],
         check=True, capture_output=True, text=True,
     ).stdout  # fmt: skip
@@ -129,9 +131,10 @@ def find_helm() -> Path | str:
 def main() -> None:
     """Write all of it."""
     (CHART / "README.md").write_text(readme())
-    BASE.mkdir(parents=True, exist_ok=True)
-    for name, text in base(find_helm()).items():
-        (BASE / name).write_text(text)
+    for folder, scope in SCOPES.items():
+        (KUSTOMIZE / folder).mkdir(parents=True, exist_ok=True)
+        for name, text in base(find_helm(), scope).items():
+            (KUSTOMIZE / folder / name).write_text(text)
 
 
 if __name__ == "__main__":

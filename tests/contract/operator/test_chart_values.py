@@ -122,6 +122,34 @@ def test_service_accounts(who: str) -> None:
     assert secrets == [{"name": "registry"}]
 
 
+def test_two_operators_elect_a_leader_and_outlive_a_drain() -> None:
+    alone = one("Deployment", "eventconsumer-operator")["spec"]
+    assert (alone["replicas"], alone["strategy"]) == (1, {"type": "Recreate"})
+    assert not settings_of().leader_elect
+    assert count("PodDisruptionBudget") == 0
+    two = one("Deployment", "eventconsumer-operator", "replicaCount=2")["spec"]
+    assert (two["replicas"], two["strategy"]["type"]) == (2, "RollingUpdate")
+    assert settings_of("replicaCount=2").leader_elect
+    budget = one("PodDisruptionBudget", "eventconsumer-operator", "replicaCount=2")["spec"]
+    assert budget["maxUnavailable"] == 1
+    assert budget["selector"]["matchLabels"].items() <= two["template"]["metadata"]["labels"].items()
+
+
+def test_cluster_scope_has_cluster_roles_and_makes_no_accounts_elsewhere() -> None:
+    scope = 'scope="Cluster"'
+    assert settings_of(scope).namespaces == ("",)
+    assert settings_of(scope).host_service_account == "default"
+    assert settings_of(scope, 'hostServiceAccount.name="mine"').host_service_account == "mine"
+    assert settings_of('hostServiceAccount.name="mine"').host_service_account == "mine"
+    rules = {role["metadata"]["name"]: role["rules"] for role in of_kind(render(), "Role")}
+    everywhere = one("ClusterRole", "eventconsumer-operator", scope)
+    assert everywhere["rules"] == rules["eventconsumer-operator"], "the same rights, in more places"
+    (binding,) = of_kind(render("--set", "scope=Cluster"), "ClusterRoleBinding")
+    assert binding["subjects"][0]["namespace"] == "home"
+    (monitor,) = of_kind(render("--set", "scope=Cluster,metrics.podMonitor.enabled=true"), "PodMonitor")
+    assert monitor["spec"]["namespaceSelector"] == {"any": True}
+
+
 def test_the_fleets_key() -> None:
     def mounted(*settings: str) -> str:
         volumes = {each["name"]: each for each in pod(*settings)["spec"]["volumes"]}
@@ -252,8 +280,9 @@ def test_every_value_is_in_the_schema_and_every_property_of_the_schema_is_a_valu
 def test_generated_files_are_what_the_chart_gives() -> None:
     generate = generator()
     assert (CHART / "README.md").read_text() == generate.readme(), "run helm/generate.py"
-    for name, text in generate.base(find_binary("helm")).items():
-        assert (ROOT / "kustomize/base" / name).read_text() == text, f"{name} drifted: run helm/generate.py"
+    for folder, scope in generate.SCOPES.items():
+        for name, text in generate.base(find_binary("helm"), scope).items():
+            assert (ROOT / "kustomize" / folder / name).read_text() == text, f"{name} drifted: run helm/generate.py"
 
 
 def test_a_value_without_a_description_is_refused() -> None:
