@@ -93,7 +93,14 @@ class KubernetesApi:
     async def apply(self, manifest: Manifest) -> Manifest:
         """See `Api`."""
         path = kind_of(manifest).path(manifest["metadata"]["namespace"], name_of(manifest))
-        return await self._request("PATCH", path, {"fieldManager": FIELD_MANAGER, "force": "true"}, manifest, _APPLY)
+        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
+        try:
+            return await self._request("PATCH", path, query, manifest, _APPLY)
+        except Refused as error:
+            # Another uid than that of an existing object is answered with 422, of one that is gone with 409.
+            if "uid" in manifest["metadata"] and "metadata.uid" in str(error):
+                raise Changed(str(error)) from error
+            raise
 
     async def apply_status(self, manifest: Manifest) -> Manifest:
         """See `Api`."""

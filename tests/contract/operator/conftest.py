@@ -36,13 +36,13 @@ class Cluster:
             check=check,
         )
 
-    def install_chart(self, namespace: str) -> None:
-        """Apply what the chart renders for one served namespace."""
+    def install_chart(self, namespace: str, values: str = "") -> None:
+        """Apply what the chart renders for one served namespace; `values` as helm's --set takes them."""
         rendered = subprocess.run(
             [
                 find_binary("helm"), "template", "eventconsumer", ROOT / "helm/eventconsumer",
                 "--namespace", "operator-system", "--kube-version", "1.35.0",
-                "--set", "watchNamespaces={" + namespace + "}",
+                "--set", "watchNamespaces={" + namespace + "}" + (f",{values}" if values else ""),
             ],
             capture_output=True, text=True, check=True,
         ).stdout  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 from eventconsumer_api import labels
 from eventconsumer_operator.api import Api, KubernetesApi
 from eventconsumer_operator.errors import Changed, Gone
-from eventconsumer_operator.manifest import CONFIG_MAP, EVENT_CONSUMER, Manifest
+from eventconsumer_operator.manifest import CONFIG_MAP, EVENT, EVENT_CONSUMER, Manifest
 from tests.contract.operator.conftest import Cluster
 from tests.fakes.kubernetes import FakeKubernetes, event_consumer
 
@@ -108,6 +108,58 @@ async def test_list_selects_by_labels_and_names_the_kind(place: Place) -> None:
     await place.api.create(config_map(place, {}, name="other", labels={labels.LABEL_CONSUMER: "other"}))
     found = await place.api.list(CONFIG_MAP, place.namespace, {labels.LABEL_CONSUMER: "orders"})
     assert [(item["kind"], item["metadata"]["name"]) for item in found.items] == [("ConfigMap", "c")]
+
+
+async def test_a_list_has_a_version_that_is_not_older_than_its_objects(place: Place) -> None:
+    first = await place.api.create(config_map(place, {}))
+    listing = await place.api.list(CONFIG_MAP, place.namespace)
+    second = await place.api.apply(config_map(place, {"a": "1"}))
+    assert first is not None
+    versions = [int(each["metadata"]["resourceVersion"]) for each in (first, second)]
+    assert versions[0] <= int(listing.version) < versions[1]
+
+
+async def test_one_list_covers_all_namespaces(place: Place) -> None:
+    await place.api.create(config_map(place, {}, labels={labels.LABEL_CONSUMER: f"of-{place.namespace}"}))
+    listing = await place.api.list(CONFIG_MAP, "", {labels.LABEL_CONSUMER: f"of-{place.namespace}"})
+    assert [item["metadata"]["namespace"] for item in listing.items] == [place.namespace]
+
+
+async def test_apply_with_a_uid_spares_an_object_with_another(place: Place) -> None:
+    with pytest.raises(Changed):
+        await place.api.apply(config_map(place, {"a": "1"}, uid="00000000-0000-0000-0000-000000000000"))
+    assert await place.api.get(CONFIG_MAP, place.namespace, "c") is None
+    created = await place.api.apply(config_map(place, {"a": "1"}))
+    with pytest.raises(Changed):
+        await place.api.apply(config_map(place, {"a": "2"}, uid="00000000-0000-0000-0000-000000000000"))
+    same = await place.api.apply(config_map(place, {"a": "3"}, uid=created["metadata"]["uid"]))
+    assert same["data"] == {"a": "3"}
+
+
+async def test_merge_changes_some_fields_and_answers_with_all(place: Place) -> None:
+    event = {
+        "apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": place.namespace},
+        "involvedObject": {"namespace": place.namespace, "name": "x"}, "reason": "R", "message": "m", "type": "Normal",
+        "count": 1,
+    }  # fmt: skip
+    assert await place.api.create(event) is not None
+    merged = await place.api.merge(EVENT, place.namespace, "e", {"count": 2})
+    assert (merged["count"], merged["message"]) == (2, "m")
+    with pytest.raises(Gone):
+        await place.api.merge(EVENT, place.namespace, "nobody", {"count": 2})
+
+
+async def test_replace_is_refused_where_the_version_is_another(place: Place) -> None:
+    assert isinstance(place.api, KubernetesApi | FakeKubernetes)
+    created = await place.api.create(config_map(place, {"a": "1"}))
+    assert created is not None
+    replaced = await place.api.replace(created | {"data": {"b": "2"}})
+    assert replaced["data"] == {"b": "2"}
+    with pytest.raises(Changed):
+        await place.api.replace(created | {"data": {"c": "3"}})
+    await place.api.delete(CONFIG_MAP, place.namespace, "c", created["metadata"]["uid"])
+    with pytest.raises((Gone, Changed)):
+        await place.api.replace(replaced)
 
 
 async def test_status_is_written_apart_from_the_spec(place: Place) -> None:

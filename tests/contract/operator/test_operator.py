@@ -74,15 +74,16 @@ class Hub:
 class Operator:
     """The operator's process."""
 
-    def __init__(self, cluster: Cluster, namespace: str, log: Path) -> None:
+    def __init__(self, cluster: Cluster, namespace: str, log: Path, *flags: str) -> None:
         self.log = log
         self.port = free_port()
         self._command = [
-            sys.executable, "-m", "eventconsumer_operator", "--namespace", namespace, "--processor-image", "host:1",
+            sys.executable, "-m", "eventconsumer_operator", "--processor-image", "host:1",
             "--spark-image", "spark:1", "--health-port", str(self.port), "--resync-seconds", "5",
+            *([] if "--all-namespaces" in flags else ["--namespace", namespace]), *flags,
         ]  # fmt: skip
         kubeconfig = cluster.server.kubeconfig(OPERATOR_USER, namespace)
-        self._environment = os.environ | {"KUBECONFIG": str(kubeconfig)}
+        self._environment = os.environ | {"KUBECONFIG": str(kubeconfig), "POD_NAMESPACE": "operator-system"}
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -94,9 +95,13 @@ class Operator:
         return self._process is not None and self._process.poll() is None
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
+        self.signal(how)
+        assert self._process is not None
+        return self._process.wait(20)
+
+    def signal(self, how: signal.Signals) -> None:
         assert self._process is not None
         self._process.send_signal(how)
-        return self._process.wait(20)
 
 
 class World:
@@ -163,16 +168,16 @@ async def world(cluster: Cluster, hub: Hub, tmp_path: Path) -> AsyncIterator[Wor
 
 
 @contextlib.asynccontextmanager
-async def build(cluster: Cluster, hub: Hub, tmp_path: Path) -> AsyncIterator[World]:
+async def build(cluster: Cluster, hub: Hub, tmp_path: Path, *flags: str, values: str = "") -> AsyncIterator[World]:
     """A world with a running operator, until the context ends."""
     namespace = cluster.namespace()
-    cluster.install_chart(namespace)
+    cluster.install_chart(namespace, values)
     settings = client.Configuration()
     await config.load_kube_config(config_file=str(cluster.server.kubeconfig()), client_configuration=settings)
     async with client.ApiClient(settings) as connection:
         simulation = Simulation(connection, namespace, "orders-host", hub.answer)
         player = asyncio.create_task(simulation.run())
-        operator = Operator(cluster, namespace, tmp_path / "operator.log")
+        operator = Operator(cluster, namespace, tmp_path / "operator.log", *flags)
         operator.start()
         try:
             yield World(cluster, namespace, operator, hub, simulation)

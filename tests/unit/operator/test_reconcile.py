@@ -101,12 +101,13 @@ async def test_from_nothing_to_ready_and_then_no_write_at_all() -> None:
     await cluster.settle()
     assert cluster.ready() == "True"
     assert cluster.api.peek(STATEFUL_SET, "shop", "orders-host")["spec"]["replicas"] == 8
-    written = dict(cluster.api.writes)
+    written, read = dict(cluster.api.writes), dict(cluster.api.reads)
     await asyncio.sleep(CALM_SECONDS)
     for _ in range(5):
         result = await cluster.reconciler.reconcile(KEY)
         assert result.delay == RESTING_SECONDS
     assert dict(cluster.api.writes) == written
+    assert dict(cluster.api.reads) == read  # and no question: what it needs to know is in the store
 
 
 async def test_while_things_move_it_looks_again_soon(cluster: Cluster) -> None:

@@ -1,0 +1,133 @@
+"""What breaks under the operator, on a real API server: watches, versions, its own process. It always gets there."""
+
+import asyncio
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventconsumer_operator.api import KubernetesApi
+from eventconsumer_operator.health import LoopLag, WorkHealth
+from eventconsumer_operator.keys import Key
+from eventconsumer_operator.manifest import EVENT_CONSUMER
+from eventconsumer_operator.resync import Resync
+from eventconsumer_operator.store import Store
+from eventconsumer_operator.watch import dead_watchers, watch
+from eventconsumer_operator.workqueue import WorkQueue
+from tests.contract.operator.conftest import Cluster, start_cluster
+from tests.contract.operator.test_operator import SPEC, Hub, World, build, ready
+from tests.fakes.kubernetes import event_consumer
+
+
+async def versions(world: World) -> list[str]:
+    kinds = (("evc", "orders"), ("sts", "orders-host"), ("cm", "orders-host"), ("svc", "orders-host"))
+    return [(await world.get(kind, name))["metadata"]["resourceVersion"] for kind, name in kinds]
+
+
+async def test_a_watch_that_died_is_named_and_the_lists_go_on(
+    cluster: Cluster, api: KubernetesApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    namespace = cluster.namespace()
+    monkeypatch.setenv("KUBECONFIG", str(cluster.server.kubeconfig()))
+    store, queue = Store(), WorkQueue[Key]()
+    told: list[Key] = []
+    resync = Resync(api, store, (namespace,), lambda key, delay: told.append(key), 1)
+    health = WorkHealth(queue, resync, LoopLag(), lambda: dead_watchers([namespace]))
+    watching = asyncio.create_task(watch(api, store, [namespace], queue.add))
+    listing = asyncio.create_task(resync.run())
+    try:
+        async with asyncio.timeout(30):
+            while dead_watchers([namespace]) or not store.synced(namespace):
+                await asyncio.sleep(0.1)
+        assert health.problems() == []
+        name = f"watcher for eventconsumers.v1alpha1.eventconsumer.io@{namespace}"
+        (watcher,) = [task for task in asyncio.all_tasks() if task.get_name() == name]
+        watcher.cancel()
+        await asyncio.wait([watcher], timeout=20)
+        assert f"{name} does not run" in health.problems()
+        manifest = json.dumps(event_consumer("orders", SPEC, namespace))
+        cluster.kubectl("apply", "--server-side", "-f", "-", stdin=manifest)
+        async with asyncio.timeout(10):
+            while Key(namespace, "orders") not in told:
+                await asyncio.sleep(0.1)
+        assert store.get(EVENT_CONSUMER, namespace, "orders") is not None
+    finally:
+        for task in (watching, listing):
+            task.cancel()
+        await asyncio.gather(watching, listing, return_exceptions=True)
+
+
+async def test_deletions_that_no_watch_told_of_and_versions_that_are_gone(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    hub = Hub()
+    servers = start_cluster(tmp_path_factory.mktemp("compacted"))
+    cluster = next(servers)
+    try:
+        async with build(cluster, hub, tmp_path_factory.mktemp("operator")) as world:
+            world.apply(SPEC)
+            await world.until(ready)
+            path = f"/api/v1/namespaces/{world.namespace}/services"
+            version = json.loads(await world.kubectl("get", "--raw", path))["metadata"]["resourceVersion"]
+            world.operator.signal(signal.SIGSTOP)
+            await world.kubectl("delete", "svc", "orders-host", "--wait=false")
+            await world.kubectl("delete", "cm", "orders-host", "--wait=false")
+            for number in range(3):
+                await world.kubectl("create", "configmap", f"later-{number}")
+            cluster.server.stop_api()
+            cluster.server.compact()
+            cluster.server.start_api()
+            old = await world.kubectl("get", "--raw", f"{path}?watch=1&timeoutSeconds=2&resourceVersion={version}")
+            assert '"code":410' in old.replace(" ", "")
+            world.operator.signal(signal.SIGCONT)
+            async with asyncio.timeout(40):
+                while not (await world.get("svc", "orders-host") and await world.get("cm", "orders-host")):
+                    await asyncio.sleep(0.2)
+            # The watches live: a change of the spec is seen at once.
+            world.apply(SPEC | {"suspend": True})
+            await world.until(lambda status: status["replicas"] == 0, timeout=60)
+            assert world.operator.running
+    finally:
+        servers.close()
+
+
+@pytest.mark.timeout(240)
+async def test_killed_at_any_time_it_gets_there_and_stops_writing(cluster: Cluster, tmp_path: Path) -> None:
+    hub = Hub()
+    async with build(cluster, hub, tmp_path) as world:
+        await asyncio.sleep(2)
+        world.apply(SPEC)
+        for number in range(8):
+            # The first reconcile writes for about a second; each life ends a little later into its work.
+            await asyncio.sleep(0.05 + 0.15 * number)
+            world.operator.stop(signal.SIGKILL)
+            if number % 2:
+                world.apply(SPEC | {"processing": {"maxBatchSize": 100 + number}})
+            world.operator.start()
+            await started(world)
+        world.apply(SPEC)
+        await world.until(ready, timeout=60)
+        await asyncio.sleep(4)
+        before: list[Any] = await versions(world)
+        await asyncio.sleep(12)  # two lists and several looks
+        assert await versions(world) == before
+        selector = "eventconsumer.io/consumer=orders"
+        children = json.loads(await world.kubectl("get", "sts,svc,cm", "-l", selector, "-o", "json"))
+        assert len(children["items"]) == 3
+
+
+async def started(world: World) -> None:
+    """Wait until the new process watches: /healthz is up and its watchers ran."""
+    import aiohttp
+
+    async with aiohttp.ClientSession() as session, asyncio.timeout(30):
+        while True:
+            try:
+                async with session.get(f"http://127.0.0.1:{world.operator.port}/healthz") as answer:
+                    if answer.status == 200:
+                        return
+            except aiohttp.ClientError:
+                pass
+            await asyncio.sleep(0.02)
