@@ -41,6 +41,11 @@ def test_lint() -> None:
         ("watchNamespaces={Not_A_Name}", "watchNamespaces"),
         ("logLevel=LOUD", "logLevel"),
         ("image.operator=", "image"),
+        ("scope=Cluster,watchNamespaces={a}", "watchNamespaces"),
+        ("replicaCount=0", "replicaCount"),
+        ("fleetKey.existingSecret=Not_A_Name", "existingSecret"),
+        ("networkPolicies.apiServerPorts={70000}", "apiServerPorts"),
+        ("metrics.podMonitor.interval=soon", "interval"),
     ],
 )
 def test_wrong_values_are_refused_by_name(setting: str, named: str) -> None:

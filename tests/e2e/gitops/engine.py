@@ -110,21 +110,29 @@ class Agent:
         """What it said."""
         return self._log_path.read_text()
 
-    def state(self) -> dict[str, dict[str, Any]]:
-        """The engine's judgement of everything in the repository, by `<kind>/<name>`; what is missing is not synced."""
-        pairs, found = [], {}
+    def targets(self) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
+        """What the repository says, with the agent's mark on it, and what is there.
+
+        Argo CD adds its tracking id to what the repository says in the same way, before it compares.
+        """
+        found = []
         for target in self._repository.documents():
-            name = f"{target['kind']}/{target['metadata']['name']}"
             group, _, version = target["apiVersion"].rpartition("/")
             kind = f"{target['kind']}.{version}.{group}" if group else target["kind"]
             text = self._cluster.kubectl("get", kind, target["metadata"]["name"], "--ignore-not-found", "-o", "json")
-            if not text:
-                found[name] = {"synced": False, "health": "Missing", "message": ""}
-                continue
-            live = json.loads(text)
-            # The agent adds its mark to what the repository says, as Argo CD adds its tracking id.
-            annotations = target["metadata"].setdefault("annotations", {})
-            annotations[MARK] = live["metadata"].get("annotations", {}).get(MARK, "")
-            pairs.append((name, {"target": target, "live": live}))
-        verdicts = judge([pair for _, pair in pairs])
-        return found | {name: verdict for (name, _), verdict in zip(pairs, verdicts, strict=True)}
+            live = json.loads(text) if text else None
+            if live:
+                annotations = target["metadata"].setdefault("annotations", {})
+                annotations[MARK] = live["metadata"].get("annotations", {}).get(MARK, "")
+            found.append((target, live))
+        return found
+
+    def state(self) -> dict[str, dict[str, Any]]:
+        """The engine's judgement of everything in the repository, by `<kind>/<name>`; what is missing is not synced."""
+        targets = self.targets()
+        verdicts = iter(judge([{"target": target, "live": live} for target, live in targets if live]))
+        missing = {"synced": False, "health": "Missing", "message": ""}
+        return {
+            f"{target['kind']}/{target['metadata']['name']}": next(verdicts) if live else missing
+            for target, live in targets
+        }
