@@ -36,7 +36,7 @@ Quantity = Annotated[
     # The constraints stand before the validator: after it, pydantic leaves the pattern out of the JSON schema.
     Field(
         max_length=32,
-        pattern=r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi)?$",
+        pattern=r"^(0|[1-9][0-9]*)(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi)?$",
         json_schema_extra={"x-kubernetes-int-or-string": True},
     ),
     BeforeValidator(_number_as_text),

@@ -1,6 +1,7 @@
 """spec.pods: where host pods run and what they carry, and what of it the administrator must have allowed."""
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.plan.config import host_config
 from eventconsumer_operator.plan.names import selector
 from eventconsumer_operator.plan.pods import host_template
+from eventconsumer_operator.plan.quantities import canonical
 from eventconsumer_operator.plan.spec import parse_spec
 from eventconsumer_operator.settings import Settings, parse_settings
 from tests.unit.operator.worlds import KEY, SETTINGS, SPEC, consumer, observed
@@ -141,6 +143,34 @@ def test_pods_of_other_components_are_built_alike(component: str) -> None:
     for same in ("securityContext", "serviceAccountName", "automountServiceAccountToken"):
         assert made["spec"][same] == host[same]
     assert container["securityContext"] == host["containers"][0]["securityContext"]
+
+
+UNITS = {"m": Fraction(1, 1000), "": Fraction(1), "k": Fraction(10**3), "M": Fraction(10**6), "G": Fraction(10**9)} | {
+    f"{letter}i": Fraction(1024**power) for power, letter in enumerate("KMGT", start=1)
+}
+
+
+def amount(quantity: str) -> Fraction:
+    number = quantity.rstrip("mkKMGTi")
+    return Fraction(number) * UNITS[quantity[len(number) :]]
+
+
+@given(st.from_regex(r"(0|[1-9][0-9]{0,6})(\.[0-9]{1,2})?(m|k|Ki|M|Mi|G|Gi)?", fullmatch=True))
+def test_a_quantity_is_written_another_way_and_stays_the_same(quantity: str) -> None:
+    written = canonical(quantity)
+    assert canonical(written) == written
+    exact, smallest = amount(quantity), Fraction(1, 1000)
+    assert exact <= amount(written) < exact + smallest
+    assert "." not in written
+
+
+def test_resources_are_written_as_the_api_server_stores_them() -> None:
+    asked = {"requests": {"cpu": "0.5"}, "limits": {"memory": "1024Mi", "cpu": "2000m"}}
+    container = template({"resources": asked})["spec"]["containers"][0]
+    assert container["resources"] == {
+        "requests": {"cpu": "500m", "memory": "1Gi"},
+        "limits": {"memory": "1Gi", "cpu": "2"},
+    }
 
 
 # --- what the administrator must have allowed ------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from eventconsumer_operator.keys import Key
 from eventconsumer_operator.manifest import Manifest
 from eventconsumer_operator.plan.config import HUB_SECRET, LEASE_SECRET, SECRET_FILE, SINK_SECRET
 from eventconsumer_operator.plan.names import child_labels, selector
+from eventconsumer_operator.plan.quantities import canonical
 
 USER = 65532  # "nonroot" in distroless images, and in ours
 WORKLOAD_IDENTITY_LABEL = {"azure.workload.identity/use": "true"}
@@ -156,8 +157,12 @@ def host_resources(pods: Pods) -> dict[str, Any]:
     """Requests and limits of a host: spec.pods.resources over our defaults."""
     given = pods.resources
     # A request above its limit is refused by the API server: a limit that was given alone is also the request.
-    requests = DEFAULT_REQUESTS | given.limits | given.requests
-    return {"requests": requests} | ({"limits": dict(given.limits)} if given.limits else {})
+    requests = _canonical(DEFAULT_REQUESTS | given.limits | given.requests)
+    return {"requests": requests} | ({"limits": _canonical(given.limits)} if given.limits else {})
+
+
+def _canonical(quantities: Mapping[str, str]) -> dict[str, str]:
+    return {name: canonical(quantity) for name, quantity in quantities.items()}
 
 
 def pod_security() -> dict[str, Any]:

@@ -1,0 +1,258 @@
+"""What is planned, on a real API server: accepted, admitted where pods are restricted, and without drift."""
+
+import copy
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from eventconsumer_api import labels
+from eventconsumer_api.host_report import HostReport
+from eventconsumer_operator.api import KubernetesApi
+from eventconsumer_operator.apply import Outcome, apply
+from eventconsumer_operator.keys import Key
+from eventconsumer_operator.load import load
+from eventconsumer_operator.manifest import EVENT_CONSUMER, NETWORK_POLICY, STORED, Manifest
+from eventconsumer_operator.plan import make_plan
+from eventconsumer_operator.plan.config import host_config
+from eventconsumer_operator.plan.pods import host_template
+from eventconsumer_operator.plan.quantities import canonical
+from eventconsumer_operator.plan.spec import parse_spec
+from eventconsumer_operator.settings import Settings
+from eventconsumer_operator.store import Store
+from tests.contract.operator.conftest import Cluster
+from tests.fakes.kubernetes import event_consumer
+from tests.unit.operator.test_plan_pods import AFFINITY
+from tests.unit.operator.worlds import IDENTITY, SPARK, SPEC, batch, consumer, fleet, observed, report, spec_with
+
+ADMINISTRATOR = Settings(
+    namespaces=("shop",),
+    processor_image="host:1",
+    spark_image="spark:1",
+    pod_metadata_prefixes=("shop.example/", "team"),
+    priority_classes=("drain",),
+    network_policies=True,
+    operator_namespace="operators",
+    metrics_namespaces=("monitoring",),
+)
+FULL: dict[str, Any] = {
+    "nodeSelector": {"shop.example/pool": "drain", "kubernetes.io/os": "linux"},
+    "tolerations": [
+        {"operator": "Exists"},
+        {"key": "drain", "value": "only", "effect": "NoSchedule"},
+        {"key": "slow", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30},
+    ],
+    "affinity": AFFINITY,
+    "priorityClassName": "drain",
+    "labels": {"shop.example/cost": "42", "team": ""},
+    "annotations": {"shop.example/note": "several\nlines"},
+    "resources": {
+        "requests": {"cpu": 1, "memory": "1024Mi"},
+        "limits": {"cpu": "1500m", "memory": "2Gi", "ephemeral-storage": "1000M"},
+    },
+    "terminationGracePeriodSeconds": 120,
+}
+PARTS: dict[str, dict[str, Any]] = {"nothing": {}, "everything": FULL} | {name: {name: FULL[name]} for name in FULL}
+
+
+class Silent:
+    """Hosts that do not answer."""
+
+    async def reports(self, addresses: Mapping[str, str]) -> dict[str, HostReport]:
+        return {}
+
+
+async def look(api: KubernetesApi, namespace: str) -> Store:
+    """A store of what the API server has."""
+    store = Store()
+    for kind in STORED:
+        selector = None if kind == EVENT_CONSUMER else {labels.LABEL_MANAGED_BY: labels.MANAGED_BY}
+        store.replace(kind, namespace, await api.list(kind, namespace, selector))
+    return store
+
+
+async def reconcile(api: KubernetesApi, namespace: str, settings: Settings = ADMINISTRATOR) -> Outcome:
+    """Plan and apply once, from what the API server has."""
+    world = await load(await look(api, namespace), Silent(), Key(namespace, "orders"))
+    assert world is not None
+    return await apply(api, world, make_plan(world, settings))
+
+
+async def versions(api: KubernetesApi, namespace: str) -> dict[str, str]:
+    store = await look(api, namespace)
+    return {
+        f"{kind.name}/{manifest['metadata']['name']}": manifest["metadata"]["resourceVersion"]
+        for kind, manifest in store.belonging(Key(namespace, "orders"))
+    }
+
+
+def put(cluster: Cluster, namespace: str, spec: dict[str, Any]) -> str:
+    """Apply a resource as its user would; return its resourceVersion."""
+    manifest = json.dumps(event_consumer("orders", spec, namespace))
+    cluster.kubectl("apply", "--server-side", "-f", "-", stdin=manifest)
+    found = cluster.kubectl("get", "evc", "orders", "-n", namespace, "-o", "jsonpath={.metadata.resourceVersion}")
+    return found.stdout
+
+
+@pytest.mark.parametrize("part", PARTS)
+async def test_what_is_applied_stays_as_it_was_applied(cluster: Cluster, api: KubernetesApi, part: str) -> None:
+    """Defaults of the API server are no reason to write again, for the user as for the operator."""
+    namespace = cluster.namespace()
+    spec = SPEC | {"pods": PARTS[part]}
+    version = put(cluster, namespace, spec)
+    assert put(cluster, namespace, spec) == version
+    manifest = json.dumps(event_consumer("orders", spec, namespace))
+    assert cluster.kubectl("diff", "--server-side", "-f", "-", stdin=manifest, check=False).stdout == ""
+
+    first = await reconcile(api, namespace)
+    assert not first.errors
+    assert len(first.changes) == 5
+    made = await versions(api, namespace)
+    assert made.keys() >= {f"{kind}/orders-host" for kind in ("StatefulSet", "PodDisruptionBudget", "NetworkPolicy")}
+    second = await reconcile(api, namespace)
+    assert (second.changes, second.errors) == ([], [])
+    assert await versions(api, namespace) == made
+
+
+async def test_applying_the_same_again_by_force_changes_nothing_either(cluster: Cluster, api: KubernetesApi) -> None:
+    namespace = cluster.namespace()
+    put(cluster, namespace, SPEC | {"pods": FULL})
+    await reconcile(api, namespace)
+    before = await versions(api, namespace)
+    for kind in STORED[1:-2]:
+        live = await api.get(kind, namespace, "orders-host")
+        assert live is not None, kind
+        managers = {entry["manager"] for entry in live["metadata"]["managedFields"]}
+        assert managers == {labels.FIELD_MANAGER}, kind
+    world = await load(await look(api, namespace), Silent(), Key(namespace, "orders"))
+    assert world is not None
+    for manifest in make_plan(world, ADMINISTRATOR).applied:
+        live = world.children[next(place for place in world.children if place[0].name == manifest["kind"])]
+        stamped = copy.deepcopy(manifest)
+        stamped["metadata"]["annotations"] = live["metadata"]["annotations"]
+        await api.apply(stamped)
+    assert await versions(api, namespace) == before
+
+
+async def test_a_part_of_spec_pods_that_goes_away_goes_from_the_pods(cluster: Cluster, api: KubernetesApi) -> None:
+    namespace = cluster.namespace()
+    put(cluster, namespace, SPEC | {"pods": FULL})
+    await reconcile(api, namespace)
+    put(cluster, namespace, SPEC)
+    assert len((await reconcile(api, namespace)).changes) == 2  # the configuration knows the grace time
+    template = json.loads(cluster.kubectl("get", "sts", "orders-host", "-n", namespace, "-o", "json").stdout)["spec"][
+        "template"
+    ]
+    assert not {"nodeSelector", "tolerations", "affinity", "priorityClassName"} & template["spec"].keys()
+    assert not {"team", "shop.example/cost"} & template["metadata"]["labels"].keys()
+    assert (await reconcile(api, namespace)).changes == []
+
+
+async def test_a_policy_that_the_administrator_switches_off_is_removed(cluster: Cluster, api: KubernetesApi) -> None:
+    namespace = cluster.namespace()
+    put(cluster, namespace, SPEC)
+    await reconcile(api, namespace)
+    assert await api.get(NETWORK_POLICY, namespace, "orders-host") is not None
+    without = replace(ADMINISTRATOR, network_policies=False)
+    assert (await reconcile(api, namespace, without)).changes == ["networkpolicy/orders-host deleted: no longer wanted"]
+    assert await api.get(NETWORK_POLICY, namespace, "orders-host") is None
+    assert (await reconcile(api, namespace, without)).changes == []
+
+
+QUANTITIES = [
+    "0", "1", "0.5", "0.0001", "1000", "1000m", "1500m", "999m", "1.5", "2.50", "0.1k", "1k", "1000k", "1024", "2048",
+    "1024Ki", "1024Mi", "1000Mi", "1536Mi", "0.5Mi", "0.5Ki", "1.3Ki", "1.5Gi", "2048Gi", "1000M", "1024M", "1.25G",
+    "123456789", "0.001", "1.0001", "0Gi", "99999999999999G", "100000000000Gi", "9999999999G",
+    "999999999G", "1Ki", "1023Ki", "1000Ki",
+]  # fmt: skip
+
+
+def test_quantities_are_written_as_the_api_server_stores_them(cluster: Cluster) -> None:
+    containers = [
+        {"name": f"c{number}", "image": "i", "resources": {"requests": {"memory": quantity}}}
+        for number, quantity in enumerate(QUANTITIES)
+    ]
+    pod = {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "quantities", "namespace": "default"},
+        "spec": {"containers": containers},
+    }  # fmt: skip
+    answer = cluster.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", stdin=json.dumps(pod)).stdout
+    stored = [each["resources"]["requests"]["memory"] for each in json.loads(answer)["spec"]["containers"]]
+    assert dict(zip(QUANTITIES, map(canonical, QUANTITIES), strict=True)) == dict(zip(QUANTITIES, stored, strict=True))
+
+
+# --- the restricted Pod Security Standard ----------------------------------------------------------------------------
+
+
+def templates(spec: dict[str, Any]) -> dict[str, Manifest]:
+    """Every kind of pod that the operator makes of a spec, by component."""
+    spec = spec | SPARK | {"replay": {"nonce": "again", "consumerGroup": "replay"}}
+    world = observed(spec, reports={"orders-host-0": report(fleet=fleet(batch=batch()))})
+    plan = make_plan(world, ADMINISTRATOR)
+    found = [each["spec"]["template"] for each in (*plan.applied, *plan.jobs) if "template" in each.get("spec", {})]
+    parsed = parse_spec(spec)
+    config = host_config(consumer(spec), parsed, ADMINISTRATOR)
+    probe = host_template(
+        world.consumer.key, parsed, config, "host:1",
+        config_map="orders-host", component=labels.COMPONENT_PROBE, arguments=("probe",),
+    )  # fmt: skip
+    return {template["metadata"]["labels"][labels.LABEL_COMPONENT]: template for template in [*found, probe]}
+
+
+def admitted(cluster: Cluster, namespace: str, name: str, template: Manifest) -> str:
+    """Create a pod of a template; return what the API server says when it refuses it, or warns."""
+    pod = {"apiVersion": "v1", "kind": "Pod"} | copy.deepcopy(template)
+    pod["metadata"] |= {"name": name, "namespace": namespace}
+    return cluster.kubectl("create", "-f", "-", stdin=json.dumps(pod), check=False).stderr
+
+
+@pytest.fixture(scope="module")
+def restricted(cluster: Cluster) -> str:
+    """A namespace that admits restricted pods only, with the priority class that the specs name."""
+    priority = {
+        "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "drain"}, "value": 1,
+    }  # fmt: skip
+    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(priority))
+    return cluster.namespace()
+
+
+COMPONENTS = [labels.COMPONENT_HOST, labels.COMPONENT_PROBE, labels.COMPONENT_REPLAY, labels.COMPONENT_SPARK]
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+@pytest.mark.parametrize("kind", ["secrets", "identity"])
+def test_every_pod_is_admitted_where_pods_are_restricted(
+    cluster: Cluster, restricted: str, component: str, kind: str
+) -> None:
+    spec = SPEC | {"pods": FULL}
+    if kind == "identity":
+        for part in ("leaseStore", "sink"):
+            spec = spec_with(f"{part}.authentication", IDENTITY, spec)
+            spec[part]["storageAccountUrl"] = "https://shop.blob.core.windows.net"
+    assert admitted(cluster, restricted, f"{component}-{kind}", templates(spec)[component]) == ""
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "named"),
+    [
+        ("hostNetwork", True, "host namespaces"),
+        ("volumes", [{"name": "tmp", "hostPath": {"path": "/"}}], "hostPath"),
+        ("securityContext", {}, "runAsNonRoot"),
+    ],
+)
+def test_that_namespace_does_refuse_what_is_not_restricted(
+    cluster: Cluster, restricted: str, field: str, value: Any, named: str
+) -> None:
+    template = copy.deepcopy(templates(SPEC)[labels.COMPONENT_HOST])
+    template["spec"][field] = value
+    template["spec"]["containers"][0]["volumeMounts"] = []
+    answer = admitted(cluster, restricted, f"bad-{field.lower()}", template)
+    assert "violates PodSecurity" in answer
+    assert named in answer
+
+
+def test_the_namespaces_of_these_tests_are_restricted(cluster: Cluster, restricted: str) -> None:
+    found = json.loads(cluster.kubectl("get", "namespace", restricted, "-o", "json").stdout)
+    assert found["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
