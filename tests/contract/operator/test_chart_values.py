@@ -15,7 +15,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from eventconsumer_api.endpoints import AZURE_SUFFIXES
+from eventconsumer_api.labels import COMPONENT_HOST, LABEL_CONSUMER
 from eventconsumer_operator.fleetkey import FleetKey
+from eventconsumer_operator.keys import Key
+from eventconsumer_operator.plan.names import child_labels
 from eventconsumer_operator.settings import Settings, parse_settings
 from tests.apiserver import find_binary
 from tests.contract.operator.conftest import Cluster
@@ -222,7 +225,13 @@ def test_service_monitor_finds_its_service_and_the_service_the_pod() -> None:
 
 def test_pod_monitor_looks_where_hosts_are() -> None:
     on = "metrics.podMonitor.enabled=true"
-    assert one("PodMonitor", "eventconsumer-hosts", on)["spec"]["namespaceSelector"] == {"matchNames": ["home"]}
+    default = one("PodMonitor", "eventconsumer-hosts", on)["spec"]
+    assert default["namespaceSelector"] == {"matchNames": ["home"]}
+    labels = child_labels(Key("shop", "orders"), COMPONENT_HOST)
+    assert default["selector"]["matchLabels"].items() <= labels.items()
+    (choice,) = default["selector"]["matchExpressions"]
+    assert labels[choice["key"]] in choice["values"]
+    assert default["podTargetLabels"] == [LABEL_CONSUMER] and LABEL_CONSUMER in labels
     monitor = one(
         "PodMonitor",
         "eventconsumer-hosts",
