@@ -76,7 +76,8 @@ class Reconciler:
         Raises:
             Forbidden, Transient: The status could not be written.
         """
-        if not self._store.synced(key.namespace):
+        refusals = self._store.refusals(key.namespace)
+        if not self._store.synced(key.namespace) and not refusals:
             return Next(None)  # the first list calls again
         observed = await load(self._store, self._hosts, key)
         if observed is None:
@@ -87,6 +88,7 @@ class Reconciler:
             metrics.RESOURCES.forget(key)
             return Next(None)
         plan, outcome = await self._plan_and_apply(observed)
+        outcome.errors += refusals
         if self._fleets and (hosts := _wanted_hosts(observed, plan)) is not None:
             await self._fleets.tell(observed, hosts)
         status = make_status(observed, plan, tuple(outcome.errors), self._settings)
@@ -101,6 +103,8 @@ class Reconciler:
         return _next(outcome, status, calm=now - memory.moved >= CALM_SECONDS)
 
     async def _plan_and_apply(self, observed: Observed) -> tuple[Plan | None, Outcome]:
+        if not self._store.synced(observed.consumer.key.namespace):
+            return None, Outcome()  # what is not seen may be there: nothing is made, and what runs goes on
         try:
             plan = make_plan(observed, self._settings, self._fleets.public_pem if self._fleets else "")
         except SpecError as error:

@@ -95,7 +95,8 @@ class Resync:
     async def _list_all(self, scope: str) -> bool:
         """List all kinds of a scope, at once; return whether there is nothing to repeat soon."""
         lists = await asyncio.gather(*(self._list(kind, scope) for kind in self._store.kinds))
-        if self._store.synced(scope):
+        if self._store.synced(scope) or self._store.refusals(scope):
+            # Where something may not be listed, at least the status can say so.
             self._tell(scope, set[Key]().union(*(news for news in lists if news is not None)))
         return None not in lists
 
@@ -107,6 +108,8 @@ class Resync:
         except OperatorError as error:
             _log.warning("listing %s in %s: %s", kind.plural, scope or "all namespaces", error)
             health.error = error
+            if isinstance(error, Forbidden):
+                self._store.refuse(kind, scope, error)
             return None
         health.listed, health.error = asyncio.get_running_loop().time(), None
         return self._store.replace(kind, scope, listing)

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from eventconsumer_api import labels
+from eventconsumer_operator.errors import Forbidden
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.manifest import EVENT_CONSUMER, STORED, Kind, Listing, Manifest, kind_of, name_of
 
@@ -65,6 +66,7 @@ class Store:
         self.kinds = tuple(kinds)
         self._clusterwide = clusterwide
         self._parts: dict[tuple[Kind, str], _Part] = {}
+        self._refusals: dict[tuple[Kind, str], Forbidden] = {}
         self._by_consumer: dict[Key, dict[Where, Manifest]] = {}
 
     # --- reading ---------------------------------------------------------------------------------------------------
@@ -73,6 +75,11 @@ class Store:
         """Whether every kind was listed: before that, absence of an object says nothing."""
         scope = self._scope(namespace)
         return all(self._part(kind, scope).version is not None for kind in self.kinds)
+
+    def refusals(self, namespace: str) -> list[Forbidden]:
+        """What the operator may not list: what the store has of those kinds is old, or nothing."""
+        scope = self._scope(namespace)
+        return [self._refusals[kind, scope] for kind in self.kinds if (kind, scope) in self._refusals]
 
     def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
         """Return the object, or None if there is none."""
@@ -117,6 +124,10 @@ class Store:
         self._unset(part, kind, where)
         return True
 
+    def refuse(self, kind: Kind, scope: str, error: Forbidden) -> None:
+        """A kind may not be listed, until it was."""
+        self._refusals[kind, scope] = error
+
     def forget(self, kind: Kind, namespace: str, name: str) -> None:
         """Drop an object that a direct read did not find."""
         held = self.get(kind, namespace, name)
@@ -135,6 +146,7 @@ class Store:
             The EventConsumers about which it brought news.
         """
         part = self._part(kind, scope)
+        self._refusals.pop((kind, scope), None)
         news: set[Key] = set()
         listed = set()
         if part.version is not None and _is_older(listing.version, part.version):

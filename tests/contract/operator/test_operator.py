@@ -406,6 +406,20 @@ async def test_a_lost_right_is_named(world: World) -> None:
     assert 'cannot patch resource "statefulsets"' in message(status, "Stalled")
 
 
+async def test_a_right_that_is_missing_from_the_start_is_named_and_nothing_is_made(world: World) -> None:
+    role = await world.get("role", "eventconsumer-operator")
+    role["rules"] = [rule for rule in role["rules"] if rule["resources"] != ["pods"]]
+    world.operator.stop(signal.SIGTERM)
+    world.cluster.kubectl("replace", "-f", "-", stdin=json.dumps(role))
+    world.apply(SPEC)
+    world.operator.start()
+    status = await world.until(lambda status: condition(status, "Stalled") == ("True", "Forbidden"))
+    assert 'cannot list resource "pods"' in message(status, "Stalled")
+    assert await world.get("sts", "orders-host") is None
+    world.cluster.install_chart(world.namespace)
+    await world.until(ready, timeout=60)
+
+
 async def test_a_plain_http_account_needs_the_administrator(world: World) -> None:
     spec = SPEC | {"sink": SPEC["sink"] | {"storageAccountUrl": "http://shop.example/x"}}
     world.apply(spec)

@@ -21,6 +21,8 @@ from eventconsumer_operator.manifest import (
     Manifest,
 )
 from eventconsumer_operator.reconcile import CALM_SECONDS, MOVING_SECONDS, RESTING_SECONDS, Reconciler
+from eventconsumer_operator.resync import Resync
+from eventconsumer_operator.store import Store
 from tests.fakes.kubernetes import FakeKubernetes, event_consumer
 from tests.fakes.virtual import virtual
 from tests.unit.operator.worlds import KEY, SETTINGS, SPARK, SPEC, batch, fleet, report
@@ -195,6 +197,29 @@ async def test_a_child_that_cannot_be_written_does_not_keep_the_others_from_it(c
         cluster.api.peek(SERVICE, "shop", "orders-host")
     stalled = next(each for each in cluster.status()["conditions"] if each["type"] == "Stalled")
     assert stalled["message"] == "no services here"
+
+
+async def test_what_may_not_be_listed_is_told_and_nothing_is_made_blindly() -> None:
+    cluster = Cluster(SPEC)
+    store = Store()
+    operator = Reconciler(cluster.api, store, cluster.hosts, SETTINGS)
+    resync = Resync(cluster.api, store, ("shop",), lambda key, delay: None, 100)
+    forbidden = Forbidden("cannot list pods")
+    store.replace(EVENT_CONSUMER, "shop", await cluster.api.list(EVENT_CONSUMER, "shop"))
+    store.refuse(POD, "shop", forbidden)
+    await operator.reconcile(KEY)
+    stalled = next(each for each in cluster.status()["conditions"] if each["type"] == "Stalled")
+    assert (stalled["reason"], stalled["message"]) == ("Forbidden", "cannot list pods")
+    assert cluster.api.writes["apply"] == 0
+    lists = asyncio.create_task(resync.run())
+    await asyncio.sleep(0.05)
+    lists.cancel()
+    await asyncio.gather(lists, return_exceptions=True)
+    assert store.refusals("shop") == []
+    await operator.reconcile(KEY)
+    stalled = next(each for each in cluster.status()["conditions"] if each["type"] == "Stalled")
+    assert stalled["status"] == "False"
+    assert cluster.api.peek(STATEFUL_SET, "shop", "orders-host")
 
 
 async def test_children_of_a_deleted_resource_of_the_same_name_are_waited_for(cluster: Cluster) -> None:
