@@ -173,6 +173,9 @@ def reconciling(facts: Facts) -> Finding:
     """Whether the operator is still working towards the spec."""
     if any(isinstance(error, SpecError) for error in facts.errors):
         return Finding("False", Reason.SPEC_INVALID, "waits for a valid spec")
+    if facts.blockers:
+        # Not both: tools that wait for a resource (kstatus) would take it for one that gets there by itself.
+        return Finding("False", facts.blockers[0].reason, "waits for what the condition Stalled names")
     if facts.errors:
         return Finding("True", Reason.PROGRESSING, str(facts.errors[0]))
     if not facts.scaled:
