@@ -102,7 +102,8 @@ class Metrics:
         )
         self.lease_changes = self._counter(
             "lease_changes",
-            "Leases by what happened: acquired, stolen, rebuilt; ended by Shutdown, LeaseLost, LinkStolen, Fenced.",
+            "Leases by what happened: acquired, stolen, taken over (from an owner that ended), rebuilt; and why they ended: "
+            "Shutdown, LeaseLost, LinkStolen, Fenced.",
             "change",
         )
         self.rebalances = self._counter(
@@ -117,8 +118,8 @@ class Metrics:
         self.buffered = self._gauge("buffered_bytes", "Bytes of events received and not committed yet.", "partition")
         self.leases = self._gauge("leases", "Partition leases held by this host.")
         self.leader = self._gauge("leader", "1 while this host leads the consumer.")
-        self.lag_events = self._gauge("lag_events", "Events not in a file yet (leading host only).")
-        self.lag_seconds = self._gauge("lag_seconds", "Age of the oldest such event (leading host only).")
+        self.lag_events = self._gauge("lag_events", "Events in no file yet; 0 where the host does not lead.")
+        self.lag_seconds = self._gauge("lag_seconds", "Age of the oldest such event, seconds; likewise.")
 
         self._checkpoints: dict[str, float] = {}
 
