@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from eventconsumer_api.conditions import ConditionType
 from eventconsumer_api.labels import FIELD_MANAGER
+from eventconsumer_api.redaction import redact
 from eventconsumer_api.status import Condition, EventConsumerStatus
 from eventconsumer_operator.api import Api
 from eventconsumer_operator.errors import Gone, OperatorError
@@ -149,7 +150,7 @@ def event(observed: Observed, news: News) -> Manifest:
         },
         "type": "Warning" if news.warning else "Normal",
         "reason": news.reason,
-        "message": news.message[:_MESSAGE_LIMIT],
+        "message": redact(news.message)[:_MESSAGE_LIMIT],
         "source": {"component": FIELD_MANAGER},
         "reportingComponent": FIELD_MANAGER,
         "firstTimestamp": when,

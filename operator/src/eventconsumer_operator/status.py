@@ -10,6 +10,7 @@ from typing import Any
 
 from eventconsumer_api import labels
 from eventconsumer_api.conditions import ADVISORY, ConditionType, Reason
+from eventconsumer_api.redaction import redact
 from eventconsumer_api.status import (
     Condition,
     DrainedStatus,
@@ -230,7 +231,8 @@ def _conditions(observed: Observed, facts: Facts) -> list[Condition]:
 
 
 def _shortened(finding: Finding) -> str:
-    message = finding.message
+    # Most of it was written by others: hosts, kubelets, the API server, Jobs.
+    message = redact(finding.message)
     return message if len(message) <= MESSAGE_LIMIT else message[: MESSAGE_LIMIT - 1] + "…"
 
 
