@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 
 from eventconsumer_api import labels
 from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.status import EventConsumerStatus, HubStatus
+from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.manifest import Manifest
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.plan.names import host_name, job_name
-from eventconsumer_operator.plan.scale import wanted_hosts
+from eventconsumer_operator.plan.scale import scaling_of
 from eventconsumer_operator.plan.spec import parse_spec
 from eventconsumer_operator.settings import Settings
 from tests.unit.operator.worlds import IDENTITY, KEY, SECRET, SETTINGS, SPEC, UID, observed, report, spec_with
@@ -198,14 +200,19 @@ def test_requests_follow_limits_that_were_given_alone() -> None:
 # --- scale ---------------------------------------------------------------------------------------------------------
 
 
+def wanted(spec: EventConsumerSpec, partitions: int | None) -> int:
+    status = EventConsumerStatus(hub=HubStatus(partition_count=partitions))
+    return scaling_of(observed(status=status), spec).replicas
+
+
 @given(
-    partitions=st.none() | st.integers(1, 2000),
+    partitions=st.none() | st.integers(1, 1024),
     per_host=st.integers(1, 1024),
     suspend=st.booleans(),
 )
 def test_hosts_for_partitions(partitions: int | None, per_host: int, suspend: bool) -> None:
-    spec = parse_spec(SPEC | {"scaling": {"partitionsPerHost": per_host}, "suspend": suspend})
-    hosts = wanted_hosts(spec, partitions)
+    spec = parse_spec(SPEC | {"scaling": {"partitionsPerHost": per_host, "maxReplicas": 1024}, "suspend": suspend})
+    hosts = wanted(spec, partitions)
     if suspend:
         assert hosts == 0
     elif partitions is None:
@@ -217,12 +224,10 @@ def test_hosts_for_partitions(partitions: int | None, per_host: int, suspend: bo
 @given(replicas=st.integers(0, 1024), partitions=st.none() | st.integers(1, 2000))
 def test_a_fixed_number_is_that_number(replicas: int, partitions: int | None) -> None:
     spec = parse_spec(SPEC | {"scaling": {"mode": "Fixed", "replicas": replicas}})
-    assert wanted_hosts(spec, partitions) == replicas
+    assert wanted(spec, partitions) == replicas
 
 
 def test_the_count_of_partitions_is_remembered_while_hosts_are_silent() -> None:
-    from eventconsumer_api.status import EventConsumerStatus, HubStatus
-
     status = EventConsumerStatus(hub=HubStatus(partition_count=8))
     assert plan(status=status).hosts == 8
     assert plan(status=status, reports={"a": report(partitions=None)}).hosts == 8

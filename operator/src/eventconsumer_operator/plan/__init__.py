@@ -7,6 +7,7 @@ reconcile of a resting world write nothing.
 from dataclasses import dataclass
 
 from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.status import ScalingStatus
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.manifest import Manifest
 from eventconsumer_operator.observed import Observed
@@ -18,8 +19,9 @@ from eventconsumer_operator.plan.images import host_image
 from eventconsumer_operator.plan.metadata import check_metadata
 from eventconsumer_operator.plan.network import network_policy, unwanted_policies
 from eventconsumer_operator.plan.pods import run_as
+from eventconsumer_operator.plan.probe import is_probing, probe_set, unwanted_probe
 from eventconsumer_operator.plan.replay import replay_job, unwanted_replays
-from eventconsumer_operator.plan.scale import wanted_hosts
+from eventconsumer_operator.plan.scale import Running, running, scaling_of, with_leaving
 from eventconsumer_operator.plan.spark import batch_job, unwanted_jobs
 from eventconsumer_operator.plan.spec import parse_spec
 from eventconsumer_operator.settings import Settings
@@ -33,7 +35,8 @@ class Plan:
         spec: The validated spec.
         config: What hosts are told.
         image: What hosts run.
-        hosts: Number of hosts wanted.
+        scaling: Number of hosts wanted, and why.
+        running: Number of hosts that run: those wanted, and those that still hand over.
         applied: Objects to create or correct, in this order.
         jobs: Jobs to create once: of the Spark batch, of the replay.
         deleted: Live objects to delete.
@@ -42,10 +45,16 @@ class Plan:
     spec: EventConsumerSpec
     config: HostConfig
     image: str
-    hosts: int
+    scaling: ScalingStatus
+    running: Running
     applied: tuple[Manifest, ...]
     jobs: tuple[Manifest, ...]
     deleted: tuple[Manifest, ...]
+
+    @property
+    def hosts(self) -> int:
+        """Number of hosts wanted."""
+        return self.scaling.replicas
 
 
 def make_plan(observed: Observed, settings: Settings, fleet_key: str = "") -> Plan:
@@ -66,7 +75,8 @@ def make_plan(observed: Observed, settings: Settings, fleet_key: str = "") -> Pl
     check_metadata(spec.pods, settings)
     config = host_config(consumer, spec, settings)
     image = host_image(spec, settings)
-    hosts = wanted_hosts(spec, observed.partition_count)
+    scaling = scaling_of(observed, spec)
+    run = running(observed, scaling.replicas)
     account = settings.host_service_account
     replay = replay_job(observed, spec, config, settings.processor_image)
     policy = network_policy(consumer, settings)
@@ -75,18 +85,23 @@ def make_plan(observed: Observed, settings: Settings, fleet_key: str = "") -> Pl
         spec=spec,
         config=config,
         image=image,
-        hosts=hosts,
+        scaling=scaling,
+        running=run,
         applied=(
             *policies,
             disruption_budget(consumer),
             config_map(consumer, config, fleet_key),
             service(consumer),
-            run_as(stateful_set(consumer, spec, config, hosts, image), account),
+            run_as(with_leaving(stateful_set(consumer, spec, config, run.replicas, image), run), account),
+            *((run_as(probe_set(consumer, spec, config, image), account),) if is_probing(scaling) else ()),
         ),
-        jobs=tuple(filter(None, (batch_job(observed, spec, config, settings.spark_image), replay and run_as(replay, account)))),
+        jobs=tuple(
+            filter(None, (batch_job(observed, spec, config, settings.spark_image), replay and run_as(replay, account)))
+        ),
         deleted=(
             *unwanted_jobs(observed, spec),
             *unwanted_replays(observed, spec),
             *unwanted_policies(observed, settings),
+            *unwanted_probe(observed, scaling),
         ),
     )

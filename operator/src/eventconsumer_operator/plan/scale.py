@@ -1,19 +1,155 @@
-"""How many hosts. Pure."""
+"""How many hosts: what is wanted, and how many the StatefulSet keeps while those that leave hand over. Pure.
 
-from eventconsumer_api.v1alpha1 import EventConsumerSpec, ScalingMode
+A host that leaves is told so and gives its partitions to those that stay; only then it is stopped. So the StatefulSet
+follows a lower number later, host by host from the highest ordinal down, or after `LEAVING` in any case: a host that is
+stopped hands over by itself, only less gently. Since when hosts leave is an annotation of the StatefulSet, so that it
+outlives the operator.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from eventconsumer_api.status import ScalingStatus
+from eventconsumer_api.v1alpha1 import CheckpointPolicy, EventConsumerSpec, HandlerMode, ScalingMode
+from eventconsumer_operator.errors import SpecError
+from eventconsumer_operator.manifest import STATEFUL_SET, Manifest, is_being_deleted, name_of
+from eventconsumer_operator.observed import Observed
+from eventconsumer_operator.plan.lag import View, decide
+from eventconsumer_operator.plan.names import host_name
+
+ANNOTATION_LEAVING = "eventconsumer.io/hosts-leaving"  # <hosts wanted> <since when>
+LEAVING = timedelta(seconds=120)
+# How long a file may be in storage before the leading host counts it: it looks every 5 s at leases that are listed
+# every 5 s or so, and knows an event's age to 5 s.
+_MEASURING_SECONDS = 20.0
 
 
-def wanted_hosts(spec: EventConsumerSpec, partition_count: int | None) -> int:
-    """Number of hosts to run.
+def scaling_of(observed: Observed, spec: EventConsumerSpec) -> ScalingStatus:
+    """How many hosts are wanted, and why.
 
-    Args:
-        spec: The validated spec.
-        partition_count: Partitions of the hub; None while no host could tell: then one host goes and asks.
+    Raises:
+        SpecError: The mode does not go with other fields.
     """
+    before = observed.consumer.status.scaling
     if spec.suspend:
-        return 0
-    if spec.scaling.mode is ScalingMode.FIXED:
-        return spec.scaling.replicas or 0
-    if not partition_count:
-        return 1
-    return -(-partition_count // spec.scaling.partitions_per_host)
+        return _told(0, "spec.suspend is true", None, before, observed.now)
+    scaling, partitions = spec.scaling, observed.partition_count
+    match scaling.mode:
+        case ScalingMode.LAG:
+            return decide(_view(observed, spec), scaling, before if before and before.mode is scaling.mode else None)
+        case ScalingMode.FIXED:
+            wanted, reason = scaling.replicas or 0, "scaling.replicas"
+        case _ if not partitions:
+            wanted, reason = 1, "the number of partitions is not known yet"
+        case _:
+            each = scaling.partitions_per_host
+            asked = -(-partitions // each)
+            wanted = min(max(asked, scaling.min_replicas), scaling.max_replicas, partitions)
+            bounded = "" if wanted == asked else "; within scaling.minReplicas and maxReplicas, one for each at most"
+            reason = f"{partitions} partitions, {each} for each host{bounded}"
+    return _told(wanted, reason, scaling.mode, before, observed.now)
+
+
+def _told(
+    wanted: int, reason: str, mode: ScalingMode | None, before: ScalingStatus | None, now: datetime
+) -> ScalingStatus:
+    changed = now if before is None or before.replicas != wanted else before.last_scale_time
+    return ScalingStatus(replicas=wanted, reason=reason, mode=mode, last_scale_time=changed)
+
+
+def _view(observed: Observed, spec: EventConsumerSpec) -> View:
+    fleet = observed.fleet
+    hosts = observed.children.get((STATEFUL_SET, host_name(observed.consumer.key)), {})
+    return View(
+        now=observed.now,
+        lags=fleet.lags if fleet else None,
+        partitions=observed.partition_count,
+        owners=fleet.owners if fleet else {},
+        last_enqueued_time=fleet.last_enqueued_time if fleet else None,
+        unfinished=bool(
+            spec.spark and spec.spark.enabled and fleet and (fleet.open_batch is not None or fleet.pending_files)
+        ),
+        existing=hosts.get("spec", {}).get("replicas", 0),
+        ready=hosts.get("status", {}).get("readyReplicas", 0),
+        normal_seconds=normal_seconds(spec),
+    )
+
+
+def normal_seconds(spec: EventConsumerSpec) -> float:
+    """How old the oldest event in no file gets while hosts keep up, as the leading host sees it.
+
+    Raises:
+        SpecError: It may get as old as it likes.
+    """
+    processing = spec.processing
+    if processing.handler is None or processing.handler_mode is not HandlerMode.REPLACE:
+        return spec.sink.roll.max_seconds + _MEASURING_SECONDS
+    # Without files an event is done when a checkpoint is behind it.
+    if processing.checkpoint.policy is CheckpointPolicy.EVENTS:
+        raise SpecError(
+            "spec.processing.checkpoint.policy",
+            "scaling.mode: Lag cannot tell how late a handler without files is while checkpoints wait for a number of "
+            "events: write Batch or Interval, or choose another scaling.mode",
+        )
+    interval = processing.checkpoint.policy is CheckpointPolicy.INTERVAL
+    return (processing.checkpoint.seconds if interval else 0) + _MEASURING_SECONDS
+
+
+@dataclass(frozen=True)
+class Running:
+    """What the StatefulSet is told.
+
+    Attributes:
+        replicas: Its number of pods.
+        leaving: Value of `ANNOTATION_LEAVING`; empty: no host is waited for.
+    """
+
+    replicas: int
+    leaving: str = ""
+
+
+def running(observed: Observed, wanted: int) -> Running:
+    """How many hosts run while `wanted` are wanted.
+
+    Where none is to stay, nobody could take over, and all stop at once.
+    """
+    hosts = observed.children.get((STATEFUL_SET, host_name(observed.consumer.key)), {})
+    exist = hosts.get("spec", {}).get("replicas", 0)
+    if wanted == 0 or exist <= wanted:
+        return Running(wanted)
+    since = _leaving_since(hosts, wanted) or observed.now
+    holding = [_ordinal(pod) for pod in observed.pods if _ordinal(pod) >= wanted and _holds(observed, pod)]
+    if observed.now - since >= LEAVING or not holding:
+        return Running(wanted)
+    return Running(min(exist, max(holding) + 1), f"{wanted} {since.isoformat()}")
+
+
+def with_leaving(manifest: Manifest, run: Running) -> Manifest:
+    """The StatefulSet that remembers since when hosts leave."""
+    if not run.leaving:
+        return manifest
+    metadata = manifest["metadata"]
+    annotations = metadata.get("annotations", {}) | {ANNOTATION_LEAVING: run.leaving}
+    return manifest | {"metadata": metadata | {"annotations": annotations}}
+
+
+def _leaving_since(hosts: Manifest, wanted: int) -> datetime | None:
+    """Since when hosts leave for this number or a lower one; a lower number starts anew."""
+    told = hosts["metadata"].get("annotations", {}).get(ANNOTATION_LEAVING, "")
+    number, _, since = told.partition(" ")
+    try:
+        return datetime.fromisoformat(since) if int(number) <= wanted else None
+    except ValueError:  # written by hand
+        return None
+
+
+def _holds(observed: Observed, pod: Manifest) -> bool:
+    """Whether a host may still hold partitions: one that does not say so has to be believed to."""
+    if is_being_deleted(pod) or pod.get("status", {}).get("phase") in {"Pending", "Succeeded", "Failed"}:
+        return False
+    report = observed.reports.get(name_of(pod))
+    return report is None or bool(report.partitions)
+
+
+def _ordinal(pod: Manifest) -> int:
+    return int(name_of(pod).rpartition("-")[2])

@@ -1,0 +1,63 @@
+"""The probe: one small pod that looks for events while no host runs (`scaling.minReplicas: 0`). Pure.
+
+It is what a host is but for its command and its size: the same configuration, the same Secrets, the same restrictions,
+for the operator holds no credentials with which it could look itself.
+"""
+
+from typing import Any
+
+from eventconsumer_api import labels
+from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.status import ScalingStatus
+from eventconsumer_api.v1alpha1 import EventConsumerSpec, ScalingMode
+from eventconsumer_operator.manifest import STATEFUL_SET, Manifest, controller_uid, is_being_deleted
+from eventconsumer_operator.observed import Consumer, Observed
+from eventconsumer_operator.plan.hosts import host_probes
+from eventconsumer_operator.plan.names import child, host_name, probe_name, selector
+from eventconsumer_operator.plan.pods import host_template
+
+COMMAND = "probe"
+# Measured: 75 MiB, mostly the clients' code. The limit is for hubs of a thousand partitions.
+RESOURCES = {"requests": {"cpu": "10m", "memory": "96Mi"}, "limits": {"memory": "256Mi"}}
+GRACE_SECONDS = 5  # it holds nothing
+
+
+def is_probing(scaling: ScalingStatus) -> bool:
+    """Whether no host runs because nothing comes: then the probe does."""
+    return scaling.mode is ScalingMode.LAG and scaling.replicas == 0
+
+
+def probe_set(consumer: Consumer, spec: EventConsumerSpec, config: HostConfig, image: str) -> Manifest:
+    """The StatefulSet of the probe's only pod."""
+    name, hosts = probe_name(consumer.key), host_name(consumer.key)
+    template = host_template(
+        consumer.key,
+        spec,
+        config,
+        image,
+        config_map=hosts,
+        component=labels.COMPONENT_PROBE,
+        arguments=(COMMAND,),
+        probes=host_probes(),
+        resources=RESOURCES,
+    )
+    pod: dict[str, Any] = template["spec"] | {"terminationGracePeriodSeconds": GRACE_SECONDS}
+    return child(consumer, STATEFUL_SET, name, labels.COMPONENT_PROBE) | {
+        "spec": {
+            "replicas": 1,
+            "serviceName": hosts,
+            "selector": {"matchLabels": selector(consumer.key, labels.COMPONENT_PROBE)},
+            "template": template | {"spec": pod},
+        }
+    }
+
+
+def unwanted_probe(observed: Observed, scaling: ScalingStatus) -> tuple[Manifest, ...]:
+    """The probe's StatefulSet, where it is there and hosts run or are suspended."""
+    live = observed.children.get((STATEFUL_SET, probe_name(observed.consumer.key)))
+    if live is None or is_probing(scaling):
+        return ()
+    # What has its name and belongs to somebody else is not ours to delete.
+    if controller_uid(live) != observed.consumer.uid or is_being_deleted(live):
+        return ()
+    return (live,)
