@@ -102,8 +102,8 @@ class Metrics:
         )
         self.lease_changes = self._counter(
             "lease_changes",
-            "Leases by what happened: acquired, stolen, taken over (from an owner that ended), rebuilt; and why they ended: "
-            "Shutdown, LeaseLost, LinkStolen, Fenced.",
+            "Leases by what happened: acquired, stolen, taken over (from an owner that ended), rebuilt; and why they "
+            "ended: Shutdown, LeaseLost, LinkStolen, Fenced.",
             "change",
         )
         self.rebalances = self._counter(
