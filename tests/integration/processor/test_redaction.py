@@ -1,0 +1,122 @@
+"""Keys of the hub and of storage, planted in Secrets, are in nothing that hosts write: log, HTTP, blobs, audit."""
+
+import base64
+import secrets
+import subprocess
+import sys
+import urllib.parse
+from collections.abc import Iterator
+
+import pytest
+
+from tests.azurite import KEY as STORAGE_KEY
+from tests.integration.processor.conftest import MakeConsumer
+from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
+from tests.servers import KEY, KEY_NAME
+
+pytestmark = pytest.mark.timeout(240)
+
+
+def planted() -> str:
+    """A key as Azure makes them."""
+    return base64.b64encode(secrets.token_bytes(32)).decode()
+
+
+def forms(secret: str) -> Iterator[bytes]:
+    """A key as it may appear: as it is, in a URL, in JSON, without its padding, decoded, or encoded once more."""
+    yield secret.encode()
+    yield secret.rstrip("=").encode()
+    yield urllib.parse.quote(secret, safe="").encode()
+    yield urllib.parse.quote_plus(secret).encode()
+    yield secret.replace("/", "\\/").encode()
+    yield base64.b64encode(secret.encode()).rstrip(b"=")
+    yield base64.b64decode(secret)
+    yield base64.b64decode(secret).hex().encode()
+
+
+def answers(host: HostProcess) -> bytes:
+    """Everything a host says over HTTP."""
+    return b"\n".join(host.get(path) for path in ("/status", "/metrics"))
+
+
+def stored(orders: Consumer) -> bytes:
+    """Every byte in the containers: names, metadata, properties, content."""
+    found = bytearray()
+    for name in (orders.leases, orders.drained):
+        with orders.container(name) as container:
+            for blob in container.list_blobs(include=["metadata", "uncommittedblobs", "snapshots"]):
+                found += repr(dict(blob)).encode()
+                if blob.size:
+                    found += container.download_blob(blob.name).readall()
+    return bytes(found)
+
+
+def caught_up(orders: Consumer, host: HostProcess) -> bool:
+    done = {report.id: report.next_sequence_number for report in host.report().partitions}
+    return done == {partition: head + 1 for partition, head in orders.heads().items()}
+
+
+def audit(orders: Consumer, host: HostProcess) -> bytes:
+    """What the auditor prints, of what is there and of what it cannot reach."""
+    command = [sys.executable, "-m", "eventconsumer_processor", "audit", "--hub", "--config"]
+    config = str(host.log_file.with_suffix(".json"))
+    result = subprocess.run([*command, config], capture_output=True, timeout=60, check=False)
+    assert result.stdout or result.stderr
+    return result.stdout + result.stderr
+
+
+def test_no_key_leaves_a_host(consumer: MakeConsumer) -> None:
+    hub_key, wrong_hub_key, wrong_storage_key = planted(), planted(), planted()
+    orders = consumer(partitions=2)
+    rights = ["Listen", "Send", "Manage"]
+    orders.emulator.admin.set_policies((KEY_NAME, KEY, rights), ("drain", hub_key, ["Listen"]))
+    good_hub = orders.emulator.connection_string(orders.hub, "drain", hub_key)
+    good_storage = orders.storage_secret.read_text()
+    orders.hub_secret.write_text(good_hub)
+    said = bytearray()
+
+    host = orders.host("orders-host-0", environment={"AZURE_LOG_LEVEL": "debug", "PYTHONASYNCIODEBUG": "1"})
+    orders.publish(200)
+    wait_until(lambda: caught_up(orders, host), 60, f"caught up: {host.log[-3000:]}")
+    said += answers(host) + audit(orders, host)
+
+    # Every way in which a Secret can be wrong, each until the host says so.
+    for secret_file, text, reason, good in (
+        (orders.hub_secret, good_hub.replace(hub_key, wrong_hub_key), "EventHubUnauthorized", good_hub),
+        (orders.hub_secret, f"SharedAccessKey {wrong_hub_key}", "ConnectionStringInvalid", good_hub),
+        (orders.hub_secret, f"SharedAccessKey={wrong_hub_key}", "ConnectionStringInvalid", good_hub),
+        (
+            orders.storage_secret,
+            good_storage.replace(STORAGE_KEY, wrong_storage_key),
+            "StorageUnauthorized",
+            good_storage,
+        ),
+        (orders.storage_secret, wrong_storage_key, "ConnectionStringInvalid", good_storage),
+        (
+            orders.storage_secret,
+            f"BlobEndpoint=http://127.0.0.1:9/{wrong_storage_key};AccountName=a;AccountKey={wrong_storage_key}",
+            "StorageUnreachable",
+            good_storage,
+        ),
+    ):
+        secret_file.write_text(text)
+        orders.emulator.admin.expire_tokens()
+        orders.emulator.admin.drop_connections()
+        host.problem(reason, 60)
+        said += answers(host)
+        secret_file.write_text(good)
+        wait_until(lambda: not host.report().problems, 60, f"{reason} heals: {host.log[-3000:]}")
+    said += audit(orders, host)
+    assert host.terminate() == 0
+
+    said += host.log_file.read_bytes() + host.log_file.with_suffix(".json").read_bytes() + stored(orders)
+    assert b"orders-host-0" in said and b'"event"' in said and len(said) > 10_000
+    for name, secret in (
+        ("the hub's key", hub_key),
+        ("a wrong key of the hub", wrong_hub_key),
+        ("the storage key", STORAGE_KEY),
+        ("a wrong storage key", wrong_storage_key),
+    ):
+        for form in forms(secret):
+            where = said.find(form)
+            assert where < 0, f"{name} is in: …{bytes(said[max(0, where - 200) : where])!r}"
