@@ -40,6 +40,11 @@ crds: env ## The CRD and its reference page, from the models
 	@$(PY) -m eventconsumer_api.crdgen | tee crds/eventconsumers.yaml > helm/eventconsumer/files/eventconsumers.yaml
 	@$(PY) -m eventconsumer_api.reference > docs/reference/eventconsumer.md
 
+.PHONY: chart
+chart: env ## The chart's README and the Kustomize base, from the chart
+	@$(PY) -m local_cluster tools >/dev/null
+	@$(PY) helm/generate.py
+
 .PHONY: lock
 lock: ## Resolve requirements/*.in again, with hashes
 	@for name in bootstrap processor operator spark emulator dev; do \
@@ -82,3 +87,4 @@ simulate: env ## Hosts on virtual time under every fault: STEPS=200000 SEED=1
 
 bench: env azurite ## Figures, on this machine
 	@$(PY) -m tests.bench.failover
+	@$(PY) -m tests.bench.operator
