@@ -86,5 +86,6 @@ simulate: env ## Hosts on virtual time under every fault: STEPS=200000 SEED=1
 	@$(PY) -m tests.simulation --steps $(STEPS) --seed $(SEED)
 
 bench: env azurite ## Figures, on this machine
+	@$(PY) -m local_cluster tools >/dev/null
 	@$(PY) -m tests.bench.failover
 	@$(PY) -m tests.bench.operator
