@@ -176,7 +176,10 @@ class Store:
         return "" if self._clusterwide else namespace
 
     def _part(self, kind: Kind, scope: str) -> _Part:
-        return self._parts.setdefault((kind, scope), _Part())
+        part = self._parts.get((kind, scope))
+        if part is None:
+            part = self._parts[kind, scope] = _Part()
+        return part
 
     def _set(self, part: _Part, kind: Kind, where: tuple[str, str], manifest: Manifest) -> None:
         self._unset(part, kind, where)

@@ -59,6 +59,7 @@ class WorkQueue(Generic[KeyT]):
         self.retries = 0
         self._failures: dict[KeyT, int] = {}
         self._changed = asyncio.Event()
+        self._turn = asyncio.Lock()
 
     def __len__(self) -> int:
         """Keys that wait, ready or not."""
@@ -88,18 +89,20 @@ class WorkQueue(Generic[KeyT]):
 
     async def get(self) -> KeyT:
         """Wait for the next key that is due and not being handled; call `done` with it afterwards."""
-        while True:
-            delay = self._until_next()
-            if delay is not None and delay <= _EARLY:
-                _, _, key = heapq.heappop(self._heap)
-                del self._due[key]
-                self._active[key] = asyncio.get_running_loop().time()
-                return key
-            self._changed.clear()
-            try:
-                await asyncio.wait_for(self._changed.wait(), delay)
-            except TimeoutError:
-                continue
+        # One waits for the clock, the others for their turn: else each key would wake all of them.
+        async with self._turn:
+            while True:
+                delay = self._until_next()
+                if delay is not None and delay <= _EARLY:
+                    _, _, key = heapq.heappop(self._heap)
+                    del self._due[key]
+                    self._active[key] = asyncio.get_running_loop().time()
+                    return key
+                self._changed.clear()
+                try:
+                    await asyncio.wait_for(self._changed.wait(), delay)
+                except TimeoutError:
+                    continue
 
     def done(self, key: KeyT) -> None:
         """Say that the handling of `key` has ended, well or not."""

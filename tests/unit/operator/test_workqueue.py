@@ -3,6 +3,8 @@
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -153,3 +155,31 @@ def test_no_key_is_lost_and_none_is_handled_twice_at_a_time(
         await asyncio.gather(*tasks, return_exceptions=True)
 
     scenario()
+
+
+@virtual
+async def test_a_key_wakes_one_of_many_waiters_and_one_that_leaves_blocks_nobody() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    waiting = [asyncio.create_task(queue.get()) for _ in range(64)]
+    await asyncio.sleep(1)
+    steps = 0
+    loop = asyncio.get_running_loop()
+    original = loop.call_soon
+
+    def counted(callback: Callable[..., object], *arguments: object, **options: Any) -> asyncio.Handle:
+        nonlocal steps
+        steps += 1
+        return original(callback, *arguments, **options)
+
+    loop.call_soon = counted  # type: ignore[method-assign]
+    queue.add("a")
+    await asyncio.sleep(1)
+    assert sum(task.done() for task in waiting) == 1
+    assert steps < 30
+    waiting[1].cancel()  # the one whose turn it is
+    queue.add("b")
+    await asyncio.sleep(1)
+    assert [task.result() for task in waiting if task.done() and not task.cancelled()] == ["a", "b"]
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
