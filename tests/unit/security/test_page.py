@@ -1,0 +1,36 @@
+"""The page about security names tests that exist, and settings that exist."""
+
+import re
+from pathlib import Path
+
+from eventconsumer_operator.settings import parse_settings
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs/security.md").read_text()
+NAMED = re.findall(r"`(tests/[^`:]+)::(\w+)`", PAGE)
+
+
+def test_every_test_it_names_exists() -> None:
+    assert len(NAMED) > 25
+    missing = [
+        f"{file}::{name}"
+        for file, name in NAMED
+        if not re.search(rf"^(async )?def {name}\(", (ROOT / file).read_text(), flags=re.MULTILINE)
+    ]
+    assert not missing
+
+
+def test_every_point_names_a_test() -> None:
+    table = PAGE.partition("## Each point and its tests")[2].partition("\n## ")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| ") and not line.startswith("| point")]
+    assert len(rows) > 10
+    assert all("::test_" in row for row in rows)
+
+
+def test_every_flag_it_names_is_one() -> None:
+    flags = sorted(set(re.findall(r"`(--[a-z-]+)`", PAGE)))
+    assert "--endpoint-suffix" in flags
+    plain = {"--network-policies", "--allow-insecure-endpoints"}
+    given = [part for flag in flags for part in ([flag] if flag in plain else [flag, "x.example"])]
+    images = ["--processor-image", "p", "--spark-image", "s"]
+    parse_settings([*images, *given], {"POD_NAMESPACE": "here"})

@@ -1,0 +1,40 @@
+"""What is installed is what was chosen: wheels by hash, in development and in every image."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+REQUIREMENTS = sorted((ROOT / "requirements").glob("*.txt"))
+DOCKERFILES = sorted(path for path in ROOT.glob("*/Dockerfile") if path.parent.name != "local")
+
+
+@pytest.mark.parametrize("path", REQUIREMENTS, ids=lambda path: path.name)
+def test_every_requirement_has_hashes(path: Path) -> None:
+    text = re.sub(r"^\s*#.*$", "", path.read_text(), flags=re.MULTILINE)
+    entries = [entry for entry in re.split(r"\n(?=\S)", text) if entry.strip()]
+    for entry in entries:
+        assert re.match(r"[A-Za-z0-9._-]+(\[[a-z,]+\])?==\S+", entry.strip()), entry
+        assert re.search(r"--hash=sha256:[0-9a-f]{64}", entry), entry
+
+
+def test_the_files_that_images_need_are_there() -> None:
+    assert {"operator.txt", "processor.txt", "spark.txt"} <= {path.name for path in REQUIREMENTS}
+    assert {"operator", "processor_image", "spark"} <= {path.parent.name for path in DOCKERFILES}
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.parent.name)
+def test_images_install_by_hash_only(path: Path) -> None:
+    text = path.read_text().replace("\\\n", " ")
+    installs = [part for line in text.splitlines() for part in line.split("&&") if re.search(r"pip install", part)]
+    assert installs
+    for install in installs:
+        # Our own distributions come from the build context, without dependencies; everything else by hash.
+        assert "--require-hashes" in install or "--no-deps" in install, install
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.parent.name)
+def test_images_run_as_nobody_in_particular(path: Path) -> None:
+    users = re.findall(r"^USER\s+(\S+)", path.read_text(), flags=re.MULTILINE)
+    assert users and users[-1].partition(":")[0] == "65532"
