@@ -175,3 +175,18 @@ def test_kubectl_scale_sets_the_number_of_hosts(cluster: Cluster, namespace: str
     cluster.kubectl("scale", "evc", "scaled", "-n", namespace, "--replicas=5")
     replicas = cluster.kubectl("get", "evc", "scaled", "-n", namespace, "-o", "jsonpath={.spec.scaling.replicas}")
     assert replicas.stdout == "5"
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        ("evc", "Drains an Azure Event Hub into files"),
+        ("evc.spec.leaseStore.leaseDurationSeconds", "Duration of a partition lease, seconds."),
+        ("evc.spec.pods.tolerations.tolerationSeconds", "How long a host stays after the taint came, seconds"),
+        ("evc.spec.sink.format", "ENUM: Parquet Avro"),
+        ("evc.status.conditions.reason", "One word for programs"),
+    ],
+)
+def test_kubectl_explains_fields(cluster: Cluster, field: str, text: str) -> None:
+    explained = " ".join(cluster.kubectl("explain", field).stdout.split())
+    assert text in explained
