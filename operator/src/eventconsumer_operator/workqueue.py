@@ -6,6 +6,7 @@ of one key delay that key only. Time is the event loop's, so tests run on virtua
 """
 
 import asyncio
+import contextlib
 import heapq
 import random
 from collections.abc import Hashable
@@ -99,10 +100,9 @@ class WorkQueue(Generic[KeyT]):
                     self._active[key] = asyncio.get_running_loop().time()
                     return key
                 self._changed.clear()
-                try:
-                    await asyncio.wait_for(self._changed.wait(), delay)
-                except TimeoutError:
-                    continue
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(delay):
+                        await self._changed.wait()
 
     def done(self, key: KeyT) -> None:
         """Say that the handling of `key` has ended, well or not."""

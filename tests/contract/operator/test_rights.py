@@ -34,8 +34,8 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     yield from start_cluster(tmp_path_factory.mktemp("rights"))
 
 
-def granted(values: str) -> set[Right]:
-    """What the chart's roles allow the operator."""
+def render(values: str) -> list[dict[str, Any]]:
+    """The chart's objects."""
     rendered = subprocess.run(
         [
             find_binary("helm"), "template", "eventconsumer", ROOT / "helm/eventconsumer",
@@ -43,7 +43,12 @@ def granted(values: str) -> set[Right]:
         ],
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
-    documents = [each for each in yaml.safe_load_all(rendered) if each]
+    return [each for each in yaml.safe_load_all(rendered) if each]
+
+
+def granted(values: str) -> set[Right]:
+    """What the chart's roles allow the operator."""
+    documents = render(values)
     bound = {
         (each["roleRef"]["kind"], each["roleRef"]["name"])
         for each in documents
@@ -157,6 +162,36 @@ async def conflict(cluster: Cluster, namespace: str) -> None:
             await WriteThrough(api, store).apply_status(status)
         found = store.get(EVENT_CONSUMER, namespace, "orders")
         assert found is not None and found["metadata"]["annotations"]["changed"] == "1"
+
+
+def test_cluster_scope_makes_nothing_in_namespaces_that_the_chart_does_not_know() -> None:
+    documents = render("scope=Cluster")
+    kinds = [(each["kind"], each["metadata"]["name"]) for each in documents]
+    assert ("ClusterRoleBinding", "eventconsumer-operator") in kinds
+    assert not [each for each in kinds if each[0] in {"Role", "RoleBinding"}]
+    accounts = [name for kind, name in kinds if kind == "ServiceAccount"]
+    assert accounts == ["eventconsumer-operator"]
+    (deployment,) = [each for each in documents if each["kind"] == "Deployment"]
+    arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert {"--all-namespaces", "--host-service-account=default"} <= set(arguments)
+
+
+def test_operators_side_by_side_elect_a_leader_and_one_alone_does_not() -> None:
+    for count, strategy in ((1, "Recreate"), (2, "RollingUpdate")):
+        documents = render(f"replicaCount={count}")
+        (deployment,) = [each for each in documents if each["kind"] == "Deployment"]
+        arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+        assert deployment["spec"]["replicas"] == count
+        assert deployment["spec"]["strategy"]["type"] == strategy
+        assert ("--leader-elect" in arguments) == (count > 1)
+        leases = {right for right in granted(f"replicaCount={count}") if right[2] == "leases"}
+        assert bool(leases) == (count > 1)
+
+
+def test_hosts_run_as_the_account_that_the_values_name() -> None:
+    documents = render("hostServiceAccount.name=mine")
+    accounts = [each["metadata"]["name"] for each in documents if each["kind"] == "ServiceAccount"]
+    assert "eventconsumer-host" not in accounts and "eventconsumer-spark" in accounts
 
 
 async def test_one_operator_serves_all_namespaces(own: Cluster, tmp_path: Path) -> None:

@@ -99,6 +99,12 @@ def template(of: Plan) -> str:
     return json.dumps(applied(of, "StatefulSet")["spec"]["template"], sort_keys=True)
 
 
+def test_hosts_run_as_the_account_that_the_administrator_names() -> None:
+    plan = make_plan(observed(), replace(SETTINGS, host_service_account="mine"))
+    (pod,) = [each["spec"]["template"]["spec"] for each in plan.applied if each["kind"] == "StatefulSet"]
+    assert pod["serviceAccountName"] == "mine"
+
+
 def test_a_change_of_configuration_restarts_pods() -> None:
     assert template(plan()) != template(plan(spec_with("processing.prefetch", 10)))
     assert template(plan()) != template(plan(spec_with("sink.roll.maxSeconds", 5)))
