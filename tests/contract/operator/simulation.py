@@ -15,6 +15,7 @@ from aiohttp import web
 from kubernetes.aio import client
 
 from eventconsumer_api import labels
+from eventconsumer_api.fleet import FLEET_PATH, FLEET_SIGNATURE_HEADER
 from eventconsumer_api.host_report import HostReport
 from eventconsumer_operator.api import KubernetesApi
 from eventconsumer_operator.errors import Transient
@@ -33,12 +34,14 @@ class Simulation:
         answer: What hosts report; may be replaced at any time.
         start_pods: Whether the kubelet starts pods; else they stay `waiting`.
         waiting: Why containers do not start while `start_pods` is false.
+        heard: What hosts were told about their fleet: pod name, body, signature.
     """
 
     def __init__(self, connection: Any, namespace: str, name: str, answer: Answer) -> None:
         self.answer = answer
         self.start_pods = True
         self.waiting = {"reason": "ErrImagePull", "message": "no such image"}
+        self.heard: list[tuple[str, bytes, str]] = []
         self._api = KubernetesApi(connection)
         self._core = client.CoreV1Api(connection)
         self._apps = client.AppsV1Api(connection)
@@ -94,12 +97,20 @@ class Simulation:
             report = self.answer(name, len(self._servers))
             return web.Response(text=report.model_dump_json(by_alias=True), content_type="application/json")
 
+        async def hear(request: web.Request) -> web.Response:
+            self.heard.append((name, await request.read(), request.headers[FLEET_SIGNATURE_HEADER]))
+            return web.Response(status=204)
+
         application = web.Application()
         application.router.add_get("/status", respond)
+        application.router.add_post(FLEET_PATH, hear)
         self._servers[name] = web.AppRunner(application, access_log=None)
         await self._servers[name].setup()
         await web.TCPSite(self._servers[name], address, labels.HOST_PORT).start()
-        status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}
+        status = {
+            "phase": "Running", "podIP": address, "podIPs": [{"ip": address}],
+            "conditions": [{"type": "Ready", "status": "True"}],
+        }  # fmt: skip
         await self._set_pod_status(name, status, {"state": {"running": {}}, "ready": True})
 
     async def _set_pod_status(self, name: str, status: dict[str, Any], container: dict[str, Any]) -> None:

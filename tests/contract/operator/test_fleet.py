@@ -1,0 +1,68 @@
+"""The operator as a process tells hosts their fleet, and the product's hosts believe it."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from eventconsumer_processor.fleetnews import FleetNews
+from eventconsumer_processor.lease.planned import Fleet
+from eventconsumer_processor.metrics import Metrics
+from tests.contract.operator.test_operator import SPEC, World, hub, ready, world
+
+__all__ = ["hub", "world"]  # fixtures
+
+PODS = frozenset(f"orders-host-{number}" for number in range(4))
+
+
+async def believed(world: World, folder: Path, wanted: Callable[[Fleet], bool]) -> Fleet:
+    """Wait until a host was told what is `wanted`, and believes it by the ConfigMap that it mounts."""
+    key_file = folder / "fleet.pem"
+    key_file.write_text((await world.get("cm", "orders-host"))["data"]["fleet.pem"])
+    uid = (await world.get("evc", "orders"))["metadata"]["uid"]
+    news = FleetNews(uid, key_file, Metrics(), time.monotonic)
+    world.simulation.heard.clear()
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        heard, world.simulation.heard = world.simulation.heard, []
+        for name, body, signature in heard:
+            if name == "orders-host-0":
+                news.receive(body, signature)
+                if (fleet := news.current()) and wanted(fleet):
+                    return fleet
+        await asyncio.sleep(0.2)
+    raise AssertionError(f"{news.current()}\n{world.operator.log.read_text()[-5000:]}")
+
+
+async def test_hosts_are_told_who_is_wanted_ready_and_gone(world: World, tmp_path: Path) -> None:
+    world.apply(SPEC)
+    await world.until(ready)
+    fleet = await believed(world, tmp_path, lambda fleet: fleet.ready == PODS)
+    assert (fleet.hosts, fleet.partitions, fleet.gone) == (4, 8, frozenset())
+    former = (await world.get("pod", "orders-host-1"))["metadata"]["uid"]
+    await world.kubectl("delete", "pod", "orders-host-1", "--grace-period=0", "--force")
+    fleet = await believed(world, tmp_path, lambda fleet: bool(fleet.gone))
+    assert fleet.gone == {f"orders-host-1.{former}"}
+    world.apply(SPEC | {"scaling": {"partitionsPerHost": 4}})
+    fleet = await believed(world, tmp_path, lambda fleet: fleet.hosts == 2)
+    assert fleet.ready <= {"orders-host-0", "orders-host-1"}
+
+
+async def test_an_operator_that_starts_anew_is_believed_by_its_new_key_and_restarts_no_pod(
+    world: World, tmp_path: Path
+) -> None:
+    world.apply(SPEC)
+    await world.until(ready)
+    await believed(world, tmp_path, lambda fleet: fleet.ready == PODS)
+    template = (await world.get("sts", "orders-host"))["spec"]["template"]
+    before = (await world.get("cm", "orders-host"))["data"]
+    world.operator.stop()
+    world.operator.start()
+    deadline = time.monotonic() + 60
+    while (after := (await world.get("cm", "orders-host"))["data"]) == before:
+        assert time.monotonic() < deadline, world.operator.log.read_text()[-5000:]
+        await asyncio.sleep(0.3)
+    assert after["config.json"] == before["config.json"]
+    assert after["fleet.pem"].startswith("-----BEGIN PUBLIC KEY-----")
+    await believed(world, tmp_path, lambda fleet: fleet.ready == PODS)
+    assert (await world.get("sts", "orders-host"))["spec"]["template"] == template
