@@ -15,7 +15,7 @@ from tests.simulation.checker import Checker
 from tests.simulation.driver import episode, run
 from tests.simulation.rules import RULES
 
-RUNS = 150
+RUNS = 120
 
 
 def test_random_runs_violate_nothing() -> None:
