@@ -1,5 +1,6 @@
 """The number of hosts by the lag: bounds and monotony for any world, and a model of hosts that drain under a load."""
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -353,8 +354,8 @@ class Model:
         lags = {}
         for number in range(self.partitions):
             events = round(self.came[number][-1] - self.filed[number], 6)
-            first = next((at for at, all_ in enumerate(self.came[number]) if all_ - self.filed[number] > 1e-6), None)
-            age = 0.0 if first is None or events <= 0 else self.second - first + 8.0  # as late as a leader sees it
+            first = bisect_right(self.came[number], self.filed[number] + 1e-6)
+            age = 0.0 if events <= 0 else self.second - first + 8.0  # as late as a leader sees it
             lags[str(number)] = PartitionLag(events=max(0, round(events + 0.4999)), seconds=age)
         reading = sum(begin <= self.second for begin in self.running)
         owners = {str(number): str(number % reading) for number in range(self.partitions) if reading}
