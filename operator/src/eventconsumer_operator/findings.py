@@ -43,6 +43,7 @@ class Facts:
 
     Attributes:
         suspended: spec.suspend.
+        asleep: No host runs because nothing comes; the probe looks for events.
         errors: What kept the operator from planning or applying.
         problems: What hosts say a person must change.
         advice: What hosts say a person should know, though nothing waits for it.
@@ -62,6 +63,7 @@ class Facts:
     """
 
     suspended: bool = False
+    asleep: bool = False
     errors: tuple[OperatorError, ...] = ()
     problems: tuple[Blocker, ...] = ()
     advice: tuple[str, ...] = ()
@@ -139,6 +141,10 @@ def draining(facts: Facts) -> Finding:
     """Whether events flow into files."""
     if facts.suspended:
         return Finding("False", Reason.SUSPENDED, "spec.suspend is true: no events are read")
+    if facts.asleep and not facts.reported:
+        return Finding("Unknown", Reason.PROGRESSING, "the probe that looks for events has not answered yet")
+    if facts.asleep:
+        return Finding("True", Reason.IDLE, "all events are processed, and none come: no host runs until some do")
     if not facts.reported:
         return Finding("Unknown", Reason.NO_REPORT, "no host has answered yet")
     count = f"{facts.owned} of {facts.total} partitions are read"
@@ -178,6 +184,9 @@ def reconciling(facts: Facts) -> Finding:
         return Finding("False", facts.blockers[0].reason, "waits for what the condition Stalled names")
     if facts.errors:
         return Finding("True", Reason.PROGRESSING, str(facts.errors[0]))
+    if facts.existing > facts.desired:
+        leaving = facts.existing - facts.desired
+        return Finding("True", Reason.PROGRESSING, f"{leaving} of {facts.existing} hosts hand over and leave")
     if not facts.scaled:
         return Finding("True", Reason.PROGRESSING, f"{facts.current} of {facts.desired} hosts are up to date")
     if facts.ready < facts.desired:

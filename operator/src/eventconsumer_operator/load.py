@@ -17,7 +17,7 @@ from eventconsumer_operator.manifest import (
     name_of,
 )
 from eventconsumer_operator.observed import Observed, consumer_from
-from eventconsumer_operator.plan.names import host_name
+from eventconsumer_operator.plan.names import host_name, probe_name
 from eventconsumer_operator.store import Store
 
 
@@ -39,7 +39,9 @@ async def load(store: Store, hosts: Hosts, key: Key) -> Observed | None:
     replays = [found for kind, found in belonging if kind == JOB and _is_of(found, labels.COMPONENT_REPLAY)]
     own_jobs, own_replays = tuple(_owned(jobs, {consumer.uid})), tuple(_owned(replays, {consumer.uid}))
     replay_pods = tuple(_owned(pods, {job["metadata"]["uid"] for job in own_replays}))
+    probe_set = children.get((STATEFUL_SET, probe_name(key)))
     own = tuple(_owned(pods, {stateful_set["metadata"]["uid"]})) if stateful_set else ()
+    probes = tuple(_owned(pods, {probe_set["metadata"]["uid"]})) if probe_set else ()
     return Observed(
         now=datetime.now(UTC).replace(microsecond=0),
         consumer=consumer,
@@ -47,7 +49,8 @@ async def load(store: Store, hosts: Hosts, key: Key) -> Observed | None:
         jobs=own_jobs,
         pods=own,
         drivers=tuple(_owned(pods, {job["metadata"]["uid"] for job in own_jobs})),
-        reports=await hosts.reports(_addresses(own)),
+        probes=probes,
+        reports=await hosts.reports(_addresses((*own, *probes))),
         replays=own_replays,
         replay_pods=replay_pods,
         replay_reports=await hosts.reports(_addresses(replay_pods)),

@@ -100,7 +100,8 @@ class Reconciler:
         if status != observed.consumer.status:
             memory.moved = now
             await self._write(observed, status, memory, now)
-        return _next(outcome, status, calm=now - memory.moved >= CALM_SECONDS)
+        leaving = plan is not None and bool(plan.running.leaving)
+        return _next(outcome, status, calm=now - memory.moved >= CALM_SECONDS and not leaving)
 
     async def _plan_and_apply(self, observed: Observed) -> tuple[Plan | None, Outcome]:
         if not self._store.synced(observed.consumer.key.namespace):

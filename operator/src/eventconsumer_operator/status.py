@@ -29,6 +29,7 @@ from eventconsumer_operator.manifest import STATEFUL_SET, Manifest, controller_u
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan import Plan
 from eventconsumer_operator.plan.names import host_name, job_name, selector_text
+from eventconsumer_operator.plan.probe import is_probing
 from eventconsumer_operator.plan.replay import replay_status
 from eventconsumer_operator.podfailures import pod_failures, restart_texts, restarts
 from eventconsumer_operator.settings import Settings
@@ -70,6 +71,7 @@ def make_status(
         hosts=HostsStatus(desired=facts.desired, ready=facts.ready),
         partitions=PartitionsStatus(total=facts.total, owned=facts.owned, unowned=facts.total - facts.owned),
         lag=_lag(observed, facts),
+        scaling=plan.scaling if plan else previous.scaling,
         replay=replay_status(observed, plan.spec) if plan else previous.replay,
         drained=drained,
         spark=_spark(observed, plan),
@@ -85,17 +87,19 @@ def gather(observed: Observed, plan: Plan | None, errors: tuple[OperatorError, .
     seen = status.get("observedGeneration", 0) >= stateful_set.get("metadata", {}).get("generation", 1)
     desired = plan.hosts if plan else stateful_set.get("spec", {}).get("replicas", 0)
     suspended = bool(plan and plan.spec.suspend)
+    asleep = bool(plan and is_probing(plan.scaling))
     total = observed.partition_count or 0
     told = [Blocker(_reason(problem.reason), f"{problem.field}: {problem.message}") for problem in observed.problems]
     return Facts(
         suspended=suspended,
+        asleep=asleep,
         errors=errors,
         problems=tuple(blocker for blocker in told if blocker.reason not in ADVISORY),
         advice=tuple(blocker.message for blocker in told if blocker.reason is Reason.DEAD_LETTERS),
         gaps="; ".join(
             filter(None, [_gaps(observed), *(gap.message for gap in told if gap.reason is Reason.DATA_GAP)])
         ),
-        pod_failures=pod_failures(observed.pods),
+        pod_failures=pod_failures((*observed.pods, *(observed.probes if asleep else ()))),
         restarts=restart_texts(restarts(observed.pods, observed.now)),
         desired=desired,
         ready=min(status.get("readyReplicas", 0), desired),
