@@ -1,0 +1,220 @@
+"""How many hosts run: the number by each mode, hosts that leave, and the probe while none runs."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from eventconsumer_api import labels
+from eventconsumer_api.host_report import HostReport, HostState, PartitionLag, PartitionReport
+from eventconsumer_api.status import EventConsumerStatus, HubStatus, ScalingStatus
+from eventconsumer_operator.errors import SpecError
+from eventconsumer_operator.manifest import STATEFUL_SET, Manifest
+from eventconsumer_operator.observed import Observed
+from eventconsumer_operator.plan import Plan, make_plan
+from eventconsumer_operator.plan.scale import ANNOTATION_LEAVING, LEAVING, Running, running, scaling_of
+from eventconsumer_operator.plan.spec import parse_spec
+from eventconsumer_operator.status import make_status
+from tests.unit.operator.worlds import NOW, SETTINGS, SPARK, SPEC, UID, fleet, observed, pod, report, stateful_set
+
+LAG = SPEC | {"scaling": {"mode": "Lag", "minReplicas": 0}}
+
+
+def status(partitions: int = 8, scaling: ScalingStatus | None = None) -> EventConsumerStatus:
+    return EventConsumerStatus(hub=HubStatus(partition_count=partitions), scaling=scaling)
+
+
+@pytest.mark.parametrize(
+    ("scaling", "partitions", "hosts"),
+    [
+        ({"minReplicas": 3, "partitionsPerHost": 8}, 8, 3),
+        ({"maxReplicas": 5}, 8, 5),
+        ({"minReplicas": 20}, 8, 8),
+        ({"partitionsPerHost": 3}, 8, 3),
+        ({"mode": "Fixed", "replicas": 9}, 8, 9),
+        ({"mode": "Lag", "minReplicas": 2}, 8, 2),
+        ({"mode": "Lag", "minReplicas": 0}, 8, 1),
+    ],
+)
+def test_the_number_by_each_mode(scaling: dict[str, Any], partitions: int, hosts: int) -> None:
+    spec = parse_spec(SPEC | {"scaling": scaling})
+    assert scaling_of(observed(status=status(partitions)), spec).replicas == hosts
+
+
+def test_a_suspended_consumer_forgets_what_the_lag_asked_for() -> None:
+    before = ScalingStatus.model_validate({"replicas": 8, "reason": "r", "mode": "Lag", "calmSince": NOW})
+    spec = parse_spec(LAG | {"suspend": True})
+    asleep = scaling_of(observed(status=status(8, before)), spec)
+    assert (asleep.replicas, asleep.mode, asleep.calm_since) == (0, None, None)
+    assert scaling_of(observed(status=status(8, asleep)), parse_spec(LAG)).replicas == 1
+
+
+def test_another_mode_begins_with_the_hosts_that_are_there() -> None:
+    before = ScalingStatus.model_validate({"replicas": 5, "reason": "r", "mode": "PartitionCount"})
+    world = observed(status=status(8, before), hosts=stateful_set(5, 5))
+    assert scaling_of(world, parse_spec(LAG)).replicas == 5
+
+
+def test_the_time_of_the_last_change_moves_only_with_the_number() -> None:
+    spec = parse_spec(SPEC)
+    first = scaling_of(observed(status=status(8)), spec)
+    assert first.last_scale_time == NOW
+    later = NOW + timedelta(hours=1)
+    assert scaling_of(observed(status=status(8, first), now=later), spec) == first
+    assert scaling_of(observed(status=status(16, first), now=later), spec).last_scale_time == later
+
+
+def test_unprocessed_batches_keep_a_host() -> None:
+    before = ScalingStatus.model_validate(
+        {"replicas": 1, "reason": "r", "mode": "Lag", "calmSince": NOW - timedelta(days=1), "lastScaleTime": None}
+    )
+    told = fleet().model_copy(update={"lags": {str(n): PartitionLag(events=0, seconds=0) for n in range(8)}})
+    for spec, pending, hosts in ((LAG, 3, 0), (LAG | SPARK, 3, 1), (LAG | SPARK, 0, 0)):
+        said = report(fleet=told.model_copy(update={"pending_files": pending}))
+        world = observed(spec, status=status(8, before), reports={"orders-host-0": said})
+        assert scaling_of(world, parse_spec(spec)).replicas == hosts
+
+
+def test_lag_without_files_needs_checkpoints_in_time() -> None:
+    handler = {"handler": "shop:Orders", "handlerMode": "Replace", "checkpoint": {"policy": "Events"}}
+    spec = parse_spec(LAG | {"processing": handler})
+    with pytest.raises(SpecError, match=r"spec\.processing\.checkpoint\.policy.*Batch or Interval"):
+        scaling_of(observed(status=status(8)), spec)
+
+
+# --- hosts that leave ------------------------------------------------------------------------------------------------
+
+
+def holding(*partitions: str) -> HostReport:
+    reports = tuple(PartitionReport(id=partition, epoch=1) for partition in partitions)
+    return HostReport(owner="o", state=HostState.RUNNING, partition_count=8, partitions=reports)
+
+
+def leaving_world(reports: dict[int, HostReport], leaving: str = "", after: float = 0.0, exist: int = 4) -> Observed:
+    hosts: Manifest = stateful_set(exist, exist)
+    if leaving:
+        hosts["metadata"]["annotations"] = {ANNOTATION_LEAVING: leaving}
+    return observed(
+        status=status(),
+        hosts=hosts,
+        pods=tuple(pod(f"orders-host-{number}", phase="Running") for number in range(exist)),
+        reports={f"orders-host-{number}": said for number, said in reports.items()},
+        now=NOW + timedelta(seconds=after),
+    )
+
+
+SINCE = f"2 {NOW.isoformat()}"
+
+
+def test_hosts_that_still_hold_partitions_are_waited_for_from_the_top_down() -> None:
+    assert running(leaving_world({2: holding("5"), 3: holding("6")}), 2) == Running(4, SINCE)
+    assert running(leaving_world({2: holding("5"), 3: holding()}, SINCE, 10), 2) == Running(3, SINCE)
+    assert running(leaving_world({2: holding(), 3: holding("6")}, SINCE, 10), 2) == Running(4, SINCE)
+    assert running(leaving_world({2: holding(), 3: holding()}, SINCE, 10), 2) == Running(2)
+
+
+def test_a_host_that_does_not_answer_is_waited_for_but_not_for_ever() -> None:
+    silent = {2: holding()}
+    assert running(leaving_world(silent, SINCE, LEAVING.total_seconds() - 1), 2) == Running(4, SINCE)
+    assert running(leaving_world(silent, SINCE, LEAVING.total_seconds()), 2) == Running(2)
+
+
+def test_a_pod_that_never_started_or_is_gone_is_not_waited_for() -> None:
+    world = leaving_world({2: holding()})
+    for last in ((), (pod("orders-host-3", phase="Pending"),), (pod("orders-host-3", phase="Failed"),)):
+        assert running(replace(world, pods=(*world.pods[:3], *last)), 2) == Running(2)
+
+
+def test_a_lower_number_starts_the_wait_anew_and_a_higher_one_does_not() -> None:
+    reports = {number: holding(str(number)) for number in range(4)}
+    lower = running(leaving_world(reports, SINCE, 100), 1)
+    assert lower == Running(4, f"1 {(NOW + timedelta(seconds=100)).isoformat()}")
+    assert running(leaving_world(reports, SINCE, 100), 3) == Running(4, f"3 {NOW.isoformat()}")
+    assert running(leaving_world(reports, "no time", 100), 2).replicas == 4
+
+
+def test_growing_suspending_and_stopping_all_wait_for_nothing() -> None:
+    reports = {number: holding(str(number)) for number in range(4)}
+    assert running(leaving_world(reports), 4) == Running(4)
+    assert running(leaving_world(reports), 6) == Running(6)
+    assert running(leaving_world(reports), 0) == Running(0)
+    assert running(observed(), 3) == Running(3)
+
+
+def test_the_stateful_set_remembers_since_when_and_the_status_says_it() -> None:
+    spec = SPEC | {"scaling": {"mode": "Fixed", "replicas": 2}}
+    world = leaving_world({number: holding(str(number)) for number in range(4)})
+    world = replace(world, consumer=replace(world.consumer, spec=spec))
+    plan = make_plan(world, SETTINGS)
+    assert plan.hosts == 2
+    hosts = named(plan, "orders-host")
+    assert hosts["spec"]["replicas"] == 4
+    assert hosts["metadata"]["annotations"][ANNOTATION_LEAVING] == SINCE
+    assert ANNOTATION_LEAVING not in hosts["spec"]["template"]["metadata"]["annotations"]
+    found = make_status(world, plan, (), SETTINGS)
+    assert found.hosts.desired == 2
+    conditions = {each.type: each for each in found.conditions}
+    assert conditions["Reconciling"].message == "2 of 4 hosts hand over and leave"
+
+
+# --- the probe -------------------------------------------------------------------------------------------------------
+
+ZERO = ScalingStatus.model_validate({"replicas": 0, "reason": "r", "mode": "Lag", "lastScaleTime": NOW})
+
+
+def named(plan: Plan, name: str) -> Manifest:
+    return next(each for each in plan.applied if (each["kind"], each["metadata"]["name"]) == ("StatefulSet", name))
+
+
+def asleep(**world: Any) -> Observed:
+    return observed(LAG, status=status(8, ZERO), hosts=stateful_set(0, 0), **world)
+
+
+def test_the_probe_is_a_host_but_for_its_command_and_size() -> None:
+    plan = make_plan(asleep(), SETTINGS)
+    hosts, probe = named(plan, "orders-host"), named(plan, "orders-probe")
+    assert (hosts["spec"]["replicas"], probe["spec"]["replicas"]) == (0, 1)
+    host, own = hosts["spec"]["template"]["spec"], probe["spec"]["template"]["spec"]
+    assert own["containers"][0]["args"] == ["probe"]
+    assert own["volumes"] == host["volumes"]
+    same = ("image", "env", "ports", "securityContext", "volumeMounts")
+    assert all(own["containers"][0][name] == host["containers"][0][name] for name in same)
+    same = ("securityContext", "serviceAccountName", "automountServiceAccountToken")
+    assert all(own[name] == host[name] for name in same)
+    selector = probe["spec"]["selector"]["matchLabels"]
+    assert selector[labels.LABEL_COMPONENT] == labels.COMPONENT_PROBE
+    assert selector.items() <= probe["spec"]["template"]["metadata"]["labels"].items()
+
+
+def live_probe(owner: str = UID) -> dict[Any, Manifest]:
+    manifest = named(make_plan(asleep(), SETTINGS), "orders-probe")
+    metadata = manifest["metadata"] | {"uid": "p", "ownerReferences": [{"uid": owner, "controller": True}]}
+    return {(STATEFUL_SET, "orders-probe"): manifest | {"metadata": metadata}}
+
+
+@pytest.mark.parametrize("spec", [SPEC, SPEC | {"suspend": True}, LAG | {"suspend": True}])
+def test_the_probe_goes_when_hosts_run_or_the_consumer_is_suspended(spec: dict[str, Any]) -> None:
+    world = observed(spec, status=status(8, ZERO))
+    plan = make_plan(replace(world, children=live_probe()), SETTINGS)
+    assert [each["metadata"]["name"] for each in plan.deleted] == ["orders-probe"]
+    assert "orders-probe" not in {each["metadata"]["name"] for each in plan.applied}
+    assert make_plan(replace(world, children=live_probe("somebody else")), SETTINGS).deleted == ()
+
+
+def test_no_host_is_healthy_while_the_probe_answers() -> None:
+    told = fleet(owned=0).model_copy(update={"lags": {str(n): PartitionLag(events=0, seconds=0) for n in range(8)}})
+    for reports, ready in (({"orders-probe-0": report(fleet=told)}, "True"), ({}, "False")):
+        world = asleep(reports=reports)
+        plan = make_plan(world, SETTINGS)
+        found = make_status(world, plan, (), SETTINGS)
+        conditions = {each.type: each for each in found.conditions}
+        assert conditions["Ready"].status == ready
+        assert conditions["Stalled"].status == "False"
+        assert found.scaling == ZERO
+
+
+def test_events_that_the_probe_sees_start_a_host() -> None:
+    told = fleet(owned=0).model_copy(update={"lags": {str(n): PartitionLag(events=n, seconds=n) for n in range(8)}})
+    plan = make_plan(asleep(reports={"orders-probe-0": report(fleet=told)}), SETTINGS)
+    assert (plan.hosts, plan.scaling.reason) == (1, "events came in 7 partitions")
