@@ -161,7 +161,7 @@ def host_resources(pods: Pods) -> dict[str, Any]:
     return {"requests": requests} | ({"limits": _canonical(given.limits)} if given.limits else {})
 
 
-def _canonical(quantities: Mapping[str, str]) -> dict[str, str]:
+def _canonical(quantities: Mapping[Any, str]) -> dict[str, str]:
     return {name: canonical(quantity) for name, quantity in quantities.items()}
 
 
