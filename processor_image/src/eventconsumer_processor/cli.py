@@ -1,4 +1,4 @@
-"""The program `eventconsumer`: `host` (also without a command), `audit` and `prune`.
+"""The program `eventconsumer`: `host` (also without a command), `probe`, `audit` and `prune`.
 
 Exit codes of `audit` are its verdict: 0 clean, 1 explained gaps, 2 violation, 3 not readable; whatever keeps it from
 being carried out, a wrong option too, is 3, so that 2 always means a proven violation. No traceback is ever the answer
@@ -60,6 +60,14 @@ def _default(context: typer.Context) -> None:
 def host() -> None:
     """Run a host until SIGTERM; this is what a host pod does."""
     _host()
+
+
+@app.command()
+def probe() -> None:
+    """Look for events while no host runs, until SIGTERM; this is what a probe pod does."""
+    from eventconsumer_processor.process import probe as run
+
+    raise typer.Exit(run())
 
 
 def _host() -> NoReturn:

@@ -1,4 +1,4 @@
-"""The process of a host: its configuration, its logs, its signals.
+"""The process of a host or a probe: its configuration, its logs, its signals.
 
 Environment: EVENTCONSUMER_CONFIG (the HostConfig file, beside which the operator's public key is; or
 EVENTCONSUMER_CONFIG_JSON, its content), POD_NAME and POD_UID (who this host is), EVENTCONSUMER_PORT (of the HTTP side;
@@ -13,8 +13,10 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable, Coroutine
 from dataclasses import asdict
 from pathlib import Path, PurePath
+from typing import Any
 from uuid import uuid4
 
 import structlog
@@ -24,8 +26,6 @@ from structlog.typing import EventDict
 from eventconsumer_api import labels
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.redaction import redact
-from eventconsumer_processor.allocator import return_freed_memory
-from eventconsumer_processor.host import Host
 from eventconsumer_processor.replay import Totals
 
 TERMINATION_LOG = Path("/dev/termination-log")
@@ -33,7 +33,18 @@ TERMINATION_LOG = Path("/dev/termination-log")
 
 def main() -> int:
     """Run a host until SIGTERM or SIGINT; the exit code."""
+    from eventconsumer_processor.allocator import return_freed_memory  # the probe needs none of what this loads
+
     return_freed_memory()
+    return _main(_run)
+
+
+def probe() -> int:
+    """Run a probe until SIGTERM or SIGINT; the exit code."""
+    return _main(_run_probe)
+
+
+def _main(run: Callable[[HostConfig, str, int, Path], Coroutine[Any, Any, Totals | None]]) -> int:
     configure_logging()
     log = structlog.get_logger("eventconsumer_processor")
     path = Path(os.environ.get("EVENTCONSUMER_CONFIG", labels.CONFIG_FILE))
@@ -55,11 +66,11 @@ def main() -> int:
         return 2
     name = os.environ.get("POD_NAME") or socket.gethostname()
     owner = f"{name}.{os.environ.get('POD_UID') or uuid4()}"
-    host = asyncio.run(_run(config, owner, port, path.with_name(PurePath(labels.FLEET_KEY_FILE).name)))
+    replayed = asyncio.run(run(config, owner, port, path.with_name(PurePath(labels.FLEET_KEY_FILE).name)))
     log.info("stopped")
     if config.replay is None:
         return 0
-    return _replayed(host.replayed)
+    return _replayed(replayed)
 
 
 def _replayed(found: Totals | None) -> int:
@@ -71,13 +82,27 @@ def _replayed(found: Totals | None) -> int:
     return 0
 
 
-async def _run(config: HostConfig, owner: str, port: int, fleet_key: Path) -> Host:
+async def _run(config: HostConfig, owner: str, port: int, fleet_key: Path) -> Totals | None:
+    from eventconsumer_processor.host import Host
+
     host = Host(config, owner, fleet_key=fleet_key)
+    _stop_by_signal(host.request_stop)
+    await host.run(port)
+    return host.replayed
+
+
+async def _run_probe(config: HostConfig, owner: str, port: int, _: Path) -> None:
+    from eventconsumer_processor.probe import Probe
+
+    probe = Probe(config, owner)
+    _stop_by_signal(probe.request_stop)
+    await probe.run(port)
+
+
+def _stop_by_signal(request_stop: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, host.request_stop)
-    await host.run(port)
-    return host
+        loop.add_signal_handler(number, request_stop)
 
 
 def configure_logging() -> None:

@@ -1,0 +1,123 @@
+"""The number of hosts on the real cluster: by kubectl and an autoscaler where it is fixed, and by the lag to zero."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from eventconsumer_demo import run
+from eventconsumer_demo.steps import DemoError
+from eventhubs_emulator.admin_client import AdminClient
+from tests.e2e.conftest import Demo
+from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer, wait_for
+
+pytestmark = pytest.mark.timeout(600)
+
+NAME = "scaled"
+IDLE_SECONDS = 30
+HPA = {
+    "apiVersion": "autoscaling/v2",
+    "kind": "HorizontalPodAutoscaler",
+    "metadata": {"name": NAME},
+    "spec": {
+        "scaleTargetRef": {"apiVersion": "eventconsumer.io/v1alpha1", "kind": "EventConsumer", "name": NAME},
+        "minReplicas": 3,
+        "maxReplicas": 4,
+        "metrics": [
+            {
+                "type": "Resource",
+                "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}},
+            }
+        ],
+    },
+}
+
+
+def until(question: Callable[[], Any], seconds: float, what: str) -> float:
+    """Wait until the answer is true; the seconds it took. DemoError counts as no."""
+    begun = time.monotonic()
+    while True:
+        try:
+            if question():
+                return time.monotonic() - begun
+        except DemoError:
+            pass
+        assert time.monotonic() - begun < seconds, f"not within {seconds} s: {what}"
+        time.sleep(0.5)
+
+
+@pytest.fixture
+def scaled(demo: Demo) -> Iterator[Demo]:
+    """A consumer of a hub with 4 partitions; removed at the end."""
+    with demo.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
+        admin = AdminClient(f"http://127.0.0.1:{port}")
+        if NAME not in {hub["name"] for hub in admin.hubs()}:
+            admin.create_hub(NAME, partitions=4)
+    demo.cluster.secret(f"{NAME}-hub", connectionString=GOOD_NAMESPACE)
+    demo.cluster.secret(f"{NAME}-storage", connectionString=GOOD_STORAGE)
+    yield demo
+    demo.cluster.kubectl("delete", "hpa", NAME, "--ignore-not-found")
+    demo.cluster.kubectl("delete", "eventconsumer", NAME, "--ignore-not-found")
+    until(lambda: not pods(demo), 90, "its pods are gone")
+
+
+def apply(demo: Demo, scaling: dict[str, Any]) -> None:
+    manifest = consumer(NAME)
+    manifest["spec"]["scaling"] = scaling
+    demo.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+
+
+def pods(demo: Demo) -> set[str]:
+    """Names of its pods."""
+    listed = demo.cluster.get("pods", "-l", f"eventconsumer.io/consumer={NAME}")["items"]
+    return {pod["metadata"]["name"] for pod in listed}
+
+
+def owned(demo: Demo) -> int:
+    return int(demo.cluster.get("eventconsumer", NAME)["status"]["partitions"]["owned"])
+
+
+def hosts(*numbers: int) -> set[str]:
+    return {f"{NAME}-host-{number}" for number in numbers}
+
+
+def test_a_fixed_number_follows_kubectl_and_an_autoscaler(scaled: Demo) -> None:
+    apply(scaled, {"mode": "Fixed", "replicas": 1})
+    wait_for(scaled, NAME, "Ready", "True", 90)
+    scaled.cluster.kubectl("scale", "eventconsumer", NAME, "--replicas=2")
+    until(lambda: pods(scaled) == hosts(0, 1), 60, "two hosts")
+    wait_for(scaled, NAME, "Ready", "True", 90)
+    scaled.cluster.kubectl("scale", "eventconsumer", NAME, "--replicas=1")
+    took = until(lambda: pods(scaled) == hosts(0), 150, "one host")
+    print(f"2 -> 1 hosts took {took:.1f} s")
+    until(lambda: owned(scaled) == 4, 60, "the host that stays reads everything")
+    scaled.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(HPA))
+    until(lambda: pods(scaled) == hosts(0, 1, 2), 90, "an autoscaler lifts the number to its minimum")
+
+
+def test_the_lag_takes_the_last_host_away_and_brings_it_back(scaled: Demo) -> None:
+    apply(
+        scaled,
+        {
+            "mode": "Lag",
+            "minReplicas": 0,
+            "lag": {"targetSeconds": 5, "cooldownSeconds": 0, "idleSeconds": IDLE_SECONDS},
+        },
+    )
+    wait_for(scaled, NAME, "Ready", "True", 90)
+    until(lambda: pods(scaled) == {f"{NAME}-probe-0"}, IDLE_SECONDS + 120, "only the probe runs")
+    wait_for(scaled, NAME, "Ready", "True", 60)
+    with scaled.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
+        admin = AdminClient(f"http://127.0.0.1:{port}")
+        before = int(scaled.cluster.get("eventconsumer", NAME)["status"]["drained"]["events"])
+        for number in range(20):
+            admin.put_event(NAME, str(number % 4), b"%d" % number)
+
+    def drained() -> bool:
+        return bool(scaled.cluster.get("eventconsumer", NAME)["status"]["drained"]["events"] == before + 20)
+
+    print(f"first host after {until(lambda: pods(scaled) >= hosts(0), 60, 'a host comes back'):.1f} s")
+    print(f"all in files {until(drained, 90, 'the events are in files'):.1f} s later")
+    assert f"{NAME}-probe-0" not in pods(scaled)
