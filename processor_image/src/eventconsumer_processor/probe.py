@@ -110,6 +110,8 @@ class Probe:
                 service = blob_service(location, self._part, config.allow_insecure_endpoints, config.endpoint_suffixes)
                 stores.append(AzureBlobStore(service, location.container, self._metrics.observe_storage))
                 opened.push_async_callback(stores[-1].close)
+                async with asyncio.timeout(ROUND_SECONDS):
+                    await stores[-1].ensure_container()
             blobs, sink = stores
             async with asyncio.timeout(ROUND_SECONDS):
                 await check_same_hub(sink, config.sink.prefix, info)
