@@ -36,9 +36,10 @@ jars: ## Spark's jars, for the tests
 	@./spark/jars/fetch.sh >/dev/null
 
 .PHONY: crds
-crds: env ## The CRD and its reference page, from the models
+crds: env ## The CRD, its reference page and its copies, from the models
 	@$(PY) -m eventconsumer_api.crdgen | tee crds/eventconsumers.yaml > helm/eventconsumer/files/eventconsumers.yaml
 	@$(PY) -m eventconsumer_api.reference > docs/reference/eventconsumer.md
+	@$(MAKE) -s chart
 
 .PHONY: chart
 chart: env ## The chart's README and the Kustomize base, from the chart
@@ -76,6 +77,7 @@ check: lint types borders ## The fast subset, under a minute
 	@$(VENV)/bin/pytest tests/unit
 
 test: lint types borders azurite jars ## Everything: style, types, borders, unit, contract, simulation, integration, faults, end to end
+	@./local/need promtool prometheus
 	@$(PY) -m local_cluster tools
 	@$(VENV)/bin/pytest --durations=20 $(SUITES)
 

@@ -37,12 +37,13 @@ class Cluster:
         )
 
     def install_chart(self, namespace: str, values: str = "") -> None:
-        """Apply what the chart renders for one served namespace; `values` as helm's --set takes them."""
+        """Apply what the chart renders for one served namespace, or for all; `values` as helm's --set takes them."""
+        served = [] if "scope=Cluster" in values else ["watchNamespaces={" + namespace + "}"]
         rendered = subprocess.run(
             [
                 find_binary("helm"), "template", "eventconsumer", ROOT / "helm/eventconsumer",
                 "--namespace", "operator-system", "--kube-version", "1.35.0",
-                "--set", "watchNamespaces={" + namespace + "}" + (f",{values}" if values else ""),
+                "--set", ",".join([*served, *([values] if values else [])]),
             ],
             capture_output=True, text=True, check=True,
         ).stdout  # fmt: skip
