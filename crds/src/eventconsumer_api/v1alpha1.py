@@ -327,7 +327,8 @@ class LagScaling(Model):
         default=60,
         ge=1,
         le=86_400,
-        description="A partition lags whose oldest event in no file is older than this, seconds.",
+        description="A partition lags whose oldest event in no file is older than this beyond the time that a file may "
+        "take (sink.roll.maxSeconds), seconds.",
     )
     cooldown_seconds: int = Field(
         default=300, ge=0, le=86_400, description="Hosts are taken away only after nothing lagged for so long, seconds."

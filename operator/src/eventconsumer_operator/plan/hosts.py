@@ -15,6 +15,8 @@ from eventconsumer_operator.observed import Consumer
 from eventconsumer_operator.plan.names import child, host_name, selector
 from eventconsumer_operator.plan.pods import PORT_NAME, host_template
 
+MIN_READY_SECONDS = 10
+
 
 def config_map(consumer: Consumer, config: HostConfig, fleet_key: str = "") -> Manifest:
     """The ConfigMap with the hosts' configuration, and the public key by which they know the operator.
@@ -50,6 +52,9 @@ def stateful_set(
             "replicas": replicas,
             "serviceName": name,
             "podManagementPolicy": "Parallel",
+            # A rolling update goes on when the host before had time to take its partitions back. Readiness does not
+            # wait for that: partitions are handed only to hosts that are ready.
+            "minReadySeconds": MIN_READY_SECONDS,
             "selector": {"matchLabels": selector(consumer.key, labels.COMPONENT_HOST)},
             "template": host_template(consumer.key, spec, config, image, config_map=name, probes=host_probes()),
         }

@@ -17,7 +17,7 @@ from eventconsumer_operator.plan.names import child, host_name, probe_name, sele
 from eventconsumer_operator.plan.pods import host_template
 
 COMMAND = "probe"
-# Measured: 75 MiB, mostly the clients' code. The limit is for hubs of a thousand partitions.
+# Measured: 80 MB, mostly the clients' code. The limit is for hubs of a thousand partitions.
 RESOURCES = {"requests": {"cpu": "10m", "memory": "96Mi"}, "limits": {"memory": "256Mi"}}
 GRACE_SECONDS = 5  # it holds nothing
 
