@@ -33,6 +33,7 @@ PARTITIONS = 8
 EVENT_SECONDS = 0.25  # between two events of a partition
 LEASE_SECONDS = 15.0  # of examples/local.yaml
 SETTLED_SECONDS = 4.0
+LOAD_SECONDS = 4.0
 QUIET_SECONDS = 2.0  # without an event being read: all were
 POD_SECONDS = 40.0  # in which a pod that was deleted is back, on a busy machine too
 
@@ -113,6 +114,7 @@ class Stage:
         """Do something to a settled fleet; for how long a partition was unread, and how many events came again."""
         self.settle(self.running())
         again = self.again()
+        time.sleep(LOAD_SECONDS)  # so that events are on their way into files
         self.readers.begin()
         began = time.monotonic()
         act()
