@@ -72,6 +72,28 @@ class Stage:
     readers: Readers
     figures: list[str] = field(default_factory=list)
 
+    def apply(self, manifest: dict[str, Any]) -> None:
+        """Create the consumer, and wait for its first file."""
+        began = time.monotonic()
+        self.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+        while not self.cluster.get("eventconsumer", NAME).get("status", {}).get("drained", {}).get("files"):
+            assert time.monotonic() < began + 120, "there is no file"
+            time.sleep(0.2)
+        roll = manifest["spec"]["sink"]["roll"]["maxSeconds"]
+        took = time.monotonic() - began
+        self.figures.append(f"apply to the first file in the status: {took:.1f} s (roll.maxSeconds: {roll})")
+
+    def evict(self, ordinal: int) -> None:
+        """Ask for a host to go, as `kubectl drain` does."""
+        pod = f"{NAME}-host-{ordinal}"
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod, "namespace": self.cluster.namespace},
+        }
+        path = f"/api/v1/namespaces/{self.cluster.namespace}/pods/{pod}/eviction"
+        self.cluster.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
+
     def owned(self, ordinal: int) -> set[str]:
         """Partitions of a host, as it says; empty where it does not answer."""
         path = f"/api/v1/namespaces/{self.cluster.namespace}/pods/{NAME}-host-{ordinal}:8080/proxy/status"
@@ -147,17 +169,13 @@ def stage(demo: Demo) -> Iterator[Stage]:
         admin.create_hub(NAME, partitions=PARTITIONS)
         demo.cluster.secret(f"{NAME}-hub", connectionString=GOOD_NAMESPACE)
         demo.cluster.secret(f"{NAME}-storage", connectionString=GOOD_STORAGE)
-        demo.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(consumer(NAME)))
         readers = Readers(lambda: admin.links(kind="reader", hub=NAME), PARTITIONS)
         publisher = Publisher(admin)
         readers.start()
         publisher.start()
         found = Stage(demo.cluster, admin, publisher, readers)
         try:
-            deadline = time.monotonic() + 60
-            while not demo.cluster.kubectl("get", "statefulset", f"{NAME}-host", "--ignore-not-found"):
-                assert time.monotonic() < deadline
-                time.sleep(1)
+            found.apply(consumer(NAME))
             found.settle(1)
             yield found
         finally:
@@ -209,6 +227,23 @@ def test_a_rolling_update_leaves_each_partition_with_its_host(stage: Stage) -> N
     unread, again = stage.measure("a rolling update of 2 hosts", 2, act)
     assert unread < POD_SECONDS
     assert again < 2 * PARTITIONS / EVENT_SECONDS
+    assert [stage.owned(0), stage.owned(1)] == before
+
+
+def test_draining_a_node_takes_one_host_at_a_time(stage: Stage) -> None:
+    before, uid = [stage.owned(0), stage.owned(1)], stage.pod_uid(0)
+
+    def act() -> None:
+        stage.evict(0)
+        with pytest.raises(DemoError) as refused:
+            stage.evict(1)
+        assert "disruption budget" in refused.value.detail
+        while stage.pod_uid(0) in {"", uid}:
+            time.sleep(0.2)
+
+    unread, again = stage.measure("an eviction", 2, act)
+    assert unread < POD_SECONDS
+    assert again < PARTITIONS / EVENT_SECONDS
     assert [stage.owned(0), stage.owned(1)] == before
 
 
