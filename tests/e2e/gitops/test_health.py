@@ -70,7 +70,7 @@ CASES = {
     ),
     "a wrong spec": (live(observed(SCALED), SpecError("spec.scaling", "no")), "Degraded", "spec.scaling: no"),
     "no API server": (live(observed(SCALED), Transient("later")), "Progressing", "later"),
-    "suspending": (live(observed(SUSPENDED, hosts=stateful_set(2, 2))), "Progressing", "of 0 hosts"),
+    "suspending": (live(observed(SUSPENDED, hosts=stateful_set(2, 2))), "Progressing", "2 of 2 hosts hand over and leave"),
     "suspended": (live(observed(SUSPENDED, hosts=stateful_set(0, 0))), "Suspended", "spec.suspend is true"),
     "events were lost": (
         live(
