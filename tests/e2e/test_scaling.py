@@ -10,13 +10,15 @@ import pytest
 from eventconsumer_demo import run
 from eventconsumer_demo.steps import DemoError
 from eventhubs_emulator.admin_client import AdminClient
-from tests.e2e.conftest import Demo
+from tests.e2e.conftest import Demo, image
 from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer, wait_for
 
 pytestmark = pytest.mark.timeout(600)
 
 NAME = "scaled"
+PARTITIONS = 4
 IDLE_SECONDS = 30
+ORDERS = 15_000  # in each partition
 HPA = {
     "apiVersion": "autoscaling/v2",
     "kind": "HorizontalPodAutoscaler",
@@ -54,7 +56,7 @@ def scaled(demo: Demo) -> Iterator[Demo]:
     with demo.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
         admin = AdminClient(f"http://127.0.0.1:{port}")
         if NAME not in {hub["name"] for hub in admin.hubs()}:
-            admin.create_hub(NAME, partitions=4)
+            admin.create_hub(NAME, partitions=PARTITIONS)
     demo.cluster.secret(f"{NAME}-hub", connectionString=GOOD_NAMESPACE)
     demo.cluster.secret(f"{NAME}-storage", connectionString=GOOD_STORAGE)
     yield demo
@@ -63,10 +65,24 @@ def scaled(demo: Demo) -> Iterator[Demo]:
     until(lambda: not pods(demo), 90, "its pods are gone")
 
 
-def apply(demo: Demo, scaling: dict[str, Any]) -> None:
+def apply(demo: Demo, scaling: dict[str, Any], **more: Any) -> None:
     manifest = consumer(NAME)
-    manifest["spec"]["scaling"] = scaling
+    manifest["spec"] |= {"scaling": scaling, **more}
     demo.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+
+
+def publish_orders(demo: Demo, each: int) -> None:
+    """Orders for the example's shop, from a host's pod, which holds the hub's credential."""
+    program = f"""
+from azure.eventhub import EventData, EventHubProducerClient
+secret = open("/var/run/secrets/eventconsumer.io/event-hub/connection-string").read()
+with EventHubProducerClient.from_connection_string(secret, eventhub_name="{NAME}") as producer:
+    for first in range(0, {each}, 500):
+        for partition in range({PARTITIONS}):
+            orders = [EventData('{{"order": "A-%d", "cents": 1}}' % (first + number)) for number in range(500)]
+            producer.send_batch(orders, partition_id=str(partition))
+"""
+    demo.cluster.kubectl("exec", f"{NAME}-host-0", "--", "python3", "-c", program)
 
 
 def pods(demo: Demo) -> set[str]:
@@ -121,3 +137,32 @@ def test_the_lag_takes_the_last_host_away_and_brings_it_back(scaled: Demo) -> No
     print(f"first host after {until(lambda: pods(scaled) >= hosts(0), 60, 'a host comes back'):.1f} s")
     print(f"all in files {until(drained, 90, 'the events are in files'):.1f} s later")
     assert f"{NAME}-probe-0" not in pods(scaled)
+
+
+def test_hosts_come_while_partitions_are_late_and_go_when_none_is(scaled: Demo) -> None:
+    apply(
+        scaled,
+        {"mode": "Lag", "maxReplicas": 3, "lag": {"targetSeconds": 1, "cooldownSeconds": 5}},
+        # One event a transaction: a host takes much longer for these than the hub to get them.
+        processing={"maxBatchSize": 1, "handler": "shop:Shop", "image": image("handler")},
+    )
+    wait_for(scaled, NAME, "Ready", "True", 90)
+
+    def status() -> dict[str, Any]:
+        return dict(scaled.cluster.get("eventconsumer", NAME)["status"])
+
+    before = status()["drained"]["events"]
+    publish_orders(scaled, ORDERS)
+    took = until(lambda: status()["scaling"]["replicas"] > 1, 150, "partitions are late")
+    reason = status()["scaling"]["reason"]
+    print(f"more hosts after {took:.1f} s: {reason}")
+    assert "late" in reason
+    until(lambda: len(pods(scaled)) > 1 and owned(scaled) == PARTITIONS, 60, "they share the partitions")
+    total = before + PARTITIONS * ORDERS
+    print(f"all in files {until(lambda: status()['drained']['events'] == total, 240, 'all are in files'):.1f} s later")
+    took = until(lambda: pods(scaled) == hosts(0), 300, "one host is enough again")
+    print(f"one host again after {took:.1f} s: {status()['scaling']['reason']}")
+    report = json.loads(
+        scaled.cluster.kubectl("exec", f"{NAME}-host-0", "--", "eventconsumer", "audit", "--hub", "--json")
+    )
+    assert report["exitCode"] == 0, report

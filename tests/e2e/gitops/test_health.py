@@ -70,7 +70,11 @@ CASES = {
     ),
     "a wrong spec": (live(observed(SCALED), SpecError("spec.scaling", "no")), "Degraded", "spec.scaling: no"),
     "no API server": (live(observed(SCALED), Transient("later")), "Progressing", "later"),
-    "suspending": (live(observed(SUSPENDED, hosts=stateful_set(2, 2))), "Progressing", "2 of 2 hosts hand over and leave"),
+    "suspending": (
+        live(observed(SUSPENDED, hosts=stateful_set(2, 2))),
+        "Progressing",
+        "2 of 2 hosts hand over",
+    ),
     "suspended": (live(observed(SUSPENDED, hosts=stateful_set(0, 0))), "Suspended", "spec.suspend is true"),
     "events were lost": (
         live(
