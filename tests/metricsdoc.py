@@ -87,6 +87,8 @@ def _report() -> HostReport:
             partition_count=1,
             hub_created_at=NOW,
             owners={},
+            lag_events=0,
+            lag_seconds=0.0,
             lags={"0": PartitionLag(events=0, seconds=0.0)},
             files=0,
             events=0,

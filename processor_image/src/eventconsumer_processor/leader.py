@@ -17,7 +17,7 @@ from eventconsumer_processor import problems
 from eventconsumer_processor.batches import BatchLog, BatchState, freeze, trigger
 from eventconsumer_processor.errors import Conflict, LeaseLost, StorageError
 from eventconsumer_processor.lease.keeper import Keeper
-from eventconsumer_processor.measure import Measure, expose
+from eventconsumer_processor.measure import Measure
 from eventconsumer_processor.partitions import PartitionManager
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.storage import BlobStore
@@ -98,7 +98,6 @@ class Leader:
     def _forget(self) -> None:
         self.fleet = None
         self.problems = {}
-        expose(self._work.metrics, None)
         work = self._work
         self._measure = Measure(
             work.config, work.hub, work.info, batches=self._batch_log, chain=self._chain, now=work.now
@@ -116,7 +115,6 @@ class Leader:
             return
         await self._measure.ask_heads(partitions)
         self.fleet = self._measure.report(partitions, listing)
-        expose(self._work.metrics, self.fleet)
 
     async def _plan_batch(self) -> None:
         when, measure = self._work.config.batches, self._measure

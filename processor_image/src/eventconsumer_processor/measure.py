@@ -18,7 +18,6 @@ from eventconsumer_processor.batches import BatchLog, BatchState
 from eventconsumer_processor.errors import SourceError
 from eventconsumer_processor.fleet import Heads, Ledger, first_wanted, lag_of
 from eventconsumer_processor.lease.model import Lease, Listing
-from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.source.hub import Hub, HubInfo
 
@@ -228,10 +227,3 @@ class Measure:
             bytes=base.bytes + sum(ledger.bytes for ledger in ledgers),
             gap_events=base.gap_events + sum(ledger.gap_events for ledger in ledgers),
         )
-
-
-def expose(metrics: Metrics, report: FleetReport | None) -> None:
-    """Show a report's lag; 0 for None, as who measures no more must not go on to show what it once measured."""
-    if report is None or report.lag_events is not None:
-        metrics.lag_events.set(report.lag_events or 0 if report else 0)
-        metrics.lag_seconds.set(report.lag_seconds or 0 if report else 0)

@@ -59,6 +59,12 @@ class State(Collector):
 
 
 def _lags(report: HostReport) -> Iterator[Metric]:
+    total = _gauge("lag_events", "Retained events in no file, all partitions (leading host only); absent: unknown.")
+    oldest = _gauge("lag_seconds", "Age of the oldest such event, seconds; 0: there is none.")
+    if report.fleet and report.fleet.lag_events is not None:
+        total.add_metric([], report.fleet.lag_events)
+    if report.fleet and report.fleet.lag_seconds is not None:
+        oldest.add_metric([], report.fleet.lag_seconds)
     events = _gauge("partition_lag_events", "Retained events in no file (leading host only).", "partition")
     seconds = _gauge("partition_lag_seconds", "Age of the oldest such event, seconds; 0: there is none.", "partition")
     for partition, lag in report.fleet.lags.items() if report.fleet else ():
@@ -66,7 +72,7 @@ def _lags(report: HostReport) -> Iterator[Metric]:
             events.add_metric([partition], lag.events)
         if lag.seconds is not None:
             seconds.add_metric([partition], lag.seconds)
-    yield from (events, seconds)
+    yield from (total, oldest, events, seconds)
 
 
 def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
@@ -118,9 +124,6 @@ class Metrics:
         self.buffered = self._gauge("buffered_bytes", "Bytes of events received and not committed yet.", "partition")
         self.leases = self._gauge("leases", "Partition leases held by this host.")
         self.leader = self._gauge("leader", "1 while this host leads the consumer.")
-        self.lag_events = self._gauge("lag_events", "Events in no file yet; 0 where the host does not lead.")
-        self.lag_seconds = self._gauge("lag_seconds", "Age of the oldest such event, seconds; likewise.")
-
         self._checkpoints: dict[str, float] = {}
 
     def follow(self, report: Callable[[], HostReport]) -> None:

@@ -11,8 +11,7 @@ from eventconsumer_processor.batches import BatchLog
 from eventconsumer_processor.errors import HubUnreachable
 from eventconsumer_processor.fleet import STALE
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing
-from eventconsumer_processor.measure import OFTEN_LOOK_SECONDS, RARE_LOOK_SECONDS, Measure, expose
-from eventconsumer_processor.metrics import Metrics
+from eventconsumer_processor.measure import OFTEN_LOOK_SECONDS, RARE_LOOK_SECONDS, Measure
 from eventconsumer_processor.sink.slots import Chain, Draft
 from eventconsumer_processor.source.hub import PartitionInfo
 from tests.fakes.blobs import FakeBlobStore
@@ -240,14 +239,3 @@ async def test_a_resting_consumer_costs_no_storage_call() -> None:
         await asyncio.sleep(100)
         assert (await world.report(measure)).lag_events == 0
     assert len(world.sink.calls) == asked
-
-
-@virtual
-async def test_who_stops_measuring_shows_no_lag_any_more() -> None:
-    world = World(TimedHub(1))
-    world.hub.publish("0", 10)
-    metrics = Metrics()
-    expose(metrics, await world.report(await world.measure()))
-    assert metrics.registry.get_sample_value("eventconsumer_lag_events") == 10
-    expose(metrics, None)
-    assert metrics.registry.get_sample_value("eventconsumer_lag_events") == 0

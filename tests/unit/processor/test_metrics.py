@@ -35,7 +35,7 @@ class Told:
 
 def leading() -> FleetReport:
     lags = {"0": PartitionLag(events=7, seconds=1.5), "1": PartitionLag()}
-    return fleet().model_copy(update={"lags": lags})
+    return fleet().model_copy(update={"lags": lags, "lag_events": 10, "lag_seconds": 2.5})
 
 
 def test_leases_and_checkpoints_end_with_the_tenure() -> None:
@@ -60,8 +60,14 @@ def test_lag_is_told_while_leading_and_where_it_is_known() -> None:
     found = samples(metrics)
     assert (found["partition_lag_events", "0"], found["partition_lag_seconds", "0"]) == (7, 1.5)
     assert ("partition_lag_events", "1") not in found
-    told.report = told.report.model_copy(update={"fleet": None})
-    assert not [name for name, _ in samples(metrics) if name.startswith("partition_lag")]
+    assert metrics.registry.get_sample_value("eventconsumer_lag_events") == 10
+    assert metrics.registry.get_sample_value("eventconsumer_lag_seconds") == 2.5
+    unknown = {"lag_events": None, "lag_seconds": None}
+    for ended in (None, leading().model_copy(update=unknown | {"lags": {"0": PartitionLag()}})):
+        told.report = told.report.model_copy(update={"fleet": ended})
+        assert not [name for name, _ in samples(metrics) if name.startswith("partition_lag")]
+        assert metrics.registry.get_sample_value("eventconsumer_lag_events") is None
+        assert metrics.registry.get_sample_value("eventconsumer_lag_seconds") is None
 
 
 def test_problems_are_counted_by_reason() -> None:
