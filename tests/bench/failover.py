@@ -240,19 +240,30 @@ def restarted(stage: Stage) -> Row:
     return stage.measure("SIGKILL, one of 2 hosts, new pod at once", act, lambda: hosts)
 
 
-def stopped(stage: Stage) -> Row:
-    """One of two hosts is told to stop; where there is an operator, after it handed over."""
-    stage.want(2)
-    hosts = stage.hosts(0, 2)
+def reduced(stage: Stage, before: int, after: int) -> Row:
+    """Some hosts are told to stop; where there is an operator, after they handed over."""
+    stage.want(before)
+    hosts = stage.hosts(0, before)
     stage.settle(hosts)
 
     def act() -> None:
         if stage.operator:
-            stage.want(1)
-            wait_until(lambda: not hosts[1].owned(), 60, "the host that leaves has handed over")
-        hosts[1].process.terminate()
+            stage.want(after)
+            wait_until(lambda: not any(host.owned() for host in hosts[after:]), 60, "those that leave handed over")
+        for host in hosts[after:]:
+            host.process.terminate()
 
-    return stage.measure("2 -> 1 hosts", act, lambda: hosts[:1])
+    return stage.measure(f"{before} -> {after} hosts", act, lambda: hosts[:after])
+
+
+def stopped(stage: Stage) -> Row:
+    """One of two hosts leaves."""
+    return reduced(stage, 2, 1)
+
+
+def taken(stage: Stage) -> Row:
+    """Six of eight hosts leave."""
+    return reduced(stage, 8, 2)
 
 
 def added(stage: Stage) -> Row:
@@ -266,22 +277,6 @@ def added(stage: Stage) -> Row:
         hosts.extend(stage.hosts(1, 1))
 
     return stage.measure("1 -> 2 hosts", act, lambda: hosts)
-
-
-def taken(stage: Stage) -> Row:
-    """Six of eight hosts are told to stop; where there is an operator, after they handed over."""
-    stage.want(8)
-    hosts = stage.hosts(0, 8)
-    stage.settle(hosts)
-
-    def act() -> None:
-        if stage.operator:
-            stage.want(2)
-            wait_until(lambda: not any(host.owned() for host in hosts[2:]), 60, "six hosts have handed over")
-        for host in hosts[2:]:
-            host.process.terminate()
-
-    return stage.measure("8 -> 2 hosts", act, lambda: hosts[:2])
 
 
 RUNS: dict[str, tuple[Callable[[Stage], Row], int, int, bool]] = {  # name -> what, lease seconds, partitions, told
