@@ -3,6 +3,10 @@
 A batch is frozen as `<prefix>/_batches/<n>.json` and finished by `<prefix>/_commits/<n>.json`; both are written
 put-if-absent and never change. Numbers start at 1 and batch n+1 is frozen only after n is committed. In each partition
 the ranges of successive batches are contiguous: `ranges[p].first` is the previous manifest's `ranges[p].last` + 1 (S8).
+
+Several attempts may work on a batch, one after the other. Each claims `<prefix>/_attempts/<n>.json` by overwriting it,
+and a commit is a copy of the claim that is refused when the claim is not the newest, so an attempt that was given up
+cannot commit. A replay of batches has the same blobs in `<prefix>/_batch_replays/<nonce>/`, but for the manifests.
 """
 
 from datetime import datetime
@@ -11,6 +15,8 @@ from pydantic import Field
 
 from eventconsumer_api.host_config import BlobLocation, ResourceRef
 from eventconsumer_api.model import Model, Report
+from eventconsumer_api.spark import Output
+from eventconsumer_api.v1alpha1 import FileFormat
 
 
 class BatchFile(Report):
@@ -46,15 +52,35 @@ class BatchManifest(Report):
 
     number: int = Field(ge=1)
     created_at: datetime
-    reason: str = Field(description="Which trigger fired: Files or Age.")
+    reason: str = Field(description="Which trigger fired: Files, Bytes, Age or Schedule.")
     resource: ResourceRef
     incarnation: str = Field(description="Incarnation of the hub the files come from.")
+    format: FileFormat = Field(default=FileFormat.PARQUET, description="Format of the files.")
     files: list[BatchFile]
     ranges: dict[str, Range] = Field(description="Partition id -> sequence numbers in this batch.")
     next: dict[str, int] = Field(
         description="Partition id -> where the next batch starts, for every partition seen so far."
     )
     totals: Totals
+
+
+class Quarantine(Report):
+    """What a batch left out, because it cannot be processed; it stays where it is, and is named here."""
+
+    number: int = Field(ge=1, description="The batch.")
+    files: list[BatchFile] = Field(default=[], description="Files that no attempt could process.")
+    rows: int = Field(default=0, description="Events whose body is not what spark.output.body says, in other files.")
+    rows_path: str = Field(default="", description="Folder of those events, with file, sequence number and cause.")
+    message: str = Field(default="", description="Why: the cause of the first of them.")
+
+
+class CommitTotals(Report):
+    """Running totals over this batch and all before it."""
+
+    rows_read: int = 0
+    rows_written: int = 0
+    quarantined_files: int = 0
+    quarantined_rows: int = 0
 
 
 class BatchCommit(Report):
@@ -65,20 +91,40 @@ class BatchCommit(Report):
     application: str = Field(description="Name of the Spark application that wrote the output.")
     attempt: str = Field(description="Unique id of the writing attempt.")
     output: str = Field(description="Where the output of this batch is.")
+    output_version: int | None = Field(default=None, description="Version of the Delta table; absent: no Delta table.")
     files: int
+    bytes: int = Field(default=0, description="Size of the files.")
     rows_read: int
     rows_written: int
+    ranges: dict[str, Range] = Field(default={}, description="Partition id -> sequence numbers, as in the manifest.")
     seconds: float
+    quarantine: Quarantine | None = Field(
+        default=None, description="What this batch left out; else what the last batch before it that did."
+    )
+    totals: CommitTotals = CommitTotals()
+
+
+class ReplayOf(Model):
+    """Batches to process once more, one after the other."""
+
+    nonce: str
+    first: int = Field(ge=1)
+    last: int = Field(ge=1)
 
 
 class BatchJob(Model):
     """What a Spark driver is told, as JSON in the environment variable EVENTCONSUMER_BATCH_JOB. No secret in it."""
 
     resource: ResourceRef
-    application: str = Field(description="Name of the Kubernetes Job.")
-    number: int = Field(ge=1)
+    application: str = Field(description="Name of the Job or SparkApplication.")
+    number: int = Field(ge=1, description="The batch; in a replay the first.")
+    attempt: int = Field(default=1, ge=1, description="How often the batch was started, this time included.")
     sink: BlobLocation
-    output: str = Field(description="abfs(s) folder for results.")
+    output: Output
+    search_poison: bool = Field(
+        default=False, description="Where the batch fails: search the files that make it fail, and leave them out."
+    )
+    replay: ReplayOf | None = Field(default=None, description="Process these batches again, and not the open one.")
 
 
 def manifest_name(prefix: str, number: int) -> str:
@@ -89,3 +135,13 @@ def manifest_name(prefix: str, number: int) -> str:
 def commit_name(prefix: str, number: int) -> str:
     """Blob name of a batch's commit record."""
     return f"{prefix}/_commits/{number:010d}.json"
+
+
+def attempt_name(prefix: str, number: int) -> str:
+    """Blob name of the claim of a batch's newest attempt."""
+    return f"{prefix}/_attempts/{number:010d}.json"
+
+
+def replay_prefix(prefix: str, nonce: str) -> str:
+    """The prefix to give to `commit_name` and `attempt_name` for a replay of batches."""
+    return f"{prefix}/_batch_replays/{nonce}"

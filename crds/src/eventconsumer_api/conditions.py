@@ -55,7 +55,10 @@ class Reason(StrEnum):
     NAME_TAKEN = "NameTaken"  # an object of somebody else has the name of one the operator must create
     REFUSED = "Refused"  # the API server does not accept an object the operator must create: admission, quota
     HOSTS_FAILING = "HostsFailing"  # host pods do not start
-    SPARK_FAILED = "SparkFailed"  # the application of the open batch failed
+    SPARK_FAILED = "SparkFailed"  # the open batch failed as often as spec.spark.retry.attempts says
+    SPARK_RETRYING = "SparkRetrying"  # an attempt of the open batch failed; it is tried again
+    SPARK_BEHIND = "SparkBehind"  # more files wait than one batch takes
+    SPARK_QUARANTINED = "SparkQuarantined"  # files or events that cannot be processed were left out
 
 
 class PodReason(StrEnum):

@@ -10,7 +10,8 @@ from pydantic import AwareDatetime, Field
 
 from eventconsumer_api.endpoints import AZURE_SUFFIXES
 from eventconsumer_api.model import Model
-from eventconsumer_api.v1alpha1 import FileFormat, FileLayout, LeaseLayout, Processing, Roll, StartingPosition, Trigger
+from eventconsumer_api.spark import BatchLimits, Trigger
+from eventconsumer_api.v1alpha1 import FileFormat, FileLayout, LeaseLayout, Processing, Roll, StartingPosition
 
 
 class ResourceRef(Model):
@@ -66,6 +67,13 @@ class FilesConfig(Model):
     empty_files: bool = False
 
 
+class BatchConfig(Model):
+    """When the leading host freezes a Spark batch, and how much it takes."""
+
+    trigger: Trigger = Trigger()
+    limits: BatchLimits = BatchLimits()
+
+
 class ReplayConfig(Model):
     """What ends a replay; where it begins is the starting position, and where it writes is the sink."""
 
@@ -85,7 +93,7 @@ class HostConfig(Model):
     sink: BlobLocation
     files: FilesConfig = FilesConfig()
     roll: Roll
-    batches: Trigger | None = Field(description="When the leading host freezes a Spark batch; absent: Spark is off.")
+    batches: BatchConfig | None = Field(description="Spark batches, which the leading host freezes; absent: none.")
     replay: ReplayConfig | None = Field(default=None, description="Read up to an end and stop there; absent: read on.")
     drain_seconds: int = Field(description="Time from SIGTERM in which a host must have flushed and released, seconds.")
     allow_insecure_endpoints: bool = Field(

@@ -51,7 +51,23 @@ class BatchReport(Report):
     files: int
     bytes: int
     events: int
-    reason: str = Field(description="Which trigger fired: Files or Age.")
+    reason: str = Field(description="Which trigger fired: Files, Bytes, Age or Schedule.")
+    created_at: datetime | None = Field(default=None, description="When it was frozen.")
+
+
+class CommitReport(Report):
+    """The last commit of a batch."""
+
+    number: int
+    committed_at: datetime
+    application: str
+    rows_read: int
+    rows_written: int
+    seconds: float
+    output_version: int | None = None
+    quarantined_files: int = Field(default=0, description="Of all batches so far.")
+    quarantined_rows: int = Field(default=0, description="Of all batches so far.")
+    quarantine: str = Field(default="", description="What the last batch with a quarantine left out, for people.")
 
 
 class PartitionLag(Report):
@@ -90,9 +106,14 @@ class FleetReport(Report):
         default={}, description="Partition id -> sequence numbers of the newest such gap, such as 17-20."
     )
     pending_files: int = Field(default=0, description="Committed files that are in no committed batch.")
+    pending_bytes: int = Field(default=0, description="Size of them.")
+    pending_seconds: float = Field(
+        default=0, description="Age of the oldest of them that is in no batch either; 0: none."
+    )
     processed_files: int = Field(default=0, description="Files in committed batches.")
     committed_batch: int = Field(default=0, description="Number of the last committed batch; 0: none.")
     committed_reason: str = Field(default="", description="Why that batch started.")
+    last_commit: CommitReport | None = Field(default=None, description="Of that batch; absent: none.")
     open_batch: BatchReport | None = None
 
 

@@ -8,6 +8,7 @@ LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
 LABEL_COMPONENT = "app.kubernetes.io/component"
 LABEL_CONSUMER = "eventconsumer.io/consumer"
 LABEL_BATCH = "eventconsumer.io/batch"
+LABEL_ATTEMPT = "eventconsumer.io/attempt"
 
 ANNOTATION_CONFIG_HASH = "eventconsumer.io/config-hash"
 
@@ -15,6 +16,7 @@ COMPONENT_HOST = "host"
 COMPONENT_SPARK = "spark"
 COMPONENT_PROBE = "probe"
 COMPONENT_REPLAY = "replay"
+COMPONENT_BATCH_REPLAY = "batch-replay"
 
 HOST_PORT = 8080
 CONFIG_FILE = "/etc/eventconsumer/config.json"

@@ -95,14 +95,53 @@ class DrainedStatus(Report):
     last_file_time: datetime | None = Field(default=None, description="When the last file was committed.")
 
 
+class CommitStatus(Report):
+    """The last batch that was committed."""
+
+    number: Count = Field(description="Its number.")
+    time: datetime = Field(description="When.")
+    rows_read: Count = Field(description="Events read.")
+    rows_written: Count = Field(description="Rows written.")
+    seconds: float = Field(ge=0, description="Time it took, seconds.")
+    output_version: Count | None = Field(default=None, description="Version of the Delta table; absent: none.")
+
+
+class QuarantineStatus(Report):
+    """What no attempt could process, all batches; it stays in the sink."""
+
+    files: Count = Field(default=0, description="Files.")
+    rows: Count = Field(default=0, description="Events in other files.")
+    message: str = Field(default="", max_length=1024, description="The newest of them, and why.")
+
+
+class BatchReplayStatus(Report):
+    """The replay of batches that the spec asks for."""
+
+    nonce: str = Field(description="Its name.")
+    state: Literal["Pending", "Running", "Succeeded", "Failed"] = Field(description="How far it is.")
+    message: str = Field(default="", max_length=1024, description="What it waits for, or why it failed.")
+    output: str = Field(default="", description="Folder of its result.")
+    batches: Count = Field(default=0, description="Batches committed.")
+    rows: Count = Field(default=0, description="Rows written.")
+
+
 class SparkStatus(Report):
     """What Spark did with the files."""
 
     last_batch: Count = Field(default=0, description="Number of the last batch that was started; 0: none.")
-    last_application: str = Field(default="", description="Name of its Job.")
+    attempt: Count = Field(default=0, description="How often it was started.")
+    last_application: str = Field(default="", description="Name of the last application that was started.")
+    reason: str = Field(default="", description="What started that batch: Files, Bytes, Age or Schedule.")
+    mode: Literal["", "Local", "Executors"] = Field(default="", description="Where its tasks run.")
+    failures: Count = Field(default=0, description="Failed attempts in a row.")
+    last_failure: str = Field(default="", max_length=1024, description="Why the last of them failed.")
+    next_attempt_time: datetime | None = Field(default=None, description="When the batch is tried again; absent: now.")
     pending_files: Count = Field(default=0, description="Files in no committed batch.")
+    pending_bytes: Count = Field(default=0, description="Size of them, bytes.")
     processed_files: Count = Field(default=0, description="Files in committed batches.")
-    reason: str = Field(default="", description="Which trigger started the last batch: Files or Age.")
+    last_commit: CommitStatus | None = Field(default=None, description="The last committed batch; absent: none.")
+    quarantine: QuarantineStatus | None = Field(default=None, description="What was left out; absent: nothing.")
+    replay: BatchReplayStatus | None = Field(default=None, description="The replay; absent where none is asked for.")
 
 
 class EffectiveStatus(Report):

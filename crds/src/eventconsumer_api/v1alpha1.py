@@ -8,10 +8,12 @@ the API server, so there is no webhook. Defaults are static scalars; computed va
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, BeforeValidator, Field
+from pydantic import AwareDatetime, Field
 
 from eventconsumer_api.model import Model, rules
+from eventconsumer_api.scalars import Quantity
 from eventconsumer_api.scheduling import RESERVED_DOMAINS, Affinity, LabelName, LabelValue, Toleration
+from eventconsumer_api.spark import Spark
 
 GROUP = "eventconsumer.io"
 VERSION = "v1alpha1"
@@ -24,24 +26,6 @@ PLURAL = "eventconsumers"
 ContainerName = Annotated[str, Field(min_length=3, max_length=63, pattern=r"^[a-z0-9](-?[a-z0-9])+$")]
 BlobPrefix = Annotated[str, Field(max_length=512, pattern=r"^([A-Za-z0-9_.=-]+/)*[A-Za-z0-9_.=-]*$")]
 StorageUrl = Annotated[str, Field(max_length=512, pattern=r"^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[a-z0-9]+)?/?$")]
-
-
-def _number_as_text(value: object) -> object:
-    """YAML reads `cpu: 2` as a number; like Kubernetes' own resources, a quantity may be written so."""
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
-Quantity = Annotated[
-    str,
-    # The constraints stand before the validator: after it, pydantic leaves the pattern out of the JSON schema.
-    Field(
-        max_length=32,
-        pattern=r"^(0|[1-9][0-9]*)(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi)?$",
-        json_schema_extra={"x-kubernetes-int-or-string": True},
-    ),
-    BeforeValidator(_number_as_text),
-]
-JavaMemory = Annotated[str, Field(max_length=16, pattern=r"^[0-9]+[mg]$")]
 
 
 class SecretKeyRef(Model):
@@ -448,72 +432,6 @@ class Sink(Model):
     roll: Roll = Field(default=Roll(), description="When a file is complete.")
 
 
-class Trigger(Model):
-    """When a Spark batch starts: whichever comes first; nothing pending, nothing started."""
-
-    files: int = Field(default=10, ge=1, le=100_000, description="Number of drained files not yet in a batch.")
-    age_seconds: int = Field(default=300, ge=1, le=604_800, description="Age of the oldest such file, seconds.")
-
-
-class Application(Model):
-    """The PySpark program that processes a batch."""
-
-    main_file: str = Field(
-        default="local:///app/eventconsumer_spark/job.py",
-        max_length=1024,
-        pattern=r"^local:///.+\.py$",
-        description="Program in the Spark image; the default copies the batch's events to Parquet.",
-    )
-    arguments: list[Annotated[str, Field(max_length=4096)]] = Field(
-        default=[], max_length=100, description="Arguments of the program. Never put secrets here."
-    )
-
-
-class SparkPod(Model):
-    """Size of a driver or executor."""
-
-    cores: int = Field(default=1, ge=1, le=64, description="Task slots (threads).")
-    core_request: Quantity | None = Field(default=None, description="CPU requested from Kubernetes; default: cores.")
-    memory: JavaMemory = Field(default="1g", description="Heap, such as 1g; the pod gets Spark's overhead on top.")
-
-
-class Executors(SparkPod):
-    """Size and number of executors."""
-
-    instances: int = Field(default=2, ge=1, le=1000, description="Number of executor pods.")
-
-
-class Output(Model):
-    """Where Spark writes."""
-
-    path: str = Field(
-        max_length=1024,
-        pattern=r"^abfss?://[a-z0-9-]+@[A-Za-z0-9.-]+(:[0-9]+)?(/[A-Za-z0-9_.=-]+)*/?$",
-        description="Folder in the sink's storage account: abfss://<container>@<account host>/<folder>.",
-    )
-
-
-class Spark(Model):
-    """Spark applications over the drained files."""
-
-    model_config = rules(
-        (
-            "!has(self.enabled) || !self.enabled || has(self.output)",
-            "spark.output.path is required where spark.enabled is true",
-        ),
-    )
-
-    enabled: bool = Field(default=True, description="Start applications.")
-    trigger: Trigger = Field(default=Trigger(), description="When a batch starts.")
-    application: Application = Field(default=Application(), description="What runs.")
-    driver: SparkPod = Field(default=SparkPod(), description="Size of the driver.")
-    executor: Executors = Field(default=Executors(), description="Size and number of executors.")
-    output: Output | None = Field(default=None, description="Where the result goes.")
-    timeout_seconds: int = Field(
-        default=3600, ge=60, le=86_400, description="Time an application may take; then it is ended as failed, seconds."
-    )
-
-
 ResourceName = Literal["cpu", "memory", "ephemeral-storage"]
 
 
@@ -612,11 +530,6 @@ class EventConsumerSpec(Model):
     """What the user wants: which hub to drain, where to, and what Spark does with it."""
 
     model_config = rules(
-        (
-            "!has(self.spark) || (has(self.spark.enabled) && !self.spark.enabled) || !has(self.sink.format) || "
-            "self.sink.format == 'Parquet'",
-            "spark reads Parquet files only: set sink.format to Parquet, or spark.enabled to false",
-        ),
         (
             "!has(self.spark) || (has(self.spark.enabled) && !self.spark.enabled) || !has(self.processing) || "
             "!has(self.processing.handlerMode) || self.processing.handlerMode != 'Replace'",

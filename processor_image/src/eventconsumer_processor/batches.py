@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from eventconsumer_api.batch import BatchFile, BatchManifest, Range, Totals, commit_name, manifest_name
 from eventconsumer_api.host_config import ResourceRef
-from eventconsumer_api.v1alpha1 import Trigger
+from eventconsumer_api.spark import Trigger
 from eventconsumer_processor import gaps
 from eventconsumer_processor.errors import Damaged, StorageError
 from eventconsumer_processor.gaps import GapReason

@@ -124,7 +124,7 @@ class Leader:
         pending = {partition: ledger.pending for partition, ledger in measure.ledgers.items() if ledger.pending}
         count = sum(len(slots) for slots in pending.values())
         oldest = max((now - slots[0].committed_at for slots in pending.values()), default=timedelta(0))
-        reason = trigger(when, count, oldest.total_seconds())
+        reason = trigger(when.trigger, count, oldest.total_seconds())
         if not reason:
             return
         manifest = freeze(

@@ -63,7 +63,7 @@ def process(job: BatchJob, program: Program, environment: Mapping[str, str]) -> 
     """
     begin = time.monotonic()
     account = resolve_account(job.sink, _connection_string(job))
-    output = output_folder(job.output, account)
+    output = output_folder(job.output.path, account)
     settings = hadoop_settings(account, output.host, environment)
     with AzureBlobStore(account, job.sink.container) as store:
         if earlier := find_commit(store, job):

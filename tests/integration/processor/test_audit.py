@@ -56,7 +56,7 @@ def look(consumer: Consumer, *, deep: bool) -> AuditReport:
 
 @pytest.mark.parametrize("layout", ["EventProcessorHost", "AzureSdk"])
 def test_audits_beside_hosts_that_come_and_go_find_nothing(consumer: MakeConsumer, layout: str) -> None:
-    orders = consumer(partitions=4, batches={"files": 4, "ageSeconds": 2})
+    orders = consumer(partitions=4, batches={"trigger": {"files": 4, "ageSeconds": 2}})
     orders.config["leases"] |= {"layout": layout}
     orders.config["roll"] |= {"maxEvents": 50}
     first = orders.host("orders-host-0")

@@ -85,7 +85,7 @@ def test_lag_grows_while_events_are_in_no_file(consumer: MakeConsumer) -> None:
 
 
 def test_batches_are_contiguous_and_one_at_a_time_across_leaders(consumer: MakeConsumer) -> None:
-    orders = consumer(partitions=2, batches={"files": 2, "ageSeconds": 3600})
+    orders = consumer(partitions=2, batches={"trigger": {"files": 2, "ageSeconds": 3600}})
     orders.publish(100, "0")
     orders.publish(100, "1", start=100)
     first = orders.host("orders-host-0")
@@ -124,7 +124,7 @@ def test_batches_are_contiguous_and_one_at_a_time_across_leaders(consumer: MakeC
 
 
 def test_a_single_old_file_starts_a_batch(consumer: MakeConsumer) -> None:
-    orders = consumer(partitions=2, batches={"files": 1000, "ageSeconds": 3})
+    orders = consumer(partitions=2, batches={"trigger": {"files": 1000, "ageSeconds": 3}})
     orders.publish(10)
     host = orders.host("orders-host-0")
     wait_until(lambda: bool((fleet := fleet_of(host)) and fleet.open_batch), 40, f"a batch is open: {host.log}")

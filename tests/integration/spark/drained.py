@@ -10,6 +10,7 @@ from azure.storage.blob import ContainerClient
 
 from eventconsumer_api.batch import BatchFile, BatchJob, BatchManifest, Range, Totals, commit_name, manifest_name
 from eventconsumer_api.host_config import BlobLocation, Credential, ResourceRef
+from eventconsumer_api.spark import Output
 from tests.azurite import ACCOUNT
 
 RESOURCE = ResourceRef(namespace="shop", name="orders", uid="5f1c9e0a-7d7c-4f6e-9a55-2c6c1a1b2c3d")
@@ -107,7 +108,7 @@ class DrainedBatch:
             application=f"orders-5f1c9e0a-b{number}",
             number=number,
             sink=BlobLocation(container=self.container.container_name, prefix=PREFIX, credential=credential),
-            output=f"abfs://{self.container.container_name}-out@{self.host}/results",
+            output=Output(path=f"abfs://{self.container.container_name}-out@{self.host}/results"),
         )
 
     def commit(self, number: int = 1) -> bytes | None:

@@ -54,7 +54,7 @@ def test_batch_is_processed_once_and_again_with_the_same_result(
     assert commit is not None
     record = BatchCommit.model_validate_json(commit)
     assert (record.files, record.rows_read, record.rows_written) == (3, 1000, len(rows))
-    assert record.output == f"{job.output}/_batch=1"
+    assert record.output == f"{job.output.path}/_batch=1"
     assert KEY not in first.stdout
 
     # The commit is lost with the driver: the next attempt replaces the output.

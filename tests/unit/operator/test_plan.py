@@ -195,7 +195,7 @@ def test_batches_are_planned_only_where_spark_is_enabled() -> None:
     assert plan().config.batches is None
     assert plan(spec_with("spark", {"enabled": False, "output": output})).config.batches is None
     on = plan(spec_with("spark", {"output": output, "trigger": {"files": 3}})).config.batches
-    assert on is not None and on.files == 3
+    assert on is not None and on.trigger.files == 3
 
 
 def test_requests_follow_limits_that_were_given_alone() -> None:

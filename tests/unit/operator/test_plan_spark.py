@@ -96,7 +96,7 @@ def test_the_driver_is_told_its_batch_and_no_secret() -> None:
     told = BatchJob.model_validate_json(environment["EVENTCONSUMER_BATCH_JOB"]["value"])
     assert (told.number, told.application, told.resource.uid) == (1, NAME, UID)
     assert told.sink == plan().config.sink
-    assert told.output == SPARK["spark"]["output"]["path"]
+    assert told.output.path == SPARK["spark"]["output"]["path"]
     assert {"POD_NAME", "POD_IP", "POD_NAMESPACE"} < environment.keys()
 
 

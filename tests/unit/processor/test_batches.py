@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from eventconsumer_api.batch import BatchManifest, commit_name
 from eventconsumer_api.host_config import ResourceRef
-from eventconsumer_api.v1alpha1 import Trigger
+from eventconsumer_api.spark import Trigger
 from eventconsumer_processor.batches import BatchLog, BatchState, freeze, trigger
 from eventconsumer_processor.errors import Damaged, Unavailable
 from eventconsumer_processor.fleet import Ledger

@@ -16,6 +16,7 @@ from eventconsumer_api.batch import (
 )
 from eventconsumer_api.host_config import BlobLocation, Credential, ResourceRef
 from eventconsumer_api.labels import BATCH_JOB_ENV
+from eventconsumer_api.spark import Output
 from eventconsumer_spark.batch import Batch, process
 from eventconsumer_spark.commit import commit_batch, find_commit
 from eventconsumer_spark.errors import ConfigurationError, FilesChangedError, ManifestError, StorageError
@@ -35,7 +36,7 @@ JOB = BatchJob(
         prefix=PREFIX,
         credential=Credential(field="spec.sink.x", secret="s", key="k", connection_string_file="/nowhere/k"),
     ),
-    output="abfss://results@shop.blob.core.windows.net/orders",
+    output=Output(path="abfss://results@shop.blob.core.windows.net/orders"),
 )
 PATHS = [f"{PREFIX}/inc=1/partition=0/from={n:020d}.parquet" for n in (0, 10)]
 

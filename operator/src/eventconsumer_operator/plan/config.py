@@ -1,6 +1,14 @@
 """Resolves a spec into the HostConfig that hosts read: defaults filled, names fixed, credentials as paths. Pure."""
 
-from eventconsumer_api.host_config import BlobLocation, Credential, FilesConfig, HostConfig, HubConfig, LeaseConfig
+from eventconsumer_api.host_config import (
+    BatchConfig,
+    BlobLocation,
+    Credential,
+    FilesConfig,
+    HostConfig,
+    HubConfig,
+    LeaseConfig,
+)
 from eventconsumer_api.labels import SECRETS_DIR
 from eventconsumer_api.v1alpha1 import Authentication, EventConsumerSpec
 from eventconsumer_operator.observed import Consumer
@@ -47,7 +55,7 @@ def host_config(consumer: Consumer, spec: EventConsumerSpec, settings: Settings)
         ),
         files=FilesConfig(format=spec.sink.format, layout=spec.sink.layout, empty_files=spec.sink.empty_files),
         roll=spec.sink.roll,
-        batches=spark.trigger if spark else None,
+        batches=BatchConfig(trigger=spark.trigger, limits=spark.batch) if spark else None,
         # The kubelet kills at the end of the grace time: leave it a tenth, and 2 seconds at least, to be done before.
         drain_seconds=grace - max(2, grace // 10),
         allow_insecure_endpoints=settings.allow_insecure_endpoints,

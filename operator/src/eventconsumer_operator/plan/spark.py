@@ -11,7 +11,8 @@ from typing import Any
 from eventconsumer_api import labels
 from eventconsumer_api.batch import BatchJob
 from eventconsumer_api.host_config import HostConfig
-from eventconsumer_api.v1alpha1 import EventConsumerSpec, Spark, SparkPod
+from eventconsumer_api.spark import Spark, SparkPod
+from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.jobs import JobState, state_of
 from eventconsumer_operator.manifest import JOB, Manifest, is_being_deleted
 from eventconsumer_operator.observed import Observed
@@ -50,7 +51,7 @@ def batch_job(observed: Observed, spec: EventConsumerSpec, config: HostConfig, i
         application=name,
         number=fleet.open_batch.number,
         sink=config.sink,
-        output=spark.output.path,
+        output=spark.output,
     )
     own = {labels.LABEL_BATCH: str(batch.number)}
     manifest = child(consumer, JOB, name, labels.COMPONENT_SPARK)

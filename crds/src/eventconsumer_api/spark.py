@@ -1,0 +1,257 @@
+"""The Spark part of the spec: when a batch of drained files starts, what processes it, and where the result goes."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from eventconsumer_api.model import Model, rules
+from eventconsumer_api.scalars import JavaMemory, Quantity
+
+
+class Trigger(Model):
+    """When a Spark batch starts: whichever comes first; nothing pending, nothing started."""
+
+    files: int = Field(default=10, ge=1, le=100_000, description="Number of drained files not yet in a batch.")
+    bytes: int = Field(default=1_073_741_824, ge=1, le=1 << 50, description="Size of them together, bytes.")
+    age_seconds: int = Field(default=300, ge=1, le=604_800, description="Age of the oldest such file, seconds.")
+    schedule: str = Field(
+        default="",
+        max_length=100,
+        pattern=r"^$|^[0-9A-Za-z*/,#?-]+( [0-9A-Za-z*/,#?-]+){4}$",
+        description="Also at these times: a cron expression of five fields in UTC, such as 0 * * * *; empty: none. For "
+        "these times only, set the other limits high.",
+    )
+
+
+class BatchLimits(Model):
+    """How much one batch takes; what is beyond it waits for the next."""
+
+    max_files: int = Field(default=10_000, ge=1, le=100_000, description="Number of files.")
+    max_bytes: int = Field(default=17_179_869_184, ge=1, le=1 << 50, description="Size of the files together, bytes.")
+
+
+class Launcher(StrEnum):
+    """What starts the applications."""
+
+    NATIVE = "Native"
+    KUBEFLOW = "Kubeflow"
+    APACHE = "Apache"
+
+
+class SparkMode(StrEnum):
+    """Where the tasks of a batch run."""
+
+    AUTO = "Auto"
+    LOCAL = "Local"
+    EXECUTORS = "Executors"
+
+
+class Application(Model):
+    """The PySpark program that processes a batch."""
+
+    image: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=512,
+        description="Image with the program, made from the operator's Spark image; one that the administrator allows. "
+        "Absent: the operator's Spark image.",
+    )
+    main_file: str = Field(
+        default="local:///app/eventconsumer_spark/job.py",
+        max_length=1024,
+        pattern=r"^local:///.+\.py$",
+        description="Program in the image; the default writes the batch's events as spec.spark.output says.",
+    )
+    arguments: list[Annotated[str, Field(max_length=4096)]] = Field(
+        default=[], max_length=100, description="Arguments of the program. Never put secrets here."
+    )
+    conf: dict[
+        Annotated[str, Field(max_length=253, pattern=r"^spark\.[A-Za-z0-9._-]+$")],
+        Annotated[str, Field(max_length=4096)],
+    ] = Field(
+        default={},
+        max_length=100,
+        description="Spark properties, such as spark.sql.shuffle.partitions; those that decide where and as whom the "
+        "application runs are reserved. Never put secrets here.",
+    )
+
+
+class SparkPod(Model):
+    """Size of a driver or executor."""
+
+    cores: int = Field(default=1, ge=1, le=64, description="Task slots (threads).")
+    core_request: Quantity | None = Field(default=None, description="CPU requested from Kubernetes; default: cores.")
+    memory: JavaMemory = Field(default="1g", description="Heap, such as 1g; the pod gets Spark's overhead on top.")
+
+
+class Executors(SparkPod):
+    """Size and number of executors."""
+
+    instances: int = Field(default=2, ge=1, le=1000, description="Number of executor pods.")
+
+
+class OutputFormat(StrEnum):
+    """What the shipped program writes."""
+
+    DELTA = "Delta"
+    PARQUET = "Parquet"
+
+
+class BodyType(StrEnum):
+    """What the shipped program makes of events' bodies."""
+
+    BINARY = "Binary"
+    TEXT = "Text"
+    JSON = "Json"
+
+
+class Body(Model):
+    """What the shipped program makes of events' bodies."""
+
+    model_config = rules(
+        (
+            "!has(self.schema) || self.schema == '' || (has(self.type) && self.type == 'Json')",
+            "spark.output.body.schema is for body.type: Json",
+        ),
+    )
+
+    type: BodyType = Field(
+        default=BodyType.BINARY,
+        description="Binary: as it is. Text: as UTF-8. Json: parsed with body.schema, or checked and kept as text "
+        "without one. Events whose body is not of that kind go to a quarantine beside the output.",
+    )
+    schema_: str = Field(
+        default="",
+        alias="schema",
+        max_length=16_384,
+        description="Columns of a JSON body, as Spark writes them: id BIGINT, name STRING, at TIMESTAMP.",
+    )
+
+
+class Output(Model):
+    """Where Spark writes, and what the shipped program writes there."""
+
+    path: str = Field(
+        max_length=1024,
+        pattern=r"^abfss?://[a-z0-9-]+@[A-Za-z0-9.-]+(:[0-9]+)?(/[A-Za-z0-9_.=-]+)*/?$",
+        description="Folder in the sink's storage account: abfss://<container>@<account host>/<folder>.",
+    )
+    format: OutputFormat = Field(
+        default=OutputFormat.DELTA, description="Delta: one table. Parquet: a folder _batch=<n> for each batch."
+    )
+    body: Body = Field(default=Body(), description="What becomes of the body.")
+    partition_by_date: bool = Field(
+        default=False, description="Partition the output by the date (UTC) at which events were enqueued: column date."
+    )
+    target_file_bytes: int = Field(
+        default=134_217_728,
+        ge=1_048_576,
+        le=1_073_741_824,
+        description="Size to aim at, bytes; Delta: small files of earlier batches are compacted to it.",
+    )
+
+
+class Retry(Model):
+    """When a failed batch is tried again."""
+
+    attempts: int = Field(
+        default=3,
+        ge=1,
+        le=100,
+        description="After so many failed attempts in a row the consumer counts as stalled; attempts go on after that, "
+        "each maxBackoffSeconds.",
+    )
+    backoff_seconds: int = Field(
+        default=30,
+        ge=0,
+        le=86_400,
+        description="Time before the second attempt; doubled for each further one, seconds.",
+    )
+    max_backoff_seconds: int = Field(default=3600, ge=1, le=86_400, description="Longest such time, seconds.")
+
+
+class PoisonFiles(StrEnum):
+    """What becomes of a file that no attempt can process."""
+
+    QUARANTINE = "Quarantine"
+    FAIL = "Fail"
+
+
+class History(Model):
+    """How many finished applications are kept, for their logs."""
+
+    succeeded: int = Field(default=3, ge=0, le=100, description="Succeeded ones.")
+    failed: int = Field(default=3, ge=0, le=100, description="Failed ones.")
+    ttl_seconds: int = Field(
+        default=86_400, ge=60, le=2_592_000, description="And no longer than this after they ended, seconds."
+    )
+
+
+class BatchReplay(Model):
+    """Process committed batches once more, into an output of their own.
+
+    A replay is named by its nonce: a new nonce is a new replay, and the same one never runs twice. Its result is in
+    `<output.path>_replays/<nonce>`, so that nothing of the consumer's is touched.
+    """
+
+    model_config = rules(("self.from <= self.to", "spark.replay.from must not be above spark.replay.to"))
+
+    nonce: str = Field(
+        min_length=1,
+        max_length=20,
+        pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+        description="Name of this replay; another one starts another replay.",
+    )
+    from_: int = Field(alias="from", ge=1, description="Number of the first batch.")
+    to: int = Field(ge=1, description="Number of the last batch, which must be committed.")
+
+
+class Spark(Model):
+    """Spark applications over the drained files."""
+
+    model_config = rules(
+        (
+            "!has(self.enabled) || !self.enabled || has(self.output)",
+            "spark.output.path is required where spark.enabled is true",
+        ),
+        (
+            "!has(self.mode) || self.mode != 'Local' || !has(self.launcher) || self.launcher == 'Native'",
+            "spark.mode: Local needs spark.launcher: Native",
+        ),
+    )
+
+    enabled: bool = Field(default=True, description="Start applications.")
+    trigger: Trigger = Field(default=Trigger(), description="When a batch starts.")
+    batch: BatchLimits = Field(default=BatchLimits(), description="How much one batch takes.")
+    launcher: Launcher = Field(
+        default=Launcher.NATIVE,
+        description="Native: a Job whose pod is the driver. Kubeflow: a SparkApplication sparkoperator.k8s.io/v1beta2. "
+        "Apache: a SparkApplication spark.apache.org/v1. The last two must be enabled by the administrator.",
+    )
+    mode: SparkMode = Field(
+        default=SparkMode.AUTO,
+        description="Local: all in the driver, with driver.cores tasks at a time. Executors: in executor pods. Auto: "
+        "Local up to localMaxBytes, where the launcher is Native.",
+    )
+    local_max_bytes: int = Field(
+        default=268_435_456,
+        ge=0,
+        le=1 << 50,
+        description="Mode Auto: size of a batch's files up to which it runs in the driver, bytes.",
+    )
+    application: Application = Field(default=Application(), description="What runs.")
+    driver: SparkPod = Field(default=SparkPod(), description="Size of the driver.")
+    executor: Executors = Field(default=Executors(), description="Size and number of executors.")
+    output: Output | None = Field(default=None, description="Where the result goes.")
+    timeout_seconds: int = Field(
+        default=3600, ge=60, le=86_400, description="Time an application may take; then it is ended as failed, seconds."
+    )
+    retry: Retry = Field(default=Retry(), description="When a failed batch is tried again.")
+    poison_files: PoisonFiles = Field(
+        default=PoisonFiles.QUARANTINE,
+        description="Quarantine: from attempt retry.attempts on, files that no attempt can process are searched, named "
+        "and left out. Fail: the batch is tried until it succeeds.",
+    )
+    history: History = Field(default=History(), description="Finished applications that are kept.")
+    replay: BatchReplay | None = Field(default=None, description="Process committed batches once more; absent: none.")
