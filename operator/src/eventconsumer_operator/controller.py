@@ -1,7 +1,8 @@
 """Turns the queue: takes keys, reconciles them, and decides from the result when each comes again.
 
 A reconcile that fails or hangs costs its own key a delay and nobody else anything: there are more workers than
-resources that could plausibly hang at a time, and each gives up after a limit.
+resources that could plausibly hang at a time, and each gives up after a limit. What happens around a resource that
+fails does not bring it back sooner; a change of its own spec does.
 """
 
 import asyncio
@@ -53,7 +54,7 @@ class Controller:
                 result = await self._reconciler.reconcile(key)
         except Forbidden as error:
             _log.error("%s: %s", key, error)
-            self._queue.add(key, FORBIDDEN_SECONDS)
+            self._queue.hold(key, FORBIDDEN_SECONDS)
             return "forbidden"
         except (OperatorError, TimeoutError) as error:
             text = str(error) or f"not done within {RECONCILE_SECONDS:g} s"

@@ -8,14 +8,14 @@ comes back.
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from eventconsumer_api import labels
 from eventconsumer_operator import metrics
 from eventconsumer_operator.api import Api
 from eventconsumer_operator.errors import Forbidden, OperatorError
-from eventconsumer_operator.keys import Key
+from eventconsumer_operator.keys import Key, Notify
 from eventconsumer_operator.manifest import EVENT_CONSUMER, Kind
 from eventconsumer_operator.store import Store
 
@@ -44,7 +44,7 @@ class Resync:
         api: Api,
         store: Store,
         scopes: tuple[str, ...],
-        notify: Callable[[Key, float], None],
+        notify: Notify,
         seconds: float,
     ) -> None:
         """Prepare; `run` starts.
@@ -53,7 +53,7 @@ class Resync:
             api: What is listed.
             store: Where lists go.
             scopes: Namespaces, or "" alone for all.
-            notify: Called with each key to look at, and in how many seconds.
+            notify: Called with each key to look at.
             seconds: Time between lists.
         """
         self._api = api
@@ -62,6 +62,7 @@ class Resync:
         self._notify = notify
         self._seconds = seconds
         self._served: set[str] = set()
+        self._away: set[str] = set()  # scopes of which the last lists failed
         now = asyncio.get_running_loop().time()
         self._health = {(kind, scope): _Health(now) for kind in store.kinds for scope in scopes}
 
@@ -95,10 +96,14 @@ class Resync:
     async def _list_all(self, scope: str) -> bool:
         """List all kinds of a scope, at once; return whether there is nothing to repeat soon."""
         lists = await asyncio.gather(*(self._list(kind, scope) for kind in self._store.kinds))
+        complete = None not in lists
+        # Resources that failed because the API server was away wait for nothing any more.
+        back = complete and scope in self._away
+        (self._away.discard if complete else self._away.add)(scope)
         if self._store.synced(scope) or self._store.refusals(scope):
             # Where something may not be listed, at least the status can say so.
-            self._tell(scope, set[Key]().union(*(news for news in lists if news is not None)))
-        return None not in lists
+            self._tell(scope, set[Key]().union(*(news for news in lists if news is not None)), back)
+        return complete
 
     async def _list(self, kind: Kind, scope: str) -> set[Key] | None:
         """List a kind into the store; return about whom that is news, or None if it failed."""
@@ -114,7 +119,7 @@ class Resync:
         health.listed, health.error = asyncio.get_running_loop().time(), None
         return self._store.replace(kind, scope, listing)
 
-    def _tell(self, scope: str, news: set[Key]) -> None:
+    def _tell(self, scope: str, news: set[Key], back: bool) -> None:
         first = scope not in self._served
         self._served.add(scope)
         if not first:
@@ -122,4 +127,5 @@ class Resync:
         for key in {*self._store.consumers(scope), *news}:
             # Spread, so that they do not all come at once.
             soon = first or key in news
-            self._notify(key, 0.0 if soon else random.uniform(0.0, _SPREAD_SECONDS))  # noqa: S311 - no secret
+            delay = 0.0 if soon else random.uniform(0.0, _SPREAD_SECONDS)  # noqa: S311 - no secret
+            self._notify(key, delay, urgent=back)

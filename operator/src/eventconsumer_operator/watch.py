@@ -9,7 +9,7 @@ namespaces or CRDs, which the operator has no right to read.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
 import kopf
@@ -17,13 +17,12 @@ import kopf
 from eventconsumer_api import labels
 from eventconsumer_operator.api import KubernetesApi
 from eventconsumer_operator.errors import OperatorError
-from eventconsumer_operator.keys import Key
+from eventconsumer_operator.keys import Key, Notify
 from eventconsumer_operator.manifest import EVENT_CONSUMER, STORED, Kind, Manifest
 from eventconsumer_operator.store import Store
 
 _log = logging.getLogger(__name__)
 
-Notify = Callable[[Key], None]
 _CRD_SECONDS = 3.0
 
 
@@ -47,7 +46,7 @@ class Triggers:
         key = Key(metadata["namespace"], metadata["name"])
         before = self._store.get(EVENT_CONSUMER, *key)
         if self._take(event) and (event["type"] == "DELETED" or before is None or _state(before) != _state(manifest)):
-            self._notify(key)
+            self._notify(key, urgent=True)
 
     async def child(self, event: Any, **_: Any) -> None:
         """A child changed: its label names the resource."""

@@ -2,7 +2,9 @@
 
 The rules are those of client-go's work queue. `add` while a key waits keeps the earlier of the two times; `add` while
 it is being handled makes it ready again when the handler is done, so that nothing seen in between is missed. Failures
-of one key delay that key only. Time is the event loop's, so tests run on virtual time.
+of one key delay that key only. Otherwise than there, the backoff holds: until it is over nothing but an urgent wish
+brings the key back, else a resource that fails while its pods crash would be handled as often as they do. Time is the
+event loop's, so tests run on virtual time.
 """
 
 import asyncio
@@ -59,6 +61,8 @@ class WorkQueue(Generic[KeyT]):
         self.adds = 0
         self.retries = 0
         self._failures: dict[KeyT, int] = {}
+        self._held: dict[KeyT, float] = {}  # not before this time, unless the wish is urgent
+        self._urgent: set[KeyT] = set()  # those that wait by an urgent wish
         self._changed = asyncio.Event()
         self._turn = asyncio.Lock()
 
@@ -66,27 +70,43 @@ class WorkQueue(Generic[KeyT]):
         """Keys that wait, ready or not."""
         return len(self._due)
 
-    def add(self, key: KeyT, delay: float = 0.0) -> None:
-        """Ask for `key` to be handled `delay` seconds from now; an earlier wish stands."""
+    def add(self, key: KeyT, delay: float = 0.0, *, urgent: bool = False) -> None:
+        """Ask for `key` to be handled; an earlier wish stands.
+
+        Args:
+            key: What to handle.
+            delay: Seconds from now.
+            urgent: Something new about the key itself: its failures are forgotten, and nothing holds it.
+        """
         self.adds += 1
         when = asyncio.get_running_loop().time() + max(0.0, delay)
-        if key in self._due and self._due[key] <= when:
-            return
-        self._due[key] = when
-        if key not in self._active:
-            self._push(when, key)
+        if urgent:
+            self.succeeded(key)
+            self._urgent.add(key)
+        else:
+            when = max(when, self._held.get(key, when))
+        if key not in self._due or when < self._due[key]:
+            self._set(key, when)
 
     def retry(self, key: KeyT) -> float:
-        """Ask for `key` again after a failure; return the delay, seconds."""
+        """Ask for `key` again after a failure, and not before; return the delay, seconds."""
         self.retries += 1
         self._failures[key] = self._failures.get(key, 0) + 1
         delay = self._backoff.delay(self._failures[key], self._rng)
-        self.add(key, delay)
+        self.hold(key, delay)
         return delay
+
+    def hold(self, key: KeyT, delay: float) -> None:
+        """Ask for `key` to be handled `delay` seconds from now and not before; an urgent wish stands."""
+        self.adds += 1
+        if key not in self._urgent:
+            self._held[key] = asyncio.get_running_loop().time() + delay
+            self._set(key, self._held[key])
 
     def succeeded(self, key: KeyT) -> None:
         """Forget the failures of `key`."""
         self._failures.pop(key, None)
+        self._held.pop(key, None)
 
     async def get(self) -> KeyT:
         """Wait for the next key that is due and not being handled; call `done` with it afterwards."""
@@ -97,6 +117,8 @@ class WorkQueue(Generic[KeyT]):
                 if delay is not None and delay <= _EARLY:
                     _, _, key = heapq.heappop(self._heap)
                     del self._due[key]
+                    self._held.pop(key, None)
+                    self._urgent.discard(key)
                     self._active[key] = asyncio.get_running_loop().time()
                     return key
                 self._changed.clear()
@@ -118,6 +140,11 @@ class WorkQueue(Generic[KeyT]):
     def longest(self) -> float:
         """Seconds for which the key that is handled longest has been handled; 0 if none is."""
         return asyncio.get_running_loop().time() - min(self._active.values()) if self._active else 0.0
+
+    def _set(self, key: KeyT, when: float) -> None:
+        self._due[key] = when
+        if key not in self._active:
+            self._push(when, key)
 
     def _push(self, when: float, key: KeyT) -> None:
         self._sequence += 1

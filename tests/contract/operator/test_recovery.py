@@ -19,6 +19,7 @@ from eventconsumer_operator.workqueue import WorkQueue
 from tests.contract.operator.conftest import Cluster, start_cluster
 from tests.contract.operator.test_operator import SPEC, Hub, World, build, ready
 from tests.fakes.kubernetes import event_consumer
+from tests.unit.operator.worlds import Told
 
 
 async def versions(world: World) -> list[str]:
@@ -32,8 +33,8 @@ async def test_a_watch_that_died_is_named_and_the_lists_go_on(
     namespace = cluster.namespace()
     monkeypatch.setenv("KUBECONFIG", str(cluster.server.kubeconfig()))
     store, queue = Store(), WorkQueue[Key]()
-    told: list[Key] = []
-    resync = Resync(api, store, (namespace,), lambda key, delay: told.append(key), 1)
+    told = Told()
+    resync = Resync(api, store, (namespace,), told, 1)
     health = WorkHealth(queue, resync, LoopLag(), lambda: dead_watchers([namespace]))
     watching = asyncio.create_task(watch(api, store, [namespace], queue.add))
     listing = asyncio.create_task(resync.run())
@@ -50,7 +51,7 @@ async def test_a_watch_that_died_is_named_and_the_lists_go_on(
         manifest = json.dumps(event_consumer("orders", SPEC, namespace))
         cluster.kubectl("apply", "--server-side", "-f", "-", stdin=manifest)
         async with asyncio.timeout(10):
-            while Key(namespace, "orders") not in told:
+            while Key(namespace, "orders") not in told.keys:
                 await asyncio.sleep(0.1)
         assert store.get(EVENT_CONSUMER, namespace, "orders") is not None
     finally:

@@ -90,6 +90,47 @@ async def test_a_missing_right_is_asked_for_slowly() -> None:
 
 
 @virtual
+async def test_what_happens_around_a_failing_resource_does_not_make_it_hot() -> None:
+    queue: WorkQueue[Key] = WorkQueue(Backoff(base=1, cap=1000, jitter=0))
+
+    async def script(key: Key, count: int) -> Next:
+        if count % 2:
+            raise Transient("away")
+        return Next(None, failed=True)
+
+    reconciler = Scripted(script)
+    queue.add(A, urgent=True)
+    task = asyncio.create_task(Controller(queue, reconciler, 2).run())
+    for _ in range(1000):
+        await asyncio.sleep(0.1)
+        queue.add(A)  # its pods crash and start
+    assert [round(time) for time in reconciler.times[A]] == [0, 1, 3, 7, 15, 31, 63]
+    queue.add(A, urgent=True)  # its spec is another
+    await asyncio.sleep(4)
+    assert [round(time) for time in reconciler.times[A][-3:]] == [100, 101, 103]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@virtual
+async def test_events_do_not_ask_sooner_for_what_is_forbidden() -> None:
+    queue: WorkQueue[Key] = WorkQueue()
+
+    async def script(key: Key, count: int) -> Next:
+        raise Forbidden("no")
+
+    reconciler = Scripted(script)
+    queue.add(A)
+    task = asyncio.create_task(Controller(queue, reconciler, 2).run())
+    for _ in range(100):
+        await asyncio.sleep(1)
+        queue.add(A)
+    assert [round(time) for time in reconciler.times[A]] == [0, round(FORBIDDEN_SECONDS)]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@virtual
 async def test_a_bug_or_a_hang_with_one_key_leaves_the_others_alone() -> None:
     async def script(key: Key, count: int) -> Next:
         if key == B:

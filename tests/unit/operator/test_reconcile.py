@@ -25,7 +25,7 @@ from eventconsumer_operator.resync import Resync
 from eventconsumer_operator.store import Store
 from tests.fakes.kubernetes import FakeKubernetes, event_consumer
 from tests.fakes.virtual import virtual
-from tests.unit.operator.worlds import KEY, SETTINGS, SPARK, SPEC, batch, fleet, report
+from tests.unit.operator.worlds import KEY, SETTINGS, SPARK, SPEC, Told, batch, fleet, report
 
 
 class FakeHosts:
@@ -203,7 +203,7 @@ async def test_what_may_not_be_listed_is_told_and_nothing_is_made_blindly() -> N
     cluster = Cluster(SPEC)
     store = Store()
     operator = Reconciler(cluster.api, store, cluster.hosts, SETTINGS)
-    resync = Resync(cluster.api, store, ("shop",), lambda key, delay: None, 100)
+    resync = Resync(cluster.api, store, ("shop",), Told(), 100)
     forbidden = Forbidden("cannot list pods")
     store.replace(EVENT_CONSUMER, "shop", await cluster.api.list(EVENT_CONSUMER, "shop"))
     store.refuse(POD, "shop", forbidden)

@@ -16,7 +16,7 @@ from eventconsumer_operator.watch import Triggers, dead_watchers
 from eventconsumer_operator.workqueue import WorkQueue
 from tests.fakes.kubernetes import FakeKubernetes, event_consumer
 from tests.fakes.virtual import virtual
-from tests.unit.operator.worlds import SPEC
+from tests.unit.operator.worlds import SPEC, Told
 
 ORDERS = Key("shop", "orders")
 
@@ -36,8 +36,9 @@ def child_event(kind: str | None, version: int, name: str = "x-host", **labels: 
 
 
 async def test_only_a_new_spec_or_an_end_is_worth_a_look() -> None:
-    keys: list[Key] = []
-    triggers = Triggers(Store(), keys.append)
+    told = Told()
+    keys = told.keys
+    triggers = Triggers(Store(), told)
     await triggers.consumer(event=consumer_event(None, 1))
     await triggers.consumer(event=consumer_event("MODIFIED", 2))  # our own status
     await triggers.consumer(event=consumer_event("MODIFIED", 3))
@@ -48,11 +49,12 @@ async def test_only_a_new_spec_or_an_end_is_worth_a_look() -> None:
     await triggers.consumer(event=consumer_event("DELETED", 6, generation=2))
     await triggers.consumer(event=consumer_event("ADDED", 7, uid="another"))
     assert keys == [ORDERS] * 5
+    assert told.urgent == [True] * 5  # a new spec may be the remedy of what fails: no backoff holds it
 
 
 async def test_a_status_that_is_not_worth_a_look_is_in_the_store_all_the_same() -> None:
     store = Store()
-    triggers = Triggers(store, lambda _: None)
+    triggers = Triggers(store, Told())
     await triggers.consumer(event=consumer_event("ADDED", 1))
     event = consumer_event("MODIFIED", 2)
     event["object"]["status"] = {"replicas": 3}
@@ -62,22 +64,23 @@ async def test_a_status_that_is_not_worth_a_look_is_in_the_store_all_the_same() 
 
 
 async def test_a_child_names_its_resource_by_label() -> None:
-    keys: list[Key] = []
-    triggers = Triggers(Store(), keys.append)
+    told = Told()
+    triggers = Triggers(Store(), told)
     await triggers.child(event=child_event("MODIFIED", 1, **{"eventconsumer.io/consumer": "x"}))
     await triggers.child(event=child_event("MODIFIED", 1, name="y"))
-    assert keys == [Key("shop", "x")]
+    assert told.keys == [Key("shop", "x")]
+    assert told.urgent == [False]
 
 
 async def test_an_event_about_what_the_store_has_already_wakes_nobody() -> None:
-    keys: list[Key] = []
+    told = Told()
     store = Store()
-    triggers = Triggers(store, keys.append)
+    triggers = Triggers(store, told)
     event = child_event("MODIFIED", 5, **{"eventconsumer.io/consumer": "x"})
     store.put(event["object"])  # the answer to our own write
     await triggers.child(event=event)
     await triggers.child(event=child_event("MODIFIED", 4, **{"eventconsumer.io/consumer": "x"}))
-    assert keys == []
+    assert told.keys == []
 
 
 async def test_watchers_that_do_not_run_are_named() -> None:
@@ -104,9 +107,11 @@ class Lists:
         self.api = FakeKubernetes()
         self.store = Store(clusterwide="" in scopes)
         self.told: list[tuple[Key, float, float]] = []
+        self.urgent: list[bool] = []
         self.resync = Resync(self.api, self.store, scopes, self.tell, seconds)
 
-    def tell(self, key: Key, delay: float) -> None:
+    def tell(self, key: Key, delay: float = 0.0, *, urgent: bool = False) -> None:
+        self.urgent.append(urgent)
         self.told.append((key, asyncio.get_running_loop().time() - 1000, delay))
 
     async def run(self, seconds: float) -> None:
@@ -196,6 +201,21 @@ async def test_one_list_covers_all_namespaces_in_cluster_mode() -> None:
 
 
 @virtual
+async def test_the_first_lists_after_an_outage_end_what_backoff_holds() -> None:
+    lists = Lists()
+    lists.api.put(event_consumer("orders", SPEC))
+    task = asyncio.create_task(lists.resync.run())
+    await asyncio.sleep(150)
+    assert lists.urgent == [False, False]
+    for _ in range(2 * len(STORED)):
+        lists.api.fail_once("list", Transient("away"))
+    await asyncio.sleep(200)
+    assert lists.urgent == [False] * 4 + [True, False]  # told all the same in between
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@virtual
 async def test_lists_that_fail_for_long_are_noticed_and_say_why() -> None:
     class Away(FakeKubernetes):
         away = False
@@ -206,7 +226,7 @@ async def test_lists_that_fail_for_long_are_noticed_and_say_why() -> None:
             return await super().list(kind, namespace, labels)
 
     api = Away()
-    resync = Resync(api, Store(), ("shop",), lambda key, delay: None, 100)
+    resync = Resync(api, Store(), ("shop",), Told(), 100)
     task = asyncio.create_task(resync.run())
     await asyncio.sleep(850)
     assert resync.problems() == []
@@ -228,7 +248,7 @@ async def test_lists_that_fail_for_long_are_noticed_and_say_why() -> None:
 
 
 def health_of(queue: WorkQueue[Key] | None = None, lag: LoopLag | None = None, dead: list[str] | None = None) -> Health:
-    resync = Resync(FakeKubernetes(), Store(), ("shop",), lambda key, delay: None, 100)
+    resync = Resync(FakeKubernetes(), Store(), ("shop",), Told(), 100)
     return WorkHealth(WorkQueue() if queue is None else queue, resync, lag or LoopLag(), lambda: dead or [])
 
 
@@ -243,7 +263,7 @@ async def test_a_starting_operator_is_healthy_for_a_while() -> None:
 @virtual
 async def test_a_watcher_that_dies_is_noticed_at_once() -> None:
     dead: list[str] = []
-    resync = Resync(FakeKubernetes(), Store(), ("shop",), lambda key, delay: None, 100)
+    resync = Resync(FakeKubernetes(), Store(), ("shop",), Told(), 100)
     health = WorkHealth(WorkQueue(), resync, LoopLag(), lambda: dead)
     assert health.problems() == []
     dead.append("w")

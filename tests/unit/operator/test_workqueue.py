@@ -183,3 +183,98 @@ async def test_a_key_wakes_one_of_many_waiters_and_one_that_leaves_blocks_nobody
     for task in waiting:
         task.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
+
+
+@virtual
+async def test_a_key_that_failed_is_held_until_its_backoff_is_over_whatever_happens() -> None:
+    queue: WorkQueue[str] = WorkQueue(Backoff(base=8, jitter=0))
+    queue.add("a")
+    await queue.get()
+    queue.add("a")  # an event while it is handled
+    queue.retry("a")
+    queue.done("a")
+    queue.add("a")  # and one after it
+    assert await next_key(queue) == ("a", 8)
+    queue.add("a", 1)
+    queue.succeeded("a")
+    queue.done("a")
+    assert await next_key(queue) == ("a", 9)  # nothing is held after a success
+
+
+@virtual
+async def test_an_urgent_wish_ends_a_hold_and_its_history() -> None:
+    queue: WorkQueue[str] = WorkQueue(Backoff(base=8, jitter=0))
+    for _ in range(3):
+        queue.retry("a")
+    await asyncio.sleep(5)
+    queue.add("a", urgent=True)
+    assert await next_key(queue) == ("a", 5)
+    queue.add("a", urgent=True)  # what is being handled may have been read before
+    assert queue.retry("a") == 8
+    queue.done("a")
+    assert await next_key(queue) == ("a", 5)
+    queue.retry("a")
+    queue.done("a")
+    assert await next_key(queue) == ("a", 5 + 16)
+
+
+EVENTS = st.lists(
+    st.tuples(st.floats(0, 30), st.floats(0, 10), st.sampled_from(["event", "event", "event", "urgent", "other"])),
+    max_size=60,
+)
+
+
+@given(EVENTS, st.floats(0, 3), st.integers(0, 3))
+def test_a_failing_key_is_handled_as_often_as_its_backoff_says_and_at_once_when_urgent(
+    events: list[tuple[float, float, str]], seconds: float, after: int
+) -> None:
+    """Whatever is told about a key that always fails, only time and urgent wishes bring it back; others do not wait.
+
+    Args:
+        events: Pauses, delays and what is told.
+        seconds: How long a handling takes.
+        after: Seconds added to every pause.
+    """
+    backoff = Backoff(base=1, cap=60, jitter=0)
+
+    @virtual
+    async def scenario() -> None:
+        queue: WorkQueue[str] = WorkQueue(backoff)
+        starts: list[float] = []
+        held: list[float] = []  # until when, after each handling
+        urgent: list[float] = []
+
+        async def work() -> None:
+            while True:
+                key = await queue.get()
+                if key == "failing":
+                    starts.append(now())
+                await asyncio.sleep(seconds if key == "failing" else 0)
+                if key == "failing":
+                    held.append(now() + queue.retry(key))
+                queue.done(key)
+
+        others = 0
+        tasks = [asyncio.create_task(work()) for _ in range(2)]
+        queue.add("failing")
+        for pause, delay, what in events:
+            await asyncio.sleep(pause + after)
+            if what == "urgent":
+                urgent.append(now())
+                queue.add("failing", urgent=True)
+            else:
+                others += what == "other"
+                queue.add("failing" if what == "event" else f"other {others}", delay)
+        await asyncio.sleep(seconds + 0.01)
+
+        for number, until in enumerate(held[: len(starts) - 1]):
+            asked = any(starts[number] <= when <= starts[number + 1] for when in urgent)
+            assert asked or starts[number + 1] >= until - 0.01
+        for when in urgent:
+            assert any(when - 0.01 <= start <= when + seconds + 0.01 for start in starts)
+        for task in tasks:
+            assert not task.done()
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    scenario()

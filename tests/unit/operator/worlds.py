@@ -146,3 +146,15 @@ def job(name: str, **condition: Any) -> Manifest:
         "metadata": {"name": name, "namespace": "shop", "uid": f"uid-of-{name}"},
         "status": {"conditions": [{"status": "True"} | condition]} if condition else {},
     }
+
+
+class Told:
+    """Takes keys as a queue does: which were told, and which of them were urgent."""
+
+    def __init__(self) -> None:
+        self.keys: list[Key] = []
+        self.urgent: list[bool] = []
+
+    def __call__(self, key: Key, delay: float = 0.0, *, urgent: bool = False) -> None:
+        self.keys.append(key)
+        self.urgent.append(urgent)
