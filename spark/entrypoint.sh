@@ -2,9 +2,11 @@
 # The two roles of the Spark image.
 #
 #   driver [--conf k=v]… PROGRAM.py [ARGUMENT]…   the driver of a batch, in a pod that a Job created (client mode)
+#   driver --properties-file FILE …               the driver of a batch, in a pod that spark-submit in cluster mode created
 #   executor                                      what Spark asks of the pods that the driver creates
 #
-# The driver expects POD_NAME, POD_IP and POD_NAMESPACE (downward API), and sets itself:
+# In cluster mode the properties file says everything but spark.driver.bindAddress (SPARK_DRIVER_BIND_ADDRESS) and what is ALWAYS so.
+# In client mode the driver expects POD_NAME, POD_IP and POD_NAMESPACE (downward API), and sets itself:
 #   spark.master, spark.submit.deployMode, spark.kubernetes.{namespace,driver.pod.name}, spark.driver.{host,bindAddress,port},
 #   spark.driver.blockManager.port, spark.kubernetes.authenticate.{caCertFile,oauthTokenFile},
 #   spark.kubernetes.executor.{podTemplateFile,podTemplateContainerName,disableConfigMap},
@@ -14,8 +16,33 @@
 set -euo pipefail
 
 SERVICE_ACCOUNT=/var/run/secrets/kubernetes.io/serviceaccount
+# Not /opt/spark/conf: there Spark mounts its own files over the image's, where it submits in cluster mode.
+export SPARK_CONF_DIR=/opt/spark/defaults
+
+ALWAYS=(
+  # The image has the configuration; a ConfigMap for each application is not needed.
+  --conf spark.kubernetes.executor.disableConfigMap=true
+  # The storage credential travels from driver to executors: only they may connect, and nobody else may listen.
+  --conf spark.authenticate=true
+  --conf spark.network.crypto.enabled=true
+  # Not AES/GCM: Spark 4.1.1 drops every message after the first with it, so executors never register (SPARK-56227).
+  --conf spark.network.crypto.cipher=AES/CTR/NoPadding
+)
+# Where the workload identity webhook gave this pod a token, the executors need one too.
+[ -z "${AZURE_FEDERATED_TOKEN_FILE:-}" ] || ALWAYS+=(--conf spark.kubernetes.executor.label.azure.workload.identity/use=true)
 
 driver() {
+  if [ "${1:-}" = --properties-file ]; then submitted "$@"; else client "$@"; fi
+}
+
+# Spark's own arguments: what is on the command line wins over the properties file, and that over our defaults.
+submitted() {
+  : "${SPARK_DRIVER_BIND_ADDRESS:?entrypoint: SPARK_DRIVER_BIND_ADDRESS is not set: Spark sets it in the pods that it makes}"
+  exec tini -s -- "$SPARK_HOME/bin/spark-submit" --deploy-mode client --load-spark-defaults \
+    --conf "spark.driver.bindAddress=$SPARK_DRIVER_BIND_ADDRESS" "${ALWAYS[@]}" "$@"
+}
+
+client() {
   local name
   for name in POD_NAME POD_IP POD_NAMESPACE; do
     [ -n "${!name:-}" ] || { echo "entrypoint: $name is not set: give it to the driver by the downward API" >&2; exit 2; }
@@ -35,16 +62,8 @@ driver() {
     --conf "spark.kubernetes.authenticate.oauthTokenFile=$SERVICE_ACCOUNT/token"
     --conf spark.kubernetes.executor.podTemplateFile=/opt/spark/executor-pod.yaml
     --conf spark.kubernetes.executor.podTemplateContainerName=executor
-    # The image has the configuration; a ConfigMap for each application is not needed.
-    --conf spark.kubernetes.executor.disableConfigMap=true
-    # The storage credential travels from driver to executors: only they may connect, and nobody else may listen.
-    --conf spark.authenticate=true
-    --conf spark.network.crypto.enabled=true
-    # Not AES/GCM: Spark 4.1.1 drops every message after the first with it, so executors never register (SPARK-56227).
-    --conf spark.network.crypto.cipher=AES/CTR/NoPadding
+    "${ALWAYS[@]}"
   )
-  # Where the workload identity webhook gave this pod a token, the executors need one too.
-  [ -z "${AZURE_FEDERATED_TOKEN_FILE:-}" ] || own+=(--conf spark.kubernetes.executor.label.azure.workload.identity/use=true)
   # The options of spark-submit end where the program begins; what comes later among equals wins.
   local theirs=()
   while [ "${1:-}" = --conf ]; do
@@ -63,7 +82,7 @@ executor() {
     index=$((index + 1))
   done
   exec tini -s -- java "${options[@]}" "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" \
-    -cp "/opt/spark/conf:$SPARK_HOME/jars/*" org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \
+    -cp "$SPARK_CONF_DIR:$SPARK_HOME/jars/*" org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \
     --driver-url "$SPARK_DRIVER_URL" --executor-id "$SPARK_EXECUTOR_ID" --cores "$SPARK_EXECUTOR_CORES" \
     --app-id "$SPARK_APPLICATION_ID" --hostname "$SPARK_EXECUTOR_POD_IP" \
     --resourceProfileId "$SPARK_RESOURCE_PROFILE_ID" --podName "$SPARK_EXECUTOR_POD_NAME"

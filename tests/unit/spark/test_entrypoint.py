@@ -7,6 +7,16 @@ from pathlib import Path
 import pytest
 
 ENTRYPOINT = Path(__file__).parents[3] / "spark/entrypoint.sh"
+EXECUTOR = (
+    "SPARK_EXECUTOR_MEMORY",
+    "SPARK_DRIVER_URL",
+    "SPARK_EXECUTOR_ID",
+    "SPARK_EXECUTOR_CORES",
+    "SPARK_APPLICATION_ID",
+    "SPARK_EXECUTOR_POD_IP",
+    "SPARK_RESOURCE_PROFILE_ID",
+    "SPARK_EXECUTOR_POD_NAME",
+)
 POD = {"POD_NAME": "orders-b1-x", "POD_IP": "10.0.0.7", "POD_NAMESPACE": "shop"}
 
 
@@ -74,21 +84,57 @@ def test_driver_without_a_program(home: Path) -> None:
     assert "needs a program" in ended.stderr
 
 
+SUBMITTED = (
+    "--properties-file", "/opt/spark/conf/spark.properties",
+    "--class", "org.apache.spark.deploy.PythonRunner", "local:///app/job.py", "--conf", "its own",
+)  # fmt: skip
+
+
+def test_driver_of_a_submission_in_cluster_mode_keeps_its_properties_and_our_defaults(home: Path) -> None:
+    ended = run(home, "driver", *SUBMITTED, SPARK_DRIVER_BIND_ADDRESS="10.0.0.7", SPARK_CONF_DIR="/opt/spark/conf")
+    lines = ended.stdout.splitlines()
+    assert lines[:3] == ["-s", "--", "/spark/bin/spark-submit"]
+    assert lines[-7:] == list(SUBMITTED)
+    own = lines[3:-7]
+    assert own[own.index("--deploy-mode") + 1] == "client"
+    assert "--load-spark-defaults" in own  # else the properties file hides them
+    assert "--master" not in own
+    settings = confs(own)
+    assert settings["spark.driver.bindAddress"] == "10.0.0.7"
+    assert settings["spark.authenticate"] == settings["spark.network.crypto.enabled"] == "true"
+    assert settings["spark.network.crypto.cipher"] == "AES/CTR/NoPadding"
+    assert settings["spark.kubernetes.executor.disableConfigMap"] == "true"
+    assert "spark.kubernetes.driver.pod.name" not in settings, "Spark has said that in its properties"
+
+
+def test_executors_of_a_submitted_driver_with_workload_identity_have_it_too(home: Path) -> None:
+    ended = run(home, "driver", *SUBMITTED, SPARK_DRIVER_BIND_ADDRESS="10.0.0.7", AZURE_FEDERATED_TOKEN_FILE="/token")
+    assert (
+        confs(ended.stdout.splitlines()[:-7])["spark.kubernetes.executor.label.azure.workload.identity/use"] == "true"
+    )
+
+
+def test_submitted_driver_without_an_address(home: Path) -> None:
+    ended = run(home, "driver", *SUBMITTED)
+    assert ended.returncode != 0
+    assert "SPARK_DRIVER_BIND_ADDRESS is not set" in ended.stderr
+
+
+@pytest.mark.parametrize("arguments", [("driver", "local:///app/job.py"), ("driver", *SUBMITTED), ("executor",)])
+def test_configuration_is_the_images_even_where_spark_mounts_its_own(home: Path, arguments: tuple[str, ...]) -> None:
+    for name in ("tini", "java"):
+        (home / name).write_text('#!/bin/sh\necho "$SPARK_CONF_DIR" "$@"\n')
+    spark = dict.fromkeys(EXECUTOR, "1") | {"SPARK_DRIVER_BIND_ADDRESS": "10.0.0.7"}
+    ended = run(home, *arguments, **POD, **spark, SPARK_CONF_DIR="/opt/spark/conf")
+    assert ended.stdout.startswith("/opt/spark/defaults ")
+    assert "/opt/spark/conf:" not in ended.stdout
+    dockerfile = (ENTRYPOINT.parent / "Dockerfile").read_text()
+    assert "COPY spark/conf /opt/spark/defaults" in dockerfile
+
+
 def test_executor_passes_java_options_in_order_and_whole(home: Path) -> None:
     options = {f"SPARK_JAVA_OPT_{i}": f"-Dn={i} with spaces" for i in range(11)}
-    spark = {
-        name: f"<{name}>"
-        for name in (
-            "SPARK_EXECUTOR_MEMORY",
-            "SPARK_DRIVER_URL",
-            "SPARK_EXECUTOR_ID",
-            "SPARK_EXECUTOR_CORES",
-            "SPARK_APPLICATION_ID",
-            "SPARK_EXECUTOR_POD_IP",
-            "SPARK_RESOURCE_PROFILE_ID",
-            "SPARK_EXECUTOR_POD_NAME",
-        )
-    }
+    spark = {name: f"<{name}>" for name in EXECUTOR}
     ended = run(home, "executor", **options, **spark)
     lines = ended.stdout.splitlines()
     assert lines[:3] == ["-s", "--", "java"]
