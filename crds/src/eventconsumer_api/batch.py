@@ -4,12 +4,15 @@ A batch is frozen as `<prefix>/_batches/<n>.json` and finished by `<prefix>/_com
 put-if-absent and never change. Numbers start at 1 and batch n+1 is frozen only after n is committed. In each partition
 the ranges of successive batches are contiguous: `ranges[p].first` is the previous manifest's `ranges[p].last` + 1 (S8).
 
-Several attempts may work on a batch, one after the other. Each claims `<prefix>/_attempts/<n>.json` by overwriting it,
-and a commit is a copy of the claim that is refused when the claim is not the newest, so an attempt that was given up
-cannot commit. A replay of batches has the same blobs in `<prefix>/_batch_replays/<nonce>/`, but for the manifests.
+Several attempts may work on a batch, one after the other. Each claims `<prefix>/_attempts/<n>.json` by overwriting it.
+An attempt commits by replacing its claim with the commit record, which is refused when the claim is not the newest (so
+an attempt that was given up cannot commit) and is never overwritten; `_commits/<n>.json` is a copy of that record, made
+by the attempt itself or, where it ended in between, by the next one. A replay of batches has the same blobs in
+`<prefix>/_batch_replays/<nonce>/`, but for the manifests.
 """
 
 from datetime import datetime
+from urllib.parse import urlsplit
 
 from pydantic import Field
 
@@ -62,6 +65,15 @@ class BatchManifest(Report):
         description="Partition id -> where the next batch starts, for every partition seen so far."
     )
     totals: Totals
+
+
+class BatchClaim(Report):
+    """Which attempt works on a batch, as in `_attempts/<n>.json` until that attempt or a later one commits."""
+
+    number: int = Field(ge=1)
+    claimed_at: datetime
+    application: str = Field(description="Name of the Spark application.")
+    attempt: str = Field(description="Unique id of the attempt.")
 
 
 class Quarantine(Report):
@@ -145,3 +157,10 @@ def attempt_name(prefix: str, number: int) -> str:
 def replay_prefix(prefix: str, nonce: str) -> str:
     """The prefix to give to `commit_name` and `attempt_name` for a replay of batches."""
     return f"{prefix}/_batch_replays/{nonce}"
+
+
+def manifest_url(job: BatchJob) -> str:
+    """Where Spark reads the manifest of `job`: through the scheme and host of its output, as everything else."""
+    output = urlsplit(job.output.path)
+    host = output.netloc.rpartition("@")[2]
+    return f"{output.scheme}://{job.sink.container}@{host}/{manifest_name(job.sink.prefix, job.number)}"
