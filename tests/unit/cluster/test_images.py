@@ -99,10 +99,11 @@ def test_a_staged_context_is_the_same_wherever_it_was_cloned(context: Path, tmp_
 
 
 def test_every_image_of_the_repository_can_be_described() -> None:
-    images = [catalog.describe(REPOSITORY, name) for name in catalog.DOCKERFILES]
-    assert {image.name for image in images} == {"operator", "processor", "spark", "emulator", "azurite", "handler"}
+    images = [catalog.describe(REPOSITORY, name) for name in (*catalog.DOCKERFILES, *catalog.EXTRA)]
+    usual = {"operator", "processor", "spark", "emulator", "azurite", "handler"}
+    assert {image.name for image in images} == {*usual, "kubeflow"}
     for image in images:
-        assert image.files, f"{image.name} copies nothing"
+        assert image.files or image.programs, f"{image.name} copies nothing"
         assert {name for name, _ in image.arguments} <= image.instructions.arguments
 
 
@@ -115,6 +116,19 @@ def test_an_image_on_another_one_changes_with_it(tmp_path: Path) -> None:
         source.write("# changed\n")
     after = {name: catalog.describe(tmp_path, name) for name in ("processor", "handler")}
     assert all(after[name].tag != before[name].tag for name in after)
+
+
+def test_an_image_with_a_program_changes_with_the_version_of_the_program(tmp_path: Path) -> None:
+    for path in ("spark", "crds", "requirements", "local/cluster"):
+        shutil.copytree(REPOSITORY / path, tmp_path / path, ignore=shutil.ignore_patterns("__pycache__"))
+    before = catalog.describe(tmp_path, "kubeflow", cache=tmp_path / "cache")
+    assert [program.name for program in before.programs] == ["spark-operator"]
+    assert before.programs[0].is_relative_to(tmp_path / "cache")
+    with (tmp_path / "local/cluster/tools/kubeflow/go.mod").open("a") as pins:
+        pins.write("// another version\n")
+    after = catalog.describe(tmp_path, "kubeflow", cache=tmp_path / "cache")
+    assert after.tag != before.tag
+    assert after.programs[0] != before.programs[0]
 
 
 def test_another_registry_is_another_name_with_the_same_tag() -> None:

@@ -14,7 +14,7 @@ from local_cluster.mirror import mirror_of
 from local_cluster.packages import missing
 from local_cluster.progress import Progress
 from local_cluster.shell import run, telling_lines
-from local_cluster.tools import GITOPS, MODULES, Tools, link_flags, module_digest, module_version
+from local_cluster.tools import GITOPS, KUBEFLOW, MODULES, ToolModule, Tools, link_flags, module_digest, module_version
 
 
 def test_a_changed_pin_or_flag_is_another_folder(tmp_path: Path) -> None:
@@ -44,11 +44,15 @@ def test_staging_modules_follow_the_version_of_kubernetes() -> None:
     assert {version for _, version in replaced} == {expected}
 
 
-def test_what_only_tests_need_is_no_part_of_the_cluster(tmp_path: Path) -> None:
-    cluster, extra = Tools(TOOL_MODULES, tmp_path), Tools(TOOL_MODULES, tmp_path, (GITOPS,))
-    assert "gitops" not in cluster.fingerprint()
-    assert extra.missing() == [GITOPS]
-    assert extra.path("agent").parent == extra.path("gitops").parent
+@pytest.mark.parametrize("module", [GITOPS, KUBEFLOW], ids=lambda module: module.name)
+def test_what_only_tests_need_is_no_part_of_the_cluster(module: ToolModule, tmp_path: Path) -> None:
+    cluster, extra = Tools(TOOL_MODULES, tmp_path), Tools(TOOL_MODULES, tmp_path, (module,))
+    assert module.name not in cluster.fingerprint()
+    assert extra.missing() == [module]
+    assert len({extra.path(binary).parent for binary in module.binaries}) == 1
+    for binary in module.binaries:
+        with pytest.raises(KeyError):
+            cluster.path(binary)
 
 
 def test_an_unpinned_module_is_an_error() -> None:

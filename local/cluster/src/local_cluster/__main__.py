@@ -12,9 +12,10 @@ from rich.table import Table
 from local_cluster.cluster import DOWN_STEPS, Cluster
 from local_cluster.errors import ClusterError
 from local_cluster.images.builder import Builder
-from local_cluster.images.catalog import DOCKERFILES, LOCAL_REGISTRY
+from local_cluster.images.catalog import DOCKERFILES, EXTRA, LOCAL_REGISTRY
 from local_cluster.layout import Layout, Network
 from local_cluster.progress import Progress
+from local_cluster.tools import GITOPS, KUBEFLOW
 
 app = typer.Typer(
     help="A real single-node Kubernetes without Docker, for development.", no_args_is_help=True, add_completion=False
@@ -23,7 +24,11 @@ _console = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 Names = Annotated[
-    list[str] | None, typer.Argument(help=f"Some of: {', '.join(sorted(DOCKERFILES))}; all if none is given.")
+    list[str] | None,
+    typer.Argument(
+        help=f"Some of: {', '.join(sorted(DOCKERFILES))}; all of these if none is given. For tests also: "
+        f"{', '.join(sorted(EXTRA))}."
+    ),
 ]
 Registry = Annotated[
     str, typer.Option(envvar="REGISTRY", help="Prefix of the references; a registry your cluster pulls from.")
@@ -31,11 +36,10 @@ Registry = Annotated[
 
 
 def _image_names(names: list[str] | None) -> list[str]:
-    if unknown := set(names or ()) - set(DOCKERFILES):
-        raise typer.BadParameter(
-            f"no such image: {', '.join(sorted(unknown))}; there are {', '.join(sorted(DOCKERFILES))}"
-        )
-    return [name for name in DOCKERFILES if not names or name in names]
+    known = [*DOCKERFILES, *EXTRA]
+    if unknown := set(names or ()) - set(known):
+        raise typer.BadParameter(f"no such image: {', '.join(sorted(unknown))}; there are {', '.join(sorted(known))}")
+    return [name for name in known if name in (names or DOCKERFILES)]
 
 
 def _cluster() -> Cluster:
@@ -80,13 +84,15 @@ def status() -> None:
 @app.command()
 def tools(
     gitops: Annotated[bool, typer.Option(help="Build Argo CD's engine, too, which only tests need.")] = False,
+    kubeflow: Annotated[bool, typer.Option(help="Build the kubeflow Spark operator, which only tests need.")] = False,
 ) -> None:
     """Install missing packages and build missing binaries; starts nothing. The first time takes minutes."""
     cluster = _cluster()
-    progress = Progress(cluster.tool_steps() + gitops)
+    extra = [module for module, wanted in ((GITOPS, gitops), (KUBEFLOW, kubeflow)) if wanted]
+    progress = Progress(cluster.tool_steps() + len(extra))
     cluster.build_tools(progress)
-    if gitops:
-        cluster.build_gitops(progress)
+    for module in extra:
+        cluster.build_extra(module, progress)
     progress.finish("The cluster's binaries are there.")
 
 
@@ -118,7 +124,7 @@ def images(names: Names = None, registry: Registry = LOCAL_REGISTRY) -> None:
 @app.command()
 def prefetch() -> None:
     """Do everything that needs a network or minutes: packages, binaries, images. Starts nothing."""
-    tools(gitops=False)
+    tools(gitops=False, kubeflow=False)
     build()
 
 

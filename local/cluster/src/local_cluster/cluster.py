@@ -28,7 +28,7 @@ from local_cluster.progress import Progress
 from local_cluster.render import HostTraits, config_files, containerd
 from local_cluster.runtime import Containerd, load_single_binary
 from local_cluster.shell import run
-from local_cluster.tools import GITOPS, Tools
+from local_cluster.tools import ToolModule, Tools
 
 DOWN_STEPS = 2
 _NODE_PATIENCE = 120.0
@@ -129,11 +129,11 @@ class Cluster:
                 pass
         self.tools.link(self.layout.bin, _FOR_USERS)
 
-    def build_gitops(self, progress: Progress) -> None:
-        """Build Argo CD's engine, which only tests need; one step."""
-        tools = Tools(TOOL_MODULES, self.layout.cache, (GITOPS,))
-        with progress.step("building gitops (once)", tools.log(GITOPS)):
-            tools.build(GITOPS, lambda: find_go(debian_mirror()))
+    def build_extra(self, module: ToolModule, progress: Progress) -> None:
+        """Build a program that is no part of the cluster; one step."""
+        tools = Tools(TOOL_MODULES, self.layout.cache, (module,))
+        with progress.step(f"building {module.name} (once)", tools.log(module)):
+            tools.build(module, lambda: find_go(debian_mirror()))
 
     def status(self) -> list[ComponentStatus]:
         """How each process is, in starting order."""

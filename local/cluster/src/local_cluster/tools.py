@@ -51,6 +51,8 @@ MODULES = (
 )
 # Argo CD's engine: no part of the cluster, for the tests that apply the product from a Git repository.
 GITOPS = ToolModule("gitops", "tool", ("agent", "gitops"))
+# The kubeflow Spark operator: likewise, for the tests of that launcher.
+KUBEFLOW = ToolModule("kubeflow", "tool", ("spark-operator",), rename=(("operator", "spark-operator"),))
 
 
 def module_version(go_mod: str, path: str) -> str:
@@ -140,7 +142,7 @@ class Tools:
         return [module for module in self._modules if not self._folders[module.name].is_dir()]
 
     def build(self, module: ToolModule, find_go: Callable[[], Path]) -> None:
-        """Build one module into the cache: minutes for Kubernetes, half a minute for the others.
+        """Build one module into the cache: minutes for Kubernetes and kubeflow, half a minute for the others.
 
         Raises:
             CommandFailed: The compiler or the module download failed.

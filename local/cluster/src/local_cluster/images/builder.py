@@ -26,7 +26,7 @@ class Builder:
 
         Args:
             layout: Gives the stores.
-            names: Some of `catalog.DOCKERFILES`.
+            names: Some of `catalog.DOCKERFILES` and `catalog.EXTRA`.
             registry: Prefix of the references.
         """
         self._layout = layout
@@ -59,6 +59,11 @@ class Builder:
             self._ensure_base(buildah, present, progress)
             loaded = self._in_containerd()
             images = []
+            for image in self.images:
+                if missing := [str(program) for program in image.programs if not program.exists()]:
+                    raise NotBuilt(
+                        f"{image.name} needs {', '.join(missing)}. Run `python -m local_cluster tools --{image.name}`."
+                    )
             for name in self._names:
                 images.append(self._describe(name))  # now, for building the others took minutes
                 self._ensure(images[-1], buildah, present, loaded, progress)

@@ -2,14 +2,16 @@
 
 import os
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from local_cluster.errors import ClusterError, CommandFailed
 from local_cluster.images import base
 from local_cluster.images.buildah import Buildah, build_arguments
 from local_cluster.images.context import Dockerfile, content_hash, context_files, parse_dockerfile, stage
+from local_cluster.layout import Layout
 from local_cluster.shell import run
+from local_cluster.tools import KUBEFLOW, Tools
 
 LOCAL_REGISTRY = "localhost"
 
@@ -22,8 +24,12 @@ DOCKERFILES = {
     "spark": "spark/Dockerfile",
     "handler": "processor_image/examples/handler/Dockerfile",
 }
+# Images that only tests need: not among those that are meant where none is named.
+EXTRA = {"kubeflow": "local/cluster/kubeflow/Dockerfile"}
 # Images that are built on another one of the project, in a folder of their own: as users build theirs.
-EXTENDS = {"handler": ("PROCESSOR_IMAGE", "processor")}
+EXTENDS = {"handler": ("PROCESSOR_IMAGE", "processor"), "kubeflow": ("SPARK_IMAGE", "spark")}
+# Programs of the Go modules that images copy, under these names.
+PROGRAMS = {"kubeflow": ((KUBEFLOW, "spark-operator"),)}
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,7 @@ class Image:
         instructions: What the Dockerfile says.
         files: What it copies, relative to the context.
         arguments: Build arguments that name the image it is built on.
+        programs: Programs that it copies, which are in the cache or must be built before.
     """
 
     name: str
@@ -47,6 +54,7 @@ class Image:
     instructions: Dockerfile
     files: tuple[Path, ...]
     arguments: tuple[tuple[str, str], ...]
+    programs: tuple[Path, ...] = ()
 
     @property
     def tag(self) -> str:
@@ -59,28 +67,33 @@ class Image:
         return self.reference.rpartition(":")[0]
 
 
-def describe(root: Path, name: str, registry: str = LOCAL_REGISTRY) -> Image:
+def describe(root: Path, name: str, registry: str = LOCAL_REGISTRY, cache: Path | None = None) -> Image:
     """Compute the current version of an image.
 
     Args:
         root: The repository, which is the build context of all but those in `EXTENDS`.
-        name: One of `DOCKERFILES`.
+        name: One of `DOCKERFILES` or `EXTRA`.
         registry: Prefix of the reference.
+        cache: Where built programs are; None: the user's.
 
     Raises:
         ClusterError: The Dockerfile copies what does not exist.
     """
-    context, dockerfile = root, Path(DOCKERFILES[name])
+    context, dockerfile = root, Path((DOCKERFILES | EXTRA)[name])
     arguments = {"BASE_IMAGE": base.reference()}
     if name in EXTENDS:
         argument, extended = EXTENDS[name]
         context, dockerfile = root / dockerfile.parent, Path(dockerfile.name)
         arguments = {argument: describe(root, extended, registry).reference}
     instructions = parse_dockerfile((context / dockerfile).read_text())
-    files = tuple(context_files(context, instructions.sources))
-    tag = content_hash(context, sorted({*files, dockerfile}), *arguments.values())
-    reference = f"{registry}/eventconsumer/{name}:{tag}"
-    return Image(name, reference, context, dockerfile, instructions, files, tuple(arguments.items()))
+    programs = tuple(
+        Tools(root / "local/cluster/tools", cache or Layout.from_environment().cache, (module,)).path(program)
+        for module, program in PROGRAMS.get(name, ())
+    )
+    copied = {program.name for program in programs}
+    files = tuple(context_files(context, (source for source in instructions.sources if source not in copied)))
+    image = Image(name, "", context, dockerfile, instructions, files, tuple(arguments.items()), programs)
+    return replace(image, reference=f"{registry}/eventconsumer/{name}:{_hash(image, context)}")
 
 
 def build(buildah: Buildah, image: Image, scratch: Path, log: Path) -> None:
@@ -98,9 +111,17 @@ def build(buildah: Buildah, image: Image, scratch: Path, log: Path) -> None:
         context = Path(folder)
         files = {*image.files, image.dockerfile}
         stage(image.context, files, context)
-        if content_hash(context, sorted(files), *dict(image.arguments).values()) != image.tag:
+        if _hash(image, context) != image.tag:
             raise ClusterError(f"The sources of {image.name} changed while they were copied. Build again.")
+        for program in image.programs:
+            stage(program.parent, {Path(program.name)}, context)
         buildah.build(context / image.dockerfile, context, image.reference, arguments, log)
+
+
+def _hash(image: Image, context: Path) -> str:
+    # The folder of a program is named after the hash of what it is built from.
+    ingredients = (*dict(image.arguments).values(), *(program.parent.name for program in image.programs))
+    return content_hash(context, sorted({*image.files, image.dockerfile}), *ingredients)
 
 
 def outdated(references: set[str], images: list[Image], keep: set[str]) -> set[str]:
