@@ -2,6 +2,7 @@
 # The two roles of the Spark image.
 #
 #   driver [--conf k=v]… PROGRAM.py [ARGUMENT]…   the driver of a batch, in a pod that a Job created (client mode)
+#   driver --local N [--conf k=v]… PROGRAM.py …   the same without executors: N tasks at a time in the driver
 #   driver --properties-file FILE …               the driver of a batch, in a pod that spark-submit in cluster mode created
 #   executor                                      what Spark asks of the pods that the driver creates
 #
@@ -11,6 +12,7 @@
 #   spark.driver.blockManager.port, spark.kubernetes.authenticate.{caCertFile,oauthTokenFile},
 #   spark.kubernetes.executor.{podTemplateFile,podTemplateContainerName,disableConfigMap},
 #   spark.authenticate, spark.network.crypto.*, and the executors' label azure.workload.identity/use where the driver has a token
+# With --local it needs none of them: it talks to itself only, and asks nothing of Kubernetes.
 # Left to the caller's --conf: sizes (spark.{driver,executor}.memory, spark.executor.{cores,instances},
 # spark.kubernetes.executor.request.cores), spark.kubernetes.container.image, executor labels. The settings above win over the caller's.
 set -euo pipefail
@@ -43,11 +45,31 @@ submitted() {
 }
 
 client() {
+  local own=()
+  if [ "${1:-}" = --local ]; then
+    [[ "${2:-}" =~ ^[1-9][0-9]*$ ]] || { echo "entrypoint: --local needs a number of tasks" >&2; exit 2; }
+    own=(--master "local[$2]" --conf spark.driver.host=127.0.0.1 --conf spark.driver.bindAddress=127.0.0.1)
+    shift 2
+  else
+    with_executors
+  fi
+  # The options of spark-submit end where the program begins; what comes later among equals wins.
+  local theirs=()
+  while [ "${1:-}" = --conf ]; do
+    theirs+=("$1" "${2:?entrypoint: --conf needs key=value}")
+    shift 2
+  done
+  [ $# -gt 0 ] || { echo "entrypoint: driver needs a program, such as local:///app/eventconsumer_spark/job.py" >&2; exit 2; }
+  exec tini -s -- "$SPARK_HOME/bin/spark-submit" "${theirs[@]}" "${own[@]}" "$@"
+}
+
+# Sets `own`.
+with_executors() {
   local name
   for name in POD_NAME POD_IP POD_NAMESPACE; do
     [ -n "${!name:-}" ] || { echo "entrypoint: $name is not set: give it to the driver by the downward API" >&2; exit 2; }
   done
-  local own=(
+  own=(
     --master k8s://https://kubernetes.default.svc
     --deploy-mode client
     --conf "spark.kubernetes.namespace=$POD_NAMESPACE"
@@ -64,14 +86,6 @@ client() {
     --conf spark.kubernetes.executor.podTemplateContainerName=executor
     "${ALWAYS[@]}"
   )
-  # The options of spark-submit end where the program begins; what comes later among equals wins.
-  local theirs=()
-  while [ "${1:-}" = --conf ]; do
-    theirs+=("$1" "${2:?entrypoint: --conf needs key=value}")
-    shift 2
-  done
-  [ $# -gt 0 ] || { echo "entrypoint: driver needs a program, such as local:///app/eventconsumer_spark/job.py" >&2; exit 2; }
-  exec tini -s -- "$SPARK_HOME/bin/spark-submit" "${theirs[@]}" "${own[@]}" "$@"
 }
 
 executor() {

@@ -2,6 +2,6 @@
 
 For one key the modules run in this order: `watch` puts it in the `workqueue`, `controller` takes it out, `reconcile`
 does `load` -> `plan` -> `apply` -> `status`. The plan, the status and what they rest on (`observed`, `findings`,
-`jobs`, `podfailures`, `manifest`) are pure; `api` and `hosts` are the only doors to the outside. The errors are drawn
-in `errors`.
+`applications`, `podfailures`, `manifest`) are pure; `api` and `hosts` are the only doors to the outside. The errors are
+drawn in `errors`.
 """

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Set
 from datetime import UTC, datetime
 
 from eventconsumer_api import labels
+from eventconsumer_operator.applications import KINDS
 from eventconsumer_operator.hosts import Hosts
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.manifest import (
@@ -33,11 +34,12 @@ async def load(store: Store, hosts: Hosts, key: Key) -> Observed | None:
     consumer = consumer_from(manifest)
     belonging = list(store.belonging(key))
     pods = [found for kind, found in belonging if kind == POD]
-    jobs = [found for kind, found in belonging if kind == JOB and _is_of(found, labels.COMPONENT_SPARK)]
+    applications = [found for kind, found in belonging if kind in KINDS and _is_of(found, labels.COMPONENT_SPARK)]
     children = {(kind, name_of(found)): found for kind, found in belonging if kind != POD}
     stateful_set = children.get((STATEFUL_SET, host_name(key)))
     replays = [found for kind, found in belonging if kind == JOB and _is_of(found, labels.COMPONENT_REPLAY)]
-    own_jobs, own_replays = tuple(_owned(jobs, {consumer.uid})), tuple(_owned(replays, {consumer.uid}))
+    own_applications = tuple(_owned(applications, {consumer.uid}))
+    own_replays = tuple(_owned(replays, {consumer.uid}))
     replay_pods = tuple(_owned(pods, {job["metadata"]["uid"] for job in own_replays}))
     probe_set = children.get((STATEFUL_SET, probe_name(key)))
     own = tuple(_owned(pods, {stateful_set["metadata"]["uid"]})) if stateful_set else ()
@@ -46,9 +48,9 @@ async def load(store: Store, hosts: Hosts, key: Key) -> Observed | None:
         now=datetime.now(UTC).replace(microsecond=0),
         consumer=consumer,
         children=children,
-        jobs=own_jobs,
+        applications=own_applications,
         pods=own,
-        drivers=tuple(_owned(pods, {job["metadata"]["uid"] for job in own_jobs})),
+        drivers=tuple(_owned(pods, {each["metadata"]["uid"] for each in own_applications})),
         probes=probes,
         reports=await hosts.reports(_addresses((*own, *probes))),
         replays=own_replays,

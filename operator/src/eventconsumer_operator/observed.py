@@ -68,9 +68,9 @@ class Observed:
         now: Time of reading, UTC.
         consumer: The resource.
         children: Live objects by kind and name, for each fixed name that exists, whoever owns it.
-        jobs: Spark Jobs of this resource.
+        applications: Spark applications of this resource, of all launchers.
         pods: Host pods of this resource.
-        drivers: Spark driver pods of those Jobs.
+        drivers: Spark driver pods of those applications.
         probes: The pod that looks for events while no host runs, if it is there.
         reports: Answers of hosts and probe by pod name; those that did not answer are absent.
         replays: Jobs of replays of this resource.
@@ -81,7 +81,7 @@ class Observed:
     now: datetime
     consumer: Consumer
     children: Mapping[tuple[Kind, str], Manifest] = field(default_factory=dict)
-    jobs: tuple[Manifest, ...] = ()
+    applications: tuple[Manifest, ...] = ()
     pods: tuple[Manifest, ...] = ()
     drivers: tuple[Manifest, ...] = ()
     probes: tuple[Manifest, ...] = ()

@@ -22,13 +22,13 @@ from eventconsumer_api.status import (
     PartitionsStatus,
     SparkStatus,
 )
+from eventconsumer_operator.applications import ApplicationState, application_of
 from eventconsumer_operator.errors import OperatorError
 from eventconsumer_operator.findings import CHECKS, Blocker, Facts, Finding, SparkFacts
-from eventconsumer_operator.jobs import JobState, state_of
 from eventconsumer_operator.manifest import STATEFUL_SET, Manifest, controller_uid, name_of
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan import Plan
-from eventconsumer_operator.plan.names import host_name, job_name, selector_text
+from eventconsumer_operator.plan.names import application_name, host_name, selector_text
 from eventconsumer_operator.plan.probe import is_probing
 from eventconsumer_operator.plan.replay import replay_status
 from eventconsumer_operator.podfailures import pod_failures, restart_texts, restarts
@@ -169,7 +169,7 @@ def _spark(observed: Observed, plan: Plan | None) -> SparkStatus | None:
     number = fleet.open_batch.number if fleet.open_batch else fleet.committed_batch
     return SparkStatus(
         last_batch=number,
-        last_application=job_name(observed.consumer.key, observed.consumer.uid, number) if number else "",
+        last_application=application_name(observed.consumer.key, observed.consumer.uid, number, 1) if number else "",
         pending_files=fleet.pending_files,
         processed_files=fleet.processed_files,
         reason=fleet.open_batch.reason if fleet.open_batch else fleet.committed_reason,
@@ -183,9 +183,9 @@ def _spark_facts(observed: Observed, plan: Plan | None) -> SparkFacts:
     if fleet is None or fleet.open_batch is None:
         return SparkFacts(enabled=True)
     number = fleet.open_batch.number
-    name = job_name(consumer.key, consumer.uid, number)
+    name = application_name(consumer.key, consumer.uid, number, 1)
     running = f"batch {number} ({fleet.open_batch.files} files): {name}"
-    job = next((job for job in observed.jobs if name_of(job) == name), None)
+    job = next((job for job in observed.applications if name_of(job) == name), None)
     failure = ""
     if job is not None:
         failure = _job_failure(job, number, observed.now)
@@ -195,12 +195,12 @@ def _spark_facts(observed: Observed, plan: Plan | None) -> SparkFacts:
 
 
 def _job_failure(job: Manifest, number: int, now: datetime) -> str:
-    status = state_of(job)
+    status = application_of(job)
     name = name_of(job)
     remedy = f"kubectl logs job/{name} shows why; kubectl delete job {name} tries the batch again"
-    if status.state is JobState.FAILED:
+    if status.state is ApplicationState.FAILED:
         return f"spec.spark: batch {number} failed ({status.message}): {remedy}"
-    if status.state is JobState.SUCCEEDED and now - datetime.fromisoformat(status.finished) > _COMMIT_GRACE:
+    if status.state is ApplicationState.SUCCEEDED and status.finished and now - status.finished > _COMMIT_GRACE:
         return f"spec.spark: batch {number} ended without a commit record: {remedy}"
     return ""
 

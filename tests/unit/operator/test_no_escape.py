@@ -91,7 +91,8 @@ def check_pod(template: Manifest, spec: dict[str, Any]) -> None:
     pod = template["spec"]
     assert pod.keys() <= POD_FIELDS
     assert pod["serviceAccountName"] == ACCOUNTS.get(component, labels.HOST_SERVICE_ACCOUNT)
-    assert pod["automountServiceAccountToken"] is (component == labels.COMPONENT_SPARK)
+    creates_executors = component == labels.COMPONENT_SPARK and "--local" not in pod["containers"][0]["args"]
+    assert pod["automountServiceAccountToken"] is creates_executors
     assert pod["securityContext"] == {
         "runAsNonRoot": True, "runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532,
         "seccompProfile": {"type": "RuntimeDefault"},
@@ -108,7 +109,8 @@ def check_pod(template: Manifest, spec: dict[str, Any]) -> None:
     for variable in container["env"]:
         assert variable.get("valueFrom", {"fieldRef": ""}).keys() == {"fieldRef"}
     assert {variable["name"] for variable in container["env"]} <= {
-        "POD_NAME", "POD_UID", "POD_IP", "POD_NAMESPACE", labels.BATCH_JOB_ENV, labels.CONFIG_ENV,
+        "POD_NAME", "POD_UID", "POD_IP", "POD_NAMESPACE", labels.BATCH_JOB_ENV, labels.BATCH_MANIFEST_ENV,
+        labels.CONFIG_ENV,
     }  # fmt: skip
     for mount in container["volumeMounts"]:
         assert mount.keys() <= {"name", "mountPath", "readOnly"}  # no subPath: a changed Secret would not be seen
@@ -116,7 +118,7 @@ def check_pod(template: Manifest, spec: dict[str, Any]) -> None:
 
 
 def own_keys(component: str) -> set[str]:
-    return {*child_labels(KEY, component), labels.LABEL_BATCH, "azure.workload.identity/use"}
+    return {*child_labels(KEY, component), labels.LABEL_BATCH, labels.LABEL_ATTEMPT, "azure.workload.identity/use"}
 
 
 def check_volume(volume: dict[str, Any], spec: dict[str, Any]) -> None:
@@ -134,6 +136,8 @@ def check_volume(volume: dict[str, Any], spec: dict[str, Any]) -> None:
 def check_driver(container: dict[str, Any]) -> None:
     """Configuration of Spark comes from us, and what the user wrote stands behind the program's name."""
     arguments = container["args"]
+    if arguments[1] == "--local":
+        arguments = [arguments[0], *arguments[3:]]
     program = next(index for index, text in enumerate(arguments) if index and not text.startswith(("--conf", "spark.")))
     assert arguments[program].startswith("local:///")
     pairs = arguments[1:program]

@@ -18,7 +18,7 @@ from eventconsumer_operator.keys import Key
 from eventconsumer_operator.manifest import Manifest
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan import Plan, make_plan
-from eventconsumer_operator.plan.names import host_name, job_name
+from eventconsumer_operator.plan.names import application_name, host_name
 from eventconsumer_operator.plan.scale import scaling_of
 from eventconsumer_operator.plan.spec import parse_spec
 from eventconsumer_operator.settings import Settings
@@ -246,23 +246,30 @@ NAMES = st.from_regex(r"[a-z]([-a-z0-9]{0,45}[a-z0-9])?", fullmatch=True)
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
-@given(name=NAMES, uid=st.uuids(), batch=st.integers(1, 10**9))
-def test_names_of_children_are_valid_whatever_the_resource_is_called(name: str, uid: Any, batch: int) -> None:
+@given(name=NAMES, uid=st.uuids(), batch=st.integers(1, 10**9), attempt=st.integers(1, 10**5))
+def test_names_of_children_are_valid_whatever_the_resource_is_called(
+    name: str, uid: Any, batch: int, attempt: int
+) -> None:
     key = Key("shop", name)
-    job = job_name(key, str(uid), batch)
+    pod_of_launcher = application_name(key, str(uid), batch, attempt) + "-driver-0123"
     pod = f"{host_name(key)}-1023"
     revision = f"{host_name(key)}-0123456789"  # the label controller-revision-hash
-    for text in (job, pod, revision):
+    for text in (pod_of_launcher, pod, revision):
         assert LABEL.fullmatch(text), text
         assert len(text) <= 63
 
 
-@given(name=NAMES, uid=st.uuids(), other=st.uuids(), one=st.integers(1, 10**9), two=st.integers(1, 10**9))
-def test_a_job_name_belongs_to_one_batch_of_one_resource(name: str, uid: Any, other: Any, one: int, two: int) -> None:
+ATTEMPTS = st.tuples(st.integers(1, 10**9), st.integers(1, 10**5))
+
+
+@given(name=NAMES, uid=st.uuids(), other=st.uuids(), one=ATTEMPTS, two=ATTEMPTS)
+def test_the_name_of_an_application_belongs_to_one_attempt_at_one_batch_of_one_resource(
+    name: str, uid: Any, other: Any, one: tuple[int, int], two: tuple[int, int]
+) -> None:
     key = Key("shop", name)
-    assert (job_name(key, str(uid), one) == job_name(key, str(uid), two)) == (one == two)
+    assert (application_name(key, str(uid), *one) == application_name(key, str(uid), *two)) == (one == two)
     if str(uid)[:8] != str(other)[:8]:
-        assert job_name(key, str(uid), one) != job_name(key, str(other), one)
+        assert application_name(key, str(uid), *one) != application_name(key, str(other), *one)
 
 
 # --- refused specs -------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 from eventconsumer_api.batch import BatchJob
 from eventconsumer_operator.manifest import Manifest
 from eventconsumer_operator.plan import Plan, make_plan
-from eventconsumer_operator.plan.names import job_name
+from eventconsumer_operator.plan.names import application_name
 from tests.unit.operator.test_plan import restricted
 from tests.unit.operator.worlds import (
     KEY,
@@ -26,12 +26,12 @@ from tests.unit.operator.worlds import (
 )
 
 WITH_SPARK = SPEC | SPARK
-NAME = job_name(KEY, UID, 1)
+NAME = application_name(KEY, UID, 1, 1)
 
 
 def plan(spec: dict[str, Any] = WITH_SPARK, jobs: tuple[Manifest, ...] = (), number: int | None = 1) -> Plan:
     leader = fleet(batch=batch(number) if number else None)
-    return make_plan(observed(spec, jobs=jobs, reports={"orders-host-0": report(fleet=leader)}), SETTINGS)
+    return make_plan(observed(spec, applications=jobs, reports={"orders-host-0": report(fleet=leader)}), SETTINGS)
 
 
 def made(**arguments: Any) -> Manifest:
@@ -68,7 +68,7 @@ def test_no_job(case: dict[str, Any]) -> None:
 
 
 def test_one_job_for_an_open_batch_whatever_became_of_others() -> None:
-    assert made(number=2, jobs=(job(NAME, type="Complete"),))["metadata"]["name"] == job_name(KEY, UID, 2)
+    assert made(number=2, jobs=(job(NAME, type="Complete"),))["metadata"]["name"] == application_name(KEY, UID, 2, 1)
 
 
 def test_without_a_leader_nothing_is_started() -> None:
@@ -104,7 +104,6 @@ def test_the_driver_is_restricted_and_waits_for_its_secret() -> None:
     pod = made()["spec"]["template"]["spec"]
     restricted(pod)
     assert pod["serviceAccountName"] == "eventconsumer-spark"
-    assert pod["automountServiceAccountToken"] is True
     (secret,) = [volume["secret"] for volume in pod["volumes"] if "secret" in volume]
     assert secret["optional"] is False
     mounts = {mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
@@ -114,6 +113,7 @@ def test_the_driver_is_restricted_and_waits_for_its_secret() -> None:
 
 def test_sizes_reach_spark_and_the_pod() -> None:
     spec = spec_with("spark.driver", {"cores": 2, "coreRequest": "250m", "memory": "2g"}, WITH_SPARK)
+    spec["spark"]["mode"] = "Executors"
     spec["spark"]["executor"] = {"instances": 4, "cores": 3, "memory": "512m"}
     manifest = made(spec=spec)
     given = confs(manifest)
@@ -129,6 +129,33 @@ def test_sizes_reach_spark_and_the_pod() -> None:
         "requests": {"cpu": "250m", "memory": memory},
         "limits": {"memory": memory},
     }
+
+
+BATCH_BYTES = batch().bytes
+
+
+@pytest.mark.parametrize(
+    ("spark", "local"),
+    [
+        ({}, True),
+        ({"localMaxBytes": BATCH_BYTES}, True),
+        ({"localMaxBytes": BATCH_BYTES - 1}, False),
+        ({"mode": "Local", "localMaxBytes": 0}, True),
+        ({"mode": "Executors"}, False),
+    ],
+)
+def test_small_batches_run_in_the_driver_without_any_right(spark: dict[str, Any], local: bool) -> None:
+    manifest = made(spec=WITH_SPARK | {"spark": SPARK["spark"] | spark | {"driver": {"cores": 3}}})
+    assert (driver(manifest)["args"][:3] == ["driver", "--local", "3"]) is local
+    assert manifest["spec"]["template"]["spec"]["automountServiceAccountToken"] is not local
+    assert any(name.startswith("spark.executor.") for name in confs(manifest)) is not local
+
+
+def test_the_program_is_told_where_its_manifest_is() -> None:
+    environment = {variable["name"]: variable for variable in driver(made())["env"]}
+    url = environment["EVENTCONSUMER_BATCH_MANIFEST"]["value"]
+    assert url.startswith("abfss://drained@shop.dfs.core.windows.net/")
+    assert url.endswith("/_batches/0000000001.json")
 
 
 def test_a_small_heap_gets_the_smallest_overhead() -> None:

@@ -15,7 +15,7 @@ from eventconsumer_operator.events import Recorder
 from eventconsumer_operator.manifest import EVENT, Manifest
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan import make_plan
-from eventconsumer_operator.plan.names import job_name
+from eventconsumer_operator.plan.names import application_name
 from eventconsumer_operator.status import make_status, wire
 from tests.fakes.kubernetes import FakeKubernetes
 from tests.unit.operator.worlds import (
@@ -58,10 +58,15 @@ def leaky(text: str) -> Observed:
     )
     for number, each in enumerate(failing):
         each["metadata"]["uid"] = f"uid-{number}"
-    failed = job(job_name(KEY, UID, 1), type="Failed", reason="Error", message=text)
+    failed = job(application_name(KEY, UID, 1, 1), type="Failed", reason="Error", message=text)
     reports = {"orders-host-3": report(fleet=fleet(batch=batch()), problems=(told,))}
     return observed(
-        SPEC | SPARK, hosts=stateful_set(4, 1), pods=failing, jobs=(failed,), drivers=failing[:1], reports=reports
+        SPEC | SPARK,
+        hosts=stateful_set(4, 1),
+        pods=failing,
+        applications=(failed,),
+        drivers=failing[:1],
+        reports=reports,
     )
 
 

@@ -11,7 +11,7 @@ from eventconsumer_api.status import EventConsumerStatus
 from eventconsumer_operator.errors import Forbidden, OperatorError, SpecError, Transient
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan import make_plan
-from eventconsumer_operator.plan.names import job_name
+from eventconsumer_operator.plan.names import application_name
 from eventconsumer_operator.status import MESSAGE_LIMIT, make_status, same_but_numbers, wire
 from tests.unit.operator.worlds import (
     KEY,
@@ -30,7 +30,7 @@ from tests.unit.operator.worlds import (
 )
 
 SCALED = SPEC | {"scaling": {"partitionsPerHost": 4}}  # two hosts for eight partitions
-NAME = job_name(KEY, UID, 1)
+NAME = application_name(KEY, UID, 1, 1)
 
 
 def status_of(world: Observed, *errors: OperatorError) -> EventConsumerStatus:
@@ -237,7 +237,7 @@ def test_without_a_leader_ownership_is_what_the_hosts_say() -> None:
 
 def with_batch(*jobs: Any, **changes: Any) -> Observed:
     leader = fleet(batch=batch(1))
-    return healthy(spec=SCALED | SPARK, jobs=jobs, reports={"orders-host-0": report(fleet=leader)}, **changes)
+    return healthy(spec=SCALED | SPARK, applications=jobs, reports={"orders-host-0": report(fleet=leader)}, **changes)
 
 
 def test_an_open_batch_is_shown_with_its_application() -> None:
@@ -274,7 +274,7 @@ def test_success_without_a_commit_is_a_failure_after_a_while(seconds: int, healt
 def test_the_failed_job_of_a_committed_batch_is_history() -> None:
     leader = fleet(committed=1)
     world = healthy(
-        spec=SCALED | SPARK, jobs=(job(NAME, type="Failed"),), reports={"orders-host-0": report(fleet=leader)}
+        spec=SCALED | SPARK, applications=(job(NAME, type="Failed"),), reports={"orders-host-0": report(fleet=leader)}
     )
     status = status_of(world)
     assert verdict(status, "SparkHealthy") == ("True", "Idle")

@@ -113,7 +113,7 @@ def observed(
     *,
     status: EventConsumerStatus | None = None,
     hosts: Manifest | None = None,
-    jobs: tuple[Manifest, ...] = (),
+    applications: tuple[Manifest, ...] = (),
     pods: tuple[Manifest, ...] = (),
     drivers: tuple[Manifest, ...] = (),
     reports: dict[str, HostReport] | None = None,
@@ -126,7 +126,7 @@ def observed(
         now=now,
         consumer=consumer(spec, status, generation),
         children=children,
-        jobs=jobs,
+        applications=applications,
         pods=pods,
         drivers=drivers,
         reports=reports or {},
@@ -138,12 +138,17 @@ def pod(name: str = "orders-host-0", **status: Any) -> Manifest:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "shop"}, "status": status}
 
 
-def job(name: str, **condition: Any) -> Manifest:
+def job(name: str, batch: int = 1, attempt: int = 1, **condition: Any) -> Manifest:
     """A Job with one condition, or with none."""
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": name, "namespace": "shop", "uid": f"uid-of-{name}"},
+        "metadata": {
+            "name": name,
+            "namespace": "shop",
+            "uid": f"uid-of-{name}",
+            "labels": {"eventconsumer.io/batch": str(batch), "eventconsumer.io/attempt": str(attempt)},
+        },
         "status": {"conditions": [{"status": "True"} | condition]} if condition else {},
     }
 

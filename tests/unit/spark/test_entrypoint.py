@@ -62,6 +62,25 @@ def test_driver_is_a_client_mode_submission_of_its_own_pod(home: Path) -> None:
     assert lines[lines.index("--deploy-mode") + 1] == "client"
 
 
+def test_a_local_driver_needs_nothing_of_kubernetes_and_listens_to_itself_only(home: Path) -> None:
+    conf = ["--conf", "spark.driver.memory=2g", "--conf", "spark.driver.host=0.0.0.0"]
+    ended = run(home, "driver", "--local", "3", *conf, "local:///app/job.py", "--local", "5")
+    lines = ended.stdout.splitlines()
+    assert lines[lines.index("--master") + 1] == "local[3]"
+    assert lines[-3:] == ["local:///app/job.py", "--local", "5"]
+    settings = confs(lines)
+    assert settings["spark.driver.memory"] == "2g"
+    assert settings["spark.driver.host"] == settings["spark.driver.bindAddress"] == "127.0.0.1"
+    assert not any(name.startswith("spark.kubernetes.") for name in settings)
+
+
+@pytest.mark.parametrize("number", ["0", "*", "", "2] --x"])
+def test_a_local_driver_needs_a_number(home: Path, number: str) -> None:
+    ended = run(home, "driver", "--local", number, "local:///app/job.py", **POD)
+    assert ended.returncode == 2
+    assert "needs a number" in ended.stderr
+
+
 def test_executors_of_a_driver_with_workload_identity_have_it_too(home: Path) -> None:
     label = "spark.kubernetes.executor.label.azure.workload.identity/use"
     with_token = run(home, "driver", "local:///app/job.py", AZURE_FEDERATED_TOKEN_FILE="/token", **POD)

@@ -22,7 +22,7 @@ from eventconsumer_operator.plan.pods import run_as
 from eventconsumer_operator.plan.probe import is_probing, probe_set, unwanted_probe
 from eventconsumer_operator.plan.replay import replay_job, unwanted_replays
 from eventconsumer_operator.plan.scale import Running, running, scaling_of, with_leaving
-from eventconsumer_operator.plan.spark import batch_job, unwanted_jobs
+from eventconsumer_operator.plan.spark import SparkPlan, spark_plan
 from eventconsumer_operator.plan.spec import parse_spec
 from eventconsumer_operator.settings import Settings
 
@@ -38,7 +38,8 @@ class Plan:
         scaling: Number of hosts wanted, and why.
         running: Number of hosts that run: those wanted, and those that still hand over.
         applied: Objects to create or correct, in this order.
-        jobs: Jobs to create once: of the Spark batch, of the replay.
+        spark: Spark's share.
+        jobs: Objects to create once: the application of a batch, the Job of a replay.
         deleted: Live objects to delete.
     """
 
@@ -48,6 +49,7 @@ class Plan:
     scaling: ScalingStatus
     running: Running
     applied: tuple[Manifest, ...]
+    spark: SparkPlan
     jobs: tuple[Manifest, ...]
     deleted: tuple[Manifest, ...]
 
@@ -78,6 +80,7 @@ def make_plan(observed: Observed, settings: Settings, fleet_key: str = "") -> Pl
     scaling = scaling_of(observed, spec)
     run = running(observed, scaling.replicas)
     account = settings.host_service_account
+    spark = spark_plan(observed, spec, config, settings)
     replay = replay_job(observed, spec, config, settings.processor_image)
     policy = network_policy(consumer, settings)
     policies = (policy,) if policy else ()
@@ -95,11 +98,10 @@ def make_plan(observed: Observed, settings: Settings, fleet_key: str = "") -> Pl
             run_as(with_leaving(stateful_set(consumer, spec, config, run.replicas, image), run), account),
             *((run_as(probe_set(consumer, spec, config, image), account),) if is_probing(scaling) else ()),
         ),
-        jobs=tuple(
-            filter(None, (batch_job(observed, spec, config, settings.spark_image), replay and run_as(replay, account)))
-        ),
+        spark=spark,
+        jobs=tuple(filter(None, (spark.started, replay and run_as(replay, account)))),
         deleted=(
-            *unwanted_jobs(observed, spec),
+            *spark.deleted,
             *unwanted_replays(observed, spec),
             *unwanted_policies(observed, settings),
             *unwanted_probe(observed, scaling),

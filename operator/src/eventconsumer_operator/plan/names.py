@@ -12,8 +12,8 @@ from eventconsumer_operator.manifest import Kind, Manifest
 from eventconsumer_operator.observed import Consumer
 
 APPLICATION = "eventconsumer"
-_JOB_NAME_PART = 40  # <40>-<8>-b<10 digits> stays within the 63 characters of a label
-
+_APPLICATION_NAME_PART = 28
+_APPLICATION_NAME_LIMIT = 51  # launchers add up to 12 characters for pods and services, and 63 is the limit
 _REPLAY_NAME_PART = 25  # <25>-<8>-r-<20>
 
 
@@ -27,9 +27,11 @@ def probe_name(key: Key) -> str:
     return f"{key.name}-probe"
 
 
-def job_name(key: Key, uid: str, batch: int) -> str:
-    """Name of the Spark Job of a batch: the same whoever looks at the same batch of the same resource."""
-    return f"{key.name[:_JOB_NAME_PART]}-{uid[:8]}-b{batch}"
+def application_name(key: Key, uid: str, batch: int, attempt: int) -> str:
+    """Name of the application of an attempt: the same whoever looks at the same batch of the same resource."""
+    rest = f"-{uid[:8]}-b{batch}" + (f"-a{attempt}" if attempt > 1 else "")
+    part = min(_APPLICATION_NAME_PART, _APPLICATION_NAME_LIMIT - len(rest))
+    return key.name[:part].rstrip("-.") + rest
 
 
 def replay_name(key: Key, uid: str, nonce: str) -> str:

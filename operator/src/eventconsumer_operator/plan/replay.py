@@ -12,7 +12,7 @@ from eventconsumer_api import labels
 from eventconsumer_api.host_config import HostConfig, ReplayConfig
 from eventconsumer_api.status import ReplayStatus
 from eventconsumer_api.v1alpha1 import EventConsumerSpec, PositionType, Processing, Replay, StartingPosition
-from eventconsumer_operator.jobs import JobState, state_of
+from eventconsumer_operator.applications import ApplicationState, application_of
 from eventconsumer_operator.manifest import JOB, Manifest, controller_uid, is_being_deleted, name_of
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan.names import child, replay_name
@@ -81,7 +81,7 @@ def unwanted_replays(observed: Observed, spec: EventConsumerSpec) -> tuple[Manif
     return tuple(
         job
         for job in observed.replays
-        if name_of(job) != wanted and state_of(job).state is JobState.RUNNING and not is_being_deleted(job)
+        if name_of(job) != wanted and not application_of(job).ended and not is_being_deleted(job)
     )
 
 
@@ -99,13 +99,13 @@ def replay_status(observed: Observed, spec: EventConsumerSpec) -> ReplayStatus |
             return known
         waits = "spec.suspend is true" if spec.suspend else "its Job is being created"
         return ReplayStatus(nonce=replay.nonce, state="Pending", message=waits)
-    found = state_of(job)
+    found = application_of(job)
     files, events = _done(observed, job) or (known.files if known else 0, known.events if known else 0)
     state: Literal["Running", "Succeeded", "Failed"] = "Running"
     message = _waits_for(observed, job)
-    if found.state is JobState.SUCCEEDED:
+    if found.state is ApplicationState.SUCCEEDED:
         state, message = "Succeeded", ""
-    elif found.state is JobState.FAILED:
+    elif found.state is ApplicationState.FAILED:
         state = "Failed"
         message = (
             f"{found.message}; kubectl logs job/{name} shows why. It is tried again, and goes on where it stopped, "

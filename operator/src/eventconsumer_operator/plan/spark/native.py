@@ -1,0 +1,127 @@
+"""The native launcher: a Job whose pod is the driver. Pure.
+
+The driver runs all tasks itself (`local[N]`), or creates executor pods, which it owns: they go when it goes, however it
+ends. The Job tries once: whether to try again is decided from the commit record, not by the Job controller.
+"""
+
+from typing import Any
+
+from eventconsumer_api import labels
+from eventconsumer_api.batch import manifest_url
+from eventconsumer_api.spark import SparkPod
+from eventconsumer_operator.manifest import JOB, Manifest
+from eventconsumer_operator.plan.config import SINK_SECRET
+from eventconsumer_operator.plan.names import child
+from eventconsumer_operator.plan.pods import (
+    WORKLOAD_IDENTITY_LABEL,
+    container_security,
+    downward,
+    pod_security,
+    secret_mount,
+    secret_volume,
+)
+from eventconsumer_operator.plan.spark.launch import Launch
+
+# The operator cleans up earlier. This is for a time without one, and late enough for a commit to be seen first.
+_TTL_SLACK_SECONDS = 600
+_DRIVER_GRACE_SECONDS = 30
+# Spark's memory outside the heap: 40 % for Python programs, 384 MiB at least.
+_OVERHEAD_FACTOR = 0.4
+_OVERHEAD_MIN_MIB = 384
+
+
+def application(launch: Launch) -> Manifest:
+    """The Job of an attempt."""
+    spark = launch.spark
+    manifest = child(launch.consumer, JOB, launch.name, launch.labels[labels.LABEL_COMPONENT])
+    manifest["metadata"]["labels"] = dict(launch.labels)
+    identity = WORKLOAD_IDENTITY_LABEL if launch.config.sink.credential.client_id else {}
+    return manifest | {
+        "spec": {
+            "backoffLimit": 0,
+            "completions": 1,
+            "parallelism": 1,
+            "podReplacementPolicy": "Failed",
+            "activeDeadlineSeconds": spark.timeout_seconds,
+            "ttlSecondsAfterFinished": spark.history.ttl_seconds + _TTL_SLACK_SECONDS,
+            "template": {
+                "metadata": {"labels": {**launch.labels, **identity}},
+                "spec": _driver(launch),
+            },
+        }
+    }
+
+
+def pod_memory_mib(pod: SparkPod) -> int:
+    """Memory of a driver's or executor's pod: the heap and Spark's overhead for Python programs, MiB."""
+    amount, unit = int(pod.memory[:-1]), pod.memory[-1]
+    heap = amount * 1024 if unit == "g" else amount
+    return heap + max(_OVERHEAD_MIN_MIB, int(heap * _OVERHEAD_FACTOR))
+
+
+def _driver(launch: Launch) -> dict[str, Any]:
+    driver, application = launch.spark.driver, launch.spark.application
+    # Without its Secret a driver can only fail: so it waits for it (not optional).
+    secret = secret_volume(SINK_SECRET, launch.config.sink.credential, optional=False)
+    memory = f"{pod_memory_mib(driver)}Mi"
+    return {
+        "restartPolicy": "Never",
+        "serviceAccountName": labels.SPARK_SERVICE_ACCOUNT,
+        "automountServiceAccountToken": not launch.local,  # to create executor pods
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": _DRIVER_GRACE_SECONDS,
+        "securityContext": pod_security(),
+        "containers": [
+            {
+                "name": "driver",
+                "image": launch.image,
+                "imagePullPolicy": "IfNotPresent",
+                "args": [
+                    "driver",
+                    *(["--local", str(driver.cores)] if launch.local else []),
+                    *_confs(launch),
+                    application.main_file,
+                    *application.arguments,
+                ],
+                "env": [
+                    {"name": labels.BATCH_JOB_ENV, "value": launch.batch.model_dump_json(by_alias=True)},
+                    {"name": labels.BATCH_MANIFEST_ENV, "value": manifest_url(launch.batch)},
+                    downward("POD_NAME", "metadata.name"),
+                    downward("POD_NAMESPACE", "metadata.namespace"),
+                    downward("POD_IP", "status.podIP"),
+                ],
+                "securityContext": container_security(),
+                "resources": {
+                    "requests": {"cpu": driver.core_request or str(driver.cores), "memory": memory},
+                    "limits": {"memory": memory},
+                },
+                "volumeMounts": [
+                    {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
+                    *([secret_mount(SINK_SECRET)] if secret else []),
+                ],
+            }
+        ],
+        "volumes": [{"name": "tmp", "emptyDir": {}}, *([secret] if secret else [])],
+    }
+
+
+def _confs(launch: Launch) -> list[str]:
+    """Sizes and labels over what the user chose; how driver and executors find each other is the image's business."""
+    values = {**launch.confs, "spark.driver.memory": launch.spark.driver.memory}
+    if not launch.local:
+        values |= _executors(launch)
+    return [part for name, value in values.items() for part in ("--conf", f"{name}={value}")]
+
+
+def _executors(launch: Launch) -> dict[str, str]:
+    # No CPU limit for executors: a JVM that starts or collects garbage under one is slowed down for nothing.
+    executor = launch.spark.executor
+    return {
+        "spark.executor.instances": str(executor.instances),
+        "spark.executor.cores": str(executor.cores),
+        "spark.executor.memory": executor.memory,
+        "spark.kubernetes.executor.request.cores": executor.core_request or str(executor.cores),
+        "spark.kubernetes.container.image": launch.image,
+        "spark.kubernetes.container.image.pullPolicy": "IfNotPresent",
+        **{f"spark.kubernetes.executor.label.{name}": value for name, value in launch.labels.items()},
+    }
