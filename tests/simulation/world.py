@@ -7,6 +7,7 @@ tells the truth, and the fleet must come to its plan, or it is silent, and the l
 """
 
 import contextlib
+import json
 from collections.abc import Callable
 from datetime import timedelta
 from random import Random
@@ -52,7 +53,10 @@ def config(rng: Random, layout: str, *, shared: bool, **changes: Any) -> HostCon
         "processing": {"maxBatchSize": rng.randint(2, 6), "prefetch": 12, "maxWaitSeconds": 20},
         "sink": {"container": "drained", "prefix": "p", "credential": CREDENTIAL},
         "roll": {"maxBytes": 1_000_000, "maxSeconds": rng.randint(1, 5), "maxEvents": rng.randint(3, 9)},
-        "batches": {"files": 4, "ageSeconds": 30},
+        "batches": {
+            "trigger": {"files": 4, "ageSeconds": 30},
+            "limits": {"maxFiles": rng.choice([3, 1000])},
+        },
         "drainSeconds": 10,
     }
     return HostConfig.model_validate(values | changes)
@@ -349,7 +353,19 @@ class World:
         """Spark finishes the open batch."""
         done = sum("/_commits/" in name for name in self.sink.blobs)
         if done < len(self.checker.batches):
-            now(self.sink.put(f"p/_commits/{done + 1:010d}.json", b"{}", if_absent=True))
+            batch = self.checker.batches[done]
+            record = {
+                "number": done + 1,
+                "committedAt": EPOCH.isoformat(),
+                "application": "app",
+                "attempt": "a",
+                "output": "out",
+                "files": len(batch["files"]),
+                "rowsRead": sum(file["count"] for file in batch["files"]),
+                "rowsWritten": 1,
+                "seconds": 1.0,
+            }
+            now(self.sink.put(f"p/_commits/{done + 1:010d}.json", json.dumps(record).encode(), if_absent=True))
 
     # --- the end ---
 

@@ -1,112 +1,43 @@
-"""Batches for Spark: when one starts, what it holds, and how a new leader goes on where the last one stopped.
+"""The manifests and commit records of Spark batches in storage, and how a new leader goes on where the last stopped.
 
 A batch is frozen by a manifest and finished by a commit record, both put-if-absent, so that two leaders cannot
 disagree. Everything is derived from storage: the last manifest says where the next batch starts in each partition.
-`trigger` and `freeze` are pure.
+That a commit record is there counts, whatever is in it: one that cannot be read is a problem to tell, and no reason to
+process files twice.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
 
 from pydantic import ValidationError
 
-from eventconsumer_api.batch import BatchFile, BatchManifest, Range, Totals, commit_name, manifest_name
-from eventconsumer_api.host_config import ResourceRef
-from eventconsumer_api.spark import Trigger
-from eventconsumer_processor import gaps
+from eventconsumer_api.batch import BatchCommit, BatchManifest, commit_name, manifest_name
+from eventconsumer_api.host_report import CommitReport
+from eventconsumer_processor.batchreport import commit_report
 from eventconsumer_processor.errors import Damaged, StorageError
-from eventconsumer_processor.gaps import GapReason
-from eventconsumer_processor.sink.slots import Slot
 from eventconsumer_processor.storage import BlobStore
 
 MANIFEST_LIMIT = 256 * 1024 * 1024
-
-
-def trigger(when: Trigger, files: int, oldest_seconds: float) -> str:
-    """Which limit is reached: Files, Age, or neither (an empty text).
-
-    Args:
-        when: The limits.
-        files: Number of files in no batch.
-        oldest_seconds: Age of the oldest of them.
-    """
-    if files <= 0:
-        return ""
-    if files >= when.files:
-        return "Files"
-    return "Age" if oldest_seconds >= when.age_seconds else ""
-
-
-def freeze(
-    last: BatchManifest | None,
-    slots: Mapping[str, Iterable[Slot]],
-    starts: Mapping[str, int],
-    *,
-    resource: ResourceRef,
-    incarnation: str,
-    reason: str,
-    now: datetime,
-) -> BatchManifest:
-    """The next batch: all these files.
-
-    Args:
-        last: The batch before, if any.
-        slots: Files in no batch, in chain order, by partition.
-        starts: Where each partition's chain starts.
-        resource: The consumer.
-        incarnation: The hub's.
-        reason: What fired.
-        now: Wall clock.
-    """
-    before = {**starts, **(last.next if last else {})}
-    after = dict(before)
-    files: list[BatchFile] = []
-    ranges: dict[str, Range] = {}
-    lost = 0
-    for partition in sorted(slots):
-        for slot in slots[partition]:
-            files.append(
-                BatchFile(
-                    path=slot.path,
-                    etag=slot.etag,
-                    size=slot.size,
-                    partition=partition,
-                    first=slot.start,
-                    last=slot.last,
-                    count=slot.count,
-                )
-            )
-            ranges[partition] = Range(first=before[partition], last=slot.last)
-            after[partition] = slot.last + 1
-            lost += sum(len(gap) for gap in gaps.parse(slot.gap) if gap.reason is GapReason.RETENTION)
-    totals = last.totals if last else Totals()
-    return BatchManifest(
-        number=last.number + 1 if last else 1,
-        created_at=now,
-        reason=reason,
-        resource=resource,
-        incarnation=incarnation,
-        files=files,
-        ranges=ranges,
-        next=after,
-        totals=Totals(
-            files=totals.files + len(files),
-            events=totals.events + sum(file.count for file in files),
-            bytes=totals.bytes + sum(file.size for file in files),
-            gap_events=totals.gap_events + lost,
-        ),
-    )
+COMMIT_LIMIT = 16 * 1024 * 1024  # it names the files that were left out, which may be all of a manifest
 
 
 @dataclass(frozen=True)
 class BatchState:
-    """The last batch."""
+    """The last batch.
+
+    Attributes:
+        last: Its manifest; None: there is none.
+        committed: Whether it has a commit record.
+        committed_reason: Why the last committed batch started.
+        commit: What the record of the last committed batch says; None where there is none, or it cannot be read.
+        damage: Why it cannot be read.
+    """
 
     last: BatchManifest | None = None
     committed: bool = True
     committed_reason: str = ""
+    commit: CommitReport | None = None
+    damage: Damaged | None = None
 
     @property
     def open(self) -> BatchManifest | None:
@@ -124,6 +55,17 @@ class BatchState:
         if self.last is None:
             return 0
         return self.last.totals.files - (0 if self.committed else len(self.last.files))
+
+    @property
+    def processed_bytes(self) -> int:
+        """Size of them."""
+        if self.last is None:
+            return 0
+        return self.last.totals.bytes - (0 if self.committed else sum(file.size for file in self.last.files))
+
+    def then(self, manifest: BatchManifest) -> "BatchState":
+        """The state once the next batch is frozen."""
+        return replace(self, last=manifest, committed=False)
 
 
 class BatchLog:
@@ -145,14 +87,24 @@ class BatchLog:
         if not numbers:
             return BatchState()
         last = await self._read(max(numbers))
-        before = await self._read(last.number - 1) if last.number > 1 else None
-        return await self.poll(BatchState(last, committed=False, committed_reason=before.reason if before else ""))
+        state = await self.poll(BatchState(last, committed=False))
+        if state.committed or last.number == 1:
+            return state
+        before = await self._read(last.number - 1)
+        _, commit, damage = await self._commit(before.number)
+        return replace(state, committed_reason=before.reason, commit=commit, damage=damage)
 
     async def poll(self, state: BatchState) -> BatchState:
-        """The state after looking for the open batch's commit record."""
-        if state.open is None or not await self._blobs.head(commit_name(self._prefix, state.open.number)):
+        """The state after looking for the open batch's commit record, and again for one that could not be read."""
+        if state.damage:
+            _, commit, damage = await self._commit(state.committed_number)
+            state = replace(state, commit=commit, damage=damage)
+        if state.open is None:
             return state
-        return BatchState(state.open, committed=True, committed_reason=state.open.reason)
+        there, commit, damage = await self._commit(state.open.number)
+        if not there:
+            return state
+        return replace(state, committed=True, committed_reason=state.open.reason, commit=commit, damage=damage)
 
     async def freeze(self, manifest: BatchManifest) -> BatchManifest:
         """Write a manifest; the one that is there where another leader was faster."""
@@ -181,3 +133,29 @@ class BatchLog:
             return await asyncio.to_thread(BatchManifest.model_validate_json, blob.data)
         except ValidationError:
             raise Damaged(f"batch manifest {name} cannot be read: restore it from a backup") from None
+
+    async def _commit(self, number: int) -> tuple[bool, CommitReport | None, Damaged | None]:
+        """Whether a batch is committed, what its record says, and why that cannot be read."""
+        name = commit_name(self._prefix, number)
+        blob = await self._blobs.read(name, COMMIT_LIMIT)
+        if blob is None:
+            return False, None, None
+        try:
+            if blob.info.size > COMMIT_LIMIT:
+                raise ValueError(f"it has {blob.info.size} bytes, {COMMIT_LIMIT} at most are read")
+            commit = await asyncio.to_thread(BatchCommit.model_validate_json, blob.data)
+            if commit.number != number:
+                raise ValueError(f"it is of batch {commit.number}")
+            return True, commit_report(commit), None
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            text = ": ".join(filter(None, [".".join(map(str, first["loc"])), first["msg"]]))
+        except ValueError as error:
+            text = str(error)
+        return (
+            True,
+            None,
+            Damaged(
+                f"commit record {name} cannot be read ({text}): it was written or changed by something else; restore it"
+            ),
+        )

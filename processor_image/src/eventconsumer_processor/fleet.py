@@ -56,10 +56,12 @@ class Ledger:
         self.last_file_time = slot.committed_at
 
     def batched(self, position: int) -> None:
-        """Files below `position` are in a batch now."""
+        """Files below `position` are in a batch now, also those that were not followed yet."""
         while self.pending and self.pending[0].start < position:
             self._count(self.pending.popleft(), -1)
         self.start = max(self.start, position)
+        if self.next < position:  # somebody else froze the batch, and saw more
+            self.next, self.last_event_time = position, None
 
     def _count(self, slot: Slot, sign: int) -> None:
         self.files += sign

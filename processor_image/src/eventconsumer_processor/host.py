@@ -100,7 +100,7 @@ class Host:
         if partitions:
             found += partitions.problems()
         if leader:
-            found += leader.problems.values()
+            found += leader.problems
         state = self._state
         if state is HostState.RUNNING and any(problem.reason not in ADVISORY for problem in found):
             state = HostState.BLOCKED

@@ -7,14 +7,14 @@ put-if-absent manifest. A new leader derives everything from storage and the hub
 import asyncio
 import contextlib
 from collections.abc import Callable
-from datetime import timedelta
 from uuid import uuid4
 
 import structlog
 
 from eventconsumer_api.host_report import FleetReport, Problem
 from eventconsumer_processor import problems
-from eventconsumer_processor.batches import BatchLog, BatchState, freeze, trigger
+from eventconsumer_processor.batcher import Batcher
+from eventconsumer_processor.batches import BatchLog
 from eventconsumer_processor.errors import Conflict, LeaseLost, StorageError
 from eventconsumer_processor.lease.keeper import Keeper
 from eventconsumer_processor.measure import Measure
@@ -42,7 +42,7 @@ class Leader:
         seconds: int,
     ) -> None:
         self.fleet: FleetReport | None = None
-        self.problems: dict[str, Problem] = {}
+        self.problems: list[Problem] = []
         self._work = work
         self._blobs = blobs
         self._name = f"{work.config.sink.prefix}/_leader"
@@ -50,7 +50,6 @@ class Leader:
         self._chain = chain
         self._partitions = partitions
         self._seconds = seconds
-        self._batch_log = BatchLog(blobs, work.config.sink.prefix)
         self._forget()
 
     async def run(self) -> None:
@@ -97,47 +96,20 @@ class Leader:
 
     def _forget(self) -> None:
         self.fleet = None
-        self.problems = {}
-        work = self._work
-        self._measure = Measure(
-            work.config, work.hub, work.info, batches=self._batch_log, chain=self._chain, now=work.now
-        )
+        self.problems = []
+        work, batches = self._work, BatchLog(self._blobs, self._work.config.sink.prefix)
+        self._measure = Measure(work.config, work.hub, work.info, batches=batches, chain=self._chain, now=work.now)
+        self._batcher = Batcher(work.config, self._measure, batches, incarnation=self._incarnation, now=work.now)
 
     async def _measure_once(self) -> None:
         partitions, listing = self._partitions.partition_ids, self._partitions.listing
         try:
             await self._measure.follow(partitions, listing)
-            await self._plan_batch()
-            self.problems.pop("sink", None)
+            await self._batcher.plan()
+            self.problems = self._batcher.problems
         except StorageError as error:
             log.warning("cannot measure", error=str(error))
-            self.problems["sink"] = problems.of(self._work.config, problems.SINK, error)
+            self.problems = [problems.of(self._work.config, problems.SINK, error)]
             return
         await self._measure.ask_heads(partitions)
         self.fleet = self._measure.report(partitions, listing)
-
-    async def _plan_batch(self) -> None:
-        when, measure = self._work.config.batches, self._measure
-        if when is None or measure.state.open is not None:
-            return
-        now = self._work.now()
-        pending = {partition: ledger.pending for partition, ledger in measure.ledgers.items() if ledger.pending}
-        count = sum(len(slots) for slots in pending.values())
-        oldest = max((now - slots[0].committed_at for slots in pending.values()), default=timedelta(0))
-        reason = trigger(when.trigger, count, oldest.total_seconds())
-        if not reason:
-            return
-        manifest = freeze(
-            measure.state.last,
-            pending,
-            {partition: ledger.start for partition, ledger in measure.ledgers.items()},
-            resource=self._work.config.resource,
-            incarnation=self._incarnation,
-            reason=reason,
-            now=now,
-        )
-        written = await self._batch_log.freeze(manifest)
-        log.info("batch frozen", number=written.number, reason=written.reason, files=len(written.files))
-        measure.state = BatchState(written, committed=False, committed_reason=measure.state.committed_reason)
-        for partition, ledger in measure.ledgers.items():
-            ledger.batched(written.next.get(partition, ledger.start))

@@ -10,11 +10,13 @@ from datetime import datetime
 
 import structlog
 
-from eventconsumer_api.batch import Totals
+from eventconsumer_api.batch import BatchManifest, Totals
 from eventconsumer_api.host_config import HostConfig
-from eventconsumer_api.host_report import BatchReport, FleetReport, PartitionLag
+from eventconsumer_api.host_report import FleetReport, PartitionLag
 from eventconsumer_api.v1alpha1 import CheckpointPolicy, HandlerMode
 from eventconsumer_processor.batches import BatchLog, BatchState
+from eventconsumer_processor.batchplan import Waiting
+from eventconsumer_processor.batchreport import batch_report
 from eventconsumer_processor.errors import SourceError
 from eventconsumer_processor.fleet import Heads, Ledger, first_wanted, lag_of
 from eventconsumer_processor.lease.model import Lease, Listing
@@ -91,7 +93,32 @@ class Measure:
             elif self._is_due(ledger, listing.leases.get(partition)):
                 await ledger.follow()
                 self._looked[partition] = self._now()
+        await self.poll()
+
+    async def poll(self) -> None:
+        """Find out what became of the open batch, if there is one: the files may have been asked for before.
+
+        Raises:
+            StorageError: A request failed.
+        """
         self.state = await self._batches.poll(self.state)
+
+    def froze(self, manifest: BatchManifest) -> None:
+        """Go on from the next batch."""
+        self.state = self.state.then(manifest)
+        for partition, ledger in self.ledgers.items():
+            ledger.batched(manifest.next.get(partition, ledger.start))
+
+    def waiting(self) -> Waiting:
+        """The files in no batch, where there are batches."""
+        if self._config.batches is None:
+            return Waiting()
+        ledgers = self.ledgers.values()
+        return Waiting(
+            files=sum(ledger.files for ledger in ledgers),
+            bytes=sum(ledger.bytes for ledger in ledgers),
+            oldest=min((ledger.pending[0].committed_at for ledger in ledgers if ledger.pending), default=None),
+        )
 
     async def ask_heads(self, partitions: Sequence[str]) -> None:
         """Ask the hub where each partition ends. What it does not answer stays as it was, and grows stale."""
@@ -154,7 +181,11 @@ class Measure:
         complete = len(events) == len(lags)
         times = [ledger.last_file_time for ledger in self.ledgers.values() if ledger.last_file_time]
         heads = [info for each in self._heads.values() if (info := each.info) and info.last >= 0]
-        batch = self.state.open
+        batch, oldest = self.state.open, self.waiting().oldest
+        pending_files = pending_bytes = 0
+        if self._config.batches is not None:
+            pending_files = totals.files - self.state.processed_files
+            pending_bytes = totals.bytes - self.state.processed_bytes
         return FleetReport(
             partition_count=len(partitions),
             hub_created_at=self._info.created_at,
@@ -169,18 +200,14 @@ class Measure:
             gap_events=totals.gap_events,
             gaps={partition: ledger.newest_gap for partition, ledger in self.ledgers.items() if ledger.newest_gap},
             last_file_time=max(times, default=self.state.last.created_at if self.state.last else None),
-            pending_files=totals.files - self.state.processed_files,
+            pending_files=pending_files,
+            pending_bytes=pending_bytes,
+            pending_seconds=round(max(0.0, (self._now() - oldest).total_seconds()), 1) if oldest else 0.0,
             processed_files=self.state.processed_files,
             committed_batch=self.state.committed_number,
             committed_reason=self.state.committed_reason,
-            open_batch=batch
-            and BatchReport(
-                number=batch.number,
-                files=len(batch.files),
-                bytes=sum(file.size for file in batch.files),
-                events=sum(file.count for file in batch.files),
-                reason=batch.reason,
-            ),
+            last_commit=self.state.commit,
+            open_batch=batch and batch_report(batch),
         )
 
     async def _open(self, partition: str) -> None:

@@ -1,21 +1,25 @@
 """The probe: looks for events while no host runs (`eventconsumer probe`), and tells the operator what it finds.
 
 It registers and measures as a leading host does and answers /status with the same report, but owns nothing: it reads no
-event, takes no lease and writes no file or checkpoint. The hub is asked for its heads every 10 s, which costs nothing;
-storage only once a minute, or when there are events that may be in no file. Nothing that reads or writes events is
+event, takes no lease and writes no file or checkpoint. What it writes are the manifests of Spark batches: files that
+wait become batches when their time comes, and commits are seen, whether or not a host runs. A manifest is put if
+absent, so a host that leads at the same time does no harm.
+
+The hub is asked for its heads every 10 s, which costs nothing; storage only once a minute, or when there are events
+that may be in no file, but while a batch is open for its commit each time. Nothing that reads or writes events is
 loaded, and no code of the user's.
 """
 
 import asyncio
 import contextlib
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 import structlog
 
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import FleetReport, HostReport, HostState, Problem
 from eventconsumer_processor import problems
+from eventconsumer_processor.batcher import Batcher
 from eventconsumer_processor.batches import BatchLog
 from eventconsumer_processor.credentials import fingerprint
 from eventconsumer_processor.errors import HostError
@@ -27,7 +31,7 @@ from eventconsumer_processor.measure import Measure
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.registration import Registration, register
 from eventconsumer_processor.sink.chains import chains_of
-from eventconsumer_processor.sink.slots import incarnation
+from eventconsumer_processor.sink.slots import incarnation, utc_now
 
 MEASURE_SECONDS = 10.0
 STORAGE_SECONDS = 60.0  # between two looks at leases and files while there is nothing new
@@ -95,14 +99,10 @@ class Probe:
         part = problems.HUB  # what is being asked
         config, info = self._config, registration.info
         leases = lease_store(config, info, registration.leases, self._clock)
-        measure = Measure(
-            config,
-            registration.hub,
-            info,
-            batches=BatchLog(registration.sink, config.sink.prefix),
-            chain=chains_of(config, info, incarnation(info), registration.sink),
-            now=lambda: datetime.now(UTC),
-        )
+        era, batches = incarnation(info), BatchLog(registration.sink, config.sink.prefix)
+        chain = chains_of(config, info, era, registration.sink)
+        measure = Measure(config, registration.hub, info, batches=batches, chain=chain, now=utc_now)
+        batcher = Batcher(config, measure, batches, incarnation=era, now=utc_now)
         looked, listing = float("-inf"), None
         try:
             while not self._stop.is_set() and self._fingerprint() == seen:
@@ -121,7 +121,11 @@ class Probe:
                         part = problems.SINK
                         await measure.follow(self._partitions, listing)
                         looked = self._clock()
-                self._problems = []
+                    else:
+                        part = problems.SINK
+                        await measure.poll()
+                    await batcher.plan()
+                self._problems = batcher.problems
                 self._fleet = measure.report(self._partitions, listing)
                 self._heartbeat.beat()
                 await self._wait(MEASURE_SECONDS)

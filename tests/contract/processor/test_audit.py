@@ -378,7 +378,8 @@ def test_prune_keeps_what_is_young_or_not_behind_a_checkpoint(parquet: Drained) 
 
 
 def test_prune_keeps_files_that_no_committed_batch_holds(parquet: Drained) -> None:
-    parquet.config_file.write_text(json.dumps(parquet.config | {"batches": {"files": 2, "ageSeconds": 60}}))
+    batches = {"trigger": {"files": 2, "ageSeconds": 60}}
+    parquet.config_file.write_text(json.dumps(parquet.config | {"batches": batches}))
     planned, _ = parquet.prune(datetime.now(UTC) + timedelta(minutes=1))
     assert planned.files == []
     assert planned.kept == {"in no committed batch": 4, "the last file of its chain": 2}

@@ -1,4 +1,4 @@
-"""Batches: when one starts, that ranges are contiguous, and that a new leader goes on exactly."""
+"""Batches in storage: ranges are contiguous, a new leader goes on exactly, commit records are read or named."""
 
 from datetime import UTC, datetime
 
@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_api.batch import BatchManifest, commit_name
+from eventconsumer_api.batch import BatchCommit, BatchFile, BatchManifest, CommitTotals, Quarantine, commit_name
 from eventconsumer_api.host_config import ResourceRef
-from eventconsumer_api.spark import Trigger
-from eventconsumer_processor.batches import BatchLog, BatchState, freeze, trigger
+from eventconsumer_processor.batches import COMMIT_LIMIT, BatchLog, BatchState
+from eventconsumer_processor.batchplan import freeze
 from eventconsumer_processor.errors import Damaged, Unavailable
 from eventconsumer_processor.fleet import Ledger
 from eventconsumer_processor.sink.slots import Chain, Draft, Slot, slot_of
@@ -27,12 +27,20 @@ def slot(start: int, count: int) -> Slot:
     return Slot(f"p/{start}", '"e"', count * 10, NOW, start, start, last, count, 1, "n", str(last), NOW)
 
 
-@pytest.mark.parametrize(
-    ("files", "age", "reason"),
-    [(0, 9999, ""), (1, 0, ""), (9, 299.9, ""), (10, 0, "Files"), (11, 9999, "Files"), (1, 300, "Age")],
-)
-def test_the_trigger(files: int, age: float, reason: str) -> None:
-    assert trigger(Trigger(files=10, age_seconds=300), files, age) == reason
+def record(number: int, **fields: object) -> bytes:
+    """A commit record."""
+    values: dict[str, object] = {
+        "number": number,
+        "committed_at": NOW,
+        "application": "app",
+        "attempt": "a",
+        "output": "out",
+        "files": 1,
+        "rows_read": 5,
+        "rows_written": 4,
+        "seconds": 1.5,
+    }
+    return BatchCommit.model_validate(values | fields).model_dump_json(by_alias=True).encode()
 
 
 chains = st.dictionaries(
@@ -86,13 +94,16 @@ async def test_a_new_leader_restores_open_and_committed_batches() -> None:
     assert await log.freeze(one) == one
     state = await log.restore()
     assert (state.open, state.committed_number, state.processed_files) == (one, 0, 0)
-    await blobs.put(commit_name("p", 1), b"{}")
+    await blobs.put(commit_name("p", 1), record(1))
     state = await log.poll(state)
     assert (state.open, state.committed_number, state.processed_files, state.committed_reason) == (None, 1, 1, "Age")
+    assert state.processed_bytes == 50
+    assert state.commit is not None and (state.commit.number, state.commit.application) == (1, "app")
     two = freeze(one, {"0": [slot(5, 5)]}, {"0": 0}, resource=RESOURCE, incarnation="e", reason="Files", now=NOW)
     await log.freeze(two)
-    state = await BatchLog(blobs, "p").restore()
-    assert (state.open, state.committed_number, state.processed_files, state.committed_reason) == (two, 1, 1, "Age")
+    found = await BatchLog(blobs, "p").restore()
+    assert (found.open, found.committed_number, found.processed_files, found.committed_reason) == (two, 1, 1, "Age")
+    assert found == state.then(two)
 
 
 @virtual
@@ -128,6 +139,57 @@ async def test_a_damaged_manifest_is_named() -> None:
     await blobs.put("p/_batches/0000000001.json", b"{")
     with pytest.raises(Damaged, match=r"_batches/0000000001\.json cannot be read"):
         await BatchLog(blobs, "p").restore()
+
+
+@virtual
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"{}", "number: Field required"),
+        (b"{", "Invalid JSON"),
+        (record(2), "it is of batch 2"),
+        (b" " * (COMMIT_LIMIT + 1), "at most are read"),
+    ],
+)
+async def test_a_commit_record_that_cannot_be_read_counts_and_is_named_until_it_can(data: bytes, why: str) -> None:
+    blobs = FakeBlobStore(virtual_clock)
+    log = BatchLog(blobs, "p")
+    one = freeze(None, {"0": [slot(0, 5)]}, {"0": 0}, resource=RESOURCE, incarnation="e", reason="Age", now=NOW)
+    await log.freeze(one)
+    await blobs.put(commit_name("p", 1), data)
+    for state in (await log.poll(BatchState(one, committed=False)), await log.restore()):
+        assert (state.open, state.committed_number, state.commit) == (None, 1, None)
+        assert state.damage is not None and why in str(state.damage)
+        assert "_commits/0000000001.json" in str(state.damage)
+    two = freeze(one, {"0": [slot(5, 5)]}, {"0": 0}, resource=RESOURCE, incarnation="e", reason="Age", now=NOW)
+    await log.freeze(two)
+    state = await log.restore()
+    assert (state.open, state.committed_number) == (two, 1)
+    assert state.damage is not None
+    await blobs.put(commit_name("p", 1), record(1))
+    state = await log.poll(state)
+    assert (state.open, state.damage) == (two, None)
+    assert state.commit is not None and state.commit.number == 1
+
+
+@virtual
+async def test_what_was_left_out_is_told_for_people() -> None:
+    files = [BatchFile(path=f"p/{n}", etag="e", size=1, partition="3", first=n, last=n + 9, count=10) for n in range(5)]
+    left = Quarantine(number=1, files=files, rows=7, rows_path="out/_rows", message="Not a Parquet file")
+    blobs = FakeBlobStore(virtual_clock)
+    log = BatchLog(blobs, "p")
+    one = freeze(None, {"0": [slot(0, 5)]}, {"0": 0}, resource=RESOURCE, incarnation="e", reason="Age", now=NOW)
+    await log.freeze(one)
+    totals = CommitTotals(rows_read=5, rows_written=4, quarantined_files=9, quarantined_rows=8)
+    await blobs.put(commit_name("p", 1), record(1, quarantine=left, totals=totals, output_version=3))
+    commit = (await log.restore()).commit
+    assert commit is not None
+    assert (commit.rows_read, commit.rows_written, commit.seconds, commit.output_version) == (5, 4, 1.5, 3)
+    assert (commit.quarantined_files, commit.quarantined_rows) == (9, 8)
+    assert commit.quarantine == (
+        "batch 1 left out 5 files: partition 3 0-9 (p/0), partition 3 1-10 (p/1), partition 3 2-11 (p/2), and 2 more; "
+        "7 events of other files, in out/_rows: Not a Parquet file"
+    )
 
 
 @virtual
@@ -168,3 +230,18 @@ async def test_batches_start_behind_files_that_were_cleaned_up() -> None:
     assert (batches.start, batches.next, [slot.start for slot in batches.pending]) == (10, 15, [10])
     assert (batches.files, batches.events) == (1, 5)
     assert (counts.next, counts.files, counts.events) == (15, 3, 15)
+
+
+@virtual
+async def test_files_that_another_leader_put_into_a_batch_are_in_no_second_one() -> None:
+    """A leader that saw less than the one whose manifest won must not take the rest of it again."""
+    blobs = FakeBlobStore(virtual_clock)
+    chain = Chain(blobs, "p", "era", "0")
+    for start in (0, 5, 10, 15):
+        await chain.put(Draft(start, start, start + 4, 5, 1, "w", f"n{start}", "x", NOW), b"data")
+    slots = await chain.listed()
+    ledger = Ledger(chain, 0, 0)
+    ledger.add(slots[0])
+    ledger.batched(15)
+    await ledger.follow()
+    assert (ledger.next, ledger.files, [slot.start for slot in ledger.pending]) == (20, 1, [15])

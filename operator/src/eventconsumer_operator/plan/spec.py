@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from eventconsumer_api.v1alpha1 import Authentication, EventConsumerSpec
 from eventconsumer_operator.errors import SpecError
+from eventconsumer_operator.plan.schedule import check_schedule
 
 
 def parse_spec(raw: Mapping[str, Any]) -> EventConsumerSpec:
@@ -32,6 +33,7 @@ def parse_spec(raw: Mapping[str, Any]) -> EventConsumerSpec:
         ("spec.sink", spec.sink.authentication),
     ):
         _check_authentication(f"{field}.authentication", authentication)
+    check_schedule(spec)
     return spec
 
 

@@ -1,0 +1,54 @@
+"""PURE: what a batch and its commit record say, for reports."""
+
+from eventconsumer_api.batch import BatchCommit, BatchManifest, Quarantine
+from eventconsumer_api.host_report import BatchReport, CommitReport
+
+_NAMED = 3  # files named in a text
+_LONGEST = 600  # characters of a cause
+
+
+def batch_report(batch: BatchManifest) -> BatchReport:
+    """A frozen batch."""
+    return BatchReport(
+        number=batch.number,
+        files=len(batch.files),
+        bytes=sum(file.size for file in batch.files),
+        events=sum(file.count for file in batch.files),
+        reason=batch.reason,
+        created_at=batch.created_at,
+    )
+
+
+def commit_report(commit: BatchCommit) -> CommitReport:
+    """A committed batch."""
+    return CommitReport(
+        number=commit.number,
+        committed_at=commit.committed_at,
+        application=commit.application,
+        rows_read=commit.rows_read,
+        rows_written=commit.rows_written,
+        seconds=commit.seconds,
+        output_version=commit.output_version,
+        quarantined_files=commit.totals.quarantined_files,
+        quarantined_rows=commit.totals.quarantined_rows,
+        quarantine=quarantine_text(commit.quarantine) if commit.quarantine else "",
+    )
+
+
+def quarantine_text(left: Quarantine) -> str:
+    """What a batch left out, where it is, and why; empty for nothing."""
+    parts = []
+    if left.files:
+        named = [f"partition {file.partition} {file.first}-{file.last} ({file.path})" for file in left.files[:_NAMED]]
+        more = [f"and {len(left.files) - _NAMED} more"] if len(left.files) > _NAMED else []
+        parts.append(f"{_many(len(left.files), 'file')}: {', '.join([*named, *more])}")
+    if left.rows:
+        parts.append(f"{_many(left.rows, 'event')} of other files, in {left.rows_path or 'no folder that is named'}")
+    if not parts:
+        return ""
+    cause = f": {left.message[:_LONGEST]}" if left.message else ""
+    return f"batch {left.number} left out {'; '.join(parts)}{cause}"
+
+
+def _many(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
