@@ -30,6 +30,7 @@ from eventconsumer_operator.metrics import QueueState
 from eventconsumer_operator.reconcile import Reconciler
 from eventconsumer_operator.resync import Resync
 from eventconsumer_operator.settings import Settings, parse_settings
+from eventconsumer_operator.sparkapplications import watched_kinds
 from eventconsumer_operator.store import Store
 from eventconsumer_operator.watch import dead_watchers, watch
 from eventconsumer_operator.workqueue import WorkQueue
@@ -53,11 +54,11 @@ async def run(settings: Settings) -> None:
                     return
                 queue: WorkQueue[Key] = WorkQueue()
                 QueueState(queue)
-                store = Store(clusterwide="" in settings.namespaces)
+                store = Store(clusterwide="" in settings.namespaces, kinds=watched_kinds(settings.spark_launchers))
                 fleets = Fleets(api, HttpMessenger(session, HOST_PORT), FleetKey.load(settings.fleet_key_file))
                 reconciler = Reconciler(api, store, HttpHosts(session, HOST_PORT), settings, fleets)
                 resync = Resync(api, store, settings.namespaces, queue.add, settings.resync_seconds)
-                now = WorkHealth(queue, resync, lag, functools.partial(dead_watchers, settings.namespaces))
+                now = WorkHealth(queue, resync, lag, lambda: dead_watchers(settings.namespaces, store.served))
                 await _until_one_ends(
                     served,
                     keep,

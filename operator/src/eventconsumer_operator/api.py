@@ -16,6 +16,7 @@ from eventconsumer_api.labels import FIELD_MANAGER
 from eventconsumer_operator import metrics
 from eventconsumer_operator.errors import Changed, Forbidden, Gone, OperatorError, Refused, Transient
 from eventconsumer_operator.manifest import EVENT_CONSUMER, Kind, Listing, Manifest, describe, kind_of, name_of
+from eventconsumer_operator.sparkapplications import install_hint
 
 _TIMEOUT = aiohttp.ClientTimeout(total=15, sock_connect=5)
 _PAGE = 500
@@ -48,7 +49,11 @@ class Api(Protocol):
         """
 
     async def create(self, manifest: Manifest) -> Manifest | None:
-        """Create the object; return it, or None if an object of that name exists."""
+        """Create the object; return it, or None if an object of that name exists.
+
+        Raises:
+            Refused: The API server does not know its kind, which another operator brings; the message says which.
+        """
 
     async def merge(self, kind: Kind, namespace: str, name: str, change: Manifest) -> Manifest:
         """Change some fields of an object and return all of it.
@@ -114,6 +119,11 @@ class KubernetesApi:
             return await self._request("POST", path, {"fieldManager": FIELD_MANAGER}, manifest)
         except Changed:
             return None
+        except Gone as error:
+            kind = kind_of(manifest)
+            if install_hint(kind) and not await self.is_served(kind):
+                raise Refused(f"{describe(manifest)}: {install_hint(kind)}") from error
+            raise
 
     async def merge(self, kind: Kind, namespace: str, name: str, change: Manifest) -> Manifest:
         """See `Api`."""

@@ -7,20 +7,23 @@ Nothing in it tells whether a batch was processed: that is read from its commit 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from enum import Enum
 from typing import Any
 
 from eventconsumer_api import labels
-from eventconsumer_operator.manifest import JOB, Kind, Manifest, is_being_deleted, kind_of, name_of
+from eventconsumer_operator.applicationstate import ApplicationState, Said, moment
+from eventconsumer_operator.manifest import (
+    APACHE_APPLICATION,
+    JOB,
+    KUBEFLOW_APPLICATION,
+    Kind,
+    Manifest,
+    is_being_deleted,
+    kind_of,
+    name_of,
+)
+from eventconsumer_operator.sparkapplications import said_by_apache, said_by_kubeflow
 
-
-class ApplicationState(Enum):
-    """How far an application is."""
-
-    PENDING = "pending"  # nothing of it runs yet
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
+__all__ = ["Application", "ApplicationState", "Said", "application_of", "moment"]
 
 
 @dataclass(frozen=True)
@@ -57,21 +60,6 @@ class Application:
         return self.state in {ApplicationState.SUCCEEDED, ApplicationState.FAILED}
 
 
-@dataclass(frozen=True)
-class Said:
-    """What an object's status says.
-
-    Attributes:
-        state: How far it is.
-        message: Why it failed, or what it waits for.
-        finished: When it ended; None while it has not, or where that is not told.
-    """
-
-    state: ApplicationState
-    message: str = ""
-    finished: datetime | None = None
-
-
 def said_by_job(job: Manifest) -> Said:
     """Read a Job: its conditions when it has ended, else whether its pod runs."""
     status = job.get("status", {})
@@ -87,7 +75,11 @@ def said_by_job(job: Manifest) -> Said:
     return Said(ApplicationState.RUNNING if status.get("ready") else ApplicationState.PENDING)
 
 
-READERS: Mapping[Kind, Callable[[Manifest], Said]] = {JOB: said_by_job}
+READERS: Mapping[Kind, Callable[[Manifest], Said]] = {
+    JOB: said_by_job,
+    KUBEFLOW_APPLICATION: said_by_kubeflow,
+    APACHE_APPLICATION: said_by_apache,
+}
 """How the status of each kind of application is read."""
 
 KINDS = tuple(READERS)
@@ -114,11 +106,6 @@ def application_of(manifest: Manifest) -> Application:
         uid=metadata["uid"],
         deleted=is_being_deleted(manifest),
     )
-
-
-def moment(text: str | None) -> datetime | None:
-    """A time as the API server writes it; None where there is none."""
-    return datetime.fromisoformat(text) if text else None
 
 
 def _number(metadata: Mapping[str, Any], label: str, absent: int) -> int:

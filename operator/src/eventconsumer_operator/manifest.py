@@ -57,6 +57,8 @@ JOB = Kind("batch/v1", "Job", "jobs")
 POD_DISRUPTION_BUDGET = Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
 LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases")
 NETWORK_POLICY = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
+KUBEFLOW_APPLICATION = Kind("sparkoperator.k8s.io/v1beta2", "SparkApplication", "sparkapplications")
+APACHE_APPLICATION = Kind("spark.apache.org/v1", "SparkApplication", "sparkapplications")
 
 # What is watched and kept in the store: resources themselves, and what carries our label. Pods include Spark's.
 STORED = (
@@ -67,7 +69,7 @@ _KINDS = {
     (kind.api_version, kind.name): kind
     for kind in (
         EVENT_CONSUMER, CONFIG_MAP, SERVICE, POD, EVENT, STATEFUL_SET, JOB, POD_DISRUPTION_BUDGET, NETWORK_POLICY,
-        LEASE,
+        LEASE, KUBEFLOW_APPLICATION, APACHE_APPLICATION,
     )
 }  # fmt: skip
 

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from eventconsumer_api import labels
 from eventconsumer_operator import metrics
 from eventconsumer_operator.api import Api
-from eventconsumer_operator.errors import Forbidden, OperatorError
+from eventconsumer_operator.errors import Forbidden, Gone, OperatorError
 from eventconsumer_operator.keys import Key, Notify
-from eventconsumer_operator.manifest import EVENT_CONSUMER, Kind
+from eventconsumer_operator.manifest import EVENT_CONSUMER, Kind, Listing
+from eventconsumer_operator.sparkapplications import install_hint
 from eventconsumer_operator.store import Store
 
 _log = logging.getLogger(__name__)
@@ -110,14 +111,28 @@ class Resync:
         health = self._health[kind, scope]
         try:
             listing = await self._api.list(kind, scope, None if kind == EVENT_CONSUMER else MANAGED)
+        except Gone as error:
+            if not install_hint(kind):
+                self._failed(kind, scope, error)
+                return None
+            # Nobody can have made one. It is no reason to keep everything else waiting.
+            if kind not in self._store.unserved:
+                _log.warning("%s", install_hint(kind))
+            self._store.unserved.add(kind)
+            listing = Listing((), "")
         except OperatorError as error:
-            _log.warning("listing %s in %s: %s", kind.plural, scope or "all namespaces", error)
-            health.error = error
-            if isinstance(error, Forbidden):
-                self._store.refuse(kind, scope, error)
+            self._failed(kind, scope, error)
             return None
+        else:
+            self._store.unserved.discard(kind)
         health.listed, health.error = asyncio.get_running_loop().time(), None
         return self._store.replace(kind, scope, listing)
+
+    def _failed(self, kind: Kind, scope: str, error: OperatorError) -> None:
+        _log.warning("listing %s in %s: %s", kind.plural, scope or "all namespaces", error)
+        self._health[kind, scope].error = error
+        if isinstance(error, Forbidden):
+            self._store.refuse(kind, scope, error)
 
     def _tell(self, scope: str, news: set[Key], back: bool) -> None:
         first = scope not in self._served

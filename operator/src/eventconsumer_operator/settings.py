@@ -9,6 +9,7 @@ from pathlib import Path
 from eventconsumer_api.endpoints import AZURE_SUFFIXES, SUFFIX_PATTERN
 from eventconsumer_api.labels import HOST_SERVICE_ACCOUNT
 from eventconsumer_api.scheduling import is_reserved
+from eventconsumer_api.spark import Launcher
 
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -21,7 +22,9 @@ class Settings:
         namespaces: Namespaces whose EventConsumers are served; at least one, or "" alone for all.
         processor_image: Image of hosts.
         spark_image: Image of Spark drivers and executors.
+        spark_launchers: What spec.spark.launcher may be beside Native.
         handler_image_prefixes: What spec.processing.image may start with; empty: no image of users is run.
+        spark_image_prefixes: What spec.spark.application.image may start with; empty: no image of users is run.
         pod_metadata_prefixes: Keys that spec.pods.labels and .annotations may have: all keys of a domain where it ends
             with a slash, else exactly that key; empty: none.
         priority_classes: What spec.pods.priorityClassName may be; empty: none.
@@ -43,7 +46,9 @@ class Settings:
     namespaces: tuple[str, ...]
     processor_image: str
     spark_image: str
+    spark_launchers: tuple[Launcher, ...] = ()
     handler_image_prefixes: tuple[str, ...] = ()
+    spark_image_prefixes: tuple[str, ...] = ()
     pod_metadata_prefixes: tuple[str, ...] = ()
     priority_classes: tuple[str, ...] = ()
     endpoint_suffixes: tuple[str, ...] = AZURE_SUFFIXES
@@ -83,10 +88,23 @@ def parse_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Setti
     parser.add_argument("--processor-image", required=True, help="image of the hosts")
     parser.add_argument("--spark-image", required=True, help="image of Spark drivers and executors")
     parser.add_argument(
+        "--spark-launcher",
+        action="append",
+        default=[],
+        choices=[launcher.value for launcher in Launcher if launcher is not Launcher.NATIVE],
+        help="what spec.spark.launcher may be beside Native; may be repeated",
+    )
+    parser.add_argument(
         "--handler-image-prefix",
         action="append",
         default=[],
         help="what spec.processing.image may start with; may be repeated",
+    )
+    parser.add_argument(
+        "--spark-image-prefix",
+        action="append",
+        default=[],
+        help="what spec.spark.application.image may start with; may be repeated",
     )
     parser.add_argument(
         "--allow-insecure-endpoints",
@@ -116,7 +134,9 @@ def parse_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Setti
         namespaces=namespaces,
         processor_image=given.processor_image,
         spark_image=given.spark_image,
+        spark_launchers=tuple(Launcher(name) for name in dict.fromkeys(given.spark_launcher)),
         handler_image_prefixes=tuple(given.handler_image_prefix),
+        spark_image_prefixes=tuple(given.spark_image_prefix),
         pod_metadata_prefixes=tuple(given.pod_metadata_prefix),
         priority_classes=tuple(given.priority_class),
         endpoint_suffixes=tuple(given.endpoint_suffix) or AZURE_SUFFIXES,

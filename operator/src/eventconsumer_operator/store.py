@@ -64,10 +64,17 @@ class Store:
             kinds: Kinds that are watched and listed.
         """
         self.kinds = tuple(kinds)
+        self.unserved: set[Kind] = set()
+        """Those of them that the API server does not know: their definition is not installed."""
         self._clusterwide = clusterwide
         self._parts: dict[tuple[Kind, str], _Part] = {}
         self._refusals: dict[tuple[Kind, str], Forbidden] = {}
         self._by_consumer: dict[Key, dict[Where, Manifest]] = {}
+
+    @property
+    def served(self) -> tuple[Kind, ...]:
+        """The kinds that the API server knows."""
+        return tuple(kind for kind in self.kinds if kind not in self.unserved)
 
     # --- reading ---------------------------------------------------------------------------------------------------
 

@@ -2,12 +2,14 @@
 
 kopf is the shell that keeps watches alive (reconnects, relists after 410); what to do about an event is decided from
 the world as it is, elsewhere. What vanished while a watch was broken it does not tell: the regular lists do. Known
-weaknesses of kopf are handled here: it serves only kinds that exist when it starts, so we wait for the CRD; errors
-other than 410 end a watcher, which `dead_watchers` shows to the health check; and it must not ask for peering objects,
-namespaces or CRDs, which the operator has no right to read.
+weaknesses of kopf are handled here: it serves only kinds that exist when it starts, so we wait for the CRD, and start
+it anew when the definition of a kind that other operators bring is installed; errors other than 410 end a watcher,
+which `dead_watchers` shows to the health check; and it must not ask for peering objects, namespaces or CRDs, which the
+operator has no right to read.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Collection
 from typing import Any
@@ -19,11 +21,13 @@ from eventconsumer_operator.api import KubernetesApi
 from eventconsumer_operator.errors import OperatorError
 from eventconsumer_operator.keys import Key, Notify
 from eventconsumer_operator.manifest import EVENT_CONSUMER, STORED, Kind, Manifest
+from eventconsumer_operator.sparkapplications import install_hint
 from eventconsumer_operator.store import Store
 
 _log = logging.getLogger(__name__)
 
 _CRD_SECONDS = 3.0
+_MORE_SECONDS = 5.0  # a definition that is installed later is noticed within this time
 
 
 class Triggers:
@@ -72,25 +76,43 @@ async def watch(api: KubernetesApi, store: Store, scopes: Collection[str], notif
         Exception: A watch broke for good: the process should end and be started anew.
     """
     await _wait_for_crd(api)
-    await kopf.operator(
-        registry=_registry(Triggers(store, notify)),
-        settings=_settings(),
-        namespaces=[scope for scope in scopes if scope],
-        clusterwide="" in scopes,
-        standalone=True,
-        identity=labels.MANAGED_BY,  # else kopf looks up the name of a user who has none in a container
-    )
+    triggers = Triggers(store, notify)
+    while True:
+        for kind in store.kinds:
+            if install_hint(kind) and not await api.is_served(kind):
+                store.unserved.add(kind)
+        kinds = store.served
+        again = asyncio.Event()
+        waiting = asyncio.create_task(_wait_for_more(api, store, again))
+        try:
+            await kopf.operator(
+                registry=_registry(triggers, kinds),
+                settings=_settings(kinds),
+                namespaces=[scope for scope in scopes if scope],
+                clusterwide="" in scopes,
+                standalone=True,
+                identity=labels.MANAGED_BY,  # else kopf looks up the name of a user who has none in a container
+                stop_flag=again,
+            )
+        finally:
+            waiting.cancel()
+        if not again.is_set():
+            return
 
 
-def dead_watchers(scopes: Collection[str]) -> list[str]:
+def dead_watchers(scopes: Collection[str], kinds: Collection[Kind] = STORED) -> list[str]:
     """Names of the watchers that should run and do not.
 
     They count as dead before kopf has started them, too: the readiness of a starting operator.
+
+    Args:
+        scopes: Namespaces, or "" alone for all.
+        kinds: Kinds that the API server serves.
     """
     alive = {task.get_name() for task in asyncio.all_tasks()}
     wanted = (
         f"watcher for {kind.plural}.{_version_and_group(kind)}@{scope or None}"  # how kopf names its tasks
-        for kind in STORED
+        for kind in kinds
         for scope in scopes
     )
     return [name for name in wanted if name not in alive]
@@ -116,13 +138,27 @@ async def _wait_for_crd(api: KubernetesApi) -> None:
         await asyncio.sleep(_CRD_SECONDS)
 
 
-def _registry(triggers: Triggers) -> Any:
+async def _wait_for_more(api: KubernetesApi, store: Store, again: asyncio.Event) -> None:
+    """Set `again` when a kind is served that is not watched: one that was not there, or whose watch its end ended."""
+    away = set(store.unserved)
+    while not again.is_set():
+        await asyncio.sleep(_MORE_SECONDS)
+        away |= store.unserved
+        for kind in away:
+            with contextlib.suppress(OperatorError):
+                if await api.is_served(kind):
+                    _log.info("%s is served now: watching it", _version_and_group(kind))
+                    store.unserved.discard(kind)
+                    again.set()
+
+
+def _registry(triggers: Triggers, kinds: Collection[Kind]) -> Any:
     registry = kopf.OperatorRegistry()
     kopf.on.login(registry=registry)(_login)
-    for kind in STORED:
+    for kind in kinds:
         handler = triggers.consumer if kind == EVENT_CONSUMER else triggers.child
         group, _, version = kind.api_version.rpartition("/")
-        kopf.on.event(group, version, kind.plural, registry=registry, id=kind.plural)(handler)
+        kopf.on.event(group, version, kind.plural, registry=registry, id=f"{kind.plural}.{group}")(handler)
     return registry
 
 
@@ -130,7 +166,7 @@ def _login(**kwargs: Any) -> Any:
     return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
 
 
-def _settings() -> Any:
+def _settings(kinds: Collection[Kind]) -> Any:
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.scanning.disabled = True
@@ -141,7 +177,7 @@ def _settings() -> Any:
     # Ten minutes of patience with an API server that is away; then the process ends and is started anew.
     settings.networking.error_backoffs = [1, 1, 2, 3, 5, 8, 13, 21] + [30] * 18
     selector = f"{labels.LABEL_MANAGED_BY}={labels.MANAGED_BY}"
-    for kind in STORED:
+    for kind in kinds:
         if kind != EVENT_CONSUMER:
             group, _, version = kind.api_version.rpartition("/")
             settings.watching.label_selectors[group, version, kind.plural] = selector

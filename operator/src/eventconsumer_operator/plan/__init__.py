@@ -22,7 +22,7 @@ from eventconsumer_operator.plan.pods import run_as
 from eventconsumer_operator.plan.probe import is_probing, probe_set, unwanted_probe
 from eventconsumer_operator.plan.replay import replay_job, unwanted_replays
 from eventconsumer_operator.plan.scale import Running, running, scaling_of, with_leaving
-from eventconsumer_operator.plan.spark import SparkPlan, spark_plan
+from eventconsumer_operator.plan.spark import SparkPlan, orphans, spark_plan
 from eventconsumer_operator.plan.spec import parse_spec
 from eventconsumer_operator.settings import Settings
 
@@ -102,6 +102,7 @@ def make_plan(observed: Observed, settings: Settings, fleet_key: str = "") -> Pl
         jobs=tuple(filter(None, (spark.started, replay and run_as(replay, account)))),
         deleted=(
             *spark.deleted,
+            *orphans(observed, settings),
             *unwanted_replays(observed, spec),
             *unwanted_policies(observed, settings),
             *unwanted_probe(observed, scaling),

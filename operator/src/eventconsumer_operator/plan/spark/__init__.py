@@ -18,11 +18,15 @@ from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.manifest import Manifest
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan.names import application_name, child_labels
-from eventconsumer_operator.plan.spark import native
+from eventconsumer_operator.plan.spark import apache, kubeflow, native
 from eventconsumer_operator.plan.spark.launch import Launch
 from eventconsumer_operator.settings import Settings
 
-LAUNCHERS: Mapping[Launcher, Callable[[Launch], Manifest]] = {Launcher.NATIVE: native.application}
+LAUNCHERS: Mapping[Launcher, Callable[[Launch], Manifest]] = {
+    Launcher.NATIVE: native.application,
+    Launcher.KUBEFLOW: kubeflow.application,
+    Launcher.APACHE: apache.application,
+}
 """Makes the manifest of an application."""
 
 
@@ -39,15 +43,21 @@ class SparkPlan:
     deleted: tuple[Manifest, ...] = ()
 
 
+def orphans(observed: Observed, settings: Settings) -> tuple[Manifest, ...]:
+    """Pods of applications that are gone, where the launcher leaves them behind."""
+    return kubeflow.orphans(observed) if Launcher.KUBEFLOW in settings.spark_launchers else ()
+
+
 def spark_plan(observed: Observed, spec: EventConsumerSpec, config: HostConfig, settings: Settings) -> SparkPlan:
     """Decide what must be."""
     spark, fleet = spec.spark, observed.fleet
     if spark is None or not spark.enabled or spark.output is None:
         return SparkPlan(deleted=_unfinished(observed))
-    if spark.launcher not in LAUNCHERS:
+    if spark.launcher not in (Launcher.NATIVE, *settings.spark_launchers):
         raise SpecError(
             "spec.spark.launcher",
-            f"{spark.launcher} is not enabled: use Native, or let the administrator add it to sparkLaunchers",
+            f"{spark.launcher} is not enabled: set Native, or let the administrator add it to sparkLaunchers of the "
+            f"chart (--spark-launcher {spark.launcher})",
         )
     if spec.suspend or fleet is None or fleet.open_batch is None:
         return SparkPlan()
