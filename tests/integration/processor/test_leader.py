@@ -1,7 +1,12 @@
 """The leading host: what it measures, and the batches it freezes, also across leaders."""
 
+import io
 from datetime import UTC, datetime
 
+import fastavro
+import pyarrow.parquet as pq
+import pytest
+from azure.core import MatchConditions
 from azure.storage.blob import ContainerClient
 
 from eventconsumer_api.batch import BatchCommit, BatchManifest, commit_name, manifest_name
@@ -10,6 +15,7 @@ from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
 
 PREFIX = "shop/orders"
+UNCHANGED = MatchConditions.IfNotModified
 
 
 def fleet_of(*hosts: HostProcess) -> FleetReport | None:
@@ -46,7 +52,7 @@ def commit_batch(container: ContainerClient, manifest: BatchManifest) -> None:
         attempt="1",
         output="out",
         files=len(manifest.files),
-        rows_read=1,
+        rows_read=sum(file.count for file in manifest.files),
         rows_written=1,
         seconds=1.0,
     )
@@ -121,6 +127,9 @@ def test_batches_are_contiguous_and_one_at_a_time_across_leaders(consumer: MakeC
         assert later.processed_files == len(one.files)
         assert later.pending_files == len(two.files)
         assert later.committed_reason == "Files"
+        assert later.last_commit is not None
+        assert (later.last_commit.number, later.last_commit.rows_read) == (1, sum(file.count for file in one.files))
+        assert later.pending_bytes == sum(file.size for file in two.files)
 
 
 def test_a_single_old_file_starts_a_batch(consumer: MakeConsumer) -> None:
@@ -131,3 +140,30 @@ def test_a_single_old_file_starts_a_batch(consumer: MakeConsumer) -> None:
     fleet = fleet_of(host)
     assert fleet is not None and fleet.open_batch is not None
     assert fleet.open_batch.reason == "Age"
+
+
+@pytest.mark.parametrize("files", [{"format": "Parquet"}, {"format": "Avro"}, {"format": "Avro", "layout": "Capture"}])
+def test_a_batch_names_the_blobs_that_a_reader_opens(consumer: MakeConsumer, files: dict[str, str]) -> None:
+    limits = {"maxFiles": 1}
+    orders = consumer(partitions=2, files=files, batches={"trigger": {"files": 2, "ageSeconds": 3}, "limits": limits})
+    orders.publish(40, "0")
+    orders.publish(40, "1", start=40)
+    host = orders.host("orders-host-0")
+    wait_until(lambda: bool((fleet := fleet_of(host)) and fleet.open_batch), 40, f"a batch is open: {host.log}")
+    with orders.container(orders.drained) as container:
+        one = read_manifest(container, 1)
+        assert one.format == files["format"]
+        (file,) = one.files
+        properties = container.get_blob_client(file.path).get_blob_properties()
+        assert (str(properties.etag).strip('"'), properties.size) == (file.etag.strip('"'), file.size)
+        content = io.BytesIO(container.download_blob(file.path, etag=file.etag, match_condition=UNCHANGED).readall())
+        if one.format == "Avro":
+            numbers = [row["SequenceNumber"] for row in fastavro.reader(content)]
+        else:
+            numbers = pq.read_table(content)["sequence_number"].to_pylist()
+        assert numbers == list(range(file.first, file.last + 1))
+        assert len(numbers) == file.count
+        commit_batch(container, one)
+        wait_until(container.get_blob_client(manifest_name(PREFIX, 2)).exists, 30, "the rest is in the next batch")
+        two = read_manifest(container, 2)
+        assert {one.files[0].partition, two.files[0].partition} == {"0", "1"}

@@ -1,4 +1,4 @@
-"""The probe on the real emulator and Azurite: it sees events while no host runs, and touches nothing."""
+"""The probe on the real emulator and Azurite: while no host runs it sees events and freezes batches, no more."""
 
 import json
 import os
@@ -6,9 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from eventconsumer_api.batch import commit_name, manifest_name
 from eventconsumer_api.host_report import FleetReport, HostState, PartitionLag
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
+from tests.integration.processor.test_leader import PREFIX, commit_batch, read_manifest
 
 
 class ProbeProcess(HostProcess):
@@ -77,6 +79,43 @@ def test_nothing_waits_and_then_events_are_seen_within_seconds(consumer: MakeCon
         line for line in Path(f"/proc/{probe.process.pid}/status").read_text().splitlines() if "VmRSS" in line
     )
     assert int(resident.split()[1]) < 120 * 1024, resident
+    assert probe.terminate() == 0
+
+
+def test_files_that_wait_become_batches_and_commits_are_seen_while_no_host_runs(
+    consumer: MakeConsumer, tmp_path: Path
+) -> None:
+    batches = {"trigger": {"files": 1000, "ageSeconds": 20}, "limits": {"maxFiles": 1}}
+    orders = consumer(partitions=2, batches=batches)
+    orders.publish(40, "0")
+    orders.publish(40, "1", start=40)
+    host = orders.host()
+
+    def drained() -> bool:
+        fleet = host.report().fleet
+        return fleet is not None and (fleet.events, fleet.lag_events) == (80, 0)
+
+    wait_until(drained, 60, f"all events are in files: {host.log[-2000:]}")
+    assert host.terminate() == 0
+    before = {name for name, *_ in contents(orders)}
+    probe = ProbeProcess(tmp_path, orders)
+    wait_until(lambda: probe.fleet().open_batch is not None, 60, f"what waits becomes a batch: {probe.log}")
+    fleet = probe.fleet()
+    assert fleet.open_batch is not None
+    assert (fleet.open_batch.number, fleet.open_batch.files, fleet.open_batch.reason) == (1, 1, "Age")
+    assert (fleet.pending_files, fleet.committed_batch, fleet.lag_events) == (fleet.files, 0, 0)
+    with orders.container(orders.drained) as container:
+        one = read_manifest(container, 1)
+        commit_batch(container, one)
+        wait_until(lambda: probe.fleet().committed_batch == 1, 15, f"the commit is seen: {probe.log}")
+        last = probe.fleet().last_commit
+        assert last is not None and (last.number, last.rows_read) == (1, one.files[0].count)
+        wait_until(lambda: probe.fleet().open_batch is not None, 60, f"the rest follows: {probe.log}")
+    assert {name for name, *_ in contents(orders)} - before == {
+        manifest_name(PREFIX, 1),
+        manifest_name(PREFIX, 2),
+        commit_name(PREFIX, 1),
+    }
     assert probe.terminate() == 0
 
 

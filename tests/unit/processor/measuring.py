@@ -1,0 +1,86 @@
+"""A consumer that is measured, on fakes that behave, in virtual time."""
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.host_report import FleetReport
+from eventconsumer_processor.batches import BatchLog
+from eventconsumer_processor.errors import HubUnreachable
+from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing
+from eventconsumer_processor.measure import Measure
+from eventconsumer_processor.sink.slots import Chain, Draft
+from eventconsumer_processor.source.hub import PartitionInfo
+from tests.fakes.blobs import FakeBlobStore
+from tests.fakes.hub import CREATED, FakeHub
+from tests.unit.processor.stage import CONFIG, virtual_clock
+
+
+class TimedHub(FakeHub):
+    """A hub whose newest events are as old as the fake clock says, and that may be silent."""
+
+    def __init__(self, partitions: int) -> None:
+        super().__init__(partitions)
+        self.newest: dict[str, datetime] = {}
+        self.silent = False
+
+    def publish(self, partition: str, count: int) -> None:
+        self.partitions[partition].add(*[b"x"] * count)
+        self.newest[partition] = now()
+
+    async def partition(self, partition: str) -> PartitionInfo:
+        if self.silent:
+            raise HubUnreachable("no answer")
+        return replace(await super().partition(partition), last_enqueued_time=self.newest.get(partition, CREATED))
+
+
+def now() -> datetime:
+    return CREATED + timedelta(seconds=virtual_clock())
+
+
+@dataclass
+class World:
+    """A hub, a sink, leases, and who measures them."""
+
+    hub: TimedHub
+    overrides: dict[str, Any] = field(default_factory=dict)
+    leases: dict[str, Lease] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.sink = FakeBlobStore(virtual_clock)
+        self.config = HostConfig.model_validate(CONFIG | self.overrides)
+
+    async def measure(self) -> Measure:
+        """A new one."""
+        return Measure(
+            self.config,
+            self.hub,
+            await self.hub.describe(),
+            batches=BatchLog(self.sink, "p"),
+            chain=self.chain,
+            now=now,
+        )
+
+    def chain(self, partition: str) -> Chain:
+        return Chain(self.sink, "p", "era", partition)
+
+    async def drain(self, partition: str, last: int, *, checkpoint: bool = True) -> None:
+        """Commit one more file, up to `last`."""
+        chain = self.chain(partition)
+        start = await chain.begin(0)
+        while slot := await chain.at(start):
+            start = slot.last + 1
+        await chain.put(Draft(start, start, last, last + 1 - start, 1, "w", f"n{last}", "o", now()), b"data")
+        if checkpoint:
+            self.checkpoint(partition, last)
+
+    def checkpoint(self, partition: str, reached: int) -> None:
+        self.leases[partition] = Lease(partition, checkpoint=Checkpoint("o", reached))
+
+    async def report(self, measure: Measure) -> FleetReport:
+        """One round."""
+        partitions, listing = list(self.hub.partitions), Listing(dict(self.leases), {})
+        await measure.follow(partitions, listing)
+        await measure.ask_heads(partitions)
+        return measure.report(partitions, listing)
