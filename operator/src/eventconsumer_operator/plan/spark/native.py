@@ -7,7 +7,6 @@ ends. The Job tries once: whether to try again is decided from the commit record
 from typing import Any
 
 from eventconsumer_api import labels
-from eventconsumer_api.batch import manifest_url
 from eventconsumer_api.spark import SparkPod
 from eventconsumer_operator.manifest import JOB, Manifest
 from eventconsumer_operator.plan.config import SINK_SECRET
@@ -15,15 +14,13 @@ from eventconsumer_operator.plan.names import child
 from eventconsumer_operator.plan.pods import (
     WORKLOAD_IDENTITY_LABEL,
     container_security,
-    downward,
     pod_security,
     secret_mount,
     secret_volume,
 )
 from eventconsumer_operator.plan.spark.launch import Launch
+from eventconsumer_operator.plan.spark.templates import TTL_SLACK_SECONDS, driver_environment
 
-# The operator cleans up earlier. This is for a time without one, and late enough for a commit to be seen first.
-_TTL_SLACK_SECONDS = 600
 _DRIVER_GRACE_SECONDS = 30
 # Spark's memory outside the heap: 40 % for Python programs, 384 MiB at least.
 _OVERHEAD_FACTOR = 0.4
@@ -43,7 +40,7 @@ def application(launch: Launch) -> Manifest:
             "parallelism": 1,
             "podReplacementPolicy": "Failed",
             "activeDeadlineSeconds": spark.timeout_seconds,
-            "ttlSecondsAfterFinished": spark.history.ttl_seconds + _TTL_SLACK_SECONDS,
+            "ttlSecondsAfterFinished": spark.history.ttl_seconds + TTL_SLACK_SECONDS,
             "template": {
                 "metadata": {"labels": {**launch.labels, **identity}},
                 "spec": _driver(launch),
@@ -83,13 +80,7 @@ def _driver(launch: Launch) -> dict[str, Any]:
                     application.main_file,
                     *application.arguments,
                 ],
-                "env": [
-                    {"name": labels.BATCH_JOB_ENV, "value": launch.batch.model_dump_json(by_alias=True)},
-                    {"name": labels.BATCH_MANIFEST_ENV, "value": manifest_url(launch.batch)},
-                    downward("POD_NAME", "metadata.name"),
-                    downward("POD_NAMESPACE", "metadata.namespace"),
-                    downward("POD_IP", "status.podIP"),
-                ],
+                "env": driver_environment(launch),
                 "securityContext": container_security(),
                 "resources": {
                     "requests": {"cpu": driver.core_request or str(driver.cores), "memory": memory},

@@ -1,12 +1,14 @@
-"""The pods of launchers that submit in cluster mode: what Spark's settings cannot say of driver and executors. Pure.
+"""What drivers are told whoever launches them, and the pods of launchers that submit in cluster mode. Pure.
 
-Spark merges these templates with what it makes itself: names, images, sizes, ports, its arguments and variables. Both
-are admitted where the restricted Pod Security Standard is enforced. No webhook is needed for any of it.
+The templates say what Spark's settings cannot say of driver and executors. Spark merges them with what it makes itself:
+names, images, sizes, ports, its arguments and variables. Both are admitted where the restricted Pod Security Standard
+is enforced. No webhook is needed for any of it.
 """
 
 from typing import Any
 
 from eventconsumer_api import labels
+from eventconsumer_api.batch import manifest_url
 from eventconsumer_operator.plan.config import SINK_SECRET
 from eventconsumer_operator.plan.pods import (
     WORKLOAD_IDENTITY_LABEL,
@@ -44,12 +46,7 @@ def driver_template(launch: Launch) -> dict[str, Any]:
             "containers": [
                 {
                     "name": DRIVER_CONTAINER,
-                    "env": [
-                        {"name": labels.BATCH_JOB_ENV, "value": launch.batch.model_dump_json(by_alias=True)},
-                        downward("POD_NAME", "metadata.name"),
-                        downward("POD_NAMESPACE", "metadata.namespace"),
-                        downward("POD_IP", "status.podIP"),
-                    ],
+                    "env": driver_environment(launch),
                     "securityContext": container_security(),
                     "volumeMounts": [
                         {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
@@ -81,6 +78,17 @@ def executor_template(launch: Launch) -> dict[str, Any]:
             "volumes": [{"name": "tmp", "emptyDir": {}}],
         },
     }
+
+
+def driver_environment(launch: Launch) -> list[dict[str, Any]]:
+    """What every driver is told, whoever launched it. No secret in it."""
+    return [
+        {"name": labels.BATCH_JOB_ENV, "value": launch.batch.model_dump_json(by_alias=True)},
+        {"name": labels.BATCH_MANIFEST_ENV, "value": manifest_url(launch.batch)},
+        downward("POD_NAME", "metadata.name"),
+        downward("POD_NAMESPACE", "metadata.namespace"),
+        downward("POD_IP", "status.podIP"),
+    ]
 
 
 def secured() -> dict[str, str]:
