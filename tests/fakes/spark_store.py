@@ -1,16 +1,32 @@
-"""A container that behaves: new ETags at each write, put-if-absent, and an answer that can be lost."""
+"""A container that behaves: ETags, conditional writes, leases on a clock, and answers that get lost."""
 
 import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from eventconsumer_spark.store import BlobFacts
+from eventconsumer_spark.store import BlobFacts, Version
+
+
+@dataclass
+class _Lease:
+    id: str
+    seconds: float
+    end: float
+    broken: bool = False
 
 
 class FakeBlobStore:
-    """In memory; `lose_next_answer` makes the next put succeed and be repeated, as after a broken connection."""
+    """In memory; `lose_next_answer` makes the next write succeed and be repeated, as after a broken connection.
 
-    def __init__(self) -> None:
+    Args:
+        clock: Seconds; leases end by it.
+    """
+
+    def __init__(self, clock: Callable[[], float] = lambda: 0.0) -> None:
         self.blobs: dict[str, tuple[str, bytes]] = {}
         self.lose_next_answer = False
+        self._clock = clock
+        self._leases: dict[str, _Lease] = {}
         self._versions = itertools.count(1)
 
     def put(self, name: str, content: bytes) -> None:
@@ -25,6 +41,13 @@ class FakeBlobStore:
         """Content of a blob, at most `limit` bytes of it; None where there is none."""
         return self.blobs[name][1][:limit] if name in self.blobs else None
 
+    def load(self, name: str, limit: int) -> Version | None:
+        """Content with the ETag it has; None where there is no such blob."""
+        if name not in self.blobs:
+            return None
+        etag, content = self.blobs[name]
+        return Version(etag, content[:limit])
+
     def facts(self, name: str) -> BlobFacts | None:
         """ETag and size of a blob; None where there is none."""
         if name not in self.blobs:
@@ -37,7 +60,50 @@ class FakeBlobStore:
         if name in self.blobs:
             return False
         self.put(name, content)
-        if self.lose_next_answer:
-            self.lose_next_answer = False
-            return self.create(name, content)
+        return self._answer(lambda: self.create(name, content))
+
+    def replace(self, name: str, content: bytes, etag: str, lease: str) -> bool:
+        """Put if the blob still is the version `etag` and `lease` is held; False where not."""
+        held = self._held(name)
+        if name not in self.blobs or self.blobs[name][0] != etag or held is None or held.id != lease:
+            return False
+        self.put(name, content)
+        return self._answer(lambda: self.replace(name, content, etag, lease))
+
+    def acquire(self, name: str, seconds: int, lease: str) -> bool:
+        """Take a lease of a blob; False while another one is held, or where there is no blob."""
+        held = self._held(name)
+        if name not in self.blobs or (held is not None and (held.id != lease or held.broken)):
+            return False
+        self._leases[name] = _Lease(lease, seconds, self._clock() + seconds)
+        return self._answer(lambda: self.acquire(name, seconds, lease))
+
+    def renew(self, name: str, lease: str) -> bool:
+        """Start the time of a lease anew, also after its end if nobody took the blob; False where it is another's."""
+        held = self._leases.get(name)
+        if held is None or held.id != lease or held.broken:
+            return False
+        held.end = self._clock() + held.seconds
         return True
+
+    def release(self, name: str, lease: str) -> None:
+        """End a lease at once; nothing where it is not held."""
+        held = self._leases.get(name)
+        if held is not None and held.id == lease:
+            del self._leases[name]
+
+    def break_off(self, name: str, seconds: int) -> None:
+        """Let the lease of a blob end after `seconds`."""
+        if held := self._held(name):
+            held.end = min(held.end, self._clock() + seconds)
+            held.broken = True
+
+    def _held(self, name: str) -> _Lease | None:
+        held = self._leases.get(name)
+        return held if held is not None and self._clock() < held.end else None
+
+    def _answer(self, repeat: Callable[[], bool]) -> bool:
+        if not self.lose_next_answer:
+            return True
+        self.lose_next_answer = False
+        return repeat()

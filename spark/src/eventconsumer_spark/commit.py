@@ -1,19 +1,28 @@
-"""The end of a batch: `_commits/<n>.json`, put if absent.
+"""The end of a batch: its record decides in the place of the claim, and is then published as `_commits/<n>.json`.
 
-Invariant: a commit is written once and never again. The operator goes on to the next batch on this record alone, so
-whoever comes second (a retry after an unknown outcome, a driver that was thought dead) finds the record and leaves
-it.
+Invariant: a commit is written once and never again, and it is complete. Everybody else goes on to the next batch on
+the published copy alone. An attempt that ends between the two steps has committed: the next attempt publishes its
+record, byte for byte, and processes nothing.
 """
 
 from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from eventconsumer_api.batch import BatchCommit, BatchJob, commit_name
+from eventconsumer_api.batch import (
+    BatchCommit,
+    BatchFile,
+    BatchManifest,
+    CommitTotals,
+    Quarantine,
+    commit_name,
+)
+from eventconsumer_spark.claim import MAX_RECORD_BYTES, Claim
 from eventconsumer_spark.errors import StorageError
 from eventconsumer_spark.store import BlobStore
+from eventconsumer_spark.written import Written
 
-MAX_COMMIT_BYTES = 64 * 1024
+_CAUSE_CHARACTERS = 1000
 
 
 @dataclass(frozen=True)
@@ -24,35 +33,105 @@ class Committed:
     ours: bool
 
 
-def find_commit(store: BlobStore, job: BatchJob) -> BatchCommit | None:
-    """The commit of the job's batch; None while there is none.
+@dataclass(frozen=True)
+class LeftOut:
+    """Files that cannot be processed, and why the first of them cannot."""
+
+    files: tuple[BatchFile, ...] = ()
+    cause: str = ""
+
+    @property
+    def events(self) -> int:
+        """Events in these files."""
+        return sum(file.count for file in self.files)
+
+
+def find_commit(store: BlobStore, prefix: str, number: int) -> BatchCommit | None:
+    """The published commit of a batch; None while there is none.
 
     Raises:
         StorageError: There is one that cannot be read.
     """
-    name = commit_name(job.sink.prefix, job.number)
-    content = store.read(name, MAX_COMMIT_BYTES)
-    if content is None:
+    name = commit_name(prefix, number)
+    content = store.read(name, MAX_RECORD_BYTES)
+    return None if content is None else _parse(name, content)
+
+
+def previous_commit(store: BlobStore, prefix: str, number: int, first: int) -> BatchCommit | None:
+    """The commit before that of batch `number`; None where `number` is the `first` of all.
+
+    Raises:
+        StorageError: It is missing or cannot be read: totals that went on from zero would be wrong for ever.
+    """
+    if number <= first:
         return None
+    if (before := find_commit(store, prefix, number - 1)) is None:
+        raise StorageError(
+            f"batch {number} cannot be committed without commit {commit_name(prefix, number - 1)}, which its totals go "
+            "on from: commits are never to be deleted: restore it (soft delete or versions of the storage account)"
+        )
+    return before
+
+
+def commit(store: BlobStore, prefix: str, claim: Claim, record: BatchCommit) -> Committed:
+    """Commit the batch of `claim`, and return the record that stands.
+
+    Raises:
+        ClaimLostError: Another attempt has claimed the batch since; nothing was written.
+        StorageError: Storage refused or did not answer; the next attempt finds out whether the batch is committed.
+    """
+    content = record.model_dump_json(by_alias=True, indent=2).encode()
+    if len(content) > MAX_RECORD_BYTES:
+        raise StorageError(f"the commit of batch {record.number} would have {len(content)} bytes: too many to be read")
+    claim.decide(content)
+    standing = publish(store, prefix, record.number, content)
+    return Committed(standing, ours=standing.attempt == record.attempt)
+
+
+def publish(store: BlobStore, prefix: str, number: int, content: bytes) -> BatchCommit:
+    """Put the decided record where everybody looks for it, unless it is there, and return the one that stands.
+
+    Raises:
+        StorageError: Storage refused, or has a commit that cannot be read.
+    """
+    name = commit_name(prefix, number)
+    if store.create(name, content):
+        return _parse(name, content)
+    if (standing := find_commit(store, prefix, number)) is None:
+        raise StorageError(f"commit {name} was there and is gone: commits are never to be deleted")
+    return standing
+
+
+def totals_after(previous: BatchCommit | None, written: Written, *, rows_read: int, left_out: LeftOut) -> CommitTotals:
+    """PURE: running totals with one more batch."""
+    before = previous.totals if previous else CommitTotals()
+    return CommitTotals(
+        rows_read=before.rows_read + rows_read,
+        rows_written=before.rows_written + written.rows,
+        quarantined_files=before.quarantined_files + len(left_out.files),
+        quarantined_rows=before.quarantined_rows + written.quarantined_rows,
+    )
+
+
+def quarantine_of(
+    manifest: BatchManifest, written: Written, left_out: LeftOut, previous: BatchCommit | None
+) -> Quarantine | None:
+    """PURE: what this batch left out; where it left nothing out, what the last batch that did left out."""
+    if not left_out.files and not written.quarantined_rows:
+        return previous.quarantine if previous else None
+    return Quarantine(
+        number=manifest.number,
+        files=list(left_out.files),
+        rows=written.quarantined_rows,
+        rows_path=written.rows_path,
+        message=(left_out.cause or written.message)[:_CAUSE_CHARACTERS],
+    )
+
+
+def _parse(name: str, content: bytes) -> BatchCommit:
     try:
         return BatchCommit.model_validate_json(content)
     except ValidationError as error:
         raise StorageError(
             f"commit {name} is not readable ({error.errors()[0]['msg']}): it was not written by this job"
         ) from error
-
-
-def commit_batch(store: BlobStore, job: BatchJob, record: BatchCommit) -> Committed:
-    """Put `record` unless the batch has a commit already, and return the one that stands.
-
-    Raises:
-        StorageError: Storage refused, or has a commit that cannot be read.
-    """
-    name = commit_name(job.sink.prefix, job.number)
-    if store.create(name, record.model_dump_json(by_alias=True, indent=2).encode()):
-        return Committed(record, ours=True)
-    standing = find_commit(store, job)
-    if standing is None:
-        raise StorageError(f"commit {name} was there and is gone: commits are never to be deleted")
-    # A put whose answer was lost is repeated by the client and meets its own record.
-    return Committed(standing, ours=standing.attempt == record.attempt)

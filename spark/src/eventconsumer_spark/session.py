@@ -27,8 +27,13 @@ def start_session(application: str, hadoop: Mapping[str, str]) -> SparkSession:
     """
     conf = SparkConf().setAppName(application).setAll(list(SAFE.items()))
     spark = SparkSession.builder.config(conf=conf).getOrCreate()
+    give_access(spark, hadoop)
+    return spark
+
+
+def give_access(spark: SparkSession, hadoop: Mapping[str, str]) -> None:
+    """Give a running session the storage settings of abfs.hadoop_settings."""
     # Python has no public way to the live Hadoop configuration; `spark.hadoop.*` properties would show the key.
     live = spark.sparkContext._jsc.hadoopConfiguration()
     for key, value in hadoop.items():
         live.set(key, value)
-    return spark

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from azure.storage.blob import AccountSasPermissions, ResourceTypes, Services, generate_account_sas
 
-from eventconsumer_api.batch import BatchCommit, BatchJob, commit_name
+from eventconsumer_api.batch import BatchCommit, BatchJob, attempt_name, commit_name
 from eventconsumer_spark import Batch
-from eventconsumer_spark.batch import process
 from eventconsumer_spark.errors import FilesChangedError, ManifestError
+from eventconsumer_spark.process import process
 from tests.azurite import ACCOUNT, KEY, AzuriteProcess
 from tests.integration.spark.conftest import ROOT, Driver
 from tests.integration.spark.drained import PREFIX, DrainedBatch
@@ -57,8 +57,14 @@ def test_batch_is_processed_once_and_again_with_the_same_result(
     assert record.output == f"{job.output.path}/_batch=1"
     assert KEY not in first.stdout
 
-    # The commit is lost with the driver: the next attempt replaces the output.
+    # The published copy is lost: it is made again from the claim, and nothing is processed.
     drained.container.delete_blob(commit_name(PREFIX, 1))
+    process(job, never, {})
+    assert drained.commit() == commit
+
+    # The commit is lost as if there had been none: the next attempt replaces the output.
+    drained.container.delete_blob(commit_name(PREFIX, 1))
+    drained.container.delete_blob(attempt_name(PREFIX, 1))
     second = driver(job)
     assert second.returncode == 0, second.stdout
     assert {row["partition_key"]: (row["events"], row["ids"], row["id_sum"]) for row in result(job)} == rows

@@ -4,7 +4,7 @@ import pytest
 
 from eventconsumer_spark.abfs import hadoop_settings, input_folder, output_folder
 from eventconsumer_spark.account import StorageAccount
-from eventconsumer_spark.batch import batch_output
+from eventconsumer_spark.batch import folders, trial_folders
 from eventconsumer_spark.errors import ConfigurationError
 
 CLOUD = StorageAccount("https://shop.blob.core.windows.net", "shop", key="a2V5")
@@ -15,15 +15,27 @@ LOCAL = StorageAccount(f"http://{LOCAL_HOST}", "shop", key="a2V5")
 def test_output_and_input_share_the_host_that_the_user_chose() -> None:
     output = output_folder("abfss://results@shop.dfs.core.windows.net/a/b/", CLOUD)
     assert str(output) == "abfss://results@shop.dfs.core.windows.net/a/b"
-    assert batch_output(output, 7) == "abfss://results@shop.dfs.core.windows.net/a/b/_batch=7"
+    assert folders(output, 7).output == "abfss://results@shop.dfs.core.windows.net/a/b/_batch=7"
     drained = input_folder("drained", output)
     assert drained.child("x/from=1.parquet") == "abfss://drained@shop.dfs.core.windows.net/x/from=1.parquet"
 
 
 def test_output_may_be_the_root_of_a_container() -> None:
-    assert (
-        batch_output(output_folder(f"abfs://results@{LOCAL_HOST}", LOCAL), 1) == f"abfs://results@{LOCAL_HOST}/_batch=1"
-    )
+    root = folders(output_folder(f"abfs://results@{LOCAL_HOST}", LOCAL), 1)
+    assert root.output == f"abfs://results@{LOCAL_HOST}/_batch=1"
+    assert root.quarantine == f"abfs://results@{LOCAL_HOST}/_quarantine/_batch=1"
+
+
+def test_replay_and_trial_write_to_folders_of_their_own() -> None:
+    output = output_folder("abfss://results@shop.dfs.core.windows.net/a/b", CLOUD)
+    replay = folders(output, 7, "again")
+    assert str(replay.table) == "abfss://results@shop.dfs.core.windows.net/a/b_replays/again"
+    assert replay.quarantine == "abfss://results@shop.dfs.core.windows.net/a/b_replays/again_quarantine/_batch=7"
+    for real in (folders(output, 7), replay):
+        trial = trial_folders(real, 7)
+        assert trial.scratch == f"{real.table}_trial/7"
+        for folder in (trial.output, trial.quarantine):
+            assert folder.startswith(f"{trial.scratch}/")
 
 
 def test_connection_is_never_weaker_than_the_sinks() -> None:

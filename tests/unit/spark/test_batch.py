@@ -1,27 +1,25 @@
-"""Manifest, commit and job description, against a container in memory."""
+"""Manifest and job description, against a container in memory."""
 
 from datetime import UTC, datetime
 
 import pytest
 
 from eventconsumer_api.batch import (
-    BatchCommit,
     BatchFile,
     BatchJob,
     BatchManifest,
     Range,
     Totals,
-    commit_name,
     manifest_name,
 )
 from eventconsumer_api.host_config import BlobLocation, Credential, ResourceRef
 from eventconsumer_api.labels import BATCH_JOB_ENV
 from eventconsumer_api.spark import Output
-from eventconsumer_spark.batch import Batch, process
-from eventconsumer_spark.commit import commit_batch, find_commit
-from eventconsumer_spark.errors import ConfigurationError, FilesChangedError, ManifestError, StorageError
+from eventconsumer_spark.batch import Batch
+from eventconsumer_spark.environment import load_job
+from eventconsumer_spark.errors import ConfigurationError, FilesChangedError, ManifestError
 from eventconsumer_spark.manifest import MAX_MANIFEST_BYTES, check_files, difference, load_manifest
-from eventconsumer_spark.run import load_job
+from eventconsumer_spark.process import process
 from eventconsumer_spark.store import BlobFacts
 from tests.fakes.spark_store import FakeBlobStore
 
@@ -68,20 +66,6 @@ def frozen(store: FakeBlobStore, **changes: object) -> BatchManifest:
     ).model_copy(update=changes)
     store.put(manifest_name(PREFIX, 3), manifest.model_dump_json(by_alias=True).encode())
     return manifest
-
-
-def record(attempt: str, rows: int = 20) -> BatchCommit:
-    return BatchCommit(
-        number=3,
-        committed_at=datetime(2026, 1, 1, tzinfo=UTC),
-        application=JOB.application,
-        attempt=attempt,
-        output="abfss://…",
-        files=2,
-        rows_read=rows,
-        rows_written=rows,
-        seconds=1.0,
-    )
 
 
 def test_manifest_is_read_as_written(store: FakeBlobStore) -> None:
@@ -144,28 +128,6 @@ def test_many_changed_files_are_counted(store: FakeBlobStore) -> None:
 def test_difference_of_one_file(found: BlobFacts | None, text: str | None) -> None:
     file = BatchFile(path="a", etag='"0x1"', size=7, partition="0", first=0, last=0, count=1)
     assert difference(file, found) == text
-
-
-def test_first_commit_stands(store: FakeBlobStore) -> None:
-    assert find_commit(store, JOB) is None
-    first = commit_batch(store, JOB, record("a"))
-    second = commit_batch(store, JOB, record("b", rows=5))
-    assert first.ours
-    assert not second.ours
-    assert second.record == record("a")
-    assert find_commit(store, JOB) == record("a")
-
-
-def test_commit_whose_answer_was_lost_is_ours(store: FakeBlobStore) -> None:
-    store.lose_next_answer = True
-    assert commit_batch(store, JOB, record("a")).ours
-    assert find_commit(store, JOB) == record("a")
-
-
-def test_foreign_blob_in_the_place_of_a_commit(store: FakeBlobStore) -> None:
-    store.put(commit_name(PREFIX, 3), b"hello")
-    with pytest.raises(StorageError, match=r"_commits/0000000003\.json is not readable"):
-        commit_batch(store, JOB, record("a"))
 
 
 def test_job_from_the_environment() -> None:

@@ -1,0 +1,172 @@
+"""One attempt at one batch: claimed, read, committed, released. What the batch is processed with is not known here.
+
+Invariant: the commit is the last effect, and it comes only after every check passed; where the batch is committed
+already, there is no attempt. What can fail without Spark (manifest, files, totals, claim) is tried before Spark is
+started.
+"""
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pyspark.sql import SparkSession
+
+from eventconsumer_api.batch import BatchCommit, BatchFile, BatchJob, BatchManifest, attempt_name
+from eventconsumer_spark.batch import Batch, Folders, folders, trial_folders
+from eventconsumer_spark.claim import Claim, Decided, new_claim, take
+from eventconsumer_spark.commit import (
+    Committed,
+    LeftOut,
+    commit,
+    find_commit,
+    previous_commit,
+    publish,
+    quarantine_of,
+    totals_after,
+)
+from eventconsumer_spark.ending import Ending
+from eventconsumer_spark.errors import StorageError
+from eventconsumer_spark.manifest import check_files, load_manifest
+from eventconsumer_spark.reading import read_batch as read_events
+from eventconsumer_spark.site import Site
+from eventconsumer_spark.written import Written
+
+log = logging.getLogger("eventconsumer.spark")
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A batch that this driver has claimed."""
+
+    job: BatchJob
+    site: Site
+    manifest: BatchManifest
+    previous: BatchCommit | None
+    claim: Claim
+    ending: Ending
+    began: float
+
+    @property
+    def number(self) -> int:
+        """Number of the batch."""
+        return self.manifest.number
+
+    @property
+    def folders(self) -> Folders:
+        """Where its result goes."""
+        return folders(self.site.output, self.number, self.job.replay.nonce if self.job.replay else "")
+
+    def batch(self, spark: SparkSession, files: Sequence[BatchFile] | None = None, *, trial: bool = False) -> Batch:
+        """The batch as programs see it, with `files` only where they are given."""
+        manifest = self.manifest
+        if files is not None:
+            manifest = manifest.model_copy(update={"files": list(files)})
+        where = trial_folders(self.folders, self.number) if trial else self.folders
+        resource = self.job.resource.uid
+        return Batch(
+            spark=spark,
+            job=self.job,
+            manifest=manifest,
+            events=read_events(spark, manifest, self.site.input),
+            table=str(where.table),
+            output=where.output,
+            quarantine_path=where.quarantine,
+            transaction=f"{resource}/{self.job.replay.nonce}" if self.job.replay else resource,
+            trial=trial,
+        )
+
+    @property
+    def scratch(self) -> str:
+        """The folder that trials write to."""
+        return trial_folders(self.folders, self.number).scratch
+
+    def commit(self, written: Written, rows_read: int, left_out: LeftOut) -> Committed:
+        """Commit the batch.
+
+        Raises:
+            ClaimLostError: Another attempt has taken over.
+            StorageError: Storage refused or did not answer.
+        """
+        manifest = self.manifest
+        record = BatchCommit(
+            number=self.number,
+            committed_at=datetime.now(UTC),
+            application=self.job.application,
+            attempt=self.claim.record.attempt,
+            output=self.folders.output if written.output_version is None else str(self.folders.table),
+            output_version=written.output_version,
+            files=len(manifest.files),
+            bytes=sum(file.size for file in manifest.files),
+            rows_read=rows_read,
+            rows_written=written.rows,
+            ranges=manifest.ranges,
+            seconds=round(time.monotonic() - self.began, 3),
+            quarantine=quarantine_of(manifest, written, left_out, self.previous),
+            totals=totals_after(self.previous, written, rows_read=rows_read, left_out=left_out),
+        )
+        committed = commit(self.site.store, self.site.commits, self.claim, record)
+        if committed.ours:
+            log.info(
+                "batch %d: committed %d rows in %s after %.1f s",
+                self.number,
+                written.rows,
+                record.output,
+                record.seconds,
+            )
+        else:
+            log.warning("batch %d: %s committed it first", self.number, committed.record.application)
+        return committed
+
+    @property
+    def released(self) -> bool:
+        """Whether this attempt has ended."""
+        return self.claim.released
+
+    def end(self) -> None:
+        """Let the next attempt, if there has to be one, begin at once. Only when nothing is written any more."""
+        self.ending.hold(None)
+        try:
+            self.claim.release()
+        except StorageError as error:
+            log.warning("batch %d: the next attempt has to wait for the claim's lease to end: %s", self.number, error)
+
+
+def begin(job: BatchJob, site: Site, ending: Ending) -> Attempt | BatchCommit:
+    """Check and claim the job's batch, or find its commit.
+
+    Raises:
+        SparkJobError: It cannot be processed now; the message says why.
+    """
+    began = time.monotonic()
+    store, number = site.store, job.number
+    if earlier := find_commit(store, site.commits, number):
+        return _nothing_to_do(earlier)
+    manifest = load_manifest(store, job)
+    check_files(store, manifest)
+    previous = previous_commit(store, site.commits, number, first=job.replay.first if job.replay else 1)
+    taken = take(store, attempt_name(site.commits, number), new_claim(number, job.application), ending.lost)
+    if isinstance(taken, Decided):
+        return _nothing_to_do(publish(store, site.commits, number, taken.content))
+    ending.hold(taken)
+    taken.keeper.start()
+    attempt = Attempt(job, site, manifest, previous, taken, ending, began)
+    try:
+        # Looked at once more: commits are older than claims only where somebody deleted a claim.
+        if earlier := find_commit(store, site.commits, number):
+            attempt.end()
+            return _nothing_to_do(earlier)
+        site.ensure_output()
+    except BaseException:
+        attempt.end()
+        raise
+    log.info("batch %d: %d files as they were frozen, claimed", number, len(manifest.files))
+    return attempt
+
+
+def _nothing_to_do(earlier: BatchCommit) -> BatchCommit:
+    log.info(
+        "batch %d was committed by %s at %s: nothing to do", earlier.number, earlier.application, earlier.committed_at
+    )
+    return earlier

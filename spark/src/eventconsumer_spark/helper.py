@@ -1,0 +1,161 @@
+"""For programs that make their own session: the batch by one call, the commit by another.
+
+    spark = SparkSession.builder.getOrCreate()
+    batch = read_batch(spark)
+    commit_batch(batch, rows_written=write_somewhere(batch.events))
+
+Built of the same parts as `run_batch`, with the same promises: the batch is verified and claimed before it is handed
+out, and a commit needs the claim. A program that ends without a commit leaves the batch to the next attempt.
+"""
+
+import atexit
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+
+from eventconsumer_api.batch import BatchCommit, BatchJob
+from eventconsumer_spark.attempt import Attempt, begin
+from eventconsumer_spark.batch import Batch
+from eventconsumer_spark.causes import lies_in_data
+from eventconsumer_spark.commit import LeftOut
+from eventconsumer_spark.ending import Ending, last_words, leave_message
+from eventconsumer_spark.environment import load_job, set_up_log
+from eventconsumer_spark.errors import ConfigurationError, SparkJobError
+from eventconsumer_spark.process import jobs_of, totals_message
+from eventconsumer_spark.reading import check_count
+from eventconsumer_spark.session import give_access
+from eventconsumer_spark.site import open_site
+from eventconsumer_spark.trials import Trials
+from eventconsumer_spark.written import Written
+
+log = logging.getLogger("eventconsumer.spark")
+
+
+@dataclass(frozen=True)
+class ClaimedBatch(Batch):
+    """A batch that `commit_batch` takes.
+
+    Attributes:
+        attempt: This attempt at the batch.
+        rows_read: Number of events.
+        left_out: Files that cannot be read, where such are to be left out.
+    """
+
+    attempt: Attempt = field(kw_only=True)
+    rows_read: int = field(kw_only=True)
+    left_out: LeftOut = field(kw_only=True)
+
+
+def read_batch(spark: SparkSession) -> ClaimedBatch:
+    """The batch that this program was started for; where it is committed already, the program ends with code 0.
+
+    The session gets the settings with which it reads and writes the sink's storage account.
+
+    Raises:
+        SparkJobError: The batch cannot be processed now; the message says why.
+    """
+    for batch in read_batches(spark, several=False):
+        return batch
+    sys.exit(0)
+
+
+def read_batches(spark: SparkSession, *, several: bool = True) -> Iterator[ClaimedBatch]:
+    """As `read_batch`, for programs that can be replayed over many batches: each has to be committed before the next.
+
+    Args:
+        spark: The program's session.
+        several: False: a replay of more than one batch is refused.
+
+    Raises:
+        SparkJobError: A batch cannot be processed now; the message says why.
+    """
+    set_up_log()
+    with _last_words():
+        ending = Ending()
+        ending.install()
+        job = load_job(os.environ)
+        if job.replay and job.replay.first != job.replay.last and not several:
+            raise ConfigurationError(
+                "spec.spark.replay: this program reads one batch: replay one (from and to alike), or let it loop over "
+                "read_batches(spark)"
+            )
+        resources = ExitStack()
+        site = resources.enter_context(open_site(job, os.environ))
+        atexit.register(resources.close)
+        give_access(spark, site.hadoop)
+        for one in jobs_of(job, site):
+            attempt = begin(one, site, ending)
+            if isinstance(attempt, BatchCommit):
+                _leave_totals(one, attempt)
+                continue
+            batch = _open(attempt, spark)
+            yield batch
+            if not batch.attempt.released:
+                raise ConfigurationError(
+                    f"batch {one.number} was left without commit_batch: it has to be committed first"
+                )
+
+
+def commit_batch(batch: ClaimedBatch, rows_written: int, output_version: int | None = None) -> BatchCommit:
+    """Commit a batch whose result is complete; nothing of it may be written after this.
+
+    Args:
+        batch: From `read_batch`.
+        rows_written: Rows of the result.
+        output_version: Version of the Delta table that holds them, where there is one.
+
+    Returns:
+        The commit that stands; it is another attempt's where that one was first.
+
+    Raises:
+        ClaimLostError: Another attempt has taken over; nothing was committed.
+        StorageError: Storage refused or did not answer.
+    """
+    with _last_words():
+        committed = batch.attempt.commit(Written(rows_written, output_version), batch.rows_read, batch.left_out)
+        batch.attempt.end()
+        _leave_totals(batch.job, committed.record)
+        return committed.record
+
+
+def _open(attempt: Attempt, spark: SparkSession) -> ClaimedBatch:
+    """Read a claimed batch; where it cannot be read and the job says so, without the files that cannot."""
+
+    def abandon() -> None:
+        # In this order: the next attempt must not begin while this one writes.
+        if not attempt.released:
+            spark.stop()
+            attempt.end()
+
+    atexit.register(abandon)
+    left_out, batch = LeftOut(), attempt.batch(spark)
+    try:
+        rows = check_count(batch.events, batch.manifest)
+        if attempt.job.search_poison:
+            batch.events.write.format("noop").mode("overwrite").save()
+    except Exception as error:
+        if not attempt.job.search_poison or not lies_in_data(error):
+            raise
+        left_out = Trials(attempt, spark, None).left_out(error)
+        batch = attempt.batch(spark, [file for file in attempt.manifest.files if file not in left_out.files])
+        rows = check_count(batch.events, batch.manifest)
+    return ClaimedBatch(**vars(batch), attempt=attempt, rows_read=rows, left_out=left_out)
+
+
+def _leave_totals(job: BatchJob, commit: BatchCommit) -> None:
+    if job.replay and job.replay.last == commit.number:
+        leave_message(totals_message(job.replay, commit))
+
+
+@contextmanager
+def _last_words() -> Iterator[None]:
+    try:
+        yield
+    except SparkJobError as error:
+        last_words(f"{type(error).__name__}: {error}")
+        raise

@@ -1,0 +1,116 @@
+"""Keeps a lease alive while the driver works, and knows when it may have ended without being told.
+
+A renewal counts from the moment its request was sent, by a clock that goes on while the machine sleeps
+(CLOCK_BOOTTIME), and the keeper gives up a margin before the lease could end. So a driver that was frozen, or that
+storage does not answer, stops by itself before another attempt can hold the lease. Two threads: one renews, one looks
+at the clock and never at the network.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from eventconsumer_spark.errors import ClaimLostError, StorageError
+
+log = logging.getLogger("eventconsumer.spark")
+
+LEASE_SECONDS = 30
+MARGIN_SECONDS = 5.0
+"""What the driver has to stop writing, between giving up its lease and the lease's end."""
+RENEW_SECONDS = 10.0
+RETRY_SECONDS = 1.0
+WATCH_SECONDS = 0.25
+
+
+def boottime() -> float:
+    """Seconds since boot, time in suspend included; unaffected by changes of the wall clock."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Keeper:
+    """Renews one lease until it is stopped, or until the lease is lost.
+
+    Args:
+        what: The claim, for messages.
+        renew: Renews once; False where the lease is not held any more. Raises StorageError for no answer.
+        since: When the request was sent that took the lease, by `clock`.
+        on_lost: Called once, from a thread of the keeper, with the reason; it ends the driver.
+        clock: Seconds.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        renew: Callable[[], bool],
+        since: float,
+        on_lost: Callable[[str], None],
+        clock: Callable[[], float] = boottime,
+    ) -> None:
+        self._what = what
+        self._renew = renew
+        self._on_lost = on_lost
+        self._clock = clock
+        self._deadline = _until(since)
+        self._why = ""
+        self._stopped = threading.Event()
+        self._said = threading.Lock()
+        self._threads = [
+            threading.Thread(target=task, name=f"claim-{task.__name__.strip('_')}", daemon=True)
+            for task in (self._renewals, self._watch)
+        ]
+
+    def start(self) -> None:
+        """Start renewing."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Stop renewing; the lease is left as it is."""
+        self._stopped.set()
+
+    def check(self) -> None:
+        """Make sure that the lease is held now.
+
+        Raises:
+            ClaimLostError: It was taken, or it was not renewed in time.
+        """
+        if not self._why and self._clock() >= self._deadline:
+            self.lose("it could not be renewed in time")
+        if self._why:
+            raise ClaimLostError(f"{self._what} is lost: {self._why}: nothing was committed; another attempt goes on")
+
+    def lose(self, why: str) -> None:
+        """The lease is lost, as somebody found out."""
+        with self._said:
+            if self._why or self._stopped.is_set():
+                return
+            self._why = why
+        self._on_lost(f"{self._what} is lost: {why}: nothing was committed; another attempt goes on")
+
+    def _renewals(self) -> None:
+        pause = RENEW_SECONDS
+        while not self._stopped.wait(pause):
+            sent = self._clock()
+            try:
+                held = self._renew()
+            except StorageError as error:
+                log.warning("%s: %s", self._what, error)
+                pause = RETRY_SECONDS
+                continue
+            if not held:
+                self.lose("another attempt, or a person, took its lease")
+                return
+            self._deadline = _until(sent)
+            pause = RENEW_SECONDS
+
+    def _watch(self) -> None:
+        while not self._stopped.wait(WATCH_SECONDS):
+            try:
+                self.check()
+            except ClaimLostError:
+                return
+
+
+def _until(sent: float) -> float:
+    return sent + LEASE_SECONDS - MARGIN_SECONDS

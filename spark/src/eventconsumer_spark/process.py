@@ -1,0 +1,114 @@
+"""A job from start to end: its batch, or in a replay its batches one after the other, each processed and committed.
+
+Invariant: a claim is released only when this driver does not write any more: after the commit, or after Spark has
+stopped.
+"""
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+
+from pyspark.sql import SparkSession
+
+from eventconsumer_api.batch import BatchCommit, BatchJob, ReplayOf
+from eventconsumer_spark.attempt import Attempt, begin
+from eventconsumer_spark.batch import Batch, Program
+from eventconsumer_spark.causes import lies_in_data
+from eventconsumer_spark.commit import LeftOut, find_commit
+from eventconsumer_spark.ending import Ending
+from eventconsumer_spark.errors import ConfigurationError
+from eventconsumer_spark.reading import check_count
+from eventconsumer_spark.session import start_session
+from eventconsumer_spark.site import Site, open_site
+from eventconsumer_spark.trials import Trials
+from eventconsumer_spark.written import Written
+
+log = logging.getLogger("eventconsumer.spark")
+
+
+def process(
+    job: BatchJob, program: Program, environment: Mapping[str, str], ending: Ending | None = None
+) -> BatchCommit:
+    """Process and commit what the job asks for; return the commit of its last batch.
+
+    Raises:
+        SparkJobError: A batch is not committed; the message says why.
+    """
+    ending = ending or Ending()
+    spark: SparkSession | None = None
+    with open_site(job, environment) as site:
+        try:
+            for one in jobs_of(job, site):
+                attempt = begin(one, site, ending)
+                if isinstance(attempt, BatchCommit):
+                    standing = attempt
+                    continue
+                try:
+                    spark = spark or start_session(job.application, site.hadoop)
+                    standing = run(attempt, spark, program)
+                except BaseException:
+                    if spark:
+                        spark.stop()
+                    raise
+                finally:
+                    attempt.end()
+        finally:
+            if spark:
+                spark.stop()
+    return standing
+
+
+def jobs_of(job: BatchJob, site: Site) -> Iterator[BatchJob]:
+    """One job for each batch, in order.
+
+    Raises:
+        ConfigurationError: A replay of batches that are not all committed.
+    """
+    if not job.replay:
+        yield job
+        return
+    if find_commit(site.store, job.sink.prefix, job.replay.last) is None:
+        raise ConfigurationError(
+            f"spec.spark.replay.to: batch {job.replay.last} is not committed: replay batches up to the last committed "
+            "one (status.spark.lastCommit.number)"
+        )
+    for number in range(job.replay.first, job.replay.last + 1):
+        yield _replayed(job, number, site)
+
+
+def run(attempt: Attempt, spark: SparkSession, program: Program) -> BatchCommit:
+    """Process and commit a claimed batch; where it fails for its files, and the job says so, without these files.
+
+    Raises:
+        Exception: Whatever the program raises, or Spark.
+    """
+    left_out = LeftOut()
+    try:
+        rows, written = _run_once(attempt.batch(spark), program)
+    except Exception as error:
+        if not attempt.job.search_poison or not lies_in_data(error):
+            raise
+        left_out = Trials(attempt, spark, program).left_out(error)
+        files = [file for file in attempt.manifest.files if file not in left_out.files]
+        rows, written = _run_once(attempt.batch(spark, files), program)
+    return attempt.commit(written, rows, left_out).record
+
+
+def _run_once(batch: Batch, program: Program) -> tuple[int, Written]:
+    rows = check_count(batch.events, batch.manifest)
+    log.info("batch %d: %d files, %d events", batch.manifest.number, len(batch.manifest.files), rows)
+    result = program(batch)
+    return rows, result if isinstance(result, Written) else Written(result)
+
+
+def _replayed(job: BatchJob, number: int, site: Site) -> BatchJob:
+    # Where the batch was committed without files, it has to be possible again.
+    original = find_commit(site.store, job.sink.prefix, number)
+    quarantine = original.quarantine if original else None
+    left_files = quarantine is not None and quarantine.number == number and bool(quarantine.files)
+    return job.model_copy(update={"number": number, "search_poison": job.search_poison or left_files})
+
+
+def totals_message(replay: ReplayOf, last: BatchCommit) -> str:
+    """PURE: what a replay came to, as JSON: batches committed and rows written."""
+    return json.dumps({"batches": replay.last - replay.first + 1, "rows": last.totals.rows_written})

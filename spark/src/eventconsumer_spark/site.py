@@ -1,0 +1,64 @@
+"""Where everything of a job is: account, credential, folders; resolved once, before anything is tried."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from eventconsumer_api.batch import BatchJob, replay_prefix
+from eventconsumer_spark.abfs import AbfsFolder, hadoop_settings, input_folder, output_folder
+from eventconsumer_spark.account import StorageAccount, describe, resolve_account
+from eventconsumer_spark.errors import ConfigurationError
+from eventconsumer_spark.store import AzureBlobStore
+
+
+@dataclass(frozen=True)
+class Site:
+    """The places of one job.
+
+    Attributes:
+        store: The sink's container: manifests, claims and commits.
+        input: The same container, for Spark.
+        output: Folder of `spec.spark.output.path`.
+        hadoop: Settings with which Spark reaches both, the credential among them.
+        commits: Prefix of claims and commits: the sink's, in a replay its own.
+    """
+
+    account: StorageAccount
+    store: AzureBlobStore
+    input: AbfsFolder
+    output: AbfsFolder
+    hadoop: Mapping[str, str] = field(repr=False)
+    commits: str = ""
+
+    def ensure_output(self) -> None:
+        """Create the output's container where it is missing and may be created."""
+        with AzureBlobStore(self.account, self.output.container) as results:
+            results.ensure_container()
+
+
+@contextmanager
+def open_site(job: BatchJob, environment: Mapping[str, str]) -> Iterator[Site]:
+    """Resolve the places of a job.
+
+    Raises:
+        ConfigurationError: The credential or the output's path cannot work as they are.
+    """
+    account = resolve_account(job.sink, _connection_string(job))
+    output = output_folder(job.output.path, account)
+    hadoop = hadoop_settings(account, output.host, environment)
+    commits = replay_prefix(job.sink.prefix, job.replay.nonce) if job.replay else job.sink.prefix
+    with AzureBlobStore(account, job.sink.container) as store:
+        yield Site(account, store, input_folder(job.sink.container, output), output, hadoop, commits)
+
+
+def _connection_string(job: BatchJob) -> str | None:
+    credential = job.sink.credential
+    if credential.connection_string_file is None:
+        return None
+    try:
+        return Path(credential.connection_string_file).read_text()
+    except OSError as error:
+        raise ConfigurationError(
+            f"{describe(credential)} cannot be read: {error.strerror}: create the Secret and the key"
+        ) from None

@@ -1,0 +1,259 @@
+"""Claim and commit under every order of two and three attempts' requests: one commit, complete, by the newest claim."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventconsumer_api.batch import BatchClaim, BatchCommit, commit_name
+from eventconsumer_spark.claim import WAIT_SECONDS, Claim, Decided, take
+from eventconsumer_spark.commit import commit, find_commit, previous_commit, publish
+from eventconsumer_spark.errors import ClaimHeldError, ClaimLostError, StorageError
+from eventconsumer_spark.keeper import LEASE_SECONDS
+from tests.fakes.spark_store import FakeBlobStore
+from tests.unit.spark.schedules import CLAIM, NUMBER, PREFIX, TIMES, ScheduledAttempt, record
+
+
+class Clock:
+    """Seconds that pass when a test says so, or somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
+
+
+def ignore(_: str) -> None:
+    """What a lost claim does where a test looks at the error."""
+
+
+def claim_of(attempt: str) -> BatchClaim:
+    return BatchClaim(number=NUMBER, claimed_at=TIMES, application=f"app-{attempt}", attempt=attempt)
+
+
+def taken(store: FakeBlobStore, clock: Clock, attempt: str) -> Claim:
+    claim = take(store, CLAIM, claim_of(attempt), ignore, clock=clock, sleep=clock.sleep)
+    assert isinstance(claim, Claim)
+    return claim
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(clock: Clock) -> FakeBlobStore:
+    return FakeBlobStore(clock)
+
+
+def test_commit_is_a_copy_of_the_record_in_the_place_of_the_claim(store: FakeBlobStore, clock: Clock) -> None:
+    claim = taken(store, clock, "a")
+    assert json.loads(store.blobs[CLAIM][1])["attempt"] == "a"
+    committed = commit(store, PREFIX, claim, record("a"))
+    assert committed.ours
+    assert find_commit(store, PREFIX, NUMBER) == record("a")
+    assert store.blobs[CLAIM][1] == store.blobs[commit_name(PREFIX, NUMBER)][1]
+
+
+def test_next_attempt_waits_until_the_lease_has_ended(store: FakeBlobStore, clock: Clock) -> None:
+    taken(store, clock, "a")
+    began = clock.now
+    taken(store, clock, "b")
+    assert LEASE_SECONDS <= clock.now - began < WAIT_SECONDS
+
+
+def test_next_attempt_begins_at_once_after_a_release(store: FakeBlobStore, clock: Clock) -> None:
+    taken(store, clock, "a").release()
+    began = clock.now
+    taken(store, clock, "b")
+    assert clock.now == began
+
+
+def test_next_attempt_begins_soon_after_a_lease_was_broken_off(store: FakeBlobStore, clock: Clock) -> None:
+    taken(store, clock, "a").break_off(3)
+    began = clock.now
+    taken(store, clock, "b")
+    assert 3 <= clock.now - began < 6
+
+
+def test_attempt_that_is_alive_is_named_after_a_while(store: FakeBlobStore, clock: Clock) -> None:
+    taken(store, clock, "a")
+
+    def sleep(seconds: float) -> None:
+        clock.sleep(seconds)
+        held = store._leases[CLAIM]
+        assert store.renew(CLAIM, held.id)
+
+    with pytest.raises(ClaimHeldError, match=r"by app-a \(attempt a, since 2026-01-01 00:00:00 UTC\), which keeps"):
+        take(store, CLAIM, claim_of("b"), ignore, clock=clock, sleep=sleep)
+
+
+def test_attempt_that_was_given_up_cannot_commit(store: FakeBlobStore, clock: Clock) -> None:
+    old = taken(store, clock, "a")
+    old.keeper.stop()
+    new = taken(store, clock, "b")
+    clock.now -= LEASE_SECONDS + 10  # Its clock would let it: storage must not.
+    with pytest.raises(ClaimLostError, match=r"was claimed by app-b \(attempt b"):
+        commit(store, PREFIX, old, record("a"))
+    clock.now += LEASE_SECONDS + 10
+    assert commit(store, PREFIX, new, record("b")).ours
+
+
+def test_lease_that_ended_is_lost_before_storage_is_asked(store: FakeBlobStore, clock: Clock) -> None:
+    claim = taken(store, clock, "a")
+    clock.sleep(LEASE_SECONDS - 4)
+    with pytest.raises(ClaimLostError, match="could not be renewed in time"):
+        commit(store, PREFIX, claim, record("a"))
+    assert not find_commit(store, PREFIX, NUMBER)
+
+
+def test_attempt_that_finds_a_record_publishes_it_and_does_not_begin(store: FakeBlobStore, clock: Clock) -> None:
+    content = record("a").model_dump_json(by_alias=True).encode()
+    taken(store, clock, "a").decide(content)
+    found = take(store, CLAIM, claim_of("b"), ignore, clock=clock, sleep=clock.sleep)
+    assert found == Decided(content)
+    assert publish(store, PREFIX, NUMBER, content) == record("a")
+    assert store.read(commit_name(PREFIX, NUMBER), 10_000) == content
+    # Nobody waits for the one that only published.
+    assert store.acquire(CLAIM, LEASE_SECONDS, "third")
+
+
+def test_foreign_content_of_a_claim_is_overwritten(store: FakeBlobStore, clock: Clock) -> None:
+    store.put(CLAIM, b"hello")
+    taken(store, clock, "a")
+    assert json.loads(store.blobs[CLAIM][1])["attempt"] == "a"
+
+
+def test_foreign_blob_in_the_place_of_a_commit(store: FakeBlobStore, clock: Clock) -> None:
+    store.put(commit_name(PREFIX, NUMBER), b"hello")
+    with pytest.raises(StorageError, match=r"_commits/0000000003\.json is not readable"):
+        commit(store, PREFIX, taken(store, clock, "a"), record("a"))
+
+
+def test_totals_never_begin_anew(store: FakeBlobStore) -> None:
+    assert previous_commit(store, PREFIX, 1, first=1) is None
+    assert previous_commit(store, PREFIX, 7, first=7) is None
+    with pytest.raises(StorageError, match=r"without commit shop/orders/_commits/0000000003\.json"):
+        previous_commit(store, PREFIX, 4, first=1)
+    store.put(commit_name(PREFIX, NUMBER), record("a").model_dump_json(by_alias=True).encode())
+    assert previous_commit(store, PREFIX, 4, first=1) == record("a")
+
+
+@pytest.mark.parametrize("request_name", ["create", "acquire", "replace", "create shop/orders/_commits"])
+def test_repeated_request_meets_its_own_effect(store: FakeBlobStore, clock: Clock, request_name: str) -> None:
+    attempt = ScheduledAttempt(store, "a", clock)
+    attempt.until(request_name)
+    attempt.step("repeat")
+    attempt.finish()
+    assert attempt.standing == record("a"), attempt.error
+
+
+def test_decision_whose_answer_was_repeated_is_ours(store: FakeBlobStore, clock: Clock) -> None:
+    attempt = ScheduledAttempt(store, "a", clock)
+    attempt.until("work")
+    attempt.until("replace")
+    attempt.step("repeat")
+    attempt.finish()
+    assert attempt.standing == record("a"), attempt.error
+
+
+ACTIONS = st.lists(
+    st.tuples(
+        st.integers(0, 2),
+        st.sampled_from(["do"] * 12 + ["repeat", "lose", "refuse", "kill", "hold", "arrive", "expire", "expire"]),
+    ),
+    min_size=5,
+    max_size=60,
+)
+
+
+class WithoutLeases(FakeBlobStore):
+    """Storage that grants every lease and asks for none: what is left is the conditional writes."""
+
+    def acquire(self, name: str, seconds: int, lease: str) -> bool:
+        """Everybody gets it."""
+        return True
+
+    def replace(self, name: str, content: bytes, etag: str, lease: str) -> bool:
+        """Put if the blob still is the version `etag`."""
+        if self.blobs[name][0] != etag:
+            return False
+        self.put(name, content)
+        return True
+
+
+@pytest.mark.parametrize("kind", [FakeBlobStore, WithoutLeases])
+@given(actions=ACTIONS)
+@settings(max_examples=200)
+def test_any_order_of_requests_gives_one_complete_commit_by_the_newest_claim(
+    kind: type[FakeBlobStore], actions: list[tuple[int, str]]
+) -> None:
+    clock = Clock()
+    store = kind(clock)
+    # The attempts' own clocks stand still: only storage may decide (a zombie's clock can be trusted for nothing).
+    attempts = [ScheduledAttempt(store, name, lambda: 0.0) for name in "abc"]
+    claims, commits = Observed(store, CLAIM), Observed(store, commit_name(PREFIX, NUMBER))
+    late: list[Callable[[], object]] = []
+    for who, way in actions:
+        attempt = attempts[who]
+        if way == "expire":
+            clock.sleep(LEASE_SECONDS + 1)
+        elif way == "arrive":
+            if late:
+                late.pop(0)()
+        else:
+            attempt.step(way)
+            if way == "hold" and not attempt.running:
+                late += attempt.gate.held
+                attempt.gate.held = []
+        claims.look()
+        commits.look()
+    for attempt in attempts:
+        attempt.step("kill")
+    for attempt in attempts:
+        while attempt.running:
+            attempt.step("kill")
+    for effect in late:
+        effect()
+        claims.look()
+        commits.look()
+    # Whatever happened, one more attempt ends it.
+    clock.sleep(LEASE_SECONDS + 1)
+    last = ScheduledAttempt(store, "last", lambda: 0.0)
+    while last.running:
+        last.step()
+        claims.look()
+        commits.look()
+    assert last.standing is not None, last.error
+
+    decided = [BatchCommit.model_validate_json(content) for content in claims.contents if b"committedAt" in content]
+    assert len(decided) == 1, "the claim was decided twice"
+    assert b"committedAt" in claims.contents[-1], "a decided claim was overwritten"
+    # The one that decided had the newest claim.
+    assert json.loads(claims.contents[-2])["attempt"] == decided[0].attempt
+    assert commits.contents == [claims.contents[-1]], "the commit is not the record, byte for byte, written once"
+    for attempt in [*attempts, last]:
+        assert attempt.standing in (None, decided[0])
+
+
+class Observed:
+    """Every content that a blob had."""
+
+    def __init__(self, store: FakeBlobStore, name: str) -> None:
+        self.contents: list[bytes] = []
+        self._store = store
+        self._name = name
+
+    def look(self) -> None:
+        """Note a content that is new."""
+        content = self._store.read(self._name, 1 << 20)
+        if content is not None and (not self.contents or self.contents[-1] != content):
+            self.contents.append(content)
