@@ -39,8 +39,9 @@ does. `eventconsumer_operator_api_requests_total` does not count the requests th
 HOST = """\
 ## Hosts: port 8080, `/metrics`
 
-A host tells of what it does itself; the one that leads also tells the lag of all partitions. The chart's PodMonitor
-adds `namespace`, `pod`, and `eventconsumer_io_consumer`, the name of the EventConsumer.
+A host tells of what it does itself; the one that leads, or the probe while none runs, also tells the lag of all
+partitions and what waits for Spark. The chart's PodMonitor adds `namespace`, `pod`, and `eventconsumer_io_consumer`,
+the name of the EventConsumer.
 
 """
 
@@ -109,7 +110,7 @@ def hosts() -> list[Described]:
     """What a host measures."""
     found = host.Metrics()
     fixed = [each for each in vars(found).values() if isinstance(each, MetricWrapperBase)]
-    return sorted(_described([*fixed, host.State(_report, {"0": 0.0})]), key=_order)
+    return sorted(_described([*fixed, host.State(_report, {"0": 0.0}, spark=True)]), key=_order)
 
 
 def _order(metric: Described) -> str:

@@ -66,7 +66,7 @@ class Host:
         self._partitions: PartitionManager | None = None
         self._leader: Leader | None = None
         self.replayed: Totals | None = None  # what a complete replay wrote
-        self._metrics.follow(self.report)
+        self._metrics.follow(self.report, spark=self._config.batches is not None)
 
     def request_stop(self) -> None:
         """Stop in order."""

@@ -18,7 +18,7 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from eventconsumer_api.host_report import HostReport, HostState
+from eventconsumer_api.host_report import FleetReport, HostReport, HostState
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the series, and nobody asks for them
 
@@ -26,10 +26,17 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the se
 class State(Collector):
     """Gauges of what is, made from a report."""
 
-    def __init__(self, report: Callable[[], HostReport], checkpoints: dict[str, float]) -> None:
-        """Ask `report` at each scrape; `checkpoints` are the unix times of this host's own, by partition."""
+    def __init__(self, report: Callable[[], HostReport], checkpoints: dict[str, float], *, spark: bool = False) -> None:
+        """Ask at each scrape.
+
+        Args:
+            report: Asked.
+            checkpoints: Unix times of this host's own, by partition.
+            spark: Whether files become batches: only then do they wait for Spark.
+        """
         self._report = report
         self._checkpoints = checkpoints
+        self._spark = spark
 
     def describe(self) -> list[Metric]:
         """Names are known without asking."""
@@ -56,6 +63,7 @@ class State(Collector):
         for reason in sorted(set(reasons)):
             problem.add_metric([reason], reasons.count(reason))
         yield from (state, epoch, written, problem, *_lags(report))
+        yield from _batches(report.fleet if self._spark else None)
 
 
 def _lags(report: HostReport) -> Iterator[Metric]:
@@ -73,6 +81,26 @@ def _lags(report: HostReport) -> Iterator[Metric]:
         if lag.seconds is not None:
             seconds.add_metric([partition], lag.seconds)
     yield from (total, oldest, events, seconds)
+
+
+def _batches(fleet: FleetReport | None) -> Iterator[Metric]:
+    files = _gauge("spark_pending_files", "Files in no committed Spark batch (leading host only, where Spark is on).")
+    size = _gauge("spark_pending_bytes", "Size of the files in no committed Spark batch, bytes.")
+    seconds = _gauge("spark_pending_seconds", "Age of the oldest file in no Spark batch, seconds; 0: there is none.")
+    batch = _gauge("spark_batch", "Number of the last committed batch (0: none), and of the open one, if any.", "state")
+    left_files = _gauge("spark_quarantined_files", "Files that no attempt could process, of all committed batches.")
+    left_rows = _gauge("spark_quarantined_rows", "Events of other files that were left out, of all committed batches.")
+    if fleet:
+        files.add_metric([], fleet.pending_files)
+        size.add_metric([], fleet.pending_bytes)
+        seconds.add_metric([], fleet.pending_seconds)
+        batch.add_metric(["committed"], fleet.committed_batch)
+        if fleet.open_batch:
+            batch.add_metric(["open"], fleet.open_batch.number)
+        if fleet.last_commit or not fleet.committed_batch:  # else its record cannot be read: nothing is known
+            left_files.add_metric([], fleet.last_commit.quarantined_files if fleet.last_commit else 0)
+            left_rows.add_metric([], fleet.last_commit.quarantined_rows if fleet.last_commit else 0)
+    yield from (files, size, seconds, batch, left_files, left_rows)
 
 
 def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
@@ -126,9 +154,9 @@ class Metrics:
         self.leader = self._gauge("leader", "1 while this host leads the consumer.")
         self._checkpoints: dict[str, float] = {}
 
-    def follow(self, report: Callable[[], HostReport]) -> None:
-        """Show the state that `report` tells."""
-        self.registry.register(State(report, self._checkpoints))
+    def follow(self, report: Callable[[], HostReport], *, spark: bool = False) -> None:
+        """Show the state that `report` tells; see `State`."""
+        self.registry.register(State(report, self._checkpoints, spark=spark))
 
     def checkpointed(self, partition: str) -> None:
         """This host wrote a partition's checkpoint now."""

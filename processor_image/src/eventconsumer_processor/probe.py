@@ -67,7 +67,7 @@ class Probe:
         """
         processing = self._config.processing.model_copy(update={"handler": None})
         without_handler = self._config.model_copy(update={"processing": processing})
-        self._metrics.follow(self.report)
+        self._metrics.follow(self.report, spark=self._config.batches is not None)
         server = HealthServer(self._heartbeat, self.report, self._metrics)
         log.info("listening", port=await server.start(port), owner=self._owner)
         try:

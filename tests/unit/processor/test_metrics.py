@@ -3,6 +3,7 @@
 from prometheus_client.parser import text_string_to_metric_families
 
 from eventconsumer_api.host_report import (
+    CommitReport,
     FleetReport,
     HostReport,
     HostState,
@@ -11,7 +12,7 @@ from eventconsumer_api.host_report import (
     Problem,
 )
 from eventconsumer_processor.metrics import Metrics
-from tests.unit.operator.worlds import fleet
+from tests.unit.operator.worlds import NOW, batch, fleet
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, str], float]:
@@ -68,6 +69,41 @@ def test_lag_is_told_while_leading_and_where_it_is_known() -> None:
         assert not [name for name, _ in samples(metrics) if name.startswith("partition_lag")]
         assert metrics.registry.get_sample_value("eventconsumer_lag_events") is None
         assert metrics.registry.get_sample_value("eventconsumer_lag_seconds") is None
+
+
+def test_what_waits_for_spark_is_told_while_leading_and_where_spark_is_on() -> None:
+    told, metrics, without = Told(), Metrics(), Metrics()
+    metrics.follow(told, spark=True)
+    without.follow(told)
+    names = {"spark_pending_files", "spark_pending_bytes", "spark_pending_seconds"}
+    left = {"spark_quarantined_files", "spark_quarantined_rows"}
+
+    def shown(of: Metrics = metrics) -> dict[tuple[str, str], float]:
+        return {key: value for key, value in samples(of).items() if key[0].startswith("spark_")}
+
+    assert shown() == {}
+    waiting = {"pending_files": 5, "pending_bytes": 700, "pending_seconds": 12.5}
+    told.report = told.report.model_copy(update={"fleet": fleet().model_copy(update=waiting)})
+    assert shown() == {
+        **{(name, ""): value for name, value in zip(sorted(names), (700, 5, 12.5), strict=True)},
+        **{(name, ""): 0 for name in left},
+        ("spark_batch", "committed"): 0,
+    }
+    assert shown(without) == {}
+    commit = CommitReport(
+        number=3, committed_at=NOW, application="a", rows_read=1, rows_written=1, seconds=1,
+        quarantined_files=2, quarantined_rows=9,
+    )  # fmt: skip
+    told.report = told.report.model_copy(
+        update={"fleet": fleet(committed=3, batch=batch(4)).model_copy(update={"last_commit": commit})}
+    )
+    found = shown()
+    assert (found["spark_batch", "committed"], found["spark_batch", "open"]) == (3, 4)
+    assert (found["spark_quarantined_files", ""], found["spark_quarantined_rows", ""]) == (2, 9)
+    told.report = told.report.model_copy(update={"fleet": fleet(committed=3)})  # its record cannot be read
+    assert not {name for name, _ in shown()} & left
+    told.report = told.report.model_copy(update={"fleet": None})
+    assert shown() == {}
 
 
 def test_problems_are_counted_by_reason() -> None:
