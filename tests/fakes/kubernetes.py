@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from eventconsumer_operator.errors import Changed, Gone, OperatorError
+from eventconsumer_operator.errors import Changed, Gone, OperatorError, Refused
 from eventconsumer_operator.manifest import EVENT_CONSUMER, Kind, Listing, Manifest, kind_of, name_of
+from eventconsumer_operator.sparkapplications import install_hint
 from eventconsumer_operator.store import Store
 
 Where = tuple[Kind, str, str]
@@ -23,12 +24,14 @@ class FakeKubernetes:
         writes: Number of successful writes by verb: apply, apply_status, create, merge, delete.
         reads: Number of reads by verb: get, list.
         watchers: Called with each watch event: ADDED, MODIFIED or DELETED, and the object.
+        unserved: Kinds whose definition is not installed.
     """
 
     def __init__(self) -> None:
         self.writes: Counter[str] = Counter()
         self.reads: Counter[str] = Counter()
         self.watchers: list[Callable[[str, Manifest], None]] = []
+        self.unserved: set[Kind] = set()
         self._objects: dict[Where, Manifest] = {}
         self._applied: dict[tuple[Where, str], Manifest] = {}
         self._version = 0
@@ -106,6 +109,8 @@ class FakeKubernetes:
         """See `Api`."""
         self._maybe_fail("list", None)
         self.reads["list"] += 1
+        if kind in self.unserved:
+            raise Gone(f"{kind.plural}: 404 page not found")
         return self._listing(kind, namespace, labels or {})
 
     async def apply(self, manifest: Manifest) -> Manifest:
@@ -135,6 +140,8 @@ class FakeKubernetes:
     async def create(self, manifest: Manifest) -> Manifest | None:
         """See `Api`."""
         self._maybe_fail("create", manifest)
+        if kind_of(manifest) in self.unserved:
+            raise Refused(f"{name_of(manifest)}: {install_hint(kind_of(manifest))}")
         if self._where(manifest) in self._objects:
             return None
         self.writes["create"] += 1

@@ -6,11 +6,22 @@ from typing import Any
 
 import pytest
 
+from eventconsumer_api.spark import Launcher
 from eventconsumer_operator.errors import Forbidden, Transient
 from eventconsumer_operator.health import Health, LoopLag, WorkHealth
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.manifest import EVENT_CONSUMER, JOB, POD, STATEFUL_SET, STORED, Listing
+from eventconsumer_operator.manifest import (
+    EVENT_CONSUMER,
+    JOB,
+    KUBEFLOW_APPLICATION,
+    POD,
+    STATEFUL_SET,
+    STORED,
+    Kind,
+    Listing,
+)
 from eventconsumer_operator.resync import Resync
+from eventconsumer_operator.sparkapplications import watched_kinds
 from eventconsumer_operator.store import Store
 from eventconsumer_operator.watch import Triggers, dead_watchers
 from eventconsumer_operator.workqueue import WorkQueue
@@ -95,6 +106,11 @@ async def test_watchers_that_do_not_run_are_named() -> None:
     assert set(names) - set(dead_watchers(["a"])) == {"watcher for jobs.v1.batch@a"}
     sleeper.cancel()
     assert "watcher for pods.v1@None" in dead_watchers([""])
+    theirs = dead_watchers(["a"], watched_kinds([Launcher.KUBEFLOW, Launcher.APACHE]))
+    assert set(theirs) - set(names) == {
+        "watcher for sparkapplications.v1beta2.sparkoperator.k8s.io@a",
+        "watcher for sparkapplications.v1.spark.apache.org@a",
+    }
 
 
 # --- the regular lists ---------------------------------------------------------------------------------------------
@@ -103,9 +119,11 @@ async def test_watchers_that_do_not_run_are_named() -> None:
 class Lists:
     """A resync over a fake API, and when each key was told."""
 
-    def __init__(self, scopes: tuple[str, ...] = ("shop",), seconds: float = 100) -> None:
+    def __init__(
+        self, scopes: tuple[str, ...] = ("shop",), seconds: float = 100, kinds: tuple[Kind, ...] = STORED
+    ) -> None:
         self.api = FakeKubernetes()
-        self.store = Store(clusterwide="" in scopes)
+        self.store = Store(clusterwide="" in scopes, kinds=kinds)
         self.told: list[tuple[Key, float, float]] = []
         self.urgent: list[bool] = []
         self.resync = Resync(self.api, self.store, scopes, self.tell, seconds)
@@ -152,6 +170,33 @@ async def test_nothing_is_told_before_every_kind_was_listed() -> None:
     assert lists.told == [] and not lists.store.synced("shop")
     await asyncio.sleep(2)
     assert [(key, round(when)) for key, when, _ in lists.told] == [(ORDERS, 10)]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@virtual
+async def test_a_kind_whose_definition_is_missing_keeps_nothing_waiting_and_is_found_when_it_comes() -> None:
+    lists = Lists(kinds=watched_kinds([Launcher.KUBEFLOW]))
+    lists.api.unserved.add(KUBEFLOW_APPLICATION)
+    lists.api.put(event_consumer("orders", SPEC))
+    task = asyncio.create_task(lists.resync.run())
+    await asyncio.sleep(50)
+    assert lists.store.synced("shop") and lists.resync.problems() == []
+    assert [key for key, _, _ in lists.told] == [ORDERS]
+    assert lists.store.unserved == {KUBEFLOW_APPLICATION}
+    assert lists.store.served == STORED
+    lists.api.unserved.clear()
+    labels = {"eventconsumer.io/consumer": "orders", "app.kubernetes.io/managed-by": "eventconsumer-operator"}
+    head = {"apiVersion": KUBEFLOW_APPLICATION.api_version, "kind": "SparkApplication"}
+    lists.api.put({**head, "metadata": {"namespace": "shop", "name": "x", "labels": labels}})
+    await asyncio.sleep(60)
+    assert lists.store.unserved == set()
+    assert lists.store.get(KUBEFLOW_APPLICATION, "shop", "x") is not None
+    # And gone again, with everything of it.
+    lists.api.unserved.add(KUBEFLOW_APPLICATION)
+    await asyncio.sleep(100)
+    assert lists.store.get(KUBEFLOW_APPLICATION, "shop", "x") is None
+    assert lists.store.unserved == {KUBEFLOW_APPLICATION}
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
