@@ -3,6 +3,7 @@
 import time
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -114,6 +115,19 @@ async def test_one_file_taken_away_or_changed_is_missed(data: st.DataObject) -> 
         blob.metadata[key] = str(value + 1 if kind != "epoch" else value + 10**6)
     report = await written.world.audit(deep=True)
     assert report.exit_code == 2, (kind, report.counts)
+
+
+@pytest.mark.parametrize("deep", [False, True])
+@virtual
+async def test_a_file_that_ends_before_it_starts_does_not_keep_the_audit_from_its_end(deep: bool) -> None:
+    world = World()
+    await world.begin(p0=10)
+    await world.file("0", 11, [10])
+    await world.file("0", 12, [9])
+    await world.file("0", 20, [20, 21])
+    report = await world.audit(deep=deep)
+    assert report.exit_code == 2
+    assert report.counts["SlotMissing"] == 2, report.findings  # before the first, and before the last
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**62), st.integers(0, 1000)), min_size=1, max_size=5), st.text(max_size=30))

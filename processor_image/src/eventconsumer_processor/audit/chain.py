@@ -57,6 +57,10 @@ class ChainAudit:
         """Where a file should start before one that starts at `start`; None where nothing is missing."""
         return self.next if self.next is not None and self.next < start and not self._blind else None
 
+    def went_by(self, start: int) -> bool:
+        """Whether a slot that starts here was judged, if there is one."""
+        return start <= self._previous
+
     def add(self, slot: SlotFacts) -> None:
         """Judge the next slot."""
         if slot.start == self._previous:

@@ -123,6 +123,8 @@ class FileWalk:
     async def _slot(self, name: SlotName, info: BlobInfo, reader: DeepReader | None) -> None:
         chain = await self._chain((name.incarnation, name.partition))
         while (missing := chain.missing_before(name.start)) is not None:
+            if chain.went_by(missing):
+                break  # a file that says it ends before it starts leads nowhere
             # A listing is no snapshot: what was written while it went by may show a file and not the one before.
             path = info.name.replace(f"from={name.start:020d}", f"from={missing:020d}")
             late = await self._container.head(path)
