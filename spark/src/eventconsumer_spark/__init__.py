@@ -14,8 +14,8 @@ or, with a session of its own, takes the batch by `read_batch` and ends with `co
 
 Modules, in the order of a driver's life: run and helper (environment, ending: log, exit code, last words), process (a
 job's batches), site (where everything is; account and abfs: PURE), attempt (one batch from claim to commit), store
-(ETags, leases, conditional writes), manifest (what must be read), claim and keeper (who may commit), session, reading, batch
-(what programs see), trials (poison and causes: PURE; which files make a batch fail), commit. Errors: errors.py.
+(ETags, leases, conditional writes), manifest (what must be read), claim and keeper (who may commit), session, reading,
+batch (what programs see), trials (poison and causes: PURE; which files make a batch fail), commit. Errors: errors.py.
 """
 
 from eventconsumer_spark.batch import Batch

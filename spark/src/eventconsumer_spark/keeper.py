@@ -37,6 +37,8 @@ class Keeper:
         since: When the request was sent that took the lease, by `clock`.
         on_lost: Called once, from a thread of the keeper, with the reason; it ends the driver.
         clock: Seconds.
+        renew_seconds: From one renewal to the next.
+        retry_seconds: From one that failed to the next.
     """
 
     def __init__(
@@ -46,7 +48,12 @@ class Keeper:
         since: float,
         on_lost: Callable[[str], None],
         clock: Callable[[], float] = boottime,
+        *,
+        renew_seconds: float = RENEW_SECONDS,
+        retry_seconds: float = RETRY_SECONDS,
     ) -> None:
+        self._renew_seconds = renew_seconds
+        self._retry_seconds = retry_seconds
         self._what = what
         self._renew = renew
         self._on_lost = on_lost
@@ -89,20 +96,20 @@ class Keeper:
         self._on_lost(f"{self._what} is lost: {why}: nothing was committed; another attempt goes on")
 
     def _renewals(self) -> None:
-        pause = RENEW_SECONDS
+        pause = self._renew_seconds
         while not self._stopped.wait(pause):
             sent = self._clock()
             try:
                 held = self._renew()
             except StorageError as error:
                 log.warning("%s: %s", self._what, error)
-                pause = RETRY_SECONDS
+                pause = self._retry_seconds
                 continue
             if not held:
                 self.lose("another attempt, or a person, took its lease")
                 return
             self._deadline = _until(sent)
-            pause = RENEW_SECONDS
+            pause = self._renew_seconds
 
     def _watch(self) -> None:
         while not self._stopped.wait(WATCH_SECONDS):

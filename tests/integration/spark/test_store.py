@@ -1,5 +1,6 @@
 """The contract of a blob store, held by the fake of the unit tests and by the client of the real service."""
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -8,18 +9,19 @@ from azure.storage.blob import BlobServiceClient
 
 from eventconsumer_spark.account import StorageAccount
 from eventconsumer_spark.errors import StorageError
-from eventconsumer_spark.store import AzureBlobStore, BlobStore
+from eventconsumer_spark.store import AzureBlobStore, ClaimStore
 from tests.azurite import ACCOUNT, KEY, AzuriteProcess
 from tests.fakes.spark_store import FakeBlobStore
 
+MINE, THEIRS = "6b1a1a51-5f1e-4b1e-8b0a-000000000001", "6b1a1a51-5f1e-4b1e-8b0a-000000000002"
 Put = Callable[[str, bytes], None]
 
 
 @pytest.fixture(params=["fake", "azurite"])
-def store(request: pytest.FixtureRequest) -> Iterator[tuple[BlobStore, Put]]:
+def store(request: pytest.FixtureRequest) -> Iterator[tuple[ClaimStore, Put]]:
     """A store, and a way to write to it from outside."""
     if request.param == "fake":
-        fake = FakeBlobStore()
+        fake = FakeBlobStore(time.monotonic)
         yield fake, fake.put
         return
     server: AzuriteProcess = request.getfixturevalue("azurite")
@@ -33,20 +35,20 @@ def store(request: pytest.FixtureRequest) -> Iterator[tuple[BlobStore, Put]]:
         yield real, put
 
 
-def test_absent_blob_has_no_content_and_no_facts(store: tuple[BlobStore, Put]) -> None:
+def test_absent_blob_has_no_content_and_no_facts(store: tuple[ClaimStore, Put]) -> None:
     blobs, _ = store
     assert blobs.read("a/b.json", 10) is None
     assert blobs.facts("a/b.json") is None
 
 
-def test_read_stops_at_the_limit(store: tuple[BlobStore, Put]) -> None:
+def test_read_stops_at_the_limit(store: tuple[ClaimStore, Put]) -> None:
     blobs, put = store
     put("a", b"0123456789")
     assert blobs.read("a", 4) == b"0123"
     assert blobs.read("a", 100) == b"0123456789"
 
 
-def test_etag_changes_with_every_write(store: tuple[BlobStore, Put]) -> None:
+def test_etag_changes_with_every_write(store: tuple[ClaimStore, Put]) -> None:
     blobs, put = store
     put("a", b"same")
     before = blobs.facts("a")
@@ -58,11 +60,65 @@ def test_etag_changes_with_every_write(store: tuple[BlobStore, Put]) -> None:
     assert before.etag != after.etag
 
 
-def test_create_never_overwrites(store: tuple[BlobStore, Put]) -> None:
+def test_create_never_overwrites(store: tuple[ClaimStore, Put]) -> None:
     blobs, _ = store
     assert blobs.create("a", b"first")
     assert not blobs.create("a", b"second")
     assert blobs.read("a", 100) == b"first"
+
+
+def test_replace_asks_for_version_and_lease(store: tuple[ClaimStore, Put]) -> None:
+    blobs, put = store
+    put("a", b"first")
+    before = blobs.load("a", 100)
+    assert before is not None
+    assert before.content == b"first"
+    assert not blobs.replace("a", b"second", before.etag, MINE)  # No lease is held.
+    assert blobs.acquire("a", 15, MINE)
+    assert not blobs.replace("a", b"second", before.etag, THEIRS)
+    assert blobs.replace("a", b"second", before.etag, MINE)
+    assert not blobs.replace("a", b"third", before.etag, MINE)
+    assert blobs.read("a", 100) == b"second"
+    assert not blobs.replace("b", b"new", before.etag, MINE)
+    assert blobs.read("b", 100) is None
+
+
+def test_lease_has_one_holder(store: tuple[ClaimStore, Put]) -> None:
+    blobs, put = store
+    assert not blobs.acquire("a", 15, MINE)  # There is no blob.
+    put("a", b"x")
+    assert blobs.acquire("a", 15, MINE)
+    assert blobs.acquire("a", 15, MINE)  # The answer of the first request was lost.
+    assert not blobs.acquire("a", 15, THEIRS)
+    assert blobs.renew("a", MINE)
+    assert not blobs.renew("a", THEIRS)
+    blobs.release("a", THEIRS)
+    assert not blobs.acquire("a", 15, THEIRS)
+    blobs.release("a", MINE)
+    assert blobs.acquire("a", 15, THEIRS)
+    assert not blobs.renew("a", MINE)
+
+
+def test_lease_that_is_broken_off_ends_a_little_later(store: tuple[ClaimStore, Put]) -> None:
+    blobs, put = store
+    put("a", b"x")
+    blobs.break_off("a", 1)  # Nobody's.
+    assert blobs.acquire("a", 15, MINE)
+    blobs.break_off("a", 1)
+    assert not blobs.renew("a", MINE)
+    assert not blobs.acquire("a", 15, THEIRS)
+    deadline = time.monotonic() + 10
+    while not blobs.acquire("a", 15, THEIRS):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_missing_container_is_an_error_and_no_state_of_a_blob(azurite: AzuriteProcess) -> None:
+    with AzureBlobStore(StorageAccount(azurite.url, ACCOUNT, key=KEY), azurite.container()) as store:
+        with pytest.raises(StorageError, match="cannot lease x"):
+            store.acquire("x", 15, MINE)
+        with pytest.raises(StorageError, match="cannot write x"):
+            store.replace("x", b"", '"0x1"', MINE)
 
 
 def test_refused_key_names_container_and_remedy_and_not_the_key(azurite: AzuriteProcess, service: Any) -> None:

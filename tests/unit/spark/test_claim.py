@@ -168,10 +168,10 @@ def test_decision_whose_answer_was_repeated_is_ours(store: FakeBlobStore, clock:
 ACTIONS = st.lists(
     st.tuples(
         st.integers(0, 2),
-        st.sampled_from(["do"] * 12 + ["repeat", "lose", "refuse", "kill", "hold", "arrive", "expire", "expire"]),
+        st.sampled_from(["do"] * 40 + ["repeat", "lose", "refuse", "kill", "hold", "arrive", "expire", "expire"]),
     ),
-    min_size=5,
-    max_size=60,
+    min_size=20,
+    max_size=70,
 )
 
 
@@ -192,7 +192,7 @@ class WithoutLeases(FakeBlobStore):
 
 @pytest.mark.parametrize("kind", [FakeBlobStore, WithoutLeases])
 @given(actions=ACTIONS)
-@settings(max_examples=200)
+@settings(max_examples=120)
 def test_any_order_of_requests_gives_one_complete_commit_by_the_newest_claim(
     kind: type[FakeBlobStore], actions: list[tuple[int, str]]
 ) -> None:
