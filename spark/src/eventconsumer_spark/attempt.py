@@ -146,7 +146,7 @@ def begin(job: BatchJob, site: Site, ending: Ending) -> Attempt | BatchCommit:
     manifest = load_manifest(store, job)
     check_files(store, manifest)
     previous = previous_commit(store, site.commits, number, first=job.replay.first if job.replay else 1)
-    taken = take(store, attempt_name(site.commits, number), new_claim(number, job.application), ending.lost)
+    taken = take(store, attempt_name(site.commits, number), new_claim(job), ending.lost)
     if isinstance(taken, Decided):
         return _nothing_to_do(publish(store, site.commits, number, taken.content))
     ending.hold(taken)
@@ -161,7 +161,7 @@ def begin(job: BatchJob, site: Site, ending: Ending) -> Attempt | BatchCommit:
     except BaseException:
         attempt.end()
         raise
-    log.info("batch %d: %d files as they were frozen, claimed", number, len(manifest.files))
+    log.info("batch %d: attempt %d: %d files as they were frozen, claimed", number, job.attempt, len(manifest.files))
     return attempt
 
 

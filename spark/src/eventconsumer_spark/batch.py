@@ -63,7 +63,7 @@ class Folders:
 
     @property
     def scratch(self) -> str:
-        """What to delete after a trial."""
+        """Of a trial: the folder that only it writes to, in one that only trials write to."""
         return str(self.table)
 
 

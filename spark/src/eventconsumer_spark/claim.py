@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 
 from pydantic import ValidationError
 
-from eventconsumer_api.batch import BatchClaim, BatchCommit
+from eventconsumer_api.batch import BatchClaim, BatchCommit, BatchJob
 from eventconsumer_spark.errors import ClaimHeldError, ClaimLostError
 from eventconsumer_spark.keeper import LEASE_SECONDS, Keeper, boottime
 from eventconsumer_spark.store import ClaimStore, Version
@@ -126,9 +126,10 @@ def take(
                 raise ClaimLostError(f"batch {record.number} was claimed by {describe(now)} at the same time")
 
 
-def new_claim(number: int, application: str) -> BatchClaim:
-    """A claim by an attempt that begins now."""
-    return BatchClaim(number=number, claimed_at=datetime.now(UTC), application=application, attempt=uuid.uuid4().hex)
+def new_claim(job: BatchJob) -> BatchClaim:
+    """A claim by an attempt that begins now; its id tells people how often the batch was started."""
+    attempt = f"{job.attempt}-{uuid.uuid4().hex}"
+    return BatchClaim(number=job.number, claimed_at=datetime.now(UTC), application=job.application, attempt=attempt)
 
 
 def is_commit(content: bytes) -> bool:

@@ -90,7 +90,7 @@ class Trials:
 
     def _clean(self) -> None:
         context = self._spark.sparkContext
-        folder = context._jvm.org.apache.hadoop.fs.Path(self._attempt.scratch)
+        folder = context._jvm.org.apache.hadoop.fs.Path(self._attempt.scratch).getParent()
         folder.getFileSystem(context._jsc.hadoopConfiguration()).delete(folder, True)
 
 

@@ -76,6 +76,13 @@ class DrainedBatch:
         self.events.extend(rows)
         return file
 
+    def damage(self, index: int) -> BatchFile:
+        """Turn a listed file into one that no reader can open; the list says what storage says."""
+        file = self.files[index]
+        answer = self.container.upload_blob(file.path, b"\0" * file.size, overwrite=True)
+        self.files[index] = file.model_copy(update={"etag": str(answer.get_blob_properties().etag)})
+        return self.files[index]
+
     def freeze(self, number: int = 1, uid: str = RESOURCE.uid) -> BatchJob:
         """Write the manifest and return the job that processes it."""
         ranges = {

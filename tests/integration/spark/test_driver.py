@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from azure.storage.blob import AccountSasPermissions, ResourceTypes, Services, generate_account_sas
+from azure.storage.blob import AccountSasPermissions, BlobLeaseClient, ResourceTypes, Services, generate_account_sas
 
 from eventconsumer_api.batch import BatchCommit, BatchJob, attempt_name, commit_name
 from eventconsumer_spark import Batch
-from eventconsumer_spark.errors import FilesChangedError, ManifestError
+from eventconsumer_spark.errors import FilesChangedError, ManifestError, StorageError
 from eventconsumer_spark.process import process
 from tests.azurite import ACCOUNT, KEY, AzuriteProcess
-from tests.integration.spark.conftest import ROOT, Driver
+from tests.integration.spark.conftest import Driver
 from tests.integration.spark.drained import PREFIX, DrainedBatch
+from tests.integration.spark.drivers import ROOT
 
 # Two drivers in a row take 20 s alone, and several times that on a busy machine.
 pytestmark = pytest.mark.timeout(240)
@@ -126,7 +127,7 @@ def test_credential_opens_the_files_and_is_nowhere_in_what_spark_shows(
         Path(drained.secret_file).write_text(f"BlobEndpoint={azurite.url};SharedAccessSignature={signature}")
     drained.slot("0", 0, 10)
     web = {"spark.ui.enabled": "true", "spark.ui.port": "0"}
-    ended = driver(drained.freeze(), Path(__file__).with_name("show_environment.py"), web)
+    ended = driver(drained.freeze(), Path(__file__).with_name("show_environment.py"), conf=web)
     assert ended.returncode == 0, ended.stdout
     shown = json.loads(next(line for line in ended.stdout.splitlines() if line.startswith("{")))
     # The setting itself is shown, so the pages were complete; its value is not.
@@ -169,3 +170,40 @@ def test_batch_without_manifest_is_refused(drained: DrainedBatch) -> None:
     job = drained.freeze().model_copy(update={"number": 2})
     with pytest.raises(ManifestError, match="batch 2 has no manifest"):
         process(job, never, {})
+
+
+def test_commit_that_cannot_be_read_is_no_commit_and_no_free_place(drained: DrainedBatch) -> None:
+    drained.slot("0", 0, 10)
+    job = drained.freeze()
+    drained.container.upload_blob(commit_name(PREFIX, 1), b"hello")
+    with pytest.raises(StorageError, match=r"_commits/0000000001\.json is not readable"):
+        process(job, never, {})
+    assert drained.commit() == b"hello"
+
+
+def test_refused_credential_names_the_remedy_and_claims_nothing(drained: DrainedBatch) -> None:
+    drained.slot("0", 0, 10)
+    job = drained.freeze()
+    secret = Path(drained.secret_file)
+    secret.write_text(secret.read_text().replace(KEY, "d3Jvbmcgd3Jvbmcgd3Jvbmc="))
+    with pytest.raises(StorageError, match=r"check that the credential of spec\.sink may read and write"):
+        process(job, never, {})
+    assert not drained.container.get_blob_client(attempt_name(PREFIX, 1)).exists()
+
+
+def test_second_batch_needs_the_commit_of_the_first(drained: DrainedBatch) -> None:
+    drained.slot("0", 0, 10)
+    job = drained.freeze(2)
+    with pytest.raises(StorageError, match=r"cannot be committed without commit .*_commits/0000000001\.json"):
+        process(job, never, {})
+    assert not drained.container.get_blob_client(attempt_name(PREFIX, 2)).exists()
+
+
+def test_claim_is_let_go_where_the_batch_cannot_begin(drained: DrainedBatch) -> None:
+    drained.slot("0", 0, 10)
+    job = drained.freeze()
+    # A name that no container can have is refused when the output is made, with the batch claimed.
+    bad = job.output.model_copy(update={"path": f"abfs://x@{drained.host}/results"})
+    with pytest.raises(StorageError, match="cannot create the container itself in container x "):
+        process(job.model_copy(update={"output": bad}), never, {})
+    BlobLeaseClient(drained.container.get_blob_client(attempt_name(PREFIX, 1))).acquire(15)

@@ -1,0 +1,72 @@
+"""Driver processes as the image runs them, with `local[2]` instead of executor pods."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from eventconsumer_api.batch import BatchJob
+from eventconsumer_api.labels import BATCH_JOB_ENV
+from tests.azurite import ACCOUNT
+
+ROOT = Path(__file__).parents[3]
+EXAMPLE = ROOT / "spark/examples/events_per_key.py"
+
+
+def fetch_jars() -> str:
+    """Folder of the ABFS connector and what it needs; fetched once for a user."""
+    fetched = subprocess.run([ROOT / "spark/jars/fetch.sh"], capture_output=True, text=True, check=False)
+    assert fetched.returncode == 0, fetched.stderr
+    return fetched.stdout.strip()
+
+
+def start_driver(
+    jars: str,
+    folder: Path,
+    job: BatchJob,
+    program: Path = EXAMPLE,
+    *,
+    conf: dict[str, str] | None = None,
+    env: dict[str, str] | None = None,
+) -> subprocess.Popen[str]:
+    """Start a program as the driver of a job, in a process group of its own, as a container's is."""
+    # Java alone must know the product-style name; Python goes to the address in the connection string.
+    hosts = folder / "hosts"
+    hosts.write_text(f"127.0.0.1 localhost {ACCOUNT}.blob.localhost {socket.gethostname()}\n")
+    settings = {
+        "spark.master": "local[2]",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraClassPath": f"{jars}/*",
+        # Half of a short run is the compiler's work.
+        "spark.driver.extraJavaOptions": f"-Djdk.net.hosts.file={hosts} -XX:TieredStopAtLevel=1",
+        "spark.sql.shuffle.partitions": "2",
+        **(conf or {}),
+    }
+    options = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+    return subprocess.Popen(
+        [Path(sys.executable).parent / "spark-submit", *options, program],
+        env={
+            **os.environ,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_CONF_DIR": str(ROOT / "spark/conf"),
+            "PYSPARK_PYTHON": sys.executable,
+            BATCH_JOB_ENV: job.model_dump_json(by_alias=True),
+            **(env or {}),
+        },
+        cwd=folder,
+        # As in a pod's log: Spark passes the program's standard error on to standard output.
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """End a driver at once, Java and Python, as the end of its container does."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
