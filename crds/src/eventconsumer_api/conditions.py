@@ -25,6 +25,7 @@ class Reason(StrEnum):
     AVAILABLE = "Available"  # as wanted
     PROGRESSING = "Progressing"  # on the way: hosts start or partitions move
     SUSPENDED = "Suspended"  # spec.suspend is true
+    SCALED_TO_ZERO = "ScaledToZero"  # spec.scaling.replicas is 0, or left out, in mode Fixed
     DISABLED = "Disabled"  # the feature is not enabled in the spec
     IDLE = "Idle"  # nothing to do
     NO_REPORT = "NoReport"  # no host has answered yet

@@ -43,12 +43,14 @@ class Facts:
 
     Attributes:
         suspended: spec.suspend.
+        scaled_to_zero: The spec asks for a fixed number of hosts, and that is 0.
         asleep: No host runs because nothing comes; the probe looks for events.
         errors: What kept the operator from planning or applying.
         problems: What hosts say a person must change.
         advice: What hosts say a person should know, though nothing waits for it.
         gaps: What is missing in the files for ever; empty for nothing.
         pod_failures: Why host pods do not start.
+        slow_pods: Which host pods are not ready though they had the time, without saying why.
         restarts: Why host pods were restarted lately.
         desired: Hosts wanted.
         ready: Hosts ready.
@@ -63,12 +65,14 @@ class Facts:
     """
 
     suspended: bool = False
+    scaled_to_zero: bool = False
     asleep: bool = False
     errors: tuple[OperatorError, ...] = ()
     problems: tuple[Blocker, ...] = ()
     advice: tuple[str, ...] = ()
     gaps: str = ""
     pod_failures: tuple[str, ...] = ()
+    slow_pods: tuple[str, ...] = ()
     restarts: tuple[str, ...] = ()
     desired: int = 0
     ready: int = 0
@@ -85,6 +89,15 @@ class Facts:
     def blockers(self) -> tuple[Blocker, ...]:
         """Everything a person must change, most fundamental first."""
         return tuple(self._blockers())
+
+    @property
+    def off(self) -> tuple[Reason, str] | None:
+        """Why the spec wants no host to run, whatever comes; None: it wants some, or leaves it to the lag."""
+        if self.suspended:
+            return Reason.SUSPENDED, "spec.suspend is true"
+        if self.scaled_to_zero:
+            return Reason.SCALED_TO_ZERO, "spec.scaling.mode is Fixed and spec.scaling.replicas is 0"
+        return None
 
     @property
     def scaled(self) -> bool:
@@ -122,8 +135,8 @@ def stalled(facts: Facts) -> Finding:
 def hosts_available(facts: Facts) -> Finding:
     """Whether the wanted hosts are ready."""
     count = "; ".join((f"{facts.ready} of {facts.desired} hosts are ready", *facts.restarts))
-    if facts.suspended:
-        return Finding("False", Reason.SUSPENDED, "spec.suspend is true: no hosts run")
+    if facts.off:
+        return Finding("False", facts.off[0], f"{facts.off[1]}: no hosts run")
     if facts.ready >= facts.desired:
         return Finding("True", Reason.AVAILABLE, count)
     if facts.pod_failures:
@@ -134,13 +147,13 @@ def hosts_available(facts: Facts) -> Finding:
             Reason.PROGRESSING,
             f"{count}; no host pod exists yet: if that lasts, kubectl describe statefulset {facts.hosts_set} shows why",
         )
-    return Finding("False", Reason.PROGRESSING, count)
+    return Finding("False", Reason.PROGRESSING, "; ".join((count, *facts.slow_pods)))
 
 
 def draining(facts: Facts) -> Finding:
     """Whether events flow into files."""
-    if facts.suspended:
-        return Finding("False", Reason.SUSPENDED, "spec.suspend is true: no events are read")
+    if facts.off:
+        return Finding("False", facts.off[0], f"{facts.off[1]}: no events are read")
     if facts.asleep and not facts.reported:
         return Finding("Unknown", Reason.PROGRESSING, "the probe that looks for events has not answered yet")
     if facts.asleep:
@@ -160,7 +173,8 @@ def data_gap(facts: Facts) -> Finding:
     if facts.gaps:
         return Finding("True", Reason.DATA_GAP, facts.gaps)
     if not facts.reported:
-        return Finding("Unknown", Reason.NO_REPORT, "no host has answered yet")
+        unknown = f"{facts.off[1]}: no host runs that could tell" if facts.off else "no host has answered yet"
+        return Finding("Unknown", Reason.NO_REPORT, unknown)
     return Finding("False", Reason.AVAILABLE, "no event is missing in the files")
 
 
@@ -188,19 +202,27 @@ def reconciling(facts: Facts) -> Finding:
         leaving = facts.existing - facts.desired
         return Finding("True", Reason.PROGRESSING, f"{leaving} of {facts.existing} hosts hand over and leave")
     if not facts.scaled:
-        return Finding("True", Reason.PROGRESSING, f"{facts.current} of {facts.desired} hosts are up to date")
+        count = f"{facts.current} of {facts.desired} hosts are up to date"
+        return Finding("True", Reason.PROGRESSING, "; ".join((count, *facts.slow_pods)))
     if facts.ready < facts.desired:
-        return Finding("True", Reason.PROGRESSING, f"{facts.ready} of {facts.desired} hosts are ready")
+        count = f"{facts.ready} of {facts.desired} hosts are ready"
+        return Finding("True", Reason.PROGRESSING, "; ".join((count, *facts.slow_pods)))
     if facts.desired and (not facts.reported or facts.owned < facts.total or not facts.total):
         return Finding("True", Reason.PROGRESSING, draining(facts).message)
     return Finding("False", Reason.AVAILABLE, "as the spec says")
 
 
 def ready(facts: Facts) -> Finding:
-    """Whether hosts run, own all partitions, and nothing needs a person."""
+    """Whether the resource is as its spec says, and nothing needs a person.
+
+    Where the spec wants hosts, they run and own all partitions. Where it wants none, none runs: tools that wait for a
+    resource must not wait for ever for one that rests because it was told to. `Draining` says that nothing is read.
+    """
     blocked = stalled(facts)
     if blocked.status == "True":
         return Finding("False", blocked.reason, blocked.message)
+    if facts.off:
+        return Finding("False" if facts.existing else "True", facts.off[0], hosts_available(facts).message)
     for check in (hosts_available, draining):
         finding = check(facts)
         if finding.status != "True" or finding.reason is Reason.PROGRESSING:

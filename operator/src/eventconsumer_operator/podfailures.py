@@ -23,6 +23,8 @@ _WAITING_FAILURES = {
 }
 _MESSAGE_LIMIT = 300
 RECENT = timedelta(minutes=10)
+# A host is ready within seconds of its start; to pull an image or to add a node takes longer.
+SLOW = timedelta(minutes=3)
 # How a container ends that was told to: by itself, by SIGTERM, or by SIGKILL at the end of its grace time.
 _STOPPED_CODES = {0, 137, 143}
 _DISRUPTIONS = {
@@ -60,6 +62,32 @@ def pod_failures(pods: Iterable[Manifest]) -> tuple[str, ...]:
             found.setdefault(reason, []).append((name_of(pod), message))
             break
     return tuple(_sentence(reason, affected) for reason, affected in sorted(found.items()))
+
+
+def slow_pods(pods: Iterable[Manifest], now: datetime) -> tuple[str, ...]:
+    """One sentence about the pods that have not been ready for long, and are none of `pod_failures`.
+
+    Their status does not say why; the kubelet's events do, and the operator may not read those.
+    """
+    slow = [
+        (name_of(pod), since)
+        for pod in sorted(pods, key=name_of)
+        if (since := _unready_since(pod)) and now - datetime.fromisoformat(since) >= SLOW
+    ]
+    if not slow:
+        return ()
+    name, since = slow[0]
+    others = f" (and {len(slow) - 1} more)" if len(slow) > 1 else ""
+    return (f"pod {name}{others} is not ready since {since}: kubectl describe pod {name} shows why",)
+
+
+def _unready_since(pod: Manifest) -> str:
+    """Since when a pod is not ready, as the API server writes times; empty: it is, or says why not, or it goes."""
+    conditions = {condition["type"]: condition for condition in pod.get("status", {}).get("conditions", [])}
+    ready = conditions.get("Ready", {})
+    if ready.get("status") == "True" or is_being_deleted(pod) or any(_failures(pod)):
+        return ""
+    return str(ready.get("lastTransitionTime") or pod["metadata"].get("creationTimestamp", ""))
 
 
 def restarts(pods: Iterable[Manifest], now: datetime) -> tuple[Restart, ...]:

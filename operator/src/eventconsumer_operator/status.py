@@ -22,6 +22,7 @@ from eventconsumer_api.status import (
     PartitionsStatus,
     SparkStatus,
 )
+from eventconsumer_api.v1alpha1 import ScalingMode
 from eventconsumer_operator.applications import ApplicationState, application_of
 from eventconsumer_operator.errors import OperatorError
 from eventconsumer_operator.findings import CHECKS, Blocker, Facts, Finding, SparkFacts
@@ -31,7 +32,7 @@ from eventconsumer_operator.plan import Plan
 from eventconsumer_operator.plan.names import application_name, host_name, selector_text
 from eventconsumer_operator.plan.probe import is_probing
 from eventconsumer_operator.plan.replay import replay_status
-from eventconsumer_operator.podfailures import pod_failures, restart_texts, restarts
+from eventconsumer_operator.podfailures import pod_failures, restart_texts, restarts, slow_pods
 from eventconsumer_operator.settings import Settings
 
 MESSAGE_LIMIT = 1024
@@ -87,11 +88,13 @@ def gather(observed: Observed, plan: Plan | None, errors: tuple[OperatorError, .
     seen = status.get("observedGeneration", 0) >= stateful_set.get("metadata", {}).get("generation", 1)
     desired = plan.hosts if plan else stateful_set.get("spec", {}).get("replicas", 0)
     suspended = bool(plan and plan.spec.suspend)
+    zero = bool(plan and plan.scaling.mode is ScalingMode.FIXED and plan.hosts == 0)
     asleep = bool(plan and is_probing(plan.scaling))
     total = observed.partition_count or 0
     told = [Blocker(_reason(problem.reason), f"{problem.field}: {problem.message}") for problem in observed.problems]
     return Facts(
         suspended=suspended,
+        scaled_to_zero=zero,
         asleep=asleep,
         errors=errors,
         problems=tuple(blocker for blocker in told if blocker.reason not in ADVISORY),
@@ -100,6 +103,7 @@ def gather(observed: Observed, plan: Plan | None, errors: tuple[OperatorError, .
             filter(None, [_gaps(observed), *(gap.message for gap in told if gap.reason is Reason.DATA_GAP)])
         ),
         pod_failures=pod_failures((*observed.pods, *(observed.probes if asleep else ()))),
+        slow_pods=slow_pods(observed.pods, observed.now),
         restarts=restart_texts(restarts(observed.pods, observed.now)),
         desired=desired,
         ready=min(status.get("readyReplicas", 0), desired),
@@ -108,7 +112,7 @@ def gather(observed: Observed, plan: Plan | None, errors: tuple[OperatorError, .
         current=status.get("updatedReplicas", status.get("replicas", 0)) if seen else 0,
         reported=bool(observed.reports),
         total=total,
-        owned=0 if suspended else min(_owned(observed), total),
+        owned=0 if suspended or (zero and not observed.pods) else min(_owned(observed), total),
         behind=observed.fleet.lag_events > 0 if observed.fleet and observed.fleet.lag_events is not None else None,
         spark=_spark_facts(observed, plan),
     )

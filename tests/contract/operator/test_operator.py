@@ -243,8 +243,8 @@ async def test_suspend_stops_hosts_and_resume_brings_them_back(world: World) -> 
     world.apply(SPEC)
     await world.until(ready)
     world.apply(SPEC | {"suspend": True})
-    status = await world.until(lambda status: condition(status, "Ready") == ("False", "Suspended"))
-    status = await world.until(lambda status: status["replicas"] == 0)
+    status = await world.until(lambda status: condition(status, "Ready") == ("True", "Suspended"))
+    assert status["replicas"] == 0
     assert status["hub"]["partitionCount"] == 8
     assert status["effective"]["replicas"] == 0
     world.apply(SPEC)
@@ -363,7 +363,7 @@ async def test_an_api_server_that_goes_and_comes_back(hub: Hub, tmp_path_factory
             hub.lag = 0
             await world.until(ready)
             world.apply(SPEC | {"suspend": True})
-            await world.until(lambda status: condition(status, "Ready") == ("False", "Suspended"))
+            await world.until(lambda status: condition(status, "Ready") == ("True", "Suspended"))
             assert world.operator.running
     finally:
         servers.close()

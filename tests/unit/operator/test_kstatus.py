@@ -4,6 +4,7 @@ Those rules: a status of an older generation, or Reconciling, means in progress;
 decides.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,6 +23,11 @@ from tests.unit.operator.worlds import SETTINGS, SPEC, fleet, observed, pod, rep
 
 SCALED = SPEC | {"scaling": {"partitionsPerHost": 4}}  # two hosts for eight partitions
 PROBLEM = Problem(field="spec.sink.container", reason="ContainerInvalid", message="storage refuses it: rename it")
+SUSPENDED = SCALED | {"suspend": True}
+NONE = SPEC | {"scaling": {"mode": "Fixed", "replicas": 0}}
+SLOW = pod("orders-host-1", phase="Running") | {
+    "metadata": {"name": "orders-host-1", "namespace": "shop", "creationTimestamp": "2026-11-21T11:00:00Z"}
+}
 WAITING = {"containerStatuses": [{"image": "x", "state": {"waiting": {"reason": "ImagePullBackOff"}}}]}
 
 
@@ -58,7 +64,13 @@ SITUATIONS: dict[str, tuple[Observed, tuple[OperatorError, ...], str]] = {
     "a rolling update": (world(hosts=stateful_set(2, 2, updated=1)), (), "InProgress"),
     "fewer hosts than before": (world(hosts=stateful_set(3, 3)), (), "InProgress"),
     "the API server is away": (world(), (Transient("no answer"),), "InProgress"),
-    "suspended": (world(spec=SCALED | {"suspend": True}, hosts=stateful_set(0, 0), reports={}), (), "InProgress"),
+    "hosts stop for a suspension": (world(spec=SUSPENDED, hosts=stateful_set(2, 2)), (), "InProgress"),
+    "suspended": (world(spec=SUSPENDED, hosts=stateful_set(0, 0), reports={}), (), "Current"),
+    "suspended from the start": (world(spec=SUSPENDED, hosts=None, reports={}), (), "Current"),
+    "no hosts by number": (world(spec=NONE, hosts=stateful_set(0, 0), reports={}), (), "Current"),
+    "hosts stop for another number": (world(spec=NONE, hosts=stateful_set(1, 1)), (), "InProgress"),
+    "suspended, and a right is missing": (world(spec=SUSPENDED, hosts=None, reports={}), (Forbidden("no"),), "Failed"),
+    "a new host is never ready": (world(hosts=stateful_set(2, 1), pods=(SLOW,)), (), "InProgress"),
     "a wrong spec": (world(), (SpecError("spec.sink.container", "wrong"),), "Failed"),
     "a right is missing": (world(), (Forbidden("no"),), "Failed"),
     "an object is refused": (world(hosts=None), (Refused("quota"),), "Failed"),
@@ -86,6 +98,7 @@ COUNT = st.integers(0, 3)
 FACTS = st.builds(
     Facts,
     suspended=st.booleans(),
+    scaled_to_zero=st.booleans(),
     errors=st.lists(
         st.sampled_from([SpecError("spec.x", "y"), Forbidden("a"), Refused("b"), NameTaken("c"), Transient("d")]),
         max_size=2,
@@ -99,12 +112,12 @@ FACTS = st.builds(
 )  # fmt: skip
 
 
-@given(facts=FACTS)
+@given(facts=FACTS.map(lambda facts: replace(facts, desired=0) if facts.off else facts))
 def test_stalled_excludes_progress_and_readiness(facts: Facts) -> None:
     needs_a_person = stalled(facts).status == "True"
     assert not (needs_a_person and reconciling(facts).status == "True")
     assert not (needs_a_person and ready(facts).status == "True")
-    if facts.desired and not needs_a_person and not facts.suspended and ready(facts).status == "False":
+    if (facts.desired or facts.off) and not needs_a_person and ready(facts).status == "False":
         assert reconciling(facts).status == "True"  # what is not ready gets there by itself, or says what it needs
     assert all(finding(facts).message for finding in (stalled, reconciling, ready))
 

@@ -9,6 +9,7 @@ from eventconsumer_api.conditions import ConditionType
 from eventconsumer_api.host_report import PartitionReport, Problem
 from eventconsumer_api.status import EventConsumerStatus
 from eventconsumer_operator.errors import Forbidden, OperatorError, SpecError, Transient
+from eventconsumer_operator.manifest import Manifest
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.plan.names import application_name
@@ -31,6 +32,7 @@ from tests.unit.operator.worlds import (
 
 SCALED = SPEC | {"scaling": {"partitionsPerHost": 4}}  # two hosts for eight partitions
 NAME = application_name(KEY, UID, 1, 1)
+TWO = {"orders-host-0": report(fleet=fleet()), "orders-host-1": report()}
 
 
 def status_of(world: Observed, *errors: OperatorError) -> EventConsumerStatus:
@@ -166,9 +168,26 @@ def test_a_reason_this_operator_does_not_know_still_shows_its_message() -> None:
     assert message(status, "Stalled") == "spec.sink: do this"
 
 
-def test_suspended() -> None:
-    status = status_of(healthy(spec=SCALED | {"suspend": True}, hosts=stateful_set(0, 0), reports={}))
-    assert verdict(status, "Ready") == ("False", "Suspended")
+@pytest.mark.parametrize(
+    ("spec", "reason", "text"),
+    [
+        (SCALED | {"suspend": True}, "Suspended", "spec.suspend is true"),
+        (SPEC | {"scaling": {"mode": "Fixed", "replicas": 0}}, "ScaledToZero", "spec.scaling.replicas is 0"),
+        (SPEC | {"scaling": {"mode": "Fixed"}}, "ScaledToZero", "spec.scaling.replicas is 0"),
+    ],
+    ids=["suspended", "no replicas", "replicas left out"],
+)
+def test_what_is_to_rest_is_ready_when_nothing_runs_and_says_why(spec: dict[str, Any], reason: str, text: str) -> None:
+    before = status_of(healthy())
+    going = status_of(healthy(spec=spec, status=before))
+    assert verdict(going, "Ready") == ("False", reason)
+    assert verdict(going, "Reconciling") == ("True", "Progressing")
+    status = status_of(healthy(spec=spec, hosts=stateful_set(0, 0), reports={}, status=going))
+    assert verdict(status, "Ready") == ("True", reason)
+    assert verdict(status, "HostsAvailable") == ("False", reason)
+    assert verdict(status, "Draining") == ("False", reason)
+    for kind in ("Ready", "HostsAvailable", "Draining"):
+        assert text in message(status, kind)
     assert verdict(status, "Reconciling") == ("False", "Available")
     assert verdict(status, "Stalled") == ("False", "Available")
     assert status.partitions.owned == 0
@@ -190,6 +209,35 @@ def test_a_lost_right_stalls_and_a_conflict_does_not() -> None:
     transient = status_of(healthy(), Transient("busy"))
     assert verdict(transient, "Stalled") == ("False", "Available")
     assert verdict(transient, "Reconciling") == ("True", "Progressing")
+
+
+def test_a_new_host_that_is_never_ready_is_named_and_the_others_go_on() -> None:
+    def made(number: int, minutes: float, **status: Any) -> Manifest:
+        when = (NOW - timedelta(minutes=minutes)).isoformat()
+        found = pod(f"orders-host-{number}", phase="Running", **status)
+        return found | {"metadata": found["metadata"] | {"creationTimestamp": when}}
+
+    def unready(minutes: float) -> dict[str, Any]:
+        when = (NOW - timedelta(minutes=minutes)).isoformat()
+        return {"conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": when}]}
+
+    old = made(0, 60, conditions=[{"type": "Ready", "status": "True", "lastTransitionTime": NOW.isoformat()}])
+    three = SPEC | {"scaling": {"partitionsPerHost": 3}}
+    hosts = stateful_set(3, 1)
+    young = status_of(healthy(spec=three, hosts=hosts, pods=(old, made(1, 2, **unready(2)), made(2, 2)), reports=TWO))
+    assert message(young, "HostsAvailable") == "1 of 3 hosts are ready"
+    late = status_of(healthy(spec=three, hosts=hosts, pods=(old, made(1, 9, **unready(4)), made(2, 9)), reports=TWO))
+    since = (NOW - timedelta(minutes=4)).isoformat()
+    for kind in ("HostsAvailable", "Ready", "Reconciling"):
+        assert f"pod orders-host-1 (and 1 more) is not ready since {since}: " in message(late, kind)
+        assert "kubectl describe pod orders-host-1" in message(late, kind)
+    assert verdict(late, "Stalled") == ("False", "Available")  # it may come yet
+    assert verdict(late, "Draining")[0] == "True"  # who holds a partition keeps it until another is ready
+    assert late.partitions.owned == 8
+    failing = {"containerStatuses": [{"image": "x", "state": {"waiting": {"reason": "ImagePullBackOff"}}}]}
+    named = status_of(healthy(spec=three, hosts=hosts, pods=(old, made(1, 9, **failing)), reports=TWO))
+    assert verdict(named, "Stalled") == ("True", "HostsFailing")
+    assert "is not ready since" not in message(named, "HostsAvailable")
 
 
 def test_pods_that_fail_are_shown_by_their_reason() -> None:
