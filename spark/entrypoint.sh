@@ -33,6 +33,7 @@ ALWAYS=(
 # Where the workload identity webhook gave this pod a token, the executors need one too.
 [ -z "${AZURE_FEDERATED_TOKEN_FILE:-}" ] || ALWAYS+=(--conf spark.kubernetes.executor.label.azure.workload.identity/use=true)
 
+# A signal goes to the whole group (-g): Python must get it itself to leave its claim to the next attempt, not the JVM alone.
 driver() {
   if [ "${1:-}" = --properties-file ]; then submitted "$@"; else client "$@"; fi
 }
@@ -40,7 +41,7 @@ driver() {
 # Spark's own arguments: what is on the command line wins over the properties file, and that over our defaults.
 submitted() {
   : "${SPARK_DRIVER_BIND_ADDRESS:?entrypoint: SPARK_DRIVER_BIND_ADDRESS is not set: Spark sets it in the pods that it makes}"
-  exec tini -s -- "$SPARK_HOME/bin/spark-submit" --deploy-mode client --load-spark-defaults \
+  exec tini -s -g -- "$SPARK_HOME/bin/spark-submit" --deploy-mode client --load-spark-defaults \
     --conf "spark.driver.bindAddress=$SPARK_DRIVER_BIND_ADDRESS" "${ALWAYS[@]}" "$@"
 }
 
@@ -60,7 +61,7 @@ client() {
     shift 2
   done
   [ $# -gt 0 ] || { echo "entrypoint: driver needs a program, such as local:///app/eventconsumer_spark/job.py" >&2; exit 2; }
-  exec tini -s -- "$SPARK_HOME/bin/spark-submit" "${theirs[@]}" "${own[@]}" "$@"
+  exec tini -s -g -- "$SPARK_HOME/bin/spark-submit" "${theirs[@]}" "${own[@]}" "$@"
 }
 
 # Sets `own`.

@@ -50,7 +50,7 @@ def test_driver_is_a_client_mode_submission_of_its_own_pod(home: Path) -> None:
     program = ["local:///app/job.py", "--conf", "its own"]
     ended = run(home, "driver", "--conf", "spark.executor.memory=1g", "--conf", "spark.driver.port=1", *program, **POD)
     lines = ended.stdout.splitlines()
-    assert lines[:3] == ["-s", "--", "/spark/bin/spark-submit"]
+    assert lines[:4] == ["-s", "-g", "--", "/spark/bin/spark-submit"]
     assert lines[-3:] == program
     settings = confs(lines[:-3])
     assert settings["spark.executor.memory"] == "1g"
@@ -112,9 +112,9 @@ SUBMITTED = (
 def test_driver_of_a_submission_in_cluster_mode_keeps_its_properties_and_our_defaults(home: Path) -> None:
     ended = run(home, "driver", *SUBMITTED, SPARK_DRIVER_BIND_ADDRESS="10.0.0.7", SPARK_CONF_DIR="/opt/spark/conf")
     lines = ended.stdout.splitlines()
-    assert lines[:3] == ["-s", "--", "/spark/bin/spark-submit"]
+    assert lines[:4] == ["-s", "-g", "--", "/spark/bin/spark-submit"]
     assert lines[-7:] == list(SUBMITTED)
-    own = lines[3:-7]
+    own = lines[4:-7]
     assert own[own.index("--deploy-mode") + 1] == "client"
     assert "--load-spark-defaults" in own  # else the properties file hides them
     assert "--master" not in own
