@@ -18,7 +18,7 @@ from eventconsumer_processor.errors import Damaged, StorageError
 from eventconsumer_processor.storage import BlobStore
 
 MANIFEST_LIMIT = 256 * 1024 * 1024
-COMMIT_LIMIT = 16 * 1024 * 1024  # it names the files that were left out, which may be all of a manifest
+COMMIT_LIMIT = 4 * 1024 * 1024  # it names the files that were left out, which may be all of a manifest
 
 
 @dataclass(frozen=True)

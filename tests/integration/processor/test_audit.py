@@ -5,15 +5,13 @@ import json
 
 import pytest
 
-from eventconsumer_api.batch import BatchCommit, BatchManifest, commit_name
 from eventconsumer_processor.audit.access import Options, opened
 from eventconsumer_processor.audit.model import AuditReport
 from eventconsumer_processor.audit.read import audit
 from tests.audited import run_program
+from tests.integration.processor.batches import PREFIX, commit_batch, read_commit, read_manifest
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.hosts import Consumer, wait_until
-
-PREFIX = "shop/orders"
 
 
 def commit_open_batch(consumer: Consumer) -> bool:
@@ -22,22 +20,10 @@ def commit_open_batch(consumer: Consumer) -> bool:
         names = [blob.name for blob in container.list_blobs(f"{PREFIX}/_batches/")]
         if not names:
             return False
-        manifest = BatchManifest.model_validate_json(container.download_blob(max(names)).readall())
-        name = commit_name(PREFIX, manifest.number)
-        if container.get_blob_client(name).exists():
+        number = len(names)
+        if read_commit(container, number):
             return False
-        record = BatchCommit(
-            number=manifest.number,
-            committed_at=manifest.created_at,
-            application="a",
-            attempt="1",
-            output="o",
-            files=len(manifest.files),
-            rows_read=sum(file.count for file in manifest.files),
-            rows_written=0,
-            seconds=1,
-        )
-        container.upload_blob(name, record.model_dump_json(by_alias=True))
+        commit_batch(container, read_manifest(container, number))
     return True
 
 

@@ -1,20 +1,18 @@
 """The leading host: what it measures, and the batches it freezes, also across leaders."""
 
 import io
-from datetime import UTC, datetime
 
 import fastavro
 import pyarrow.parquet as pq
 import pytest
 from azure.core import MatchConditions
-from azure.storage.blob import ContainerClient
 
-from eventconsumer_api.batch import BatchCommit, BatchManifest, commit_name, manifest_name
+from eventconsumer_api.batch import manifest_name
 from eventconsumer_api.host_report import FleetReport
+from tests.integration.processor.batches import PREFIX, commit_batch, read_manifest
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
 
-PREFIX = "shop/orders"
 UNCHANGED = MatchConditions.IfNotModified
 
 
@@ -36,27 +34,6 @@ def wait_fleet(orders: Consumer, events: int, *hosts: HostProcess) -> FleetRepor
 
     wait_until(met, 40, f"{events} events in files: {found}; {[host.log[-1500:] for host in hosts]}")
     return found[0]
-
-
-def read_manifest(container: ContainerClient, number: int) -> BatchManifest:
-    """A frozen batch."""
-    return BatchManifest.model_validate_json(container.download_blob(manifest_name(PREFIX, number)).readall())
-
-
-def commit_batch(container: ContainerClient, manifest: BatchManifest) -> None:
-    """Do what a finished Spark application does."""
-    record = BatchCommit(
-        number=manifest.number,
-        committed_at=datetime.now(UTC),
-        application="app",
-        attempt="1",
-        output="out",
-        files=len(manifest.files),
-        rows_read=sum(file.count for file in manifest.files),
-        rows_written=1,
-        seconds=1.0,
-    )
-    container.upload_blob(commit_name(PREFIX, manifest.number), record.model_dump_json(by_alias=True))
 
 
 def test_one_host_leads_and_measures_all(consumer: MakeConsumer) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from eventconsumer_api.batch import commit_name, manifest_name
 from eventconsumer_api.host_report import FleetReport, HostState, PartitionLag
+from tests.integration.processor.batches import PREFIX, commit_batch, read_manifest
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
-from tests.integration.processor.test_leader import PREFIX, commit_batch, read_manifest
 
 
 class ProbeProcess(HostProcess):

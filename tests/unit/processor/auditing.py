@@ -22,6 +22,7 @@ from tests.fakes.blobs import FakeBlobStore
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)
 WHEN = "2026-01-01T00:00:00+00:00"
 ERA = hashlib.sha256(b"shop.example\norders\n2026-01-01T00:00:00.000+00:00").hexdigest()[:16]
+TOTALS = ("rowsRead", "rowsWritten", "quarantinedFiles", "quarantinedRows")
 HUB = {"namespace": "shop.example", "name": "Orders", "createdAt": "2026-01-01T00:00:00+00:00"}
 
 
@@ -57,6 +58,8 @@ class World:
     batch_files: list[dict[str, Any]] = field(default_factory=list)
     _totals: dict[str, int] = field(default_factory=lambda: {"files": 0, "events": 0, "bytes": 0})
     _next: dict[str, int] = field(default_factory=dict)
+    _committed: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOTALS, 0))
+    _left: dict[str, Any] | None = None
 
     async def begin(self, **starts: int) -> None:
         """The hub's record, and the genesis of partitions: `begin(p0=5)`."""
@@ -143,12 +146,36 @@ class World:
         } | changes
         await self.put(f"_batches/{number:010d}.json", manifest)
         if commit:
-            await self.commit(number, len(files), sum(file["count"] for file in files))
+            await self.commit(manifest)
         return manifest
 
-    async def commit(self, number: int, files: int, rows: int) -> None:
-        """A commit record."""
-        await self.put(f"_commits/{number:010d}.json", {"number": number, "files": files, "rowsRead": rows})
+    async def commit(
+        self, manifest: dict[str, Any], left: Sequence[dict[str, Any]] = (), rows: int = 0, **changes: Any
+    ) -> None:
+        """A commit record of a batch that left out some files and some rows of others, with some fields changed."""
+        number, files = manifest["number"], manifest["files"]
+        read = sum(file["count"] for file in files) - sum(file["count"] for file in left)
+        for key, value in zip(TOTALS, (read, read - rows, len(left), rows), strict=True):
+            self._committed[key] += value
+        if left or rows:
+            self._left = {"number": number, "files": list(left), "rows": rows, "rowsPath": "", "message": "not Parquet"}
+        record = {
+            "number": number,
+            "committedAt": WHEN,
+            "application": "orders-1",
+            "attempt": "a",
+            "output": "out",
+            "outputVersion": None,
+            "files": len(files),
+            "bytes": sum(file["size"] for file in files),
+            "rowsRead": read,
+            "rowsWritten": read - rows,
+            "ranges": manifest["ranges"],
+            "seconds": 1.0,
+            "quarantine": self._left,
+            "totals": dict(self._committed),
+        }
+        await self.put(f"_commits/{number:010d}.json", record | changes)
 
     async def captured(self, partition: str, start: int, rows: Sequence[int], second: int, epoch: int = 1) -> str:
         """A data file in the Capture layout and its record; the data file's name below the prefix."""

@@ -2,21 +2,37 @@
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from io import StringIO
+from typing import Any
 
 import pytest
 
 from eventconsumer_api.v1alpha1 import LeaseLayout, Position
 from eventconsumer_processor.audit.codes import MEANINGS, Code, Level
 from eventconsumer_processor.audit.owners import LeaseSubject
+from eventconsumer_processor.audit.prune import plan
 from eventconsumer_processor.audit.read import Subject, audit
+from eventconsumer_processor.audit.show import show
 from eventconsumer_processor.errors import HubUnreachable, Unavailable
 from eventconsumer_processor.source.hub import HubInfo, PartitionInfo, Source
 from eventconsumer_processor.storage import BlobInfo
 from tests.fakes.blobs import Fault
 from tests.fakes.virtual import virtual
-from tests.unit.processor.auditing import CREATED, ERA, WHEN, StoreContainer, World, fake, metadata, parquet, sample
+from tests.unit.processor.auditing import (
+    CREATED,
+    ERA,
+    TOTALS,
+    WHEN,
+    StoreContainer,
+    World,
+    fake,
+    metadata,
+    parquet,
+    sample,
+)
 
 Damage = Callable[[World], Awaitable[object]]
 
@@ -87,6 +103,51 @@ def manifest(which: int, **changes: object) -> Damage:
         blob = await world.files.read(name, 10**6)
         assert blob is not None
         await world.files.put(name, json.dumps(json.loads(blob.data) | changes).encode())
+
+    return damage
+
+
+def commit(number: int, **changes: object) -> Damage:
+    """Change a commit record."""
+
+    async def damage(world: World) -> None:
+        name = f"p/_commits/{number:010d}.json"
+        blob = await world.files.read(name, 10**6)
+        assert blob is not None
+        await world.files.put(name, json.dumps(json.loads(blob.data) | changes).encode())
+
+    return damage
+
+
+async def body_of(world: World, number: int) -> dict[str, Any]:
+    """A manifest."""
+    blob = await world.files.read(f"p/_batches/{number:010d}.json", 10**6)
+    assert blob is not None
+    body: dict[str, Any] = json.loads(blob.data)
+    return body
+
+
+def leave_out(
+    number: int = 2, *, twice: bool = False, changes: dict[str, object] | None = None, **facts: object
+) -> Damage:
+    """Commit the second batch without its first file, or with another file named as left out."""
+
+    async def damage(world: World) -> None:
+        second = await body_of(world, 2)
+        file = (await body_of(world, number))["files"][0] | facts
+        await world.commit(second, [file] * (2 if twice else 1), **(changes or {}))
+
+    return damage
+
+
+def forget(changes: dict[str, object]) -> Damage:
+    """Leave a file and rows out of the second batch, and change the record of the third, which leaves nothing out."""
+
+    async def damage(world: World) -> None:
+        second = await body_of(world, 2)
+        await world.commit(second, second["files"][:1], rows=3)
+        await world.file("0", 40, range(40, 50), epoch=2, batched=True)
+        await world.commit(await world.batch(3, commit=False), **changes)
 
     return damage
 
@@ -191,7 +252,21 @@ DAMAGES: list[tuple[str, Damage, Code]] = [
         put("_commits/0000000001.json", {"number": 2, "files": 4, "rowsRead": 40}),
         Code.COMMIT_DAMAGED,
     ),
-    ("a commit has other numbers", lambda world: world.commit(1, 4, 39), Code.COMMIT_WRONG),
+    ("a commit has other events", commit(1, rowsRead=39), Code.COMMIT_WRONG),
+    ("a commit has other files", commit(1, files=3), Code.COMMIT_WRONG),
+    ("a commit has other bytes", commit(1, bytes=1), Code.COMMIT_WRONG),
+    ("a commit has other ranges", commit(1, ranges={"0": {"first": 0, "last": 19}}), Code.COMMIT_WRONG),
+    ("a commit says nothing of a file that was left out", leave_out(changes={"quarantine": None}), Code.COMMIT_WRONG),
+    ("a file that was left out was read too", leave_out(changes={"rowsRead": 40}), Code.COMMIT_WRONG),
+    ("a file of another batch was left out", leave_out(number=1), Code.QUARANTINE_WRONG),
+    ("a file was left out that never was", leave_out(path="p/other"), Code.QUARANTINE_WRONG),
+    ("a file was left out that is another now", leave_out(etag="other"), Code.QUARANTINE_WRONG),
+    ("a file was left out twice", leave_out(twice=True), Code.QUARANTINE_WRONG),
+    ("what was left out is forgotten", forget({"quarantine": None}), Code.QUARANTINE_WRONG),
+    ("the first totals do not add up", commit(1, totals=dict.fromkeys(TOTALS, 1)), Code.COMMIT_TOTALS_WRONG),
+    ("later totals do not add up", forget({"totals": dict.fromkeys(TOTALS, 0)}), Code.COMMIT_TOTALS_WRONG),
+    ("totals are no totals", commit(1, totals={"rowsRead": 40}), Code.COMMIT_DAMAGED),
+    ("what was left out is no list", commit(1, quarantine={"number": 1, "files": [1]}), Code.COMMIT_DAMAGED),
 ]
 
 
@@ -254,6 +329,19 @@ HARMLESS: list[tuple[str, Damage, Code | None, int]] = [
     ("a replay's file", put(f"_replays/one/inc={ERA}/partition=0/from={7:020d}.parquet", b"x"), None, 0),
     ("a strange blob of a replay", put("_replays/one/notes.txt", b"x"), Code.ORPHAN, 1),
     ("another file", file(40, [40]), None, 0),
+    ("the claim of an attempt", put("_attempts/0000000002.json", {}), None, 0),
+    ("a strange blob among claims", put("_attempts/2.json", {}), Code.ORPHAN, 1),
+    ("a commit of a replay of batches", put("_batch_replays/again-1/_commits/0000000001.json", {}), None, 0),
+    ("a claim of a replay of batches", put("_batch_replays/again-1/_attempts/0000000001.json", {}), None, 0),
+    ("a strange blob of a replay of batches", put("_batch_replays/again-1/notes.txt", b"x"), Code.ORPHAN, 1),
+    ("a file that was left out", leave_out(), Code.QUARANTINED, 1),
+    ("what an earlier batch left out", forget({}), Code.QUARANTINED, 1),
+    (
+        "a record that says only what it must",
+        put("_commits/0000000001.json", {"number": 1, "files": 4, "rowsRead": 40}),
+        None,
+        0,
+    ),
     ("a checkpoint that is behind", lease(9, epoch=2), None, 0),
     ("a checkpoint at the start", lambda world: world.lease("1", 99, epoch=3), None, 0),
     ("no checkpoint", lease(None, epoch=2), None, 0),
@@ -292,6 +380,35 @@ async def test_gaps_are_listed_and_counted() -> None:
         (44, 45, "retention"),
     ]
     assert "4 events in recorded gaps" in report.summary
+
+
+@virtual
+async def test_what_batches_left_out_is_counted_and_named() -> None:
+    world = await sample()
+    await forget({})(world)
+    report = await world.audit()
+    assert (report.batches.committed, report.batches.quarantined_files, report.batches.quarantined_rows) == (3, 1, 3)
+    (finding,) = [finding for finding in report.findings if finding.code == Code.QUARANTINED]
+    assert finding.message == "batch 2 left out 1 files with 10 events, and 3 events of other files: not Parquet"
+    assert finding.blob == "p/_commits/0000000002.json"
+    console = StringIO()
+    with redirect_stdout(console):
+        show(report)
+    assert "3 of 3 batches committed, 9 files in them; 1 files left out; 3 events of others left out" in (
+        console.getvalue()
+    )
+
+
+@virtual
+async def test_prune_keeps_what_a_batch_left_out() -> None:
+    world = await sample()
+    await leave_out()(world)  # the file of partition 0 from 20
+    later = CREATED + timedelta(days=400)
+    leases = LeaseSubject(StoreContainer(world.leases, "leases"), "", "$Default")
+    planned = await plan(Subject(StoreContainer(world.files), "p", leases), later, batches=True)
+    assert 20 not in [file.start for file in planned.files if "partition=0" in file.name]
+    assert len(planned.files) == 5
+    assert planned.kept == {"left out by its batch, so that it is in no output": 1, "the last file of its chain": 2}
 
 
 @virtual

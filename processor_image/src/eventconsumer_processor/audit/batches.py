@@ -1,4 +1,4 @@
-"""PURE: judges the manifests and commit records of Spark batches (S8), and holds files against them.
+"""PURE: judges the manifests of Spark batches (S8), and holds files against them; commit records: see `commits`.
 
 Manifests are added in order of their numbers; afterwards every slot that goes by is held against the manifest that
 names it. What remains names files that are not there.
@@ -9,6 +9,7 @@ from typing import Any
 
 from eventconsumer_processor.audit.capture import digest
 from eventconsumer_processor.audit.codes import Code
+from eventconsumer_processor.audit.commits import CommitAudit, FrozenBatch, ranges_digest, ranges_of
 from eventconsumer_processor.audit.frozen import FrozenFile, FrozenFiles
 from eventconsumer_processor.audit.model import BatchesAudit, Findings, Place
 from eventconsumer_processor.audit.names import SlotFacts, bare
@@ -22,11 +23,11 @@ class BatchAudit:
         self._files: dict[Place, FrozenFiles] = {}
         self._next: dict[Place, int] = {}
         self._first: dict[Place, int] = {}
-        self._sums: dict[int, tuple[int, int]] = {}  # batch -> files and events
+        self._sums: dict[int, FrozenBatch] = {}
         self._totals = (0, 0, 0)
         self._known_totals = True
         self._last = 0
-        self._committed: set[int] = set()
+        self.commits = CommitAudit(findings, self._sums, self._files)
 
     def manifest(self, number: int, blob: str, data: bytes) -> None:
         """Judge the next manifest."""
@@ -40,7 +41,7 @@ class BatchAudit:
             body = json.loads(data)
             named, incarnation = int(body["number"]), str(body["incarnation"])
             files = [_file(file) for file in body["files"]]
-            ranges = {str(p): (int(r["first"]), int(r["last"])) for p, r in body["ranges"].items()}
+            ranges = ranges_of(body["ranges"])
             after = {str(p): int(position) for p, position in body["next"].items()}
             totals = tuple(int(body["totals"][key]) for key in ("files", "events", "bytes"))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -61,7 +62,7 @@ class BatchAudit:
                 )
             self._next[key] = max(position, self._next.get(key, position))
         count, size = sum(file[5] for file in files), sum(file[2] for file in files)
-        self._sums[number] = (len(files), count)
+        self._sums[number] = FrozenBatch(incarnation, len(files), count, size, ranges_digest(ranges))
         expected_totals = tuple(a + b for a, b in zip(self._totals, (len(files), count, size), strict=True))
         if self._known_totals and totals != expected_totals:
             self._find(
@@ -74,23 +75,7 @@ class BatchAudit:
 
     def commit(self, number: int, blob: str, data: bytes) -> None:
         """Judge a commit record; all manifests are added before."""
-        self._committed.add(number)
-        try:
-            body = json.loads(data)
-            named, files, rows = int(body["number"]), int(body["files"]), int(body["rowsRead"])
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            self._find(Code.COMMIT_DAMAGED, f"the commit record cannot be read: {error!r}"[:300], blob)
-            return
-        if named != number:
-            self._find(Code.COMMIT_DAMAGED, f"the commit record says that it is of batch {named}", blob)
-        if number in self._sums and (files, rows) != self._sums[number]:
-            wanted = self._sums[number]
-            self._find(
-                Code.COMMIT_WRONG,
-                f"batch {number} was committed with {files} files and {rows} events, its manifest has {wanted[0]} "
-                f"files and {wanted[1]} events",
-                blob,
-            )
+        self.commits.add(number, blob, data)
 
     def unmanifested(self, number: int, blob: str) -> None:
         """Note a commit record whose manifest is missing."""
@@ -99,7 +84,7 @@ class BatchAudit:
     def check_order(self) -> None:
         """Judge that a batch was frozen only when the one before was committed, once all commits are added."""
         for number in range(1, self._last):
-            if number in self._sums and number not in self._committed:
+            if number in self._sums and number not in self.commits.committed:
                 self._find(Code.BATCH_TOO_EARLY, f"batch {number + 1} was frozen, but batch {number} is not committed")
 
     def slot(self, place: Place, slot: SlotFacts) -> int | None:
@@ -170,7 +155,7 @@ class BatchAudit:
 
     def committed(self, batch: int | None) -> bool:
         """Whether a batch has its commit record."""
-        return batch in self._committed
+        return batch in self.commits.committed
 
     @property
     def used(self) -> bool:
@@ -179,13 +164,15 @@ class BatchAudit:
 
     def report(self) -> BatchesAudit:
         """The batches' part of the report."""
-        open_batch = self._last if self._last and self._last not in self._committed else None
+        open_batch = self._last if self._last and self._last not in self.commits.committed else None
         return BatchesAudit(
             manifests=len(self._sums),
-            committed=len(self._committed & self._sums.keys()),
-            files=sum(files for files, _ in self._sums.values()),
-            events=sum(events for _, events in self._sums.values()),
+            committed=len(self.commits.committed & self._sums.keys()),
+            files=sum(batch.files for batch in self._sums.values()),
+            events=sum(batch.events for batch in self._sums.values()),
             open=open_batch,
+            quarantined_files=self.commits.count(),
+            quarantined_rows=self.commits.left_rows,
         )
 
     def _check_files(

@@ -66,12 +66,15 @@ class Code(StrEnum):
     FILE_IN_NO_BATCH = "FileInNoBatch"
     COMMIT_DAMAGED = "CommitDamaged"
     COMMIT_WRONG = "CommitWrong"
+    COMMIT_TOTALS_WRONG = "CommitTotalsWrong"
     COMMIT_WITHOUT_MANIFEST = "CommitWithoutManifest"
+    QUARANTINE_WRONG = "QuarantineWrong"
     GAP = "Gap"
     FOREIGN_GAP = "ForeignGap"
     CHECKPOINT_FOREIGN = "CheckpointForeign"
     ORPHAN = "Orphan"
     ORPHAN_DATA_FILE = "OrphanDataFile"
+    QUARANTINED = "Quarantined"
     RETENTION_PASSED = "RetentionPassed"
     HUB_CHANGED = "HubChanged"
     TOMBSTONES = "Tombstones"
@@ -139,12 +142,19 @@ MEANINGS: dict[Code, Meaning] = {
     Code.COMMIT_DAMAGED: _violation("S8", _BATCH),
     Code.COMMIT_WRONG: _violation("S8", "compare the batch's output with its manifest"),
     Code.COMMIT_WITHOUT_MANIFEST: _violation("S8", _BATCH),
+    Code.COMMIT_TOTALS_WRONG: _violation("S8", "a commit record was changed: restore it from a backup"),
+    Code.QUARANTINE_WRONG: _violation(
+        "S8", "find out from the files that the record names what the output lacks, then report this"
+    ),
     Code.GAP: _explained("the hub's retention was faster than the hosts: raise the retention or the number of hosts"),
     Code.FOREIGN_GAP: _explained("another program on the same leases processed these events: look for them there"),
     Code.CHECKPOINT_FOREIGN: _explained("another program on the same leases moved the checkpoint: look there"),
     Code.ORPHAN: _explained(_FOREIGN),
     Code.ORPHAN_DATA_FILE: _explained(
         "read data files by their commit records only; those without one may be deleted once no host runs"
+    ),
+    Code.QUARANTINED: _explained(
+        "Spark could not process them: correct the program or the publisher, and process them by hand; they stay"
     ),
     Code.RETENTION_PASSED: _explained("start the hosts: the next file records these events as a gap"),
     Code.HUB_CHANGED: _explained("the hosts stop and say what to do: see the EventConsumer's conditions"),

@@ -42,14 +42,22 @@ class FrozenFiles:
 
     def take(self, start: int) -> list[FrozenFile]:
         """The files that start there: one, or none, or several where batches overlap."""
+        indexes = list(self._indexes(start))
+        for index in indexes:
+            self._taken[index] = 1
+        return [self._at(index) for index in indexes]
+
+    def find(self, start: int) -> list[FrozenFile]:
+        """The same, and they count as not taken."""
+        return [self._at(index) for index in self._indexes(start)]
+
+    def _indexes(self, start: int) -> Iterator[int]:
         self._sort()
         starts = self._columns[0]
-        index, found = bisect_left(starts, start), []
+        index = bisect_left(starts, start)
         while index < len(starts) and starts[index] == start:
-            self._taken[index] = 1
-            found.append(self._at(index))
+            yield index
             index += 1
-        return found
 
     def left(self) -> Iterator[FrozenFile]:
         """Files that were never taken."""

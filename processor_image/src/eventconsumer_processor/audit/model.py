@@ -75,6 +75,8 @@ class BatchesAudit(Report):
     files: int = Field(default=0, description="Files in manifests.")
     events: int = Field(default=0, description="Events in manifests.")
     open: int | None = Field(default=None, description="The batch that has no commit record yet.")
+    quarantined_files: int = Field(default=0, description="Files that their batches left out.")
+    quarantined_rows: int = Field(default=0, description="Events of other files that were left out.")
 
 
 class AuditReport(Report):

@@ -11,11 +11,15 @@ from datetime import datetime
 _SLOT = re.compile(r"inc=([^/]+)/partition=([^/]+)/from=(\d{20})\.(parquet|avro|json)")
 _GENESIS = re.compile(r"_genesis/([^/]+)/([^/]+)\.json")
 _NUMBERED = re.compile(r"_(batches|commits)/(\d{10})\.json")
+_CLAIM = re.compile(r"_attempts/\d{10}\.json")
+_BATCH_REPLAY = re.compile(r"_batch_replays/[a-z0-9-]{1,20}/_(commits|attempts)/\d{10}\.json")
 _DEAD_LETTER = re.compile(r"_deadletters/inc=([^/]+)/partition=([^/]+)/seq=(\d{20})\.json")
 _CAPTURE = re.compile(r"([^/]+)/([^/]+)/([^/]+)/(\d{4})/(\d\d)/(\d\d)/(\d\d)/(\d\d)/(\d\d)\.avro")
 _GAPS = re.compile(r"(?:([A-Za-z][\w-]*):)?(\d+-\d+(?:,\d+-\d+)*)")
 _REPLAY = re.compile(r"_replays/[a-z0-9-]{1,20}/(.+)")
-_OWN_FOLDERS = ("inc=", "_genesis/", "_batches/", "_commits/", "_deadletters/", "_replays/")
+_OWN_FOLDERS = (
+    "inc=", "_genesis/", "_batches/", "_commits/", "_attempts/", "_batch_replays/", "_deadletters/", "_replays/",
+)  # fmt: skip
 _SINGLE = frozenset({"_hub.json", "_leader", "_replay.json"})
 
 
@@ -48,7 +52,8 @@ class CaptureName:
 class Known:
     """A blob of the consumer that is read on its own, or not at all here.
 
-    Genesis, manifest, commit, hub record, lead; and all of a replay, which is audited under its own prefix.
+    Genesis, manifest, commit, claim of an attempt, hub record, lead; what a replay of batches has of these; and all of
+    a replay, which is audited under its own prefix.
     """
 
 
@@ -67,7 +72,7 @@ def parse(name: str) -> Name:
     """What a blob is, by its name below the prefix."""
     if found := _SLOT.fullmatch(name):
         return SlotName(found[1], found[2], int(found[3]), found[4])
-    if name in _SINGLE or _GENESIS.fullmatch(name) or _NUMBERED.fullmatch(name):
+    if name in _SINGLE or any(one.fullmatch(name) for one in (_GENESIS, _NUMBERED, _CLAIM, _BATCH_REPLAY)):
         return _KNOWN
     if found := _DEAD_LETTER.fullmatch(name):
         return DeadLetterName(found[1], found[2])

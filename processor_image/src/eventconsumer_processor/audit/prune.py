@@ -2,8 +2,8 @@
 
 A slot's name is never deleted, because a free name could be written again: a tombstone is the same blob, empty, with
 the same metadata and the time. Only files that nobody needs are replaced: behind the checkpoint, in a committed batch
-where there are batches, and never the last one of a chain. A container with a violation is not touched: what is there
-is evidence.
+where there are batches (and processed by it: what it left out stays), and never the last one of a chain. A container
+with a violation is not touched: what is there is evidence.
 """
 
 import asyncio
@@ -127,6 +127,8 @@ async def plan(subject: Subject, before: datetime, *, batches: bool, progress: P
             reason = "not behind the checkpoint"
         elif (batches or audit.batches.used) and not audit.batches.committed(batch):
             reason = "in no committed batch"
+        elif audit.batches.commits.left_out((name.incarnation, name.partition), name.start):
+            reason = "left out by its batch, so that it is in no output"
         waiting[name.partition] = (Doomed(info.name, name.start, info.etag, slot.size, slot.data), reason)
 
     report = await audit.run(progress or Progress(), seen)

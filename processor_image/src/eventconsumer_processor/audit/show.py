@@ -32,9 +32,13 @@ def show(report: AuditReport) -> None:
         console.print(_table(report, era, several=len(eras) > 1))
     if report.batches.manifests:
         batches = report.batches
-        console.print(
-            f"Spark: {batches.committed:,} of {batches.manifests:,} batches committed, {batches.files:,} files in them"
-        )
+        left = [
+            f"{count:,} {what} left out"
+            for count, what in ((batches.quarantined_files, "files"), (batches.quarantined_rows, "events of others"))
+            if count
+        ]
+        sizes = f"{batches.committed:,} of {batches.manifests:,} batches committed, {batches.files:,} files in them"
+        console.print("; ".join([f"Spark: {sizes}", *left]))
     for finding in report.findings:
         if finding.level is Level.UNREADABLE:  # it is the verdict
             continue
