@@ -29,7 +29,7 @@ from eventconsumer_spark.commit import (
 from eventconsumer_spark.ending import Ending
 from eventconsumer_spark.errors import StorageError
 from eventconsumer_spark.manifest import check_files, load_manifest
-from eventconsumer_spark.reading import read_batch as read_events
+from eventconsumer_spark.reading import read_events
 from eventconsumer_spark.site import Site
 from eventconsumer_spark.written import Written
 

@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
+from pyspark.sql import DataFrame, SparkSession
 
 from eventconsumer_api.batch import BatchJob, BatchManifest
 from eventconsumer_spark.abfs import AbfsFolder
+from eventconsumer_spark.delta_table import Transaction, append
+from eventconsumer_spark.folder import write_folder
 from eventconsumer_spark.written import Written
 
 
@@ -41,9 +42,19 @@ class Batch:
 
     def write_parquet(self, result: DataFrame) -> int:
         """Write `result` to the batch's folder, replacing what an earlier attempt left; return the number of rows."""
-        written = Observation("written")
-        result.observe(written, F.count(F.lit(1)).alias("rows")).write.mode("overwrite").parquet(self.output)
-        return int(written.get["rows"])
+        return write_folder(result, self.output)
+
+    def write_delta(self, result: DataFrame) -> Written:
+        """Append `result` to the Delta table `table`, unless an earlier attempt at this batch did; say what is there.
+
+        In a trial it goes to the scratch folder as Parquet.
+        """
+        if self.trial:
+            return Written(self.write_parquet(result))
+        resource = f"{self.job.resource.namespace}/{self.job.resource.name}"
+        transaction = Transaction(self.transaction, self.manifest.number)
+        done = append(result, self.table, transaction, {"consumer": resource})
+        return Written(done.rows, done.version)
 
 
 Program = Callable[[Batch], int | Written]

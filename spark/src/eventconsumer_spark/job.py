@@ -1,12 +1,64 @@
-"""The default program: copies the events of each batch to Parquet, in the batch's folder of the output."""
+"""The default program: writes the events of each batch as `spec.spark.output` says.
 
-from eventconsumer_spark import Batch, run_batch
+The output holds each event once, with its body decoded; events whose body is of another kind are in a quarantine
+beside it. Bodies are decoded once; only where some do not fit are the files read a second time, for those.
+"""
+
+import logging
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
+
+from eventconsumer_api.spark import Body, OutputFormat
+from eventconsumer_spark import Batch, Written, run_batch
+from eventconsumer_spark.bodies import split
+from eventconsumer_spark.delta_table import Transaction, append, compact
+from eventconsumer_spark.folder import write_folder
+from eventconsumer_spark.layout import output_files
+from eventconsumer_spark.quarantine import describe, keep
+
+log = logging.getLogger("eventconsumer.spark")
+
+DATE = "date"
+"""The column that `spark.output.partitionByDate` adds."""
 
 
-def copy(batch: Batch) -> int:
-    """Write the events as they are; return their number."""
-    return batch.write_parquet(batch.events)
+def write_batch(batch: Batch) -> Written:
+    """Write one batch to the output and the quarantine."""
+    output = batch.job.output
+    decoded = split(batch.events, output.body)
+    frame = with_date(decoded.fitting) if output.partition_by_date else decoded.fitting
+    dates = [DATE] if output.partition_by_date else []
+    size, total = (sum(getattr(file, name) for file in batch.manifest.files) for name in ("size", "count"))
+    frame = frame.coalesce(output_files(size, output.target_file_bytes, batch.spark.sparkContext.defaultParallelism))
+    version = None
+    # What is only tried goes to files, which can be removed.
+    if output.format is OutputFormat.PARQUET or batch.trial:
+        rows = write_folder(frame, batch.output, dates)
+    else:
+        note = {"consumer": f"{batch.job.resource.namespace}/{batch.job.resource.name}", "body": _as_note(output.body)}
+        done = append(frame, batch.table, Transaction(batch.transaction, batch.manifest.number), note, dates)
+        rows, version = done.rows, done.version
+        # As the attempt decoded them that wrote the table, if the resource was edited in between.
+        decoded = split(batch.events, Body.model_validate(done.note["body"]))
+    kept = keep(batch.spark, decoded.unfit, total - rows, batch.quarantine_path)
+    if kept.rows:
+        log.warning("batch %d: %s", batch.manifest.number, describe(kept))
+    if version is not None:
+        compact(batch.spark, batch.table, output.target_file_bytes, DATE if dates else "")
+    return Written(rows, version, kept.rows, kept.path, kept.message)
+
+
+def with_date(events: DataFrame) -> DataFrame:
+    """The events with the date (UTC, whatever the session's time zone) at which they were enqueued."""
+    days = F.floor(F.unix_micros("enqueued_time") / F.lit(86_400_000_000)).cast("int")
+    return events.withColumn(DATE, F.date_from_unix_date(days))
+
+
+def _as_note(body: Body) -> dict[str, Any]:
+    return body.model_dump(mode="json", by_alias=True)
 
 
 if __name__ == "__main__":
-    run_batch(copy)
+    run_batch(write_batch)

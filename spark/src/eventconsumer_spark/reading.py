@@ -1,11 +1,19 @@
-"""The drained files as a DataFrame: exactly the files of the manifest, with a schema that is fixed and not inferred."""
+"""The drained files as a DataFrame: exactly the files of the manifest, with a schema that is fixed and not inferred.
+
+Files of both formats give the same columns. Each row also knows its file, as Spark's hidden column
+`_metadata.file_path`, which is there when it is asked for and nowhere else.
+"""
+
+from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 from pyspark.sql.types import BinaryType, LongType, MapType, StringType, StructField, StructType, TimestampType
 
-from eventconsumer_api.batch import BatchManifest
+from eventconsumer_api.batch import BatchFile, BatchManifest
+from eventconsumer_api.v1alpha1 import FileFormat
 from eventconsumer_spark.abfs import AbfsFolder
+from eventconsumer_spark.capture import AVRO_SCHEMA, as_events, check_names
 from eventconsumer_spark.errors import CountMismatchError
 
 EVENT_SCHEMA = StructType(
@@ -25,16 +33,41 @@ EVENT_SCHEMA = StructType(
 )
 """Columns of drained files, in their order."""
 
+READER_BYTES = 32 * 1024**2
+"""What a task's reader holds at a time, about, bytes."""
 
-def read_batch(spark: SparkSession, manifest: BatchManifest, container: AbfsFolder) -> DataFrame:
-    """The events of a batch, one row each, columns as in `EVENT_SCHEMA`; order is not kept across files."""
+_READER_ROWS = "spark.sql.parquet.columnarReaderBatchSize"
+_MOST_ROWS = 4096  # Spark's own default, which a million bytes an event would make 4 GB.
+_COMPRESSION = 4  # Events are about so much larger than they are in files.
+
+
+def read_events(spark: SparkSession, manifest: BatchManifest, container: AbfsFolder) -> DataFrame:
+    """The events of a batch, one row each, columns as in `EVENT_SCHEMA`; order is not kept across files.
+
+    Raises:
+        ManifestError: A file's name and the manifest say different partitions.
+    """
     if not manifest.files:
         return spark.createDataFrame([], EVENT_SCHEMA)
-    return spark.read.schema(EVENT_SCHEMA).parquet(*(container.child(file.path) for file in manifest.files))
+    paths = [container.child(file.path) for file in manifest.files]
+    if manifest.format is FileFormat.AVRO:
+        check_names(manifest.files)
+        return as_events(spark.read.format("avro").option("avroSchema", AVRO_SCHEMA).load(paths))
+    if int(spark.conf.get(_READER_ROWS)) == _MOST_ROWS:
+        spark.conf.set(_READER_ROWS, rows_at_a_time(manifest.files))
+    return spark.read.schema(EVENT_SCHEMA).parquet(*paths)
+
+
+def rows_at_a_time(files: Sequence[BatchFile]) -> int:
+    """PURE: how many rows a reader may hold, so that large events do not fill the memory."""
+    largest = max((file.size / max(1, file.count) for file in files), default=0)
+    return max(16, min(_MOST_ROWS, int(READER_BYTES / max(1, largest * _COMPRESSION))))
 
 
 def check_count(events: DataFrame, manifest: BatchManifest) -> int:
     """Count the rows of a batch and hold them against the manifest; reads one narrow column.
+
+    It comes before anything is written, because what is in a Delta table cannot be taken back.
 
     Returns:
         Number of rows.

@@ -1,6 +1,16 @@
 """A driver process as the image runs it, with `local[2]` instead of executor pods, against a real Azurite."""
 
+<<<<<<< Updated upstream
 import subprocess
+=======
+import contextlib
+import gc
+import os
+import socket
+import subprocess
+import sys
+import warnings
+>>>>>>> Stashed changes
 from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
@@ -9,9 +19,16 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from azure.storage.blob import BlobServiceClient
+from pyspark.sql import SparkSession
 
 from eventconsumer_api.batch import BatchJob
+<<<<<<< Updated upstream
 from tests.azurite import AzuriteProcess
+=======
+from eventconsumer_api.labels import BATCH_JOB_ENV
+from tests.azurite import ACCOUNT, AzuriteProcess
+from tests.integration.spark import live
+>>>>>>> Stashed changes
 from tests.integration.spark.drained import DrainedBatch, host_name
 from tests.integration.spark.drivers import EXAMPLE, fetch_jars, kill, start_driver
 
@@ -80,3 +97,29 @@ def result(service: BlobServiceClient) -> Callable[[BatchJob], list[dict[str, An
         return rows
 
     return read
+
+
+@pytest.fixture(scope="session")
+def session(jars: str, azurite: AzuriteProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """One Spark session for the tests of what runs inside of a driver; take `spark`."""
+    spark = live.start(jars, azurite, tmp_path_factory.mktemp("spark") / "hosts")
+    spark.sparkContext.setLogLevel("ERROR")
+    yield spark
+    with unclosed_sockets():
+        live.stop(spark)
+
+
+@pytest.fixture
+def spark(session: SparkSession) -> Iterator[SparkSession]:
+    """The Spark session."""
+    with unclosed_sockets():
+        yield session
+
+
+@contextlib.contextmanager
+def unclosed_sockets() -> Iterator[None]:
+    """Py4J leaves its connections to the garbage collector, which is let run here and nowhere else."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "unclosed <socket.socket", ResourceWarning)
+        yield
+        gc.collect()

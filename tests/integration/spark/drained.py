@@ -1,5 +1,6 @@
 """Drained files as hosts leave them: Parquet slots in a container, and the manifest of a batch over them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
@@ -61,9 +62,11 @@ class DrainedBatch:
     files: list[BatchFile] = field(default_factory=list)
     events: list[dict[str, object]] = field(default_factory=list)
 
-    def slot(self, partition: str, first: int, count: int) -> BatchFile:
-        """Write one drained file and list it."""
+    def slot(self, partition: str, first: int, count: int, body: Callable[[int], bytes] | None = None) -> BatchFile:
+        """Write one drained file and list it; `body` gives an event's body by its sequence number."""
         rows = [event(partition, number) for number in range(first, first + count)]
+        if body:
+            rows = [row | {"body": body(number)} for number, row in enumerate(rows, first)]
         buffer = BytesIO()
         pq.write_table(pa.Table.from_pylist(rows, SCHEMA), buffer, compression="zstd")
         path = f"{PREFIX}/inc=0123456789abcdef/partition={partition}/from={first:020d}.parquet"

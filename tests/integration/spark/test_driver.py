@@ -8,7 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+<<<<<<< Updated upstream
 from azure.storage.blob import AccountSasPermissions, BlobLeaseClient, ResourceTypes, Services, generate_account_sas
+=======
+from azure.storage.blob import AccountSasPermissions, ResourceTypes, Services, generate_account_sas
+from deltalake import DeltaTable
+>>>>>>> Stashed changes
 
 from eventconsumer_api.batch import BatchCommit, BatchJob, attempt_name, commit_name
 from eventconsumer_spark import Batch
@@ -78,14 +83,24 @@ def test_batch_is_processed_once_and_again_with_the_same_result(
     assert drained.commit() == again
 
 
-def test_default_program_copies_every_event(drained: DrainedBatch, driver: Driver, result: Result) -> None:
+def test_default_program_appends_every_event_to_a_delta_table_that_others_can_read(
+    azurite: AzuriteProcess, drained: DrainedBatch, driver: Driver
+) -> None:
     drained.slot("0", 0, 20)
     drained.slot("3", 7, 20)
     job = drained.freeze()
     ended = driver(job, ROOT / "spark/src/eventconsumer_spark/job.py")
     assert ended.returncode == 0, ended.stdout
+    commit = drained.commit()
+    assert commit is not None
+    record = BatchCommit.model_validate_json(commit)
+    assert (record.rows_read, record.rows_written, record.output_version) == (40, 40, 0)
+    assert record.output == job.output.path
+    options = {"connection_string": azurite.connection_string, "allow_http": "true", "azure_endpoint": azurite.url}
+    options |= {"account_name": ACCOUNT, "account_key": KEY}
+    table = DeltaTable(f"az://{job.sink.container}-out/results", storage_options=options)
+    copied = table.to_pyarrow_table().to_pylist()
     key = Counter((row["partition_id"], row["sequence_number"]) for row in drained.events)
-    copied = result(job)
     assert Counter((row["partition_id"], row["sequence_number"]) for row in copied) == key
     assert [row for row in copied if row["message_id"] == "m3000007"] == [
         row for row in drained.events if row["message_id"] == "m3000007"

@@ -1,0 +1,113 @@
+"""What becomes of events' bodies: as they are, text, or JSON; and which events do not fit.
+
+Invariant: every event is in exactly one of the two results of `split`. Nothing is lost where a body is not what
+`spark.output.body` says, and nothing is in both.
+"""
+
+from dataclasses import dataclass
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
+from pyspark.sql.types import BooleanType, DataType, StringType, StructField, StructType
+
+from eventconsumer_api.spark import Body, BodyType
+from eventconsumer_spark.errors import ConfigurationError
+
+NO_BODY = "no body"
+NO_UTF8 = "not UTF-8"
+NO_JSON = "not JSON"
+NO_OBJECT = "not a JSON object"
+NO_FIT = "JSON that spark.output.body.schema does not fit"
+
+_PARSED, _CAUSE, _CORRUPT = "_parsed", "_cause", "_corrupt"
+_STRICT = {
+    "mode": "PERMISSIVE",
+    "columnNameOfCorruptRecord": _CORRUPT,
+    # Spark's own defaults accept what JSON does not.
+    "allowSingleQuotes": "false",
+    "allowNonNumericNumbers": "false",
+}
+
+
+@dataclass(frozen=True)
+class Split:
+    """Events with their bodies decoded, and those whose body cannot be."""
+
+    fitting: DataFrame
+    """All columns of the events, `body` in its place as what it was decoded to."""
+    unfit: DataFrame | None
+    """File, partition, sequence number, enqueued time, body as it is, and cause; None: every body fits."""
+
+
+def split(events: DataFrame, body: Body) -> Split:
+    """Decode the bodies. Nothing runs here; `fitting` decodes each body once.
+
+    Raises:
+        ConfigurationError: The schema is not one.
+    """
+    if body.type is BodyType.BINARY:
+        return Split(events, None)
+    decoded, cause = _decode(body)
+    marked = events.withColumn(_PARSED, decoded).withColumn(_CAUSE, cause)
+    # An observed plan is a wall to the optimizer, which would decode once to filter and once more to select.
+    walled = marked.observe(Observation(), F.count(F.lit(1)).alias("events"))
+    value = F.col(f"{_PARSED}.value") if body.type is BodyType.JSON and body.schema_ else F.col("body").cast("string")
+    fitting = walled.where(F.col(_CAUSE).isNull()).select(
+        *(value.alias("body") if name == "body" else F.col(name) for name in events.columns)
+    )
+    unfit = marked.where(F.col(_CAUSE).isNotNull()).select(
+        F.col("_metadata.file_path").alias("file"),
+        "partition_id",
+        "sequence_number",
+        "enqueued_time",
+        "body",
+        F.col(_CAUSE).alias("cause"),
+    )
+    return Split(fitting, unfit)
+
+
+def body_schema(body: Body) -> StructType | None:
+    """The parsed `spark.output.body.schema`; None where there is none.
+
+    Raises:
+        ConfigurationError: It is not a list of columns.
+    """
+    if not body.schema_:
+        return None
+    try:
+        parsed = StructType.fromDDL(body.schema_)
+    except PySparkException as error:
+        cause = next((line for line in str(error).splitlines() if line.strip()), "")
+        raise ConfigurationError(
+            f"spec.spark.output.body.schema: {cause.strip()}: write columns as Spark does: id BIGINT, name STRING"
+        ) from None
+    if not isinstance(parsed, StructType):
+        raise ConfigurationError("spec.spark.output.body.schema: write columns as Spark does: id BIGINT, name STRING")
+    return parsed
+
+
+def _decode(body: Body) -> tuple[Column, Column]:
+    """The column that is parsed, and the one that says why a body does not fit; null where it does."""
+    text = F.col("body").cast("string")
+    absent = F.when(F.col("body").isNull(), NO_BODY).when(~F.is_valid_utf8(text), NO_UTF8)
+    if body.type is BodyType.TEXT:
+        return F.lit(None), absent
+    schema = body_schema(body)
+    # As a field of an object whose last field must be found too, so that nothing may follow the body's own JSON.
+    whole = F.concat(F.lit('{"value":'), text, F.lit(',"end":true}'))
+    parsed = F.from_json(whole, _whole(schema or StringType()), _STRICT)
+    corrupt = F.col(_PARSED)[_CORRUPT].isNotNull()
+    broken = corrupt | F.col(_PARSED)["end"].isNull()
+    if schema is None:
+        cause = absent.when(broken, NO_JSON)
+    else:
+        value = F.col(_PARSED)["value"]
+        cause = absent.when(corrupt & value.isNotNull(), NO_FIT).when(broken | value.isNull(), NO_OBJECT)
+    return F.when(absent.isNull(), parsed), cause
+
+
+def _whole(value: DataType) -> StructType:
+    return StructType(
+        [StructField("value", value), StructField("end", BooleanType()), StructField(_CORRUPT, StringType())]
+    )

@@ -1,0 +1,162 @@
+"""A Delta table that grows by one transaction for each batch, and its compaction.
+
+Invariant: a batch is in the table once. Its append carries a transaction id (application, number), and Delta ignores
+one whose number is not above the last; so a repeated attempt adds nothing. Batches come in order, so nothing is
+ignored that is new. Each append says in the table's history which batch it is: from there a repeated attempt learns
+what the first one wrote.
+
+Delta has no public way to ask for the sizes of a table's files; `_small_files` asks the table's log itself, in the
+version that jars/pom.xml pins. Nothing here ever vacuums: removed files stay for readers of older versions.
+"""
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
+
+from eventconsumer_spark.errors import ConfigurationError, StorageError
+from eventconsumer_spark.folder import ROW_GROUP_BYTES
+from eventconsumer_spark.layout import SMALL, SmallFiles, worth_compacting
+
+log = logging.getLogger("eventconsumer.spark")
+
+_OPTIMIZE = "spark.databricks.delta.optimize"
+_RECENT = 30  # Versions that are looked at before all of them are.
+_STATISTICS = ("sequence_number", "enqueued_time", "partition_id", "partition_key")
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """The transaction of a batch: `number` rises from batch to batch of the same `application`."""
+
+    application: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Appended:
+    """A batch in a table: rows, the version that has them, and what its writer noted beside."""
+
+    rows: int
+    version: int
+    note: Mapping[str, Any]
+
+
+def append(
+    frame: DataFrame,
+    table: str,
+    transaction: Transaction,
+    note: Mapping[str, Any],
+    partition_by: Sequence[str] = (),
+) -> Appended:
+    """Add the rows of a batch, unless they are in the table.
+
+    Args:
+        frame: The rows; evaluated once, or not at all where they are there.
+        table: URI of the table; made where there is none. New columns are added to it.
+        transaction: Of this batch.
+        note: Kept in the table's history with the append; an earlier attempt's note comes back.
+        partition_by: Columns that a new table is partitioned by.
+
+    Raises:
+        ConfigurationError: The table's columns or partitions are others.
+        StorageError: The batch is in the table, and the table's history has forgotten when.
+    """
+    own = {"transaction": transaction.application, "batch": transaction.number}
+    writer = frame.write.format("delta").mode("append").option("mergeSchema", "true")
+    writer = writer.option("txnAppId", transaction.application).option("txnVersion", transaction.number)
+    writer = writer.option("userMetadata", json.dumps(own | dict(note)))
+    writer = writer.option("parquet.block.size", ROW_GROUP_BYTES)
+    # Of a new table only. Bodies and properties have no place in a log of minima and maxima.
+    if counted := [name for name in _STATISTICS if name in frame.columns]:
+        writer = writer.option("delta.dataSkippingStatsColumns", ",".join(counted))
+    if partition_by:
+        writer = writer.partitionBy(*partition_by)
+    try:
+        writer.save(table)
+    except AnalysisException as error:
+        raise ConfigurationError(
+            f"the table {table} does not take this batch: {_first_line(error)}: set spec.spark.output back to what the "
+            "table was made with, or give another spec.spark.output.path"
+        ) from error
+    return _find(frame.sparkSession, table, own)
+
+
+def compact(spark: SparkSession, table: str, target: int, partition_column: str = "") -> int:
+    """Compact small files where that pays; the table's rows stay the same.
+
+    A failure is logged and not raised: the batch is in the table, and the next one tries again.
+
+    Args:
+        spark: The session.
+        table: URI of the table.
+        target: Size to aim at, bytes.
+        partition_column: What the table is partitioned by; empty: nothing.
+
+    Returns:
+        Number of partitions that were compacted; an unpartitioned table is one.
+    """
+    done = 0
+    settings = {f"{_OPTIMIZE}.maxFileSize": target, f"{_OPTIMIZE}.minFileSize": int(target * SMALL)}
+    try:
+        for key, value in settings.items():
+            spark.conf.set(key, value)
+        for partition in worth_compacting(_small_files(spark, table, target, partition_column), target):
+            where = f" WHERE {partition_column} = '{partition}'" if partition_column else ""
+            result = spark.sql(f"OPTIMIZE delta.`{table}`{where}").first()["metrics"]
+            log.info("%s%s: compacted %d files to %d", table, where, result.numFilesRemoved, result.numFilesAdded)
+            done += 1
+    # Whatever it is: the batch does not depend on it.
+    except Exception as error:
+        log.warning("%s was not compacted, which is tried again with the next batch: %s", table, _first_line(error))
+    finally:
+        for key in settings:
+            spark.conf.unset(key)
+    return done
+
+
+def version_of(spark: SparkSession, table: str) -> int:
+    """The newest version of a table."""
+    return int(spark.sql(f"DESCRIBE HISTORY delta.`{table}` LIMIT 1").first()["version"])
+
+
+def _find(spark: SparkSession, table: str, own: Mapping[str, Any]) -> Appended:
+    for limit in (f" LIMIT {_RECENT}", ""):
+        for entry in spark.sql(f"DESCRIBE HISTORY delta.`{table}`{limit}").collect():
+            note = _note(entry["userMetadata"])
+            if own.items() <= note.items():
+                return Appended(int(entry["operationMetrics"]["numOutputRows"]), int(entry["version"]), note)
+    raise StorageError(
+        f"batch {own['batch']} is in the table {table}, and the table's history does not say since when: set its "
+        "property delta.logRetentionDuration above the time that a batch may wait for its next attempt"
+    )
+
+
+def _note(text: str | None) -> dict[str, Any]:
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _small_files(spark: SparkSession, table: str, target: int, partition_column: str) -> list[SmallFiles]:
+    log_of_table = spark._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, table)
+    files = DataFrame(log_of_table.unsafeVolatileSnapshot().allFiles().toDF(), spark)
+    partition = F.col("partitionValues")[partition_column] if partition_column else F.lit("")
+    rows = (
+        files.where(F.col("size") < int(target * SMALL))
+        .groupBy(partition.alias("partition"))
+        .agg(F.count(F.lit(1)).alias("files"), F.sum("size").alias("bytes"))
+        .collect()
+    )
+    return [SmallFiles(row["partition"], row["files"], row["bytes"]) for row in rows if row["partition"] is not None]
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

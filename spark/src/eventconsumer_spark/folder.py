@@ -1,0 +1,81 @@
+"""Parquet files in a folder that belongs to one batch: each attempt replaces it as a whole.
+
+Invariant: when `write_folder` returns, the folder holds the files of this write and no others. Overwriting alone does
+not give that: tasks of an attempt that was given up may still finish, and put a file beside those of its successor.
+So each write has a mark of its own in its files' names; what does not have it is removed, and what is left is counted.
+"""
+
+import logging
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
+
+from eventconsumer_spark.errors import StorageError
+
+log = logging.getLogger("eventconsumer.spark")
+
+ROW_GROUP_BYTES = 32 * 1024**2
+"""What a writing task gathers before it writes, bytes; Spark's default of 128 MiB a task fills a small driver."""
+_SUCCESS = "_SUCCESS"
+
+
+def write_folder(frame: DataFrame, folder: str, partition_by: Sequence[str] = ()) -> int:
+    """Write `frame` as Parquet, replacing whatever is in `folder`.
+
+    Args:
+        frame: What to write; it is evaluated once.
+        folder: URI of a folder that nothing else uses.
+        partition_by: Columns that become subfolders.
+
+    Returns:
+        Number of rows.
+
+    Raises:
+        StorageError: The files hold another number of rows than were written: something else removed some.
+    """
+    spark = frame.sparkSession
+    mark = f"part-{uuid.uuid4().hex[:12]}"
+    observed = Observation()
+    writer = frame.observe(observed, F.count(F.lit(1)).alias("rows")).write.mode("overwrite")
+    writer = writer.option("mapreduce.output.basename", mark).option("parquet.block.size", ROW_GROUP_BYTES)
+    writer.partitionBy(*partition_by).parquet(folder)
+    rows = int(observed.get["rows"])
+    for path in list(list_files(spark, folder)):
+        name = path.getName()
+        if name != _SUCCESS and not name.startswith(mark):
+            log.warning("removed %s: an attempt that was given up wrote it", path)
+            _files(spark, folder).delete(path, False)
+    found = spark.read.parquet(folder).count()
+    if found != rows:
+        raise StorageError(
+            f"{folder} holds {found} rows, this attempt wrote {rows}: something else writes there: give each "
+            "EventConsumer its own spark.output.path"
+        )
+    return rows
+
+
+def remove_folder(spark: SparkSession, folder: str) -> None:
+    """Delete a folder with all that is in it, where there is one."""
+    _files(spark, folder).delete(_path(spark, folder), True)
+
+
+def list_files(spark: SparkSession, folder: str) -> Iterator[Any]:
+    """Paths (Hadoop's) of all files below a folder; none where there is no folder."""
+    files, root = _files(spark, folder), _path(spark, folder)
+    if not files.exists(root):
+        return
+    found = files.listFiles(root, True)
+    while found.hasNext():
+        yield found.next().getPath()
+
+
+# Python has no way of its own to Hadoop's file systems, which have the session's credential.
+def _path(spark: SparkSession, uri: str) -> Any:
+    return spark.sparkContext._jvm.org.apache.hadoop.fs.Path(uri)
+
+
+def _files(spark: SparkSession, uri: str) -> Any:
+    return _path(spark, uri).getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())

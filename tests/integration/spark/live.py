@@ -1,0 +1,55 @@
+"""A Spark session inside of the test process, with the settings of the image and a way to the test's storage."""
+
+import os
+import socket
+import sys
+from pathlib import Path
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from eventconsumer_spark.abfs import AbfsFolder, hadoop_settings
+from eventconsumer_spark.account import StorageAccount
+from tests.azurite import ACCOUNT, KEY, AzuriteProcess
+from tests.integration.spark.drained import host_name
+
+ROOT = Path(__file__).parents[3]
+
+
+def start(jars: str, azurite: AzuriteProcess, hosts: Path) -> SparkSession:
+    """Start it, with the account's key in its Hadoop configuration as a driver has it."""
+    # Java alone must know the product-style name; Python goes to the address in the connection string.
+    hosts.write_text(f"127.0.0.1 localhost {ACCOUNT}.blob.localhost {socket.gethostname()}\n")
+    os.environ |= {
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_CONF_DIR": str(ROOT / "spark/conf"),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_SUBMIT_ARGS": f"--driver-class-path '{jars}/*' "
+        f"--driver-java-options '-Djdk.net.hosts.file={hosts} -XX:TieredStopAtLevel=1' pyspark-shell",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("tests").config("spark.driver.host", "127.0.0.1")
+    spark = (
+        builder.config("spark.sql.shuffle.partitions", "2")
+        .config("spark.databricks.delta.snapshotPartitions", "1")
+        .getOrCreate()
+    )
+    live = spark.sparkContext._jsc.hadoopConfiguration()
+    host = host_name(azurite.port)
+    for key, value in hadoop_settings(StorageAccount(azurite.url, ACCOUNT, key=KEY), host, {}).items():
+        live.set(key, value)
+    return spark
+
+
+def stop(spark: SparkSession) -> None:
+    """Stop the session and end its JVM."""
+    gateway = spark.sparkContext._gateway
+    spark.stop()
+    gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.proc.stdin.close()
+    gateway.proc.wait(30)
+
+
+def folder(container: str, azurite: AzuriteProcess) -> AbfsFolder:
+    """A container as Spark names it."""
+    return AbfsFolder("abfs", container, host_name(azurite.port), "")

@@ -1,0 +1,168 @@
+"""The shipped program on a real session and real storage: each output format, repeated, with bodies that do not fit."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from azure.storage.blob import BlobServiceClient
+from pyspark.sql import SparkSession
+
+from eventconsumer_api.batch import BatchJob, BatchManifest, manifest_name
+from eventconsumer_api.spark import Output, OutputFormat
+from eventconsumer_spark import Batch, Written
+from eventconsumer_spark.abfs import output_folder
+from eventconsumer_spark.account import StorageAccount
+from eventconsumer_spark.batch import folders
+from eventconsumer_spark.bodies import NO_FIT, NO_OBJECT, NO_UTF8
+from eventconsumer_spark.delta_table import compact
+from eventconsumer_spark.errors import ConfigurationError
+from eventconsumer_spark.folder import list_files
+from eventconsumer_spark.job import write_batch
+from eventconsumer_spark.reading import read_events
+from tests.azurite import ACCOUNT, KEY, AzuriteProcess
+from tests.integration.spark import live
+from tests.integration.spark.drained import PREFIX, DrainedBatch
+
+pytestmark = pytest.mark.timeout(240)
+
+
+class Consumer:
+    """A consumer whose batches are processed in this process, as an attempt would."""
+
+    def __init__(self, spark: SparkSession, drained: DrainedBatch, azurite: AzuriteProcess) -> None:
+        self.spark, self.drained, self.azurite = spark, drained, azurite
+
+    def job(self, number: int = 1, **output: Any) -> BatchJob:
+        """Freeze what was drained, as batch `number`; the next batch begins empty."""
+        job = self.drained.freeze(number)
+        self.drained.files.clear()
+        return job.model_copy(update={"output": Output(**{"path": job.output.path, **output})})
+
+    def batch(self, job: BatchJob) -> Batch:
+        """The batch as a program gets it."""
+        content = self.drained.container.download_blob(manifest_name(PREFIX, job.number)).readall()
+        manifest = BatchManifest.model_validate_json(content)
+        account = StorageAccount(self.azurite.url, ACCOUNT, key=KEY)
+        where = folders(output_folder(job.output.path, account), job.number)
+        source = live.folder(self.drained.container.container_name, self.azurite)
+        events = read_events(self.spark, manifest, source)
+        uid = job.resource.uid
+        return Batch(self.spark, job, manifest, events, str(where.table), where.output, where.quarantine, uid)
+
+    def run(self, job: BatchJob) -> Written:
+        """One attempt."""
+        return write_batch(self.batch(job))
+
+    def table(self, job: BatchJob) -> list[tuple[str, int]]:
+        """What is in the Delta table: partition and sequence number of every row, in order."""
+        rows = self.spark.read.format("delta").load(job.output.path).select("partition_id", "sequence_number").collect()
+        return sorted((row[0], row[1]) for row in rows)
+
+
+@pytest.fixture
+def consumer(
+    spark: SparkSession, drained: DrainedBatch, azurite: AzuriteProcess, service: BlobServiceClient
+) -> Iterator[Consumer]:
+    container = service.create_container(f"{drained.container.container_name}-out")
+    yield Consumer(spark, drained, azurite)
+    container.delete_container()
+
+
+def test_a_delta_table_has_each_batch_once_however_often_it_is_tried(consumer: Consumer) -> None:
+    consumer.drained.slot("0", 0, 40)
+    consumer.drained.slot("1", 7, 20)
+    first = consumer.job(1)
+    assert consumer.run(first) == Written(60, 0)
+    assert consumer.run(first) == Written(60, 0)
+    consumer.drained.slot("0", 40, 30)
+    second = consumer.job(2)
+    assert consumer.run(second) == Written(30, 1)
+    assert consumer.table(second) == [("0", n) for n in range(70)] + [("1", n) for n in range(7, 27)]
+    table = consumer.spark.read.format("delta").load(second.output.path)
+    assert table.columns == consumer.batch(second).events.columns
+    assert table.where("sequence_number = 45 and partition_id = '0'").first()["body"] == b"body 45"
+    # A replay has a table and a transaction of its own.
+    again = replace(consumer.batch(first), table=f"{first.output.path}_replays/x", transaction="uid/x")
+    assert write_batch(again) == Written(60, 0)
+    assert len(consumer.table(second)) == 90
+
+
+def test_events_whose_body_does_not_fit_are_beside_the_table_and_not_in_it(consumer: Consumer) -> None:
+    good = consumer.drained.slot("0", 0, 5, body=lambda n: b'{"id": %d}' % n)
+    bad = consumer.drained.slot("1", 0, 4, body=lambda n: [b'{"id": 1}', b"{", b'{"id": "x"}', b'{"id": 2}'][n])
+    job = consumer.job(1, body={"type": "Json", "schema": "id BIGINT"}, partitionByDate=True)
+    written = consumer.run(job)
+    folder = f"{job.output.path}_quarantine/_batch=1"
+    assert written == Written(7, 0, 2, folder, f"{NO_OBJECT}: sequence number 1 of partition 1")
+    rows = consumer.spark.read.parquet(folder).orderBy("sequence_number").collect()
+    assert [(row.partition_id, row.sequence_number, row.body, row.cause) for row in rows] == [
+        ("1", 1, b"{", NO_OBJECT),
+        ("1", 2, b'{"id": "x"}', NO_FIT),
+    ]
+    assert all(row.file.endswith(bad.path) and good.path not in row.file for row in rows)
+    table = consumer.spark.read.format("delta").load(job.output.path)
+    assert {row.id for row in table.select("body.id").collect()} == {0, 1, 2, 3, 4}
+    assert {str(row.date) for row in table.select("date").distinct().collect()} == {"2026-01-02"}
+    # The resource was edited before the next attempt: the batch stays as it was written, and nothing is lost.
+    edited = job.model_copy(update={"output": Output(path=job.output.path, partition_by_date=True)})
+    assert consumer.run(edited) == written
+    assert table.count() == 7
+    assert consumer.spark.read.parquet(folder).count() == 2
+    # The next batch has other columns: a new field is added, another type is refused with the remedy.
+    consumer.drained.slot("0", 5, 1, body=lambda _: b'{"id": 9, "name": "x"}')
+    wider = consumer.job(2, partitionByDate=True, body={"type": "Json", "schema": "id BIGINT, name STRING"})
+    assert consumer.run(wider) == Written(1, 1)
+    consumer.drained.slot("0", 6, 1)
+    with pytest.raises(ConfigurationError, match=r"does not take this batch.*another spec\.spark\.output\.path"):
+        consumer.run(consumer.job(3, partitionByDate=True))
+
+
+def test_parquet_is_a_folder_a_batch_and_a_retry_replaces_it_with_its_quarantine(consumer: Consumer) -> None:
+    consumer.drained.slot("0", 0, 10, body=lambda n: b"\xff" if n == 3 else b"text")
+    job = consumer.job(1, format="Parquet", body={"type": "Text"}, partitionByDate=True)
+    folder = f"{job.output.path}_quarantine/_batch=1"
+    expected = Written(9, None, 1, folder, f"{NO_UTF8}: sequence number 3 of partition 0")
+    assert consumer.run(job) == expected
+    assert consumer.run(job) == expected
+    output = consumer.spark.read.parquet(job.output.path)
+    assert output.count() == 9
+    assert set(output.columns) >= {"_batch", "date", "body"}
+    assert output.select("body").distinct().collect() == [("text",)]
+    # As bytes all of them fit: nothing is left of the quarantine.
+    edited = job.model_copy(update={"output": Output(path=job.output.path, format=OutputFormat.PARQUET)})
+    assert consumer.run(edited) == Written(10)
+    assert not list(list_files(consumer.spark, folder))
+
+
+def test_small_files_are_compacted_when_there_are_enough_and_rows_stay(
+    consumer: Consumer, service: BlobServiceClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    consumer.drained.slot("0", 0, 70)
+    job = consumer.job(1)
+    consumer.run(job)
+    table, target = job.output.path, 24 * 1024
+
+    def files() -> int:
+        return int(consumer.spark.sql(f"DESCRIBE DETAIL delta.`{table}`").first()["numFiles"])
+
+    rows = consumer.spark.read.format("delta").load(table)
+    rows.repartition(6).write.format("delta").mode("append").save(table)
+    before = consumer.table(job)
+    assert compact(consumer.spark, table, target) == 0, "seven files are not enough"
+    rows.limit(10).write.format("delta").mode("append").save(table)
+    assert files() == 8
+    assert compact(consumer.spark, table, target) == 1
+    assert files() < 8
+    assert len(consumer.table(job)) == len(before) + 10
+    assert compact(consumer.spark, table, target) == 0
+    # The append of the batch is still found, behind what came later.
+    assert consumer.run(job) == Written(70, 0)
+
+    # A table that cannot be read cannot be compacted. That is said, and fails nothing.
+    rows.repartition(8).write.format("delta").mode("append").save(table)
+    container = service.get_container_client(f"{consumer.drained.container.container_name}-out")
+    for name in [blob.name for blob in container.list_blobs() if blob.name.endswith(".parquet")]:
+        container.delete_blob(name)
+    assert compact(consumer.spark, table, target) == 0
+    assert f"{table} was not compacted" in caplog.text
