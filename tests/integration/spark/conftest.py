@@ -1,16 +1,9 @@
 """A driver process as the image runs it, with `local[2]` instead of executor pods, against a real Azurite."""
 
-<<<<<<< Updated upstream
-import subprocess
-=======
 import contextlib
 import gc
-import os
-import socket
 import subprocess
-import sys
 import warnings
->>>>>>> Stashed changes
 from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
@@ -22,13 +15,8 @@ from azure.storage.blob import BlobServiceClient
 from pyspark.sql import SparkSession
 
 from eventconsumer_api.batch import BatchJob
-<<<<<<< Updated upstream
 from tests.azurite import AzuriteProcess
-=======
-from eventconsumer_api.labels import BATCH_JOB_ENV
-from tests.azurite import ACCOUNT, AzuriteProcess
 from tests.integration.spark import live
->>>>>>> Stashed changes
 from tests.integration.spark.drained import DrainedBatch, host_name
 from tests.integration.spark.drivers import EXAMPLE, fetch_jars, kill, start_driver
 

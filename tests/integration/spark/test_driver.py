@@ -8,12 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-<<<<<<< Updated upstream
 from azure.storage.blob import AccountSasPermissions, BlobLeaseClient, ResourceTypes, Services, generate_account_sas
-=======
-from azure.storage.blob import AccountSasPermissions, ResourceTypes, Services, generate_account_sas
 from deltalake import DeltaTable
->>>>>>> Stashed changes
 
 from eventconsumer_api.batch import BatchCommit, BatchJob, attempt_name, commit_name
 from eventconsumer_spark import Batch
