@@ -1,0 +1,57 @@
+"""What goes into a commit: running totals, the newest quarantine; a replay's sum; where programs find the manifest."""
+
+import json
+
+from eventconsumer_api.batch import BatchCommit, BatchFile, CommitTotals, Quarantine, ReplayOf, manifest_url
+from eventconsumer_spark.commit import LeftOut, quarantine_of, totals_after
+from eventconsumer_spark.process import totals_message
+from eventconsumer_spark.written import Written
+from tests.fakes.spark_store import FakeBlobStore
+from tests.unit.spark.schedules import record
+from tests.unit.spark.test_batch import JOB, PATHS, frozen
+
+FILE = BatchFile(path="a", etag="1", size=7, partition="0", first=0, last=9, count=10)
+OLD = Quarantine(number=2, files=[FILE], message="old")
+
+
+def before(**changes: object) -> BatchCommit:
+    return record("a").model_copy(update={"number": 2, **changes})
+
+
+def test_totals_go_on_from_the_commit_before() -> None:
+    totals = CommitTotals(rows_read=100, rows_written=90, quarantined_files=1, quarantined_rows=3)
+    written = Written(20, quarantined_rows=4)
+    assert totals_after(before(totals=totals), written, rows_read=24, left_out=LeftOut((FILE,), "x")) == CommitTotals(
+        rows_read=124, rows_written=110, quarantined_files=2, quarantined_rows=7
+    )
+    assert totals_after(None, written, rows_read=24, left_out=LeftOut()) == CommitTotals(
+        rows_read=24, rows_written=20, quarantined_rows=4
+    )
+
+
+def test_last_quarantine_is_carried_on_until_there_is_a_newer_one() -> None:
+    store = FakeBlobStore()
+    for path in PATHS:
+        store.put(path, b"parquet")
+    manifest = frozen(store)
+    assert quarantine_of(manifest, Written(5), LeftOut(), None) is None
+    assert quarantine_of(manifest, Written(5), LeftOut(), before(quarantine=OLD)) == OLD
+    bad_rows = Written(5, quarantined_rows=2, rows_path="abfs://q", message="row 3 is no JSON")
+    assert quarantine_of(manifest, bad_rows, LeftOut(), before(quarantine=OLD)) == Quarantine(
+        number=3, rows=2, rows_path="abfs://q", message="row 3 is no JSON"
+    )
+    both = quarantine_of(manifest, bad_rows, LeftOut((FILE,), "a: not Parquet" + "!" * 2000), None)
+    assert both is not None
+    assert (both.files, both.rows) == ([FILE], 2)
+    assert both.message.startswith("a: not Parquet!")
+    assert len(both.message) == 1000
+
+
+def test_replay_says_its_sum() -> None:
+    last = before(totals=CommitTotals(rows_written=77))
+    assert json.loads(totals_message(ReplayOf(nonce="x", first=4, last=6), last)) == {"batches": 3, "rows": 77}
+
+
+def test_manifest_is_read_through_the_host_of_the_output() -> None:
+    expected = "abfss://drained@shop.blob.core.windows.net/shop/orders/_batches/0000000003.json"
+    assert manifest_url(JOB) == expected
