@@ -33,7 +33,6 @@ ALWAYS=(
 # Where the workload identity webhook gave this pod a token, the executors need one too.
 [ -z "${AZURE_FEDERATED_TOKEN_FILE:-}" ] || ALWAYS+=(--conf spark.kubernetes.executor.label.azure.workload.identity/use=true)
 
-# A signal goes to the whole group (-g): Python must get it itself to leave its claim to the next attempt, not the JVM alone.
 # tini -g: a signal goes to Java and Python both, and Python has last words to say and a claim to give back.
 driver() {
   if [ "${1:-}" = --properties-file ]; then submitted "$@"; else client "$@"; fi

@@ -3,6 +3,7 @@
 import itertools
 import os
 import subprocess
+import time
 from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 
@@ -49,6 +50,17 @@ class Cluster:
         ).stdout  # fmt: skip
         self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=rendered)
 
+    def define(self, file: Path, name: str) -> None:
+        """Install a resource definition, and wait until it is served."""
+        self.kubectl("apply", "--server-side", "-f", str(file))
+        deadline = time.monotonic() + 30
+        # `kubectl wait` gives up at once where the status has no conditions yet.
+        while self.kubectl(
+            "wait", "--for=condition=Established", f"crd/{name}", "--timeout=10s", check=False
+        ).returncode:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{name} is not established")
+
     def namespace(self) -> str:
         """Create a namespace that no other test uses; it admits restricted pods only."""
         name = f"test-{next(_names)}"
@@ -70,8 +82,7 @@ def start_cluster(folder: Path) -> Generator[Cluster, None, None]:
     try:
         result = Cluster(server)
         result.kubectl("create", "namespace", "operator-system")
-        result.kubectl("apply", "--server-side", "-f", str(ROOT / "crds/eventconsumers.yaml"))
-        result.kubectl("wait", "--for=condition=Established", "crd/eventconsumers.eventconsumer.io", "--timeout=30s")
+        result.define(ROOT / "crds/eventconsumers.yaml", "eventconsumers.eventconsumer.io")
         yield result
     finally:
         server.stop()

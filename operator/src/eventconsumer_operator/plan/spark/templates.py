@@ -82,9 +82,11 @@ def executor_template(launch: Launch) -> dict[str, Any]:
 
 def driver_environment(launch: Launch) -> list[dict[str, Any]]:
     """What every driver is told, whoever launched it. No secret in it."""
+    # A replay has several manifests.
+    one = launch.batch.replay is None
     return [
         {"name": labels.BATCH_JOB_ENV, "value": launch.batch.model_dump_json(by_alias=True)},
-        {"name": labels.BATCH_MANIFEST_ENV, "value": manifest_url(launch.batch)},
+        *([{"name": labels.BATCH_MANIFEST_ENV, "value": manifest_url(launch.batch)}] if one else []),
         downward("POD_NAME", "metadata.name"),
         downward("POD_NAMESPACE", "metadata.namespace"),
         downward("POD_IP", "status.podIP"),
