@@ -321,8 +321,8 @@ class LagScaling(Model):
         default=900,
         ge=30,
         le=604_800,
-        description="With minReplicas: 0, no host runs once everything is processed and nothing came for so long, "
-        "seconds. A probe then looks for new events.",
+        description="With minReplicas: 0, no host runs once everything is in files and nothing came for so long, "
+        "seconds. A probe then looks for new events, and starts Spark batches of files that wait.",
     )
 
 

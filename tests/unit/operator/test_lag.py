@@ -162,13 +162,12 @@ def test_a_number_that_was_too_few_is_not_tried_again_for_some_cooldowns() -> No
 ZERO = scaling(least=0)
 
 
-def test_to_zero_only_when_all_is_processed_and_nothing_came_for_long() -> None:
+def test_to_zero_only_when_all_is_in_files_and_nothing_came_for_long() -> None:
     before = memory(2, **calm_for(900))
     quiet = {"last_enqueued_time": NOW - timedelta(seconds=900)}
     zero = decide(view(CALM, CALM, **quiet), ZERO, before)
     assert (zero.replicas, zero.reason) == (0, "nothing came for 900 s")
     assert decide(view(CALM, late(5), **quiet), ZERO, before).replicas == 1
-    assert decide(view(CALM, CALM, **quiet, unfinished=True), ZERO, before).replicas == 1
     busy = {"last_enqueued_time": NOW - timedelta(seconds=899)}
     assert decide(view(CALM, CALM, **busy), ZERO, before).replicas == 1
     assert decide(view(CALM, CALM, **quiet), scaling(least=1), before).replicas == 1

@@ -16,7 +16,19 @@ from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.plan.scale import ANNOTATION_LEAVING, LEAVING, Running, running, scaling_of
 from eventconsumer_operator.plan.spec import parse_spec
 from eventconsumer_operator.status import make_status
-from tests.unit.operator.worlds import NOW, SETTINGS, SPARK, SPEC, UID, fleet, observed, pod, report, stateful_set
+from tests.unit.operator.worlds import (
+    NOW,
+    SETTINGS,
+    SPARK,
+    SPEC,
+    UID,
+    batch,
+    fleet,
+    observed,
+    pod,
+    report,
+    stateful_set,
+)
 
 LAG = SPEC | {"scaling": {"mode": "Lag", "minReplicas": 0}}
 
@@ -65,15 +77,16 @@ def test_the_time_of_the_last_change_moves_only_with_the_number() -> None:
     assert scaling_of(observed(status=status(16, first), now=later), spec).last_scale_time == later
 
 
-def test_unprocessed_batches_keep_a_host() -> None:
+def test_files_that_wait_for_spark_keep_no_host() -> None:
     before = ScalingStatus.model_validate(
         {"replicas": 1, "reason": "r", "mode": "Lag", "calmSince": NOW - timedelta(days=1), "lastScaleTime": None}
     )
-    told = fleet().model_copy(update={"lags": {str(n): PartitionLag(events=0, seconds=0) for n in range(8)}})
-    for spec, pending, hosts in ((LAG, 3, 0), (LAG | SPARK, 3, 1), (LAG | SPARK, 0, 0)):
-        said = report(fleet=told.model_copy(update={"pending_files": pending}))
-        world = observed(spec, status=status(8, before), reports={"orders-host-0": said})
-        assert scaling_of(world, parse_spec(spec)).replicas == hosts
+    told = fleet(batch=batch()).model_copy(
+        update={"pending_files": 13, "lags": {str(n): PartitionLag(events=0, seconds=0) for n in range(8)}}
+    )
+    said = report(fleet=told)
+    world = observed(LAG | SPARK, status=status(8, before), reports={"orders-host-0": said})
+    assert scaling_of(world, parse_spec(LAG | SPARK)).replicas == 0
 
 
 def test_lag_without_files_needs_checkpoints_in_time() -> None:
@@ -218,3 +231,26 @@ def test_events_that_the_probe_sees_start_a_host() -> None:
     told = fleet(owned=0).model_copy(update={"lags": {str(n): PartitionLag(events=n, seconds=n) for n in range(8)}})
     plan = make_plan(asleep(reports={"orders-probe-0": report(fleet=told)}), SETTINGS)
     assert (plan.hosts, plan.scaling.reason) == (1, "events came in 7 partitions")
+
+
+def test_batches_run_and_are_shown_while_only_the_probe_reports() -> None:
+    told = fleet(owned=0, committed=3, batch=batch(4), files=50).model_copy(
+        update={
+            "lags": {str(n): PartitionLag(events=0, seconds=0) for n in range(8)},
+            "pending_files": 20,
+            "pending_bytes": 2000,
+            "processed_files": 30,
+        }
+    )
+    world = observed(
+        LAG | SPARK,
+        status=status(8, ZERO),
+        hosts=stateful_set(0, 0),
+        reports={"orders-probe-0": report(fleet=told)},
+    )
+    plan = make_plan(world, SETTINGS)
+    assert plan.hosts == 0
+    assert [job["metadata"]["labels"][labels.LABEL_BATCH] for job in plan.jobs] == ["4"]
+    found = make_status(world, plan, (), SETTINGS)
+    assert found.spark is not None
+    assert (found.spark.pending_files, found.spark.pending_bytes, found.spark.processed_files) == (20, 2000, 30)

@@ -9,8 +9,8 @@ for an event waits in memory until its file is full. A partition is late beyond 
 - Down: a quarter of the hosts, once nothing has been late for `lag.cooldownSeconds`, and as long after the last change
   could show. A number that was too few is not tried again for some cooldowns, and then by one host, or a constant load
   would swing between two numbers.
-- To zero: with `minReplicas: 0`, once everything is in files, in batches too, and nothing came for `lag.idleSeconds`;
-  back to one at the first event.
+- To zero: with `minReplicas: 0`, once everything is in files and nothing came for `lag.idleSeconds`; back to one at the
+  first event. Files that wait for Spark keep no host: the probe makes batches of them.
 - What is not known never takes a host away, and without any report nothing changes.
 """
 
@@ -41,7 +41,6 @@ class View:
         partitions: Number of partitions; None while it is not known.
         owners: Who reads a partition, where that is known.
         last_enqueued_time: When the newest event came; None: never, or not known.
-        unfinished: Whether files wait for a batch, or a batch for its end.
         existing: Host pods that are asked for now.
         ready: Host pods that are ready.
         normal_seconds: How old the oldest event in no file gets while hosts keep up.
@@ -52,7 +51,6 @@ class View:
     partitions: int | None = None
     owners: Mapping[str, str] = field(default_factory=dict)
     last_enqueued_time: datetime | None = None
-    unfinished: bool = False
     existing: int = 0
     ready: int = 0
     normal_seconds: float = 0.0
@@ -164,7 +162,7 @@ def _fall(step: _Step, lags: Mapping[str, PartitionLag], scaling: Scaling) -> Sc
         return calm
     idle = timedelta(seconds=scaling.lag.idle_seconds)
     quiet = now - (step.view.last_enqueued_time or since)
-    done = not step.view.unfinished and not any(lag.events for lag in lags.values())
+    done = not any(lag.events for lag in lags.values())
     if step.least == 0 and done and quiet >= idle:
         return step.to(0, f"nothing came for {scaling.lag.idle_seconds} s", calm_since=since, late_seconds=None)
     memory: dict[str, object] = {"calm_since": since, "late_seconds": None}

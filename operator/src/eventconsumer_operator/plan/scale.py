@@ -66,9 +66,6 @@ def _view(observed: Observed, spec: EventConsumerSpec) -> View:
         partitions=observed.partition_count,
         owners=fleet.owners if fleet else {},
         last_enqueued_time=fleet.last_enqueued_time if fleet else None,
-        unfinished=bool(
-            spec.spark and spec.spark.enabled and fleet and (fleet.open_batch is not None or fleet.pending_files)
-        ),
         existing=hosts.get("spec", {}).get("replicas", 0),
         ready=hosts.get("status", {}).get("readyReplicas", 0),
         normal_seconds=normal_seconds(spec),
