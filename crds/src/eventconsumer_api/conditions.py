@@ -58,6 +58,7 @@ class Reason(StrEnum):
     HOSTS_FAILING = "HostsFailing"  # host pods do not start
     SPARK_FAILED = "SparkFailed"  # the open batch failed as often as spec.spark.retry.attempts says
     SPARK_RETRYING = "SparkRetrying"  # an attempt of the open batch failed; it is tried again
+    SPARK_WAITING = "SparkWaiting"  # pods of a Spark application do not start: no image, no room, a quota
     SPARK_BEHIND = "SparkBehind"  # more files wait than one batch takes
     SPARK_QUARANTINED = "SparkQuarantined"  # files or events that cannot be processed were left out
 

@@ -9,10 +9,15 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 
+from eventconsumer_api.labels import COMPONENT_SPARK
 from eventconsumer_api.v1alpha1 import KIND
+from eventconsumer_operator import metrics
 from eventconsumer_operator.api import Api
-from eventconsumer_operator.errors import DependencyNotReady, NameTaken, OperatorError
+from eventconsumer_operator.applications import application_of
+from eventconsumer_operator.errors import DependencyNotReady, Gone, NameTaken, OperatorError
 from eventconsumer_operator.manifest import (
+    EVENT_CONSUMER,
+    Kind,
     Manifest,
     controller_uid,
     describe,
@@ -21,8 +26,10 @@ from eventconsumer_operator.manifest import (
     kind_of,
     name_of,
 )
-from eventconsumer_operator.observed import Observed
+from eventconsumer_operator.observed import Consumer, Observed, consumer_from
 from eventconsumer_operator.plan import Plan
+from eventconsumer_operator.plan.names import selector
+from eventconsumer_operator.plan.spark import SparkPlan
 
 ANNOTATION_APPLIED = "eventconsumer.io/applied"
 _DELETION_DELAY = 2.0
@@ -35,10 +42,12 @@ class Outcome:
     Attributes:
         changes: What was written and why, as text for the log.
         errors: What could not be done.
+        started: Whether the Spark application was started that the plan wanted started.
     """
 
     changes: list[str] = field(default_factory=list)
     errors: list[OperatorError] = field(default_factory=list)
+    started: bool = False
 
 
 async def apply(api: Api, observed: Observed, plan: Plan) -> Outcome:
@@ -51,7 +60,9 @@ async def apply(api: Api, observed: Observed, plan: Plan) -> Outcome:
             outcome.errors.append(error)
     try:
         for job in plan.jobs:
-            if await api.create(job) is not None:
+            if job is plan.spark.started:
+                await _start(api, observed, plan.spark, outcome)
+            elif await api.create(job) is not None:
                 outcome.changes.append(f"{describe(job)} created")
         for manifest in plan.deleted:
             metadata = manifest["metadata"]
@@ -60,6 +71,60 @@ async def apply(api: Api, observed: Observed, plan: Plan) -> Outcome:
     except OperatorError as error:
         outcome.errors.append(error)
     return outcome
+
+
+async def _start(api: Api, observed: Observed, spark: SparkPlan, outcome: Outcome) -> None:
+    """Start an application, unless the world is not the one from which that was decided.
+
+    Attempts at one batch have names of their own, so a name alone keeps nobody from starting a second one beside the
+    first: whoever looks at a world of yesterday finds that out here.
+    """
+    manifest = spark.started
+    if manifest is None:
+        return
+    if not await _is_current(api, observed):
+        outcome.changes.append(f"{describe(manifest)} not created: the resource has changed")
+        return
+    known = {application_of(each) for each in observed.applications}
+    for kind in spark.kinds:
+        for found in await _applications(api, observed, kind):
+            application = application_of(found)
+            news = application.batch == spark.attempts.batch and application not in known
+            if news or not application.ended:
+                outcome.changes.append(f"{describe(manifest)} not created: {describe(found)} is there")
+                return
+    if await api.create(manifest) is None:
+        live = await api.get(kind_of(manifest), observed.consumer.key.namespace, name_of(manifest))
+        if live is not None:
+            _check_owner(observed, live)
+        return
+    outcome.started = True
+    outcome.changes.append(f"{describe(manifest)} created")
+    metrics.APPLICATIONS.labels(spark.mode).inc()
+
+
+async def _is_current(api: Api, observed: Observed) -> bool:
+    """Whether the resource still says what was observed of its spec and of its attempts."""
+    consumer = observed.consumer
+    live = await api.get(EVENT_CONSUMER, consumer.key.namespace, consumer.key.name)
+    if live is None or is_being_deleted(live):
+        return False
+    now = consumer_from(live)
+    return (now.uid, now.generation, _attempts_in(now)) == (consumer.uid, consumer.generation, _attempts_in(consumer))
+
+
+def _attempts_in(consumer: Consumer) -> tuple[object, ...]:
+    spark = consumer.status.spark
+    return (spark.last_batch, spark.attempt, spark.failures, spark.next_attempt_time) if spark else ()
+
+
+async def _applications(api: Api, observed: Observed, kind: Kind) -> list[Manifest]:
+    key = observed.consumer.key
+    try:
+        listing = await api.list(kind, key.namespace, selector(key, COMPONENT_SPARK))
+    except Gone:
+        return []  # its definition is not installed: nobody can have made one
+    return [found for found in listing.items if controller_uid(found) == observed.consumer.uid]
 
 
 async def _apply_one(api: Api, observed: Observed, manifest: Manifest, outcome: Outcome) -> None:

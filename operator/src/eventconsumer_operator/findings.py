@@ -29,12 +29,20 @@ class SparkFacts:
     Attributes:
         enabled: Whether the spec wants Spark.
         running: Text about the batch that is being processed; empty if none is.
-        failure: Text about the open batch's failed Job, with the remedy; empty if it did not fail.
+        failing: Text about the open batch's failed attempts, with the remedy; empty if none failed.
+        failed: Whether they are as many as spec.spark.retry.attempts.
+        waiting: Text about applications that do not begin, with the remedy; empty if there are none.
+        behind: Advice where files come faster than they are processed; else empty.
+        quarantine: Text about what was left out; empty for nothing.
     """
 
     enabled: bool = False
     running: str = ""
-    failure: str = ""
+    failing: str = ""
+    failed: bool = False
+    waiting: str = ""
+    behind: str = ""
+    quarantine: str = ""
 
 
 @dataclass(frozen=True)
@@ -112,8 +120,10 @@ class Facts:
             yield from self.problems
             if self.pod_failures:
                 yield Blocker(Reason.HOSTS_FAILING, "; ".join(self.pod_failures))
-        if self.spark.failure:
-            yield Blocker(Reason.SPARK_FAILED, self.spark.failure)
+        if self.spark.failing and self.spark.failed:
+            yield Blocker(Reason.SPARK_FAILED, self.spark.failing)
+        if self.spark.waiting:
+            yield Blocker(Reason.SPARK_WAITING, self.spark.waiting)
 
 
 @dataclass(frozen=True)
@@ -179,14 +189,21 @@ def data_gap(facts: Facts) -> Finding:
 
 
 def spark_healthy(facts: Facts) -> Finding:
-    """Whether Spark's last application did not fail."""
-    if not facts.spark.enabled:
+    """Whether the open batch is getting on: false from its first failed attempt until it is committed."""
+    spark = facts.spark
+    if not spark.enabled:
         return Finding("True", Reason.DISABLED, "the spec asks for no Spark application")
-    if facts.spark.failure:
-        return Finding("False", Reason.SPARK_FAILED, facts.spark.failure)
-    if facts.spark.running:
-        return Finding("True", Reason.PROGRESSING, facts.spark.running)
-    return Finding("True", Reason.IDLE, "no batch is open")
+    if spark.failing or spark.waiting:
+        reason = Reason.SPARK_WAITING if spark.waiting else Reason.SPARK_RETRYING
+        if spark.failed:
+            reason = Reason.SPARK_FAILED
+        return Finding("False", reason, "; ".join(filter(None, (spark.waiting, spark.failing))))
+    state = spark.running or "no batch is open"
+    if spark.behind:
+        return Finding("True", Reason.SPARK_BEHIND, "; ".join(filter(None, (state, spark.behind, spark.quarantine))))
+    if spark.quarantine:
+        return Finding("True", Reason.SPARK_QUARANTINED, f"{state}; {spark.quarantine}")
+    return Finding("True", Reason.PROGRESSING if spark.running else Reason.IDLE, state)
 
 
 def reconciling(facts: Facts) -> Finding:

@@ -37,10 +37,15 @@ async def load(store: Store, hosts: Hosts, key: Key) -> Observed | None:
     applications = [found for kind, found in belonging if kind in KINDS and _is_of(found, labels.COMPONENT_SPARK)]
     children = {(kind, name_of(found)): found for kind, found in belonging if kind != POD}
     stateful_set = children.get((STATEFUL_SET, host_name(key)))
-    replays = [found for kind, found in belonging if kind == JOB and _is_of(found, labels.COMPONENT_REPLAY)]
+    jobs = [found for kind, found in belonging if kind == JOB]
     own_applications = tuple(_owned(applications, {consumer.uid}))
-    own_replays = tuple(_owned(replays, {consumer.uid}))
-    replay_pods = tuple(_owned(pods, {job["metadata"]["uid"] for job in own_replays}))
+    own_jobs = _owned(jobs, {consumer.uid})
+    replays = tuple(job for job in own_jobs if _is_of(job, labels.COMPONENT_REPLAY))
+    batch_replays = tuple(job for job in own_jobs if _is_of(job, labels.COMPONENT_BATCH_REPLAY))
+    spark_pods = [pod for pod in pods if _is_of(pod, labels.COMPONENT_SPARK)]
+    # Not every launcher lets the driver's pod be owned by the application: then it is owned by the resource itself.
+    drivers = tuple(_owned(spark_pods, {*_uids(own_applications), consumer.uid}))
+    replay_pods = tuple(_owned(pods, _uids(replays)))
     probe_set = children.get((STATEFUL_SET, probe_name(key)))
     own = tuple(_owned(pods, {stateful_set["metadata"]["uid"]})) if stateful_set else ()
     probes = tuple(_owned(pods, {probe_set["metadata"]["uid"]})) if probe_set else ()
@@ -50,10 +55,13 @@ async def load(store: Store, hosts: Hosts, key: Key) -> Observed | None:
         children=children,
         applications=own_applications,
         pods=own,
-        drivers=tuple(_owned(pods, {each["metadata"]["uid"] for each in own_applications})),
+        drivers=drivers,
+        executors=tuple(_owned(spark_pods, _uids(drivers))),
         probes=probes,
         reports=await hosts.reports(_addresses((*own, *probes))),
-        replays=own_replays,
+        batch_replays=batch_replays,
+        batch_replay_pods=tuple(_owned(pods, _uids(batch_replays))),
+        replays=replays,
         replay_pods=replay_pods,
         replay_reports=await hosts.reports(_addresses(replay_pods)),
     )
@@ -67,6 +75,10 @@ def _owned(manifests: Iterable[Manifest], uids: Set[str]) -> list[Manifest]:
     # Labels can be put on anything by anyone; an owner's uid says whose it is.
     found = (manifest for manifest in manifests if controller_uid(manifest) in uids)
     return sorted(found, key=name_of)
+
+
+def _uids(manifests: Iterable[Manifest]) -> set[str]:
+    return {manifest["metadata"]["uid"] for manifest in manifests}
 
 
 def _addresses(pods: Iterable[Manifest]) -> dict[str, str]:

@@ -35,6 +35,11 @@ FLEET_MESSAGES = Counter(
     "Messages to hosts about their fleet by result: delivered, refused, unreachable.",
     ["result"],
 )
+APPLICATIONS = Counter(
+    "eventconsumer_operator_spark_applications",
+    "Spark applications started, by where their tasks run: Local, Executors.",
+    ["mode"],
+)
 LOOP_LAG = Gauge(
     "eventconsumer_operator_loop_lag_seconds",
     "By how much the event loop was late at most in the last minute, seconds.",

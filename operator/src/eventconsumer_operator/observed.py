@@ -70,9 +70,12 @@ class Observed:
         children: Live objects by kind and name, for each fixed name that exists, whoever owns it.
         applications: Spark applications of this resource, of all launchers.
         pods: Host pods of this resource.
-        drivers: Spark driver pods of those applications.
+        drivers: Spark driver pods of those applications, and of applications that are gone.
+        executors: Spark executor pods of those drivers.
         probes: The pod that looks for events while no host runs, if it is there.
         reports: Answers of hosts and probe by pod name; those that did not answer are absent.
+        batch_replays: Jobs of replays of batches of this resource.
+        batch_replay_pods: Driver pods of those Jobs.
         replays: Jobs of replays of this resource.
         replay_pods: Pods of those Jobs.
         replay_reports: Their answers, by pod name.
@@ -84,8 +87,11 @@ class Observed:
     applications: tuple[Manifest, ...] = ()
     pods: tuple[Manifest, ...] = ()
     drivers: tuple[Manifest, ...] = ()
+    executors: tuple[Manifest, ...] = ()
     probes: tuple[Manifest, ...] = ()
     reports: Mapping[str, HostReport] = field(default_factory=dict)
+    batch_replays: tuple[Manifest, ...] = ()
+    batch_replay_pods: tuple[Manifest, ...] = ()
     replays: tuple[Manifest, ...] = ()
     replay_pods: tuple[Manifest, ...] = ()
     replay_reports: Mapping[str, HostReport] = field(default_factory=dict)

@@ -27,6 +27,7 @@ RECENT = timedelta(minutes=10)
 SLOW = timedelta(minutes=3)
 # How a container ends that was told to: by itself, by SIGTERM, or by SIGKILL at the end of its grace time.
 _STOPPED_CODES = {0, 137, 143}
+_POD_REASONS = {"Evicted", "NodeLost", "NodeShutdown", "Terminated", "Preempting"}
 _DISRUPTIONS = {
     "DeletionByTaintManager": PodReason.NODE_LOST,
     "EvictionByEvictionAPI": PodReason.EVICTED,
@@ -52,6 +53,13 @@ class Restart:
     message: str
 
 
+def is_unstartable(pod: Manifest) -> bool:
+    """Whether a container of the pod cannot start, for a reason that does not pass by itself."""
+    containers = pod.get("status", {}).get("containerStatuses", [])
+    waiting = (container.get("state", {}).get("waiting", {}).get("reason") for container in containers)
+    return not is_being_deleted(pod) and any(reason in _WAITING_FAILURES for reason in waiting)
+
+
 def pod_failures(pods: Iterable[Manifest]) -> tuple[str, ...]:
     """One sentence for each distinct reason, naming the first pod that has it and how many share it."""
     found: dict[str, list[tuple[str, str]]] = {}
@@ -62,6 +70,31 @@ def pod_failures(pods: Iterable[Manifest]) -> tuple[str, ...]:
             found.setdefault(reason, []).append((name_of(pod), message))
             break
     return tuple(_sentence(reason, affected) for reason, affected in sorted(found.items()))
+
+
+def out_of_memory(pod: Manifest) -> bool:
+    """Whether a container of the pod ended because it needed more memory than its limit."""
+    return any(ended.get("reason") == "OOMKilled" for ended in _terminated(pod))
+
+
+def last_words(pod: Manifest) -> str:
+    """What a container said when it ended; empty for nothing."""
+    return next((text for ended in _terminated(pod) if (text := ended.get("message", "").strip())), "")
+
+
+def disruption(pod: Manifest) -> str:
+    """What made the pod go, where that was not its owner: a drained node, say; empty for nothing."""
+    status = pod.get("status", {})
+    for condition in status.get("conditions", []):
+        if condition["type"] == "DisruptionTarget" and condition["status"] == "True":
+            return str(condition.get("message") or condition.get("reason", ""))
+    return f"{status['reason']}: {status.get('message', '')}" if status.get("reason") in _POD_REASONS else ""
+
+
+def _terminated(pod: Manifest) -> Iterator[Manifest]:
+    for container in pod.get("status", {}).get("containerStatuses", []):
+        if ended := container.get("state", {}).get("terminated"):
+            yield ended
 
 
 def slow_pods(pods: Iterable[Manifest], now: datetime) -> tuple[str, ...]:

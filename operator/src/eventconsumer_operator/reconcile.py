@@ -91,7 +91,7 @@ class Reconciler:
         outcome.errors += refusals
         if self._fleets and (hosts := _wanted_hosts(observed, plan)) is not None:
             await self._fleets.tell(observed, hosts)
-        status = make_status(observed, plan, tuple(outcome.errors), self._settings)
+        status = make_status(observed, plan, tuple(outcome.errors), self._settings, started=outcome.started)
         metrics.RESOURCES.record(key, status)
         for change in outcome.changes:
             _log.info("%s: %s", key, change)

@@ -5,7 +5,6 @@ while they are silent now, when each condition last changed, and how often it ma
 same status each time, so nothing is written.
 """
 
-from datetime import datetime, timedelta
 from typing import Any
 
 from eventconsumer_api import labels
@@ -23,26 +22,29 @@ from eventconsumer_api.status import (
     SparkStatus,
 )
 from eventconsumer_api.v1alpha1 import ScalingMode
-from eventconsumer_operator.applications import ApplicationState, application_of
 from eventconsumer_operator.errors import OperatorError
-from eventconsumer_operator.findings import CHECKS, Blocker, Facts, Finding, SparkFacts
-from eventconsumer_operator.manifest import STATEFUL_SET, Manifest, controller_uid, name_of
+from eventconsumer_operator.findings import CHECKS, Blocker, Facts, Finding
+from eventconsumer_operator.manifest import STATEFUL_SET, Manifest
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan import Plan
-from eventconsumer_operator.plan.names import application_name, host_name, selector_text
+from eventconsumer_operator.plan.images import spark_image
+from eventconsumer_operator.plan.names import host_name, selector_text
 from eventconsumer_operator.plan.probe import is_probing
 from eventconsumer_operator.plan.replay import replay_status
 from eventconsumer_operator.podfailures import pod_failures, restart_texts, restarts, slow_pods
 from eventconsumer_operator.settings import Settings
+from eventconsumer_operator.sparkstatus import spark_facts, spark_status
 
 MESSAGE_LIMIT = 1024
-# The leading host sees a commit within seconds. A Job that succeeded and left no commit for this long did not do its
-# work.
-_COMMIT_GRACE = timedelta(seconds=120)
 
 
 def make_status(
-    observed: Observed, plan: Plan | None, errors: tuple[OperatorError, ...], settings: Settings
+    observed: Observed,
+    plan: Plan | None,
+    errors: tuple[OperatorError, ...],
+    settings: Settings,
+    *,
+    started: bool = False,
 ) -> EventConsumerStatus:
     """The status to be.
 
@@ -51,9 +53,11 @@ def make_status(
         plan: The plan; None if none could be made, and then `errors` says why.
         errors: What kept the operator from planning or applying.
         settings: For the effective values.
+        started: Whether the Spark application was started that the plan wanted started.
     """
     previous = observed.consumer.status
-    facts = gather(observed, plan, errors)
+    spark = spark_status(observed, plan, started=started)
+    facts = gather(observed, plan, errors, spark)
     fleet = observed.fleet
     drained = previous.drained
     if fleet:
@@ -75,12 +79,14 @@ def make_status(
         scaling=plan.scaling if plan else previous.scaling,
         replay=replay_status(observed, plan.spec) if plan else previous.replay,
         drained=drained,
-        spark=_spark(observed, plan),
+        spark=spark,
         effective=_effective(plan, settings) if plan else previous.effective,
     )
 
 
-def gather(observed: Observed, plan: Plan | None, errors: tuple[OperatorError, ...]) -> Facts:
+def gather(
+    observed: Observed, plan: Plan | None, errors: tuple[OperatorError, ...], spark: SparkStatus | None = None
+) -> Facts:
     """Reduce the world to what conditions are judged by."""
     stateful_set = _hosts_set(observed)
     status = stateful_set.get("status", {})
@@ -114,7 +120,7 @@ def gather(observed: Observed, plan: Plan | None, errors: tuple[OperatorError, .
         total=total,
         owned=0 if suspended or (zero and not observed.pods) else min(_owned(observed), total),
         behind=observed.fleet.lag_events > 0 if observed.fleet and observed.fleet.lag_events is not None else None,
-        spark=_spark_facts(observed, plan),
+        spark=spark_facts(observed, plan, spark),
     )
 
 
@@ -164,56 +170,11 @@ def _lag(observed: Observed, facts: Facts) -> LagStatus:
     )
 
 
-def _spark(observed: Observed, plan: Plan | None) -> SparkStatus | None:
-    previous, fleet = observed.consumer.status.spark, observed.fleet
-    if plan is None or fleet is None:
-        return previous
-    if plan.spec.spark is None or not plan.spec.spark.enabled:
-        return None
-    number = fleet.open_batch.number if fleet.open_batch else fleet.committed_batch
-    return SparkStatus(
-        last_batch=number,
-        last_application=application_name(observed.consumer.key, observed.consumer.uid, number, 1) if number else "",
-        pending_files=fleet.pending_files,
-        processed_files=fleet.processed_files,
-        reason=fleet.open_batch.reason if fleet.open_batch else fleet.committed_reason,
-    )
-
-
-def _spark_facts(observed: Observed, plan: Plan | None) -> SparkFacts:
-    fleet, consumer = observed.fleet, observed.consumer
-    if plan is None or plan.spec.spark is None or not plan.spec.spark.enabled:
-        return SparkFacts()
-    if fleet is None or fleet.open_batch is None:
-        return SparkFacts(enabled=True)
-    number = fleet.open_batch.number
-    name = application_name(consumer.key, consumer.uid, number, 1)
-    running = f"batch {number} ({fleet.open_batch.files} files): {name}"
-    job = next((job for job in observed.applications if name_of(job) == name), None)
-    failure = ""
-    if job is not None:
-        failure = _job_failure(job, number, observed.now)
-        own = [pod for pod in observed.drivers if controller_uid(pod) == job["metadata"]["uid"]]
-        running = "; ".join([running, *pod_failures(own)])
-    return SparkFacts(enabled=True, running="" if failure else running, failure=failure)
-
-
-def _job_failure(job: Manifest, number: int, now: datetime) -> str:
-    status = application_of(job)
-    name = name_of(job)
-    remedy = f"kubectl logs job/{name} shows why; kubectl delete job {name} tries the batch again"
-    if status.state is ApplicationState.FAILED:
-        return f"spec.spark: batch {number} failed ({status.message}): {remedy}"
-    if status.state is ApplicationState.SUCCEEDED and status.finished and now - status.finished > _COMMIT_GRACE:
-        return f"spec.spark: batch {number} ended without a commit record: {remedy}"
-    return ""
-
-
 def _effective(plan: Plan, settings: Settings) -> EffectiveStatus:
     return EffectiveStatus(
         replicas=plan.hosts,
         image=plan.image,
-        spark_image=settings.spark_image,
+        spark_image=spark_image(plan.spec, settings),
         sink_prefix=plan.config.sink.prefix,
         config_hash=plan.config.digest(),
     )
@@ -260,5 +221,9 @@ def same_but_numbers(one: EventConsumerStatus, other: EventConsumerStatus) -> bo
 
 
 def _without_numbers(status: EventConsumerStatus) -> EventConsumerStatus:
-    spark = status.spark.model_copy(update={"pending_files": 0, "processed_files": 0}) if status.spark else None
+    spark = (
+        status.spark.model_copy(update={"pending_files": 0, "pending_bytes": 0, "processed_files": 0})
+        if status.spark
+        else None
+    )
     return status.model_copy(update={"lag": LagStatus(), "drained": DrainedStatus(), "spark": spark})

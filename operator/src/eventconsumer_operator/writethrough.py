@@ -7,6 +7,7 @@ it is, whatever the watch does.
 
 from collections.abc import Mapping
 
+from eventconsumer_api.labels import LABEL_MANAGED_BY, MANAGED_BY
 from eventconsumer_operator.api import Api
 from eventconsumer_operator.errors import Changed, Gone
 from eventconsumer_operator.manifest import EVENT_CONSUMER, Kind, Listing, Manifest, kind_of, name_of
@@ -26,8 +27,12 @@ class WriteThrough:
         return await self._api.get(kind, namespace, name)
 
     async def list(self, kind: Kind, namespace: str, labels: Mapping[str, str] | None = None) -> Listing:
-        """See `Api`: a direct read."""
-        return await self._api.list(kind, namespace, labels)
+        """See `Api`: a direct read. What it finds is remembered; what it does not find may only lack the labels."""
+        listing = await self._api.list(kind, namespace, labels)
+        for found in listing.items:
+            if found["metadata"].get("labels", {}).get(LABEL_MANAGED_BY) == MANAGED_BY:
+                self._store.put(found)
+        return listing
 
     async def apply(self, manifest: Manifest) -> Manifest:
         """See `Api`."""

@@ -108,7 +108,9 @@ FACTS = st.builds(
     desired=COUNT, ready=COUNT, existing=COUNT, current=COUNT, total=COUNT, owned=COUNT,
     reported=st.booleans(),
     behind=st.sampled_from([None, True, False]),
-    spark=st.builds(SparkFacts, enabled=st.booleans(), running=TEXT, failure=TEXT),
+    spark=st.builds(
+        SparkFacts, enabled=st.booleans(), running=TEXT, failing=TEXT, failed=st.booleans(), waiting=TEXT
+    ),
 )  # fmt: skip
 
 
@@ -123,6 +125,6 @@ def test_stalled_excludes_progress_and_readiness(facts: Facts) -> None:
 
 
 def test_a_failed_batch_needs_a_person_though_hosts_go_on() -> None:
-    failed = SparkFacts(enabled=True, failure="batch 1 failed: kubectl logs shows why")
+    failed = SparkFacts(enabled=True, failing="batch 1 failed: kubectl logs shows why", failed=True)
     facts = Facts(desired=2, ready=2, existing=2, current=2, reported=True, total=8, owned=8, spark=failed)
     assert (stalled(facts).status, reconciling(facts).status) == ("True", "False")

@@ -13,6 +13,7 @@ from eventconsumer_operator.plan.names import application_name
 from tests.unit.operator.test_plan import restricted
 from tests.unit.operator.worlds import (
     KEY,
+    NOW,
     SETTINGS,
     SPARK,
     SPEC,
@@ -58,7 +59,7 @@ def confs(manifest: Manifest) -> dict[str, str]:
         {"spec": spec_with("spark.enabled", False, WITH_SPARK)},
         {"number": None},
         {"jobs": (job(NAME),)},
-        {"jobs": (job(NAME, type="Failed", reason="BackoffLimitExceeded"),)},
+        {"jobs": (job(NAME, type="Failed", reason="BackoffLimitExceeded", lastTransitionTime=NOW.isoformat()),)},
         {"jobs": (job(NAME, type="Complete"),)},
     ],
     ids=["no spark", "suspended", "disabled", "no open batch", "runs", "failed", "ended"],

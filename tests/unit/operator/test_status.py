@@ -7,7 +7,7 @@ import pytest
 
 from eventconsumer_api.conditions import ConditionType
 from eventconsumer_api.host_report import PartitionReport, Problem
-from eventconsumer_api.status import EventConsumerStatus
+from eventconsumer_api.status import EventConsumerStatus, SparkStatus
 from eventconsumer_operator.errors import Forbidden, OperatorError, SpecError, Transient
 from eventconsumer_operator.manifest import Manifest
 from eventconsumer_operator.observed import Observed
@@ -299,17 +299,33 @@ def test_a_driver_that_does_not_start_is_explained() -> None:
     waiting = {"reason": "ErrImagePull", "message": "no such image"}
     driver = pod(f"{NAME}-x", phase="Pending", containerStatuses=[{"state": {"waiting": waiting}}])
     driver["metadata"]["ownerReferences"] = [{"uid": f"uid-of-{NAME}", "controller": True}]
-    status = status_of(with_batch(job(NAME), drivers=(driver,)))
+    assert verdict(status_of(with_batch(job(NAME), drivers=(driver,))), "Stalled") == ("False", "Available")
+    status = status_of(with_batch(job(NAME), drivers=(driver,), now=NOW + timedelta(seconds=40)))
+    assert verdict(status, "SparkHealthy") == ("False", "SparkWaiting")
+    assert verdict(status, "Stalled") == ("True", "SparkWaiting")
     assert f"pod {NAME}-x: ErrImagePull: no such image" in message(status, "SparkHealthy")
 
 
 def test_a_failed_batch_names_the_remedy() -> None:
-    status = status_of(with_batch(job(NAME, type="Failed", reason="BackoffLimitExceeded", message="it failed")))
+    when = {"lastTransitionTime": NOW.isoformat()}
+    failed = job(NAME, type="Failed", reason="BackoffLimitExceeded", message="it failed", **when)
+    status = status_of(with_batch(failed))
+    assert verdict(status, "SparkHealthy") == ("False", "SparkRetrying")
+    assert verdict(status, "Stalled") == ("False", "Available")
+    text = message(status, "SparkHealthy")
+    assert "batch 1 (10 files): attempt 1 of 3 failed: BackoffLimitExceeded: it failed" in text
+    assert f"kubectl logs job/{NAME}" in text
+    assert "attempt 2 follows at 2026-11-21 12:00:30 UTC" in text
+    assert status.spark is not None
+    assert (status.spark.failures, status.spark.next_attempt_time) == (1, NOW + timedelta(seconds=30))
+
+
+def test_a_batch_that_failed_too_often_needs_a_person_and_is_tried_all_the_same() -> None:
+    memory = SparkStatus(last_batch=1, attempt=3, failures=3, last_failure="no room", next_attempt_time=NOW)
+    status = status_of(with_batch(status=EventConsumerStatus(spark=memory, observed_generation=1)))
     assert verdict(status, "SparkHealthy") == ("False", "SparkFailed")
     assert verdict(status, "Stalled") == ("True", "SparkFailed")
-    text = message(status, "SparkHealthy")
-    assert "batch 1 failed (BackoffLimitExceeded: it failed)" in text
-    assert f"kubectl logs job/{NAME}" in text and f"kubectl delete job {NAME}" in text
+    assert "3 attempts in a row of 3 failed: no room" in message(status, "Stalled")
 
 
 @pytest.mark.parametrize(("seconds", "healthy_still"), [(5, True), (600, False)])

@@ -147,6 +147,7 @@ def job(name: str, batch: int = 1, attempt: int = 1, **condition: Any) -> Manife
             "name": name,
             "namespace": "shop",
             "uid": f"uid-of-{name}",
+            "creationTimestamp": NOW.isoformat(),
             "labels": {"eventconsumer.io/batch": str(batch), "eventconsumer.io/attempt": str(attempt)},
         },
         "status": {"conditions": [{"status": "True"} | condition]} if condition else {},

@@ -39,7 +39,7 @@ class Plan:
         running: Number of hosts that run: those wanted, and those that still hand over.
         applied: Objects to create or correct, in this order.
         spark: Spark's share.
-        jobs: Objects to create once: the application of a batch, the Job of a replay.
+        jobs: Objects to create once: the application of a batch, the Jobs of replays.
         deleted: Live objects to delete.
     """
 
@@ -99,7 +99,7 @@ def make_plan(observed: Observed, settings: Settings, fleet_key: str = "") -> Pl
             *((run_as(probe_set(consumer, spec, config, image), account),) if is_probing(scaling) else ()),
         ),
         spark=spark,
-        jobs=tuple(filter(None, (spark.started, replay and run_as(replay, account)))),
+        jobs=tuple(filter(None, (spark.started, spark.replay, replay and run_as(replay, account)))),
         deleted=(
             *spark.deleted,
             *orphans(observed, settings),

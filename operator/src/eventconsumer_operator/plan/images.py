@@ -1,10 +1,13 @@
-"""Which image hosts run: the administrator's, or one with the user's handler that the administrator allows. Pure."""
+"""Which images run: the administrator's, or those with a user's code that the administrator allows. Pure."""
+
+from collections.abc import Collection
 
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.settings import Settings
 
 FIELD = "spec.processing.image"
+SPARK_FIELD = "spec.spark.application.image"
 
 
 def host_image(spec: EventConsumerSpec, settings: Settings) -> str:
@@ -16,12 +19,27 @@ def host_image(spec: EventConsumerSpec, settings: Settings) -> str:
     image = spec.processing.image
     if image is None:
         return settings.processor_image
-    if any(_starts(image, prefix) for prefix in settings.handler_image_prefixes):
+    return _allowed(image, FIELD, settings.handler_image_prefixes, "a handler", "handlerImagePrefixes")
+
+
+def spark_image(spec: EventConsumerSpec, settings: Settings) -> str:
+    """The image of Spark drivers and executors.
+
+    Raises:
+        SpecError: The image is not one of those allowed.
+    """
+    image = spec.spark.application.image if spec.spark and spec.spark.enabled else None
+    if image is None:
+        return settings.spark_image
+    return _allowed(image, SPARK_FIELD, settings.spark_image_prefixes, "a Spark program", "sparkImagePrefixes")
+
+
+def _allowed(image: str, field: str, prefixes: Collection[str], what: str, setting: str) -> str:
+    if any(_starts(image, prefix) for prefix in prefixes):
         return image
-    if not settings.handler_image_prefixes:
-        raise SpecError(FIELD, "no image with a handler is allowed: the administrator must name handlerImagePrefixes")
-    allowed = ", ".join(settings.handler_image_prefixes)
-    raise SpecError(FIELD, f"{image} is not allowed: use an image whose name starts with one of {allowed}")
+    if not prefixes:
+        raise SpecError(field, f"no image with {what} is allowed: the administrator must name {setting}")
+    raise SpecError(field, f"{image} is not allowed: use an image whose name starts with one of {', '.join(prefixes)}")
 
 
 def _starts(image: str, prefix: str) -> bool:

@@ -15,6 +15,7 @@ APPLICATION = "eventconsumer"
 _APPLICATION_NAME_PART = 28
 _APPLICATION_NAME_LIMIT = 51  # launchers add up to 12 characters for pods and services, and 63 is the limit
 _REPLAY_NAME_PART = 25  # <25>-<8>-r-<20>
+_BATCH_REPLAY_NAME_PART = 24  # <24>-<8>-br-<20>
 
 
 def host_name(key: Key) -> str:
@@ -37,6 +38,11 @@ def application_name(key: Key, uid: str, batch: int, attempt: int) -> str:
 def replay_name(key: Key, uid: str, nonce: str) -> str:
     """Name of the Job of a replay: at most 57 characters, as its pods' names add to it."""
     return f"{key.name[:_REPLAY_NAME_PART].rstrip('-')}-{uid[:8]}-r-{nonce}"
+
+
+def batch_replay_name(key: Key, uid: str, nonce: str) -> str:
+    """Name of the Job of a replay of batches: at most 57 characters, as its pods' names add to it."""
+    return f"{key.name[:_BATCH_REPLAY_NAME_PART].rstrip('-.')}-{uid[:8]}-br-{nonce}"
 
 
 def selector(key: Key, component: str) -> dict[str, str]:

@@ -5,7 +5,8 @@ host) and never from applications or pods.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 from eventconsumer_api import labels
 from eventconsumer_api.batch import BatchJob
@@ -13,14 +14,20 @@ from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import BatchReport
 from eventconsumer_api.spark import Launcher, PoisonFiles, Spark, SparkMode
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
-from eventconsumer_operator.applications import application_of
+from eventconsumer_operator.applications import Application, application_of
 from eventconsumer_operator.errors import SpecError
-from eventconsumer_operator.manifest import Manifest
+from eventconsumer_operator.manifest import JOB, Kind, Manifest
 from eventconsumer_operator.observed import Observed
+from eventconsumer_operator.plan.images import spark_image
 from eventconsumer_operator.plan.names import application_name, child_labels
 from eventconsumer_operator.plan.spark import apache, kubeflow, native
-from eventconsumer_operator.plan.spark.launch import Launch
+from eventconsumer_operator.plan.spark.attempts import Attempts, attempts
+from eventconsumer_operator.plan.spark.conf import checked_conf
+from eventconsumer_operator.plan.spark.history import outdated
+from eventconsumer_operator.plan.spark.launch import Launch, Parts
+from eventconsumer_operator.plan.spark.replay import replay_job, unwanted_replays
 from eventconsumer_operator.settings import Settings
+from eventconsumer_operator.sparkapplications import KINDS_OF_LAUNCHERS
 
 LAUNCHERS: Mapping[Launcher, Callable[[Launch], Manifest]] = {
     Launcher.NATIVE: native.application,
@@ -35,12 +42,20 @@ class SparkPlan:
     """What must be of Spark.
 
     Attributes:
+        attempts: What was done for the open batch, and what is to be done.
         started: The application to start; None: none.
+        mode: Where its tasks run: Local or Executors.
+        kinds: Kinds of applications that may be there.
         deleted: Applications to delete.
+        replay: The Job of a replay of batches to create; None: none.
     """
 
+    attempts: Attempts = field(default_factory=Attempts)
     started: Manifest | None = None
+    mode: Literal["", "Local", "Executors"] = ""
+    kinds: tuple[Kind, ...] = (JOB,)
     deleted: tuple[Manifest, ...] = ()
+    replay: Manifest | None = None
 
 
 def orphans(observed: Observed, settings: Settings) -> tuple[Manifest, ...]:
@@ -49,32 +64,38 @@ def orphans(observed: Observed, settings: Settings) -> tuple[Manifest, ...]:
 
 
 def spark_plan(observed: Observed, spec: EventConsumerSpec, config: HostConfig, settings: Settings) -> SparkPlan:
-    """Decide what must be."""
+    """Decide what must be.
+
+    Raises:
+        SpecError: The launcher, the image or a Spark property is not allowed.
+    """
     spark, fleet = spec.spark, observed.fleet
     if spark is None or not spark.enabled or spark.output is None:
-        return SparkPlan(deleted=_unfinished(observed))
+        return SparkPlan(deleted=(*_unfinished(observed), *unwanted_replays(observed, None)))
     if spark.launcher not in (Launcher.NATIVE, *settings.spark_launchers):
         raise SpecError(
             "spec.spark.launcher",
             f"{spark.launcher} is not enabled: set Native, or let the administrator add it to sparkLaunchers of the "
             f"chart (--spark-launcher {spark.launcher})",
         )
-    if spec.suspend or fleet is None or fleet.open_batch is None:
-        return SparkPlan()
-    if any(application_of(each).batch == fleet.open_batch.number for each in observed.applications):
-        return SparkPlan()
-    launch = launch_of(observed, spark, config, settings, fleet.open_batch, attempt=1)
-    return SparkPlan(started=LAUNCHERS[spark.launcher](launch))
+    made_of = Parts(observed.consumer, spark, spark.output, config, spark_image(spec, settings), checked_conf(spark))
+    state = attempts(observed, spark)
+    batch = fleet.open_batch if fleet else None
+    launch = launch_of(made_of, batch, state.start) if batch and state.start and not spec.suspend else None
+    return SparkPlan(
+        attempts=state,
+        started=LAUNCHERS[spark.launcher](launch) if launch else None,
+        mode=("Local" if launch.local else "Executors") if launch else "",
+        kinds=(JOB, *(KINDS_OF_LAUNCHERS[launcher] for launcher in settings.spark_launchers)),
+        deleted=(*_given_up(observed, state, spark), *unwanted_replays(observed, spark.replay)),
+        replay=replay_job(observed, made_of) if not spec.suspend else None,
+    )
 
 
-def launch_of(
-    observed: Observed, spark: Spark, config: HostConfig, settings: Settings, batch: BatchReport, *, attempt: int
-) -> Launch:
+def launch_of(parts: Parts, batch: BatchReport, attempt: int) -> Launch:
     """An attempt at a batch."""
-    consumer = observed.consumer
+    consumer, spark = parts.consumer, parts.spark
     name = application_name(consumer.key, consumer.uid, batch.number, attempt)
-    if spark.output is None:
-        raise ValueError("no output")  # the CRD has a rule against it, and the plan looked
     own = {labels.LABEL_BATCH: str(batch.number), labels.LABEL_ATTEMPT: str(attempt)}
     return Launch(
         consumer=consumer,
@@ -84,16 +105,16 @@ def launch_of(
             application=name,
             number=batch.number,
             attempt=attempt,
-            sink=config.sink,
-            output=spark.output,
+            sink=parts.config.sink,
+            output=parts.output,
             search_poison=spark.poison_files is PoisonFiles.QUARANTINE and attempt >= spark.retry.attempts,
         ),
-        config=config,
+        config=parts.config,
         name=name,
         labels=child_labels(consumer.key, labels.COMPONENT_SPARK) | own,
-        image=spark.application.image or settings.spark_image,
+        image=parts.image,
         local=is_local(spark, batch),
-        confs=spark.application.conf,
+        confs=parts.confs,
     )
 
 
@@ -102,6 +123,16 @@ def is_local(spark: Spark, batch: BatchReport) -> bool:
     if spark.mode is not SparkMode.AUTO:
         return spark.mode is SparkMode.LOCAL
     return spark.launcher is Launcher.NATIVE and batch.bytes <= spark.local_max_bytes
+
+
+def _given_up(observed: Observed, state: Attempts, spark: Spark) -> tuple[Manifest, ...]:
+    """Applications of which nothing good comes, and those that were kept for long enough."""
+    old: tuple[Application, ...] = ()
+    if observed.fleet:  # else nobody says which batch is open
+        found = tuple(application_of(each) for each in observed.applications)
+        old = outdated(found, spark.history, state, observed.now)
+    uids = {each.uid for each in (*state.given_up, *old)}
+    return tuple(each for each in observed.applications if each["metadata"]["uid"] in uids)
 
 
 def _unfinished(observed: Observed) -> tuple[Manifest, ...]:

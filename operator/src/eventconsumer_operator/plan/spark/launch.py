@@ -5,8 +5,29 @@ from dataclasses import dataclass
 
 from eventconsumer_api.batch import BatchJob
 from eventconsumer_api.host_config import HostConfig
-from eventconsumer_api.spark import Spark
+from eventconsumer_api.spark import Output, Spark
 from eventconsumer_operator.observed import Consumer
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What is the same for all applications of a resource.
+
+    Attributes:
+        consumer: The resource that owns them.
+        spark: Its spec.spark.
+        output: Where they write.
+        config: What hosts are told.
+        image: Image of drivers and executors.
+        confs: Spark properties that the user chose, checked.
+    """
+
+    consumer: Consumer
+    spark: Spark
+    output: Output
+    config: HostConfig
+    image: str
+    confs: Mapping[str, str]
 
 
 @dataclass(frozen=True)

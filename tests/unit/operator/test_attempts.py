@@ -1,0 +1,357 @@
+"""Attempts at batches: whatever happens to applications and operators, each batch is done, one at a time."""
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from eventconsumer_api.host_report import BatchReport, CommitReport, FleetReport, HostReport
+from eventconsumer_api.spark import Retry, Spark
+from eventconsumer_api.status import EventConsumerStatus, SparkStatus
+from eventconsumer_operator.apply import apply
+from eventconsumer_operator.errors import OperatorError
+from eventconsumer_operator.load import load
+from eventconsumer_operator.manifest import EVENT_CONSUMER, JOB, Manifest
+from eventconsumer_operator.observed import Observed
+from eventconsumer_operator.plan import make_plan
+from eventconsumer_operator.plan.spark.attempts import Attempts, Cause, attempts, backoff
+from eventconsumer_operator.status import make_status, wire
+from eventconsumer_operator.store import Store
+from eventconsumer_operator.writethrough import WriteThrough
+from tests.fakes.kubernetes import FakeKubernetes, event_consumer
+from tests.unit.operator.worlds import KEY, NOW, SETTINGS, SPARK, SPEC, batch, fleet, job, observed, pod, report
+
+RETRY = {"attempts": 3, "backoffSeconds": 10, "maxBackoffSeconds": 300}
+WITH_SPARK = SPEC | {"spark": SPARK["spark"] | {"retry": RETRY, "history": {"succeeded": 1, "failed": 1}}}
+
+
+def look(
+    *jobs: Manifest,
+    memory: SparkStatus | None = None,
+    now: datetime = NOW,
+    generation: int = 1,
+    seen: int = 1,
+    leader: FleetReport | None = None,
+    pods: tuple[Manifest, ...] = (),
+) -> Attempts:
+    world = observed(
+        WITH_SPARK,
+        applications=jobs,
+        status=EventConsumerStatus(spark=memory, observed_generation=seen),
+        reports={"a": report(fleet=leader or fleet(batch=batch()))},
+        generation=generation,
+        now=now,
+        drivers=pods,
+    )
+    return attempts(world, Spark.model_validate(WITH_SPARK["spark"]))
+
+
+def ended(how: str, attempt: int = 1, seconds_ago: float = 0, batch: int = 1) -> Manifest:
+    when = (NOW - timedelta(seconds=seconds_ago)).isoformat().replace("+00:00", "Z")
+    return job(f"b{batch}a{attempt}", batch, attempt, type=how, lastTransitionTime=when)
+
+
+def remembered(attempt: int, failures: int = 0, next_time: datetime | None = None) -> SparkStatus:
+    return SparkStatus(last_batch=1, attempt=attempt, failures=failures, next_attempt_time=next_time)
+
+
+def test_the_first_attempt_begins_at_once() -> None:
+    assert look().start == 1
+    assert look(memory=SparkStatus(last_batch=7, attempt=5, failures=2)).start == 1  # that was another batch
+
+
+@pytest.mark.parametrize("condition", [{}, {"type": "Suspended"}])
+def test_an_attempt_that_has_not_ended_is_waited_for(condition: dict[str, Any]) -> None:
+    assert look(job("one", 1, 1, **condition)).start == 0
+    assert look(job("old", 7, 1, **condition)).start == 0  # even of another batch
+
+
+def test_an_attempt_after_a_failed_one_waits_and_waits_longer_each_time() -> None:
+    first = look(ended("Failed"))
+    assert (first.start, first.failures, first.next_time) == (0, 1, NOW + timedelta(seconds=10))
+    second = look(ended("Failed", 2), ended("Failed", 1, 99), memory=remembered(2, 1))
+    assert (second.failures, second.next_time) == (2, NOW + timedelta(seconds=20))
+    third = look(ended("Failed", 3), memory=remembered(3, 2))
+    assert (third.failures, third.next_time) == (3, NOW + timedelta(seconds=300))
+
+
+def test_a_failure_is_counted_once_and_remembered_when_the_application_is_gone() -> None:
+    memory = remembered(1, 1, NOW)
+    for found in ((ended("Failed"),), ()):
+        before = look(*found, memory=memory, now=NOW - timedelta(seconds=1))
+        assert (before.start, before.failures) == (0, 1)
+        assert look(*found, memory=memory).start == 2
+
+
+def test_an_application_deleted_by_hand_is_followed_at_once_and_counts_for_nothing() -> None:
+    found = look(memory=remembered(4, 2))
+    assert (found.start, found.failures) == (5, 2)
+
+
+def test_an_operator_that_died_before_it_could_write_what_it_started() -> None:
+    """The application itself tells which attempt it is."""
+    running = look(job("two", 1, 2), memory=remembered(1, 1, NOW))
+    assert (running.start, running.attempt, running.next_time) == (0, 2, None)
+    failed = look(ended("Failed", 2), memory=remembered(1, 1, NOW))
+    assert (failed.start, failed.failures) == (0, 2)
+
+
+def test_success_without_a_commit_is_a_failure_after_a_while() -> None:
+    assert look(ended("Complete", seconds_ago=60)).failures == 0
+    late = look(ended("Complete", seconds_ago=125))
+    assert (late.failures, late.start, late.next_time) == (1, 0, NOW + timedelta(seconds=5))
+    assert late.failure is not None and late.failure.cause is Cause.NO_COMMIT
+    assert look(ended("Complete", seconds_ago=200)).start == 2
+
+
+def test_a_changed_spec_may_be_the_remedy_and_is_tried_at_once() -> None:
+    memory = remembered(3, 3, NOW + timedelta(hours=1))
+    assert look(memory=memory).start == 0
+    assert look(memory=memory, generation=2).start == 4
+    assert look(memory=memory, generation=2, seen=0).start == 0  # the status is lost, and nothing is known of the spec
+
+
+def test_while_nobody_tells_which_batch_is_open_nothing_is_decided() -> None:
+    world = observed(WITH_SPARK, applications=(ended("Failed"),), reports={"a": report()})
+    found = attempts(world, Spark.model_validate(WITH_SPARK["spark"]))
+    assert (found.start, found.batch, found.given_up) == (0, 0, ())
+
+
+def created(seconds_ago: float, **condition: Any) -> Manifest:
+    manifest = job("b1a1", 1, 1, **condition)
+    manifest["metadata"]["creationTimestamp"] = (NOW - timedelta(seconds=seconds_ago)).isoformat()
+    return manifest
+
+
+def driver(reason: str) -> Manifest:
+    waiting = {"state": {"waiting": {"reason": reason, "message": "x"}}}
+    made = pod("b1a1-x", phase="Pending", containerStatuses=[waiting])
+    made["metadata"] |= {"uid": "p", "ownerReferences": [{"uid": "uid-of-b1a1", "controller": True}]}
+    return made
+
+
+def test_an_application_whose_image_is_missing_is_given_up_after_a_while() -> None:
+    assert look(created(60), pods=(driver("ErrImagePull"),)).given_up == ()
+    found = look(created(121), pods=(driver("ErrImagePull"),))
+    assert [each.name for each in found.given_up] == ["b1a1"]
+    assert (found.failures, found.start, found.next_time) == (1, 0, NOW + timedelta(seconds=10))
+    assert found.failure is not None and found.failure.cause is Cause.CANNOT_START
+    assert look(created(121), pods=(driver("ContainerCreating"),)).given_up == ()
+
+
+def test_what_cannot_start_makes_way_for_a_changed_spec() -> None:
+    found = look(created(60), pods=(driver("ErrImagePull"),), generation=2)
+    assert [each.name for each in found.given_up] == ["b1a1"]
+    assert found.failures == 0  # so the next follows at once
+    refused = look(created(60), generation=2)  # no pod at all: a quota
+    assert [each.name for each in refused.given_up] == ["b1a1"]
+    assert look(created(60), pods=(driver("ContainerCreating"),), generation=2).given_up == ()
+
+
+def test_what_goes_on_long_after_the_commit_of_its_batch_is_ended() -> None:
+    def after(minutes: int) -> Attempts:
+        commit = CommitReport(
+            number=1,
+            committed_at=NOW - timedelta(minutes=minutes),
+            application="b1a1",
+            rows_read=1,
+            rows_written=1,
+            seconds=1,
+        )
+        return look(created(4000), leader=fleet(committed=1).model_copy(update={"last_commit": commit}))
+
+    assert after(9).given_up == ()
+    assert [each.name for each in after(11).given_up] == ["b1a1"]
+
+
+@given(
+    retry=st.builds(
+        Retry,
+        attempts=st.integers(1, 100),
+        backoff_seconds=st.integers(0, 86400),
+        max_backoff_seconds=st.integers(1, 86400),
+    ),
+    failures=st.integers(1, 10_000),
+)
+def test_the_time_between_attempts_never_falls_and_has_a_limit(retry: Retry, failures: int) -> None:
+    longest = timedelta(seconds=retry.max_backoff_seconds)
+    assert backoff(retry, failures) <= backoff(retry, failures + 1) <= longest
+    if failures >= retry.attempts:
+        assert backoff(retry, failures) == longest
+
+
+# --- the whole of it -----------------------------------------------------------------------------------------------
+
+
+class _Hosts:
+    async def reports(self, addresses: Mapping[str, str]) -> dict[str, HostReport]:  # noqa: ARG002 - as Hosts
+        return {}  # what the leading host tells is put in later
+
+
+class BatchesGetDone(RuleBasedStateMachine):
+    """Two operators with views of different age, applications that end in all ways, and people who delete them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.api = FakeKubernetes()
+        self.now = NOW
+        self.stores: list[Store] = []
+        self.open = 1
+        self.told = self._fleet()
+        self.began: dict[str, datetime] = {}
+        self.recorded: set[tuple[int, int]] = set()
+        self.failed_at: datetime | None = None  # of the newest attempt, as long as nobody made that invisible
+        self.api.watchers.append(self._watched)
+
+    @initialize()
+    def begin(self) -> None:
+        self.api.put(event_consumer(KEY.name, WITH_SPARK))
+        self.stores = [self._view(), self._view()]
+
+    # --- the world -------------------------------------------------------------------------------------------------
+
+    def _view(self) -> Store:
+        store = Store()
+        self._refresh(store)
+        return store
+
+    def _refresh(self, store: Store) -> None:
+        for kind in store.kinds:
+            store.replace(kind, "shop", asyncio.run(self.api.list(kind, "shop")))
+
+    def _fleet(self) -> FleetReport:
+        open_batch = BatchReport(number=self.open, files=1, bytes=1, events=1, reason="Age")
+        return fleet(committed=self.open - 1, batch=open_batch)
+
+    def _jobs(self) -> list[Manifest]:
+        return list(asyncio.run(self.api.list(JOB, "shop")).items)
+
+    def _live(self) -> list[Manifest]:
+        return [each for each in self._jobs() if not each.get("status", {}).get("conditions")]
+
+    def _watched(self, event: str, manifest: Manifest) -> None:
+        if manifest["kind"] == "EventConsumer":
+            spark = manifest.get("status", {}).get("spark")
+            if spark and spark.get("attempt"):
+                self.recorded.add((spark["lastBatch"], spark["attempt"]))
+        if manifest["kind"] != "Job" or event != "ADDED":
+            return
+        told = manifest["metadata"]["labels"]
+        number = int(told["eventconsumer.io/batch"]), int(told["eventconsumer.io/attempt"])
+        assert number not in self.recorded, "an attempt's number was given twice"
+        if self.failed_at:
+            assert self.now >= self.failed_at + timedelta(seconds=RETRY["backoffSeconds"]), "too early"
+        self.failed_at = None
+
+    def _end(self, manifest: Manifest, how: str) -> None:
+        when = self.now.isoformat().replace("+00:00", "Z")
+        condition = {"type": how, "status": "True", "lastTransitionTime": when}
+        self.api.set_status(JOB, "shop", manifest["metadata"]["name"], {"conditions": [condition]})
+
+    async def _reconcile(self, store: Store, crash: str) -> None:
+        api = WriteThrough(self.api, store)
+        found = await load(store, _Hosts(), KEY)
+        assert found is not None
+        seen: Observed = dataclasses.replace(found, now=self.now, reports={"a": report(fleet=self.told)})
+        plan = make_plan(seen, SETTINGS)
+        if crash == "before":
+            return
+        outcome = await apply(api, seen, plan)
+        if crash == "between":
+            return
+        status = make_status(seen, plan, tuple(outcome.errors), SETTINGS, started=outcome.started)
+        metadata = {"name": KEY.name, "namespace": KEY.namespace, "resourceVersion": seen.consumer.resource_version}
+        head = {"apiVersion": EVENT_CONSUMER.api_version, "kind": EVENT_CONSUMER.name}
+        await api.apply_status(head | {"metadata": metadata, "status": wire(status)})
+
+    # --- what happens ----------------------------------------------------------------------------------------------
+
+    @rule(which=st.integers(0, 1), crash=st.sampled_from(["", "", "", "before", "between"]))
+    def an_operator_reconciles(self, which: int, crash: str) -> None:
+        with contextlib.suppress(OperatorError):  # its view was old
+            asyncio.run(self._reconcile(self.stores[which], crash))
+
+    @rule(which=st.integers(0, 1))
+    def an_operator_hears_the_news(self, which: int) -> None:
+        self._refresh(self.stores[which])
+
+    @rule(seconds=st.sampled_from([1, 5, 9, 10, 30, 130, 400]))
+    def time_passes(self, seconds: int) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    @precondition(lambda self: self._live())
+    @rule(commits=st.booleans())
+    def an_application_succeeds(self, commits: bool) -> None:
+        manifest = self._live()[0]
+        if commits and manifest["metadata"]["labels"]["eventconsumer.io/batch"] == str(self.open):
+            self.open += 1
+        self._end(manifest, "Complete")
+
+    @precondition(lambda self: self._live())
+    @rule()
+    def an_application_fails(self) -> None:
+        manifest = self._live()[0]
+        self._end(manifest, "Failed")
+        if manifest["metadata"]["labels"]["eventconsumer.io/batch"] == str(self.open):
+            self.failed_at = self.now
+
+    @precondition(lambda self: self._jobs())
+    @rule(which=st.integers(0, 10))
+    def somebody_deletes_an_application(self, which: int) -> None:
+        jobs = self._jobs()
+        self.api.remove(JOB, "shop", jobs[which % len(jobs)]["metadata"]["name"])
+        self.failed_at = None  # if it was not seen failing, it looks as if it had been deleted while it ran
+
+    @rule()
+    def the_leader_looks(self) -> None:
+        if self.told.committed_batch != self.open - 1:
+            self.failed_at = None
+        self.told = self._fleet()
+
+    # --- what holds ------------------------------------------------------------------------------------------------
+
+    @invariant()
+    def one_application_lives_at_a_time(self) -> None:
+        assert len(self._live()) <= 1
+
+    def teardown(self) -> None:
+        """Nothing more goes wrong: then the open batch is committed soon, and the history is short."""
+        if not self.stores:
+            return
+        goal = self.open + 1
+        for _ in range(80):
+            for store in self.stores:
+                self._refresh(store)
+                asyncio.run(self._heal(store))
+            self.the_leader_looks()
+            if self.open >= goal:
+                break
+            if self._live():
+                self.an_application_succeeds(commits=True)
+            self.now += timedelta(seconds=15)
+        assert self.open >= goal
+        for store in self.stores * 2:
+            self._refresh(store)
+            asyncio.run(self._heal(store))
+        assert len([each for each in self._jobs() if each.get("status", {}).get("conditions")]) <= 3
+
+    async def _heal(self, store: Store) -> None:
+        with contextlib.suppress(OperatorError):
+            await self._reconcile(store, "")
+
+
+TestBatchesGetDone = BatchesGetDone.TestCase
+TestBatchesGetDone.settings = settings(
+    max_examples=40,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),  # making a failing run shorter takes minutes
+)
