@@ -7,6 +7,7 @@ answer, and what becomes of Jobs, is up to the test.
 import asyncio
 import contextlib
 import itertools
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +22,9 @@ from eventconsumer_operator.api import KubernetesApi
 from eventconsumer_operator.errors import Transient
 from eventconsumer_operator.manifest import POD, STATEFUL_SET, Manifest
 
-_addresses = (f"127.78.{high}.{low}" for high, low in itertools.product(range(1, 250), range(1, 250)))
+# A network for each process in which tests run at the same time: all hosts have the same port.
+_NETWORK = 78 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_addresses = (f"127.{_NETWORK}.{high}.{low}" for high, low in itertools.product(range(1, 250), range(1, 250)))
 
 Answer = Callable[[str, int], HostReport]
 """(pod name, number of pods) -> what that host reports."""
@@ -74,7 +77,7 @@ class Simulation:
             await self._core.delete_namespaced_pod(name, self._namespace, body=options)
         for name in wanted:
             if name not in existing:
-                await self._api.create(_pod(stateful_set, name))
+                await self._api.create(host_pod(stateful_set, name))
             await self._start(name)
         ready = len(wanted) if self.start_pods else 0
         status = {
@@ -124,7 +127,8 @@ class Simulation:
             await server.cleanup()
 
 
-def _pod(stateful_set: Manifest, name: str) -> Manifest:
+def host_pod(stateful_set: Manifest, name: str) -> Manifest:
+    """A pod as the StatefulSet controller makes it."""
     template = stateful_set["spec"]["template"]
     owner = {
         "apiVersion": "apps/v1", "kind": "StatefulSet", "name": stateful_set["metadata"]["name"],
