@@ -204,6 +204,15 @@ MUTANTS: Mapping[str, Mutant] = {
         ),
         {"pause": 4, "resume": 4, "upset": 3, "commit batch": 3},
     ),
+    "a batch takes files in any order": Mutant(
+        (
+            Change(
+                "batchplan.py",
+                "for slot in slots] for partition, slots",
+                "for slot in reversed(slots)] for partition, slots",
+            ),
+        ),
+    ),
     "the fleet is never balanced": Mutant(
         (Change("lease/balance.py", "STEAL_GAP = 2", "STEAL_GAP = 200"),), {"start": 3}
     ),
