@@ -1,5 +1,7 @@
 """A real Azurite blob service as a process, for tests: started on a free port, stopped by its pid."""
 
+import contextlib
+import random
 import socket
 import subprocess
 import time
@@ -14,10 +16,16 @@ BINARY = Path(__file__).parents[1] / "local/azurite/node_modules/.bin/azurite-bl
 
 
 def free_port() -> int:
-    """A TCP port on loopback that nothing listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A TCP port on loopback that nothing listens on now.
+
+    It is below those that the kernel gives to outgoing connections: between this call and the server's start no client
+    of a test that runs at the same time takes it. One in 15,000 is unlikely to be given to two tests.
+    """
+    while True:
+        port = random.randrange(15_000, 30_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class AzuriteProcess:

@@ -14,6 +14,30 @@ settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
 
 
+# Tests of one folder or file that share something expensive: with `-n`, one process takes them all.
+_TOGETHER = ("faults", "contract/operator", "integration/emulator", "integration/monitoring", "integration/spark")
+_BY_FOLDER = ("faults",)  # its rows run side by side within one process
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the mark of tests that are started first."""
+    config.addinivalue_line("markers", "long: a test that takes long, so it is started first")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """For `-n … --dist loadgroup`: say which tests stay together, and begin with those that take longest."""
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
+    for item in items:
+        where = item.path.relative_to(Path(__file__).parent)
+        folder = next((name for name in _TOGETHER if where.is_relative_to(name)), None)
+        if folder:
+            item.add_marker(pytest.mark.xdist_group(folder if folder in _BY_FOLDER else str(where)))
+    if config.getoption("numprocesses", default=None) or hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 @pytest.fixture(scope="session")
 def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzuriteProcess]:
     """One Azurite for the session; take a fresh `azurite.container()` in each test."""

@@ -11,11 +11,6 @@ from tests.servers import EmulatorProcess
 _ROWS = pytest.StashKey[Rows]()
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Register the mark of rows that are started first."""
-    config.addinivalue_line("markers", "long: a row that takes long, so it is started first")
-
-
 @pytest.fixture(scope="session")
 def rows(
     request: pytest.FixtureRequest, azurite: AzuriteProcess, tmp_path_factory: pytest.TempPathFactory

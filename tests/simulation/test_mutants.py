@@ -33,6 +33,7 @@ def play(name: str, package: Path, runs: int) -> dict[str, str]:
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.long
 def test_every_mutant_is_killed_and_the_product_lives(tmp_path: Path) -> None:
     def attempt(name: str) -> tuple[str, dict[str, str]]:
         if not name:

@@ -13,7 +13,7 @@ from tests.integration.processor.hosts import Consumer
 from tests.integration.processor.legacy_host import OWNER, LegacyHost
 from tests.integration.processor.test_sdk_processor import foreign, publish
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
 
 TURN_SECONDS = 1.0
 LEASE_SECONDS = 15

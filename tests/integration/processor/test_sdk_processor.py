@@ -12,7 +12,7 @@ from tests.integration.processor.drained import Drained, assert_exactly_once, re
 from tests.integration.processor.hosts import Consumer, wait_until
 from tests.integration.processor.sdk_processor import SdkProcessor, owners
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
 
 StartSdk = Callable[..., SdkProcessor]
 LEASE_SECONDS = 15
