@@ -120,7 +120,7 @@ def play(steps: list[tuple[str, str]], *, lossy: bool) -> tuple[Server, Store]:
     return server, store
 
 
-@settings(max_examples=1500)
+@settings(max_examples=600)
 @given(STEPS)
 def test_without_a_loss_the_watch_alone_makes_it_right(steps: list[tuple[str, str]]) -> None:
     server, store = play(steps, lossy=False)
@@ -131,7 +131,7 @@ def test_without_a_loss_the_watch_alone_makes_it_right(steps: list[tuple[str, st
     assert held(store) == server.objects
 
 
-@settings(max_examples=1500)
+@settings(max_examples=600)
 @given(STEPS, st.permutations(["events", "answers", "list"]))
 def test_after_any_loss_the_next_list_makes_it_right(steps: list[tuple[str, str]], order: list[str]) -> None:
     server, store = play(steps, lossy=True)

@@ -61,14 +61,14 @@ async def test_the_slot_before_a_number_is_found_wherever_it_is(starts: set[int]
         assert (found.start if found else None) == max(below, default=None)
 
 
-@pytest.mark.parametrize("number", [4_999, 9_999, 10_000, 10_001, 19_999, 12_345, 99_999, 10**12])
-async def test_the_slot_before_a_number_needs_few_short_listings_in_a_long_chain(number: int) -> None:
+async def test_the_slot_before_a_number_needs_few_short_listings_in_a_long_chain() -> None:
     blobs = store()
     filled = await fill(blobs, *range(0, 20_000))
-    blobs.calls.clear()
-    found = await filled.last_before(number)
-    assert found is not None and found.start == min(number, 19_999)
-    assert len(blobs.calls) <= (30 if number < 10**6 else 100)
+    for number in (4_999, 9_999, 10_000, 10_001, 19_999, 12_345, 99_999, 10**12):
+        blobs.calls.clear()
+        found = await filled.last_before(number)
+        assert found is not None and found.start == min(number, 19_999)
+        assert len(blobs.calls) <= (30 if number < 10**6 else 100), number
 
 
 async def test_blobs_with_other_names_are_not_of_the_chain() -> None:
