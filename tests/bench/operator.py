@@ -46,6 +46,7 @@ class Result:
         reconciled: Seconds from the operator's start until every resource has a status for its spec.
         busy_cpu: Processor seconds of the operator to there.
         memory: Resident memory at the end, MiB.
+        peak: The most it was, MiB.
         calls: API calls to there.
         idle_calls: API calls in a minute of rest.
         idle_cpu: Processor seconds in that minute.
@@ -55,6 +56,7 @@ class Result:
     reconciled: float
     busy_cpu: float
     memory: float
+    peak: float
     calls: int
     idle_calls: int
     idle_cpu: float
@@ -127,7 +129,8 @@ async def measure(source: Path, count: int) -> Result:
                 return Result(
                     reconciled=reconciled,
                     busy_cpu=busy_cpu,
-                    memory=memory(operator),
+                    memory=memory(operator, "VmRSS"),
+                    peak=memory(operator, "VmHWM"),
                     calls=calls,
                     idle_calls=len(after),
                     idle_cpu=cpu(operator) - before_cpu,
@@ -166,10 +169,10 @@ def cpu(process: subprocess.Popen[bytes]) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def memory(process: subprocess.Popen[bytes]) -> float:
-    """Resident memory of a process, MiB."""
+def memory(process: subprocess.Popen[bytes], field: str) -> float:
+    """Resident memory of a process by a field of its status, MiB."""
     lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(field))
 
 
 def main() -> None:
@@ -179,13 +182,15 @@ def main() -> None:
     parser.add_argument("--source", type=Path, action="append", default=[], help="source tree; may be repeated")
     given = parser.parse_args()
     print(f"{given.count} resources without hosts, a real API server on the same machine")
-    print("| source | reconciled s | CPU s to there | calls to there | RSS MiB | idle calls/resource/min | idle CPU |")
+    print(
+        "| source | reconciled s | CPU s to there | calls to there | RSS MiB (peak) | idle calls/resource/min | idle CPU |"
+    )
     print("|---|---|---|---|---|---|---|")
     for source in given.source or [ROOT]:
         result = asyncio.run(measure(source.resolve(), given.count))
         print(
             f"| {source.resolve().name} | {result.reconciled:.1f} | {result.busy_cpu:.1f} | {result.calls} "
-            f"| {result.memory:.0f} | {result.idle_calls / given.count:.2f} "
+            f"| {result.memory:.0f} ({result.peak:.0f}) | {result.idle_calls / given.count:.2f} "
             f"| {result.idle_cpu / IDLE_SECONDS:.3f} cores |",
             flush=True,
         )
