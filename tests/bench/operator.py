@@ -182,9 +182,7 @@ def main() -> None:
     parser.add_argument("--source", type=Path, action="append", default=[], help="source tree; may be repeated")
     given = parser.parse_args()
     print(f"{given.count} resources without hosts, a real API server on the same machine")
-    print(
-        "| source | reconciled s | CPU s to there | calls to there | RSS MiB (peak) | idle calls/resource/min | idle CPU |"
-    )
+    print("| source | reconciled s | CPU s to there | calls to there | RSS, peak MiB | idle calls/resource/min | CPU |")
     print("|---|---|---|---|---|---|---|")
     for source in given.source or [ROOT]:
         result = asyncio.run(measure(source.resolve(), given.count))
