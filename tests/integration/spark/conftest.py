@@ -66,7 +66,7 @@ def driver(launch: Launch) -> Driver:
 
     def run(job: BatchJob, program: Path = EXAMPLE, **options: Any) -> subprocess.CompletedProcess[str]:
         process = launch(job, program, **options)
-        output, _ = process.communicate(timeout=110)
+        output, _ = process.communicate(timeout=200)
         return subprocess.CompletedProcess(process.args, process.returncode, output)
 
     return run

@@ -1,0 +1,233 @@
+"""Drivers that fail, are killed, are overtaken or told to end, and files that nobody can process."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.storage.blob import BlobLeaseClient, BlobServiceClient
+
+from eventconsumer_api.batch import (
+    BatchCommit,
+    BatchJob,
+    ReplayOf,
+    attempt_name,
+    commit_name,
+    replay_prefix,
+)
+from tests.integration.spark.conftest import Driver, Launch
+from tests.integration.spark.drained import PREFIX, DrainedBatch
+
+pytestmark = pytest.mark.timeout(400)  # Minutes, where the machine is busy.
+HERE = Path(__file__).parent
+PROGRAMS, OWN_SESSION = HERE / "programs.py", HERE / "own_session.py"
+Result = Callable[[BatchJob], list[dict[str, Any]]]
+
+
+def committed(drained: DrainedBatch, number: int = 1, prefix: str = PREFIX) -> BatchCommit:
+    blob = drained.container.get_blob_client(commit_name(prefix, number))
+    return BatchCommit.model_validate_json(blob.download_blob().readall())
+
+
+def until(process: subprocess.Popen[str], word: str) -> str:
+    """Read a driver's output until it says `word`."""
+    assert process.stdout
+    said: list[str] = []
+    for line in process.stdout:
+        said.append(line)
+        if line.startswith(word):
+            return "".join(said)
+    raise AssertionError(f"the driver ended before it said {word}: {''.join(said)}")
+
+
+def numbers(rows: list[dict[str, Any]]) -> list[tuple[str, int]]:
+    return sorted((row["partition_id"], row["sequence_number"]) for row in rows)
+
+
+def test_files_that_cannot_be_processed_are_left_out_and_named(
+    drained: DrainedBatch, driver: Driver, result: Result, service: BlobServiceClient
+) -> None:
+    for first in range(0, 20, 10):
+        drained.slot("0", first, 10)
+    program_fails = [drained.slot("1", first, 10) for first in (10, 20)][1]
+    damaged = drained.damage(1)
+    job = drained.freeze()
+
+    # The first attempts only fail.
+    ended = driver(job, PROGRAMS, env={"WAY": "fail_on_one"})
+    assert ended.returncode == 1, ended.stdout
+    assert drained.commit() is None
+
+    ended = driver(job.model_copy(update={"search_poison": True}), PROGRAMS, env={"WAY": "fail_on_one"})
+    assert ended.returncode == 0, ended.stdout
+    record = committed(drained)
+    quarantine = record.quarantine
+    assert quarantine is not None
+    assert quarantine.number == 1
+    assert {file.path for file in quarantine.files} == {damaged.path, program_fails.path}
+    assert damaged.path in quarantine.message
+    assert "is not a Parquet file" in quarantine.message
+    # Named in the log with its own cause.
+    assert "event 25 cannot be priced" in ended.stdout
+    assert (record.files, record.rows_read, record.rows_written) == (4, 20, 20)
+    assert record.totals.quarantined_files == 2
+    left = {("0", number) for number in range(10, 20)} | {("1", number) for number in range(20, 30)}
+    every = {(str(row["partition_id"]), int(str(row["sequence_number"]))) for row in drained.events}
+    assert numbers(result(job)) == sorted(every - left)
+    # Nothing of the trials is left.
+    output = service.get_container_client(f"{job.sink.container}-out")
+    assert {blob.name.split("/", 1)[0] for blob in output.list_blobs()} == {"results"}
+
+
+def test_fault_of_the_program_is_no_fault_of_the_files(drained: DrainedBatch, driver: Driver) -> None:
+    for first in (0, 10):
+        drained.slot("0", first, 10)
+    job = drained.freeze().model_copy(update={"search_poison": True})
+    ended = driver(job, PROGRAMS, env={"WAY": "fail_always"})
+    assert ended.returncode == 1, ended.stdout
+    assert "every file of batch 1 fails alone" in ended.stdout
+    assert "nothing can be done with 2 files" in ended.stdout
+    assert drained.commit() is None
+
+
+def test_driver_killed_between_write_and_commit(drained: DrainedBatch, driver: Driver, result: Result) -> None:
+    drained.slot("0", 0, 50)
+    job = drained.freeze()
+    killed = driver(job, PROGRAMS, env={"WAY": "die_between"})
+    assert killed.returncode == -signal.SIGKILL
+    assert "WRITTEN" in killed.stdout
+    assert drained.commit() is None
+    began = time.monotonic()
+    ended = driver(job, PROGRAMS, env={"WAY": "copy"})
+    assert ended.returncode == 0, ended.stdout
+    # It said whom it waits for, and waited for no longer than the lease.
+    assert f"is claimed by {job.application} (attempt" in ended.stdout
+    assert time.monotonic() - began < 100
+    assert numbers(result(job)) == [("0", number) for number in range(50)]
+
+
+def test_driver_that_is_told_to_end_lets_the_next_one_begin(
+    drained: DrainedBatch, launch: Launch, result: Result
+) -> None:
+    drained.slot("0", 0, 50)
+    job = drained.freeze()
+    first = launch(job, PROGRAMS, env={"WAY": "slowly", "SECONDS_AT_WORK": "600"})
+    until(first, "BEGUN")
+    os.killpg(first.pid, signal.SIGTERM)
+    told = time.monotonic()
+    output, _ = first.communicate(timeout=30)
+    assert time.monotonic() - told < 15
+    assert first.returncode == 128 + signal.SIGTERM, output
+    assert "ended by SIGTERM; batch 1 is not committed" in output
+    # Its lease does not have to run out.
+    lease = BlobLeaseClient(drained.container.get_blob_client(attempt_name(PREFIX, 1)))
+    while True:
+        try:
+            lease.acquire(15)
+        except Exception as error:
+            assert time.monotonic() - told < 20, error
+            time.sleep(0.5)
+        else:
+            break
+    assert drained.commit() is None
+    assert result(job) == []
+
+
+def test_driver_that_was_overtaken_stops_by_itself(drained: DrainedBatch, launch: Launch, result: Result) -> None:
+    drained.slot("0", 0, 50)
+    job = drained.freeze()
+    zombie = launch(job, PROGRAMS, env={"WAY": "slowly", "SECONDS_AT_WORK": "600"})
+    until(zombie, "BEGUN")
+    claim = drained.container.get_blob_client(attempt_name(PREFIX, 1))
+    BlobLeaseClient(claim).break_lease(0)
+    BlobLeaseClient(claim).acquire(60)
+    output, _ = zombie.communicate(timeout=60)
+    assert zombie.returncode == 1, output
+    assert "the claim of batch 1 is lost: another attempt, or a person, took its lease" in output
+    assert drained.commit() is None
+
+
+def test_frozen_driver_does_not_commit_after_another(
+    drained: DrainedBatch, launch: Launch, driver: Driver, result: Result
+) -> None:
+    drained.slot("0", 0, 50)
+    job = drained.freeze()
+    zombie = launch(job, PROGRAMS, env={"WAY": "slowly", "SECONDS_AT_WORK": "1"})
+    until(zombie, "BEGUN")
+    os.killpg(zombie.pid, signal.SIGSTOP)
+    ended = driver(job.model_copy(update={"application": "heir"}), PROGRAMS, env={"WAY": "copy"})
+    assert ended.returncode == 0, ended.stdout
+    before = drained.commit()
+    os.killpg(zombie.pid, signal.SIGCONT)
+    output, _ = zombie.communicate(timeout=60)
+    assert zombie.returncode == 1, output
+    assert "the claim of batch 1 is lost: it could not be renewed in time" in output
+    assert drained.commit() == before
+    assert committed(drained).application == "heir"
+    assert numbers(result(job)) == [("0", number) for number in range(50)]
+
+
+def test_program_with_a_session_of_its_own(drained: DrainedBatch, driver: Driver, result: Result) -> None:
+    drained.slot("0", 0, 40)
+    drained.slot("0", 40, 40)
+    damaged = drained.damage(1)
+    job = drained.freeze().model_copy(update={"search_poison": True})
+
+    forgot = driver(job, OWN_SESSION, env={"NO_COMMIT": "1"})
+    assert forgot.returncode == 0, forgot.stdout
+    assert drained.commit() is None
+
+    # It let go of its claim when it ended.
+    ended = driver(job, OWN_SESSION)
+    assert ended.returncode == 0, ended.stdout
+    assert "is claimed by" not in ended.stdout
+    assert "COMMITTED 1" in ended.stdout
+    record = committed(drained)
+    assert (record.rows_read, record.rows_written) == (40, len(result(job)))
+    assert sum(row["count"] for row in result(job)) == 40
+    assert record.quarantine is not None
+    assert [file.path for file in record.quarantine.files] == [damaged.path]
+
+    again = driver(job, OWN_SESSION)
+    assert again.returncode == 0, again.stdout
+    assert "COMMITTED" not in again.stdout
+    assert committed(drained) == record
+
+
+def test_replay_goes_on_where_it_stopped(drained: DrainedBatch, driver: Driver, service: BlobServiceClient) -> None:
+    jobs = []
+    for number in (1, 2, 3):
+        drained.files = []
+        drained.slot("0", 100 * number, 10 * number)
+        jobs.append(drained.freeze(number))
+    for number in (1, 2):
+        original = f'{{"number": {number}, "committedAt": "2026-01-01T00:00:00Z", "application": "a", "attempt": "x", '
+        original += '"output": "o", "files": 1, "rowsRead": 1, "rowsWritten": 1, "seconds": 1}'
+        drained.container.upload_blob(commit_name(PREFIX, number), original)
+    replay = ReplayOf(nonce="again", first=1, last=3)
+    job = jobs[0].model_copy(update={"replay": replay, "application": "orders-replay"})
+
+    ended = driver(job, PROGRAMS, env={"WAY": "copy"})
+    assert ended.returncode == 1
+    assert "spec.spark.replay.to: batch 3 is not committed" in ended.stdout
+
+    prefix = replay_prefix(PREFIX, "again")
+    one = job.model_copy(update={"replay": ReplayOf(nonce="again", first=1, last=1)})
+    assert driver(one, PROGRAMS, env={"WAY": "copy"}).returncode == 0
+    first = committed(drained, 1, prefix)
+    both = job.model_copy(update={"replay": ReplayOf(nonce="again", first=1, last=2)})
+    ended = driver(both, PROGRAMS, env={"WAY": "copy"})
+    assert ended.returncode == 0, ended.stdout
+    assert "batch 1 was committed by orders-replay" in ended.stdout
+    assert committed(drained, 1, prefix) == first
+    second = committed(drained, 2, prefix)
+    assert second.totals.rows_written == 30
+    assert second.output == f"{job.output.path}_replays/again/_batch=2"
+    # The consumer's own output and commits are as they were.
+    output = service.get_container_client(f"{job.sink.container}-out")
+    assert {blob.name.split("/", 1)[0] for blob in output.list_blobs()} == {"results_replays"}
+    assert committed(drained, 2).attempt == "x"
