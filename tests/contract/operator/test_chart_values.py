@@ -78,6 +78,7 @@ def test_the_operator_understands_its_arguments_and_takes_each_value() -> None:
         "resyncSeconds=33",
         'logLevel="DEBUG"',
         'handlerImagePrefixes=["one/","two/"]',
+        'sparkImagePrefixes=["three/"]',
         'sparkLaunchers=["Kubeflow","Apache"]',
         "allowInsecureEndpoints=true",
         'podMetadataPrefixes=["shop.example/"]',
@@ -91,6 +92,7 @@ def test_the_operator_understands_its_arguments_and_takes_each_value() -> None:
     assert given.resync_seconds == 33
     assert given.log_level == "DEBUG"
     assert given.handler_image_prefixes == ("one/", "two/")
+    assert (default.spark_image_prefixes, given.spark_image_prefixes) == ((), ("three/",))
     assert (default.spark_launchers, given.spark_launchers) == ((), ("Kubeflow", "Apache"))
     assert given.allow_insecure_endpoints
     assert (default.pod_metadata_prefixes, given.pod_metadata_prefixes) == ((), ("shop.example/",))
