@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 
+from eventconsumer_api import labels
 from eventconsumer_api.host_config import Credential
 from eventconsumer_api.spark import Spark
 from eventconsumer_operator.applications import Application, ApplicationState
@@ -110,8 +111,9 @@ def _waits(application: Application, observed: Observed, spark: Spark, credentia
             yield application.message
         elif found:
             yield (
-                f"its driver's pod is refused, as by a quota or an admission rule: kubectl describe "
-                f"{describe(found)} and kubectl get resourcequota show which"
+                f"its driver's pod is refused, as by a quota, an admission rule, or because the namespace has no "
+                f"service account {labels.SPARK_SERVICE_ACCOUNT}: kubectl describe {describe(found)} and kubectl get "
+                "resourcequota,serviceaccount show which"
             )
         return
     living = [pod for pod in drivers if pod.get("status", {}).get("phase") not in _OVER]
