@@ -4,6 +4,7 @@ Both at once, or two leaders, are harmless: a manifest is put if absent, so one 
 is there. When a batch starts and what it takes is decided in `batchplan`.
 """
 
+import asyncio
 from collections.abc import Callable
 from datetime import datetime
 
@@ -83,9 +84,12 @@ class Batcher:
         reason = trigger(when.trigger, measure.waiting(), now, tick)
         if not reason:
             return
-        manifest = freeze(
+        # In a thread: a batch of many files takes seconds, in which leases are renewed.
+        files = await asyncio.to_thread(take, pending, when.limits, tick if reason == SCHEDULE else None)
+        manifest = await asyncio.to_thread(
+            freeze,
             measure.state.last,
-            take(pending, when.limits, tick if reason == SCHEDULE else None),
+            files,
             {partition: ledger.start for partition, ledger in measure.ledgers.items()},
             resource=self._config.resource,
             incarnation=self._incarnation,

@@ -64,7 +64,7 @@ def host() -> None:
 
 @app.command()
 def probe() -> None:
-    """Look for events while no host runs, until SIGTERM; this is what a probe pod does."""
+    """Look for events, and for files that wait for Spark, while no host runs, until SIGTERM: what a probe pod does."""
     from eventconsumer_processor.process import probe as run
 
     raise typer.Exit(run())

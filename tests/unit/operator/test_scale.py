@@ -27,6 +27,7 @@ from tests.unit.operator.worlds import (
     observed,
     pod,
     report,
+    spec_with,
     stateful_set,
 )
 
@@ -198,6 +199,16 @@ def test_the_probe_is_a_host_but_for_its_command_and_size() -> None:
     selector = probe["spec"]["selector"]["matchLabels"]
     assert selector[labels.LABEL_COMPONENT] == labels.COMPONENT_PROBE
     assert selector.items() <= probe["spec"]["template"]["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize(
+    ("spark", "limit"),
+    [({}, "256Mi"), (SPARK, "296Mi"), (spec_with("spark.batch", {"maxFiles": 100_000}, SPARK), "647Mi")],
+)
+def test_the_probe_has_memory_for_a_batch(spark: dict[str, Any], limit: str) -> None:
+    world = observed(LAG | spark, status=status(8, ZERO), hosts=stateful_set(0, 0))
+    (container,) = named(make_plan(world, SETTINGS), "orders-probe")["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["limits"] == {"memory": limit}
 
 
 def live_probe(owner: str = UID) -> dict[Any, Manifest]:

@@ -1,7 +1,8 @@
 """The probe: one small pod that looks for events while no host runs (`scaling.minReplicas: 0`). Pure.
 
-It is what a host is but for its command and its size: the same configuration, the same Secrets, the same restrictions,
-for the operator holds no credentials with which it could look itself.
+It also makes Spark batches of files that wait, and sees their commits. It is what a host is but for its command and its
+size: the same configuration, the same Secrets, the same restrictions, for the operator holds no credentials with which
+it could look itself.
 """
 
 from typing import Any
@@ -18,7 +19,9 @@ from eventconsumer_operator.plan.pods import host_template
 
 COMMAND = "probe"
 # Measured: 80 MB, mostly the clients' code. The limit is for hubs of a thousand partitions.
-RESOURCES = {"requests": {"cpu": "10m", "memory": "96Mi"}, "limits": {"memory": "256Mi"}}
+REQUESTS = {"cpu": "10m", "memory": "96Mi"}
+LIMIT_MIB = 256
+BATCH_FILE_KIB = 4  # measured: 3.7 for a file of the batch that is frozen, and 0.9 for one that waits
 GRACE_SECONDS = 5  # it holds nothing
 
 
@@ -39,7 +42,7 @@ def probe_set(consumer: Consumer, spec: EventConsumerSpec, config: HostConfig, i
         component=labels.COMPONENT_PROBE,
         arguments=(COMMAND,),
         probes=host_probes(),
-        resources=RESOURCES,
+        resources={"requests": REQUESTS, "limits": {"memory": f"{_limit_mib(config)}Mi"}},
     )
     pod: dict[str, Any] = template["spec"] | {"terminationGracePeriodSeconds": GRACE_SECONDS}
     return child(consumer, STATEFUL_SET, name, labels.COMPONENT_PROBE) | {
@@ -50,6 +53,11 @@ def probe_set(consumer: Consumer, spec: EventConsumerSpec, config: HostConfig, i
             "template": template | {"spec": pod},
         }
     }
+
+
+def _limit_mib(config: HostConfig) -> int:
+    files = config.batches.limits.max_files if config.batches else 0
+    return LIMIT_MIB + -(-files * BATCH_FILE_KIB // 1024)
 
 
 def unwanted_probe(observed: Observed, scaling: ScalingStatus) -> tuple[Manifest, ...]:
