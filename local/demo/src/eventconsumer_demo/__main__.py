@@ -77,14 +77,21 @@ def _product(steps: Steps, cluster: Cluster, images: dict[str, str], events: int
     with steps.step("An empty Event Hub and an empty storage account"):
         run.reset(cluster)
         run.stand_ins(cluster, images)
+    first = run.Wave(1, 0, events)
     with steps.step(f"A publisher of {events:,} events, and one EventConsumer: kubectl apply -f examples/local.yaml"):
-        run.start_publisher(cluster, images, events)
+        run.start_publisher(cluster, images, first)
         run.apply_consumer(cluster)
-    with steps.step("Draining and processing"):
-        run.follow(cluster, events, timeout)
-    with steps.step("Comparing Spark's result with what was sent"):
-        result = run.verify(cluster)
-    run.show_result(result)
+    with steps.step("Draining into files, and Spark over each batch of files"):
+        run.follow(cluster, first, timeout)
+    with steps.step("Reading the Delta table back, without Spark, and comparing it with what was sent"):
+        found = run.verify(cluster, [first])
+    run.show_result(*found)
+    second = run.Wave(2, events, max(1, events // 5))
+    with steps.step(f"A second wave of {second.events:,} events: only what is new is processed"):
+        run.start_publisher(cluster, images, second)
+        run.follow(cluster, second, timeout)
+        found = run.verify(cluster, [first, second])
+    run.show_result(*found)
     with steps.step("Auditing every file: kubectl exec orders-host-0 -- eventconsumer audit --deep --hub"):
         verdict = run.audit(cluster)
     run.show_audit(verdict)
@@ -93,7 +100,7 @@ def _product(steps: Steps, cluster: Cluster, images: dict[str, str], events: int
 @app.command()
 def up(events: EVENTS = 100_000, timeout: TIMEOUT = 900) -> None:
     """Install everything, run the demo, check the result."""
-    steps = Steps(9)
+    steps = Steps(10)
     try:
         _up(steps, events, timeout)
         local = "" if _current() else f"export KUBECONFIG={_read('kubeconfig')} PATH={_read('path')}:$PATH\n"

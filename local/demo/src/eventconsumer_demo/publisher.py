@@ -28,18 +28,17 @@ def event(i: int) -> EventData:
     return data
 
 
-def publish(client: EventHubProducerClient, count: int) -> dict[str, dict[str, int]]:
-    """Send `count` events, each key's events in order; return {key: {events, id_sum}}."""
+def publish(client: EventHubProducerClient, first: int, count: int) -> dict[str, dict[str, int]]:
+    """Send `count` events from id `first` on, each key's events in order; return {key: {events, id_sum}}."""
     sent: dict[str, dict[str, int]] = defaultdict(lambda: {"events": 0, "id_sum": 0})
     started = time.monotonic()
     done = 0
     # Blocks of ids, so that every key is published all the way through and not one key after the other.
-    for block in range(0, count, KEYS * BATCH):
-        for key_number in range(KEYS):
-            key = f"customer-{key_number:02d}"
-            ids = range(block + key_number, min(block + KEYS * BATCH, count), KEYS)
-            if not ids:
-                continue
+    end = first + count
+    for block in range(first, end, KEYS * BATCH):
+        for i in range(block, min(block + KEYS, end)):
+            key = f"customer-{i % KEYS:02d}"
+            ids = range(i, min(block + KEYS * BATCH, end), KEYS)
             client.send_batch([event(i) for i in ids], partition_key=key)
             sent[key]["events"] += len(ids)
             sent[key]["id_sum"] += sum(ids)
@@ -51,11 +50,12 @@ def publish(client: EventHubProducerClient, count: int) -> dict[str, dict[str, i
 def main() -> None:
     """Parse the arguments, publish, print the summary."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--events", type=int, required=True)
     parser.add_argument("--connection-string-file", type=Path, required=True)
     arguments = parser.parse_args()
     with EventHubProducerClient.from_connection_string(arguments.connection_string_file.read_text()) as client:
-        sent = publish(client, arguments.events)
+        sent = publish(client, arguments.first, arguments.events)
     print(json.dumps({"sent": sent}), flush=True)
 
 

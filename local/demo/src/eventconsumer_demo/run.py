@@ -2,19 +2,21 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import yaml
 from azure.storage.blob import ContainerClient
-from rich.table import Table
 
 from eventconsumer_demo import watch
+from eventconsumer_demo.batches import Batch, read_batches, table_of
 from eventconsumer_demo.cluster import Cluster
 from eventconsumer_demo.steps import DemoError, console
-from eventconsumer_demo.verify import Tally, differences, read_result
+from eventconsumer_demo.verify import Result, Tally, differences, read_result
 
 ROOT = Path(__file__).parents[4]
 RESOURCE = ROOT / "examples" / "local.yaml"
@@ -30,6 +32,25 @@ ACCOUNT = "devstoreaccount1"
 # The keys that Azurite and Microsoft's Event Hubs emulator ship; they protect nothing.
 STORAGE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 HUB_KEY = "SAS_KEY_VALUE"
+
+
+@dataclass(frozen=True)
+class Wave:
+    """Events that one publisher sends: `events` of them, with ids from `first` on."""
+
+    number: int
+    first: int
+    events: int
+
+    @property
+    def job(self) -> str:
+        """Name of the publisher's Job."""
+        return f"publisher-{self.number}"
+
+    @property
+    def end(self) -> int:
+        """Number of events after this wave."""
+        return self.first + self.events
 
 
 def storage_connection_string(endpoint: str) -> str:
@@ -75,32 +96,38 @@ def install_operator(cluster: Cluster, images: dict[str, str]) -> None:
     )
 
 
-def start_publisher(cluster: Cluster, images: dict[str, str], events: int) -> None:
-    """Start the Job that publishes `events` events."""
+def start_publisher(cluster: Cluster, images: dict[str, str], wave: Wave) -> None:
+    """Start the Job that publishes a wave."""
     program = resources.files("eventconsumer_demo").joinpath("publisher.py").read_text()
     cluster.config_map("publisher", {"publisher.py": program})
     cluster.secret("publisher-hub", connectionString=hub_connection_string())
     manifest = ROOT / "local/demo/manifests/publisher.yaml"
-    values = {"PROCESSOR_IMAGE": images["processor"], "EVENTS": str(events)}
+    values = {"PROCESSOR_IMAGE": images["processor"], "NAME": wave.job, "FIRST": str(wave.first)}
+    values["EVENTS"] = str(wave.events)
     cluster.apply_filled(manifest, values, namespace=cluster.namespace)
 
 
-def publisher_check(cluster: Cluster) -> Callable[[], None]:
+def publisher_check(cluster: Cluster, wave: Wave) -> Callable[[], None]:
     """A check for the watch: raises when the publisher failed."""
 
     def check() -> None:
-        if cluster.get("job", "publisher").get("status", {}).get("failed"):
-            raise DemoError("the publisher failed", detail=cluster.kubectl("logs", "job/publisher", "--tail", "20"))
+        if cluster.get("job", wave.job).get("status", {}).get("failed"):
+            raise DemoError("the publisher failed", detail=cluster.kubectl("logs", f"job/{wave.job}", "--tail", "20"))
 
     return check
 
 
-def sent_events(cluster: Cluster) -> dict[str, Tally]:
-    """What the publisher says it sent: {partition key: Tally}."""
-    cluster.kubectl("wait", "job/publisher", "--for=condition=Complete", "--timeout=60s")
-    # Its progress, on the other stream, may stand behind the summary: nothing keeps the two in order.
-    (summary,) = [line for line in cluster.kubectl("logs", "job/publisher").splitlines() if line.startswith("{")]
-    return {key: Tally(**numbers) for key, numbers in json.loads(summary)["sent"].items()}
+def sent_events(cluster: Cluster, waves: Sequence[Wave]) -> dict[str, Tally]:
+    """What the publishers say they sent: {partition key: Tally}."""
+    sent: dict[str, Tally] = defaultdict(Tally)
+    for wave in waves:
+        cluster.kubectl("wait", f"job/{wave.job}", "--for=condition=Complete", "--timeout=60s")
+        # Its progress, on the other stream, may stand behind the summary: nothing keeps the two in order.
+        log = cluster.kubectl("logs", f"job/{wave.job}").splitlines()
+        (summary,) = [line for line in log if line.startswith("{")]
+        for key, numbers in json.loads(summary)["sent"].items():
+            sent[key] += Tally(**numbers)
+    return dict(sent)
 
 
 def apply_consumer(cluster: Cluster) -> None:
@@ -111,25 +138,32 @@ def apply_consumer(cluster: Cluster) -> None:
     cluster.apply(RESOURCE)
 
 
-def follow(cluster: Cluster, events: int, timeout: float) -> watch.View:
+def follow(cluster: Cluster, wave: Wave, timeout: float) -> watch.View:
     """Watch until all is drained and processed."""
-    return watch.follow(cluster, CONSUMER, events, timeout=timeout, check=publisher_check(cluster))
+    return watch.follow(cluster, CONSUMER, wave.end, timeout=timeout, check=publisher_check(cluster, wave))
 
 
-def verify(cluster: Cluster) -> dict[str, Tally]:
-    """Read Spark's result and compare it with what was sent.
+def verify(cluster: Cluster, waves: Sequence[Wave]) -> tuple[Result, list[Batch]]:
+    """Read the Delta table that Spark wrote and compare it with what was sent.
+
+    Returns:
+        What the table holds, and the batches that wrote it.
 
     Raises:
         DemoError: They differ; the differences are in `detail`.
     """
-    output = urlsplit(yaml.safe_load(RESOURCE.read_text())["spec"]["spark"]["output"]["path"])
+    spec = yaml.safe_load(RESOURCE.read_text())["spec"]
+    output = urlsplit(spec["spark"]["output"]["path"])
     with cluster.port_forward(BLOB_NAMESPACE, BLOB_SERVICE, BLOB_PORT) as port:
-        connection = storage_connection_string(f"http://127.0.0.1:{port}/{ACCOUNT}")
-        with ContainerClient.from_connection_string(connection, output.username or "") as container:
-            result = read_result(container, output.path.strip("/"))
-    if wrong := differences(sent_events(cluster), result):
-        raise DemoError("the result is not what was sent", detail="\n".join(wrong))
-    return result
+        endpoint = f"http://127.0.0.1:{port}/{ACCOUNT}"
+        storage = {"account_name": ACCOUNT, "account_key": STORAGE_KEY, "endpoint": endpoint, "allow_http": "true"}
+        result = read_result(f"az://{output.username}{output.path}", storage)
+        connection = storage_connection_string(endpoint)
+        with ContainerClient.from_connection_string(connection, spec["sink"]["container"]) as container:
+            batches = read_batches(container, f"{cluster.namespace}/{CONSUMER}")
+    if wrong := differences(sent_events(cluster, waves), result.tallies):
+        raise DemoError("the table is not what was sent", detail="\n".join(wrong))
+    return result, batches
 
 
 def audit(cluster: Cluster) -> str:
@@ -159,17 +193,13 @@ def show_audit(printed: str) -> None:
     console.print(verdict, style="green bold", markup=False)
 
 
-def show_result(result: dict[str, Tally]) -> None:
-    """The first partition keys and the total."""
-    table = Table("partition key", "events", "distinct ids", title="What Spark computed")
-    for key in sorted(result)[:5]:
-        table.add_row(key, f"{result[key].events:,}", f"{result[key].ids:,}")
-    if len(result) > 5:
-        table.add_row(f"… and {len(result) - 5} more", "", "")
-    total = sum(tally.events for tally in result.values())
-    table.add_row("all", f"{total:,}", f"{sum(tally.ids or 0 for tally in result.values()):,}", style="bold")
-    console.print(table)
-    console.print(f"[green bold]Every one of {total:,} events is in the result exactly once.[/]")
+def show_result(result: Result, batches: Sequence[Batch]) -> None:
+    """The batches, and the verdict about the table."""
+    console.print(table_of(batches))
+    console.print(
+        f"[green bold]Every one of {result.events:,} events is in the Delta table exactly once[/] "
+        f"(version {result.version}, {len(result.tallies)} partition keys)."
+    )
 
 
 def reset(cluster: Cluster) -> None:

@@ -1,42 +1,67 @@
-"""Compares what Spark computed with what the publisher sent: every event exactly once.
+"""Compares the Delta table that Spark wrote with what the publisher sent: every event exactly once.
 
-The result is a Parquet table per batch with a row for each partition key: `events` (rows), `ids` (distinct ids) and
-`id_sum`. Equal counts could hide one event lost and another doubled, so the sums of the ids are compared too.
+The table has a row for each event, whose property `id` is its number. It is read by delta-rs, which shares no code with
+Spark. Equal counts could hide one event lost and another doubled, so distinct ids and their sum are compared too.
 """
 
-import io
-from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-import pyarrow.parquet as pq
-from azure.storage.blob import ContainerClient
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
 
 
-@dataclass
+@dataclass(frozen=True)
 class Tally:
-    """Events of one partition key."""
+    """Events of one partition key; `ids` is the number of distinct ids."""
 
     events: int = 0
     id_sum: int = 0
     ids: int | None = None
 
-
-def read_result(container: ContainerClient, folder: str) -> dict[str, Tally]:
-    """Add up the tables of all batches under `folder`: {partition key: Tally}."""
-    result: dict[str, Tally] = defaultdict(lambda: Tally(ids=0))
-    for blob in container.list_blobs(name_starts_with=f"{folder}/_batch="):
-        if not blob.name.endswith(".parquet"):
-            continue
-        table = pq.read_table(io.BytesIO(container.download_blob(blob.name).readall()))
-        for row in table.to_pylist():
-            tally = result[row["partition_key"]]
-            tally.events += row["events"]
-            tally.id_sum += row["id_sum"]
-            tally.ids = (tally.ids or 0) + row["ids"]
-    return dict(result)
+    def __add__(self, other: "Tally") -> "Tally":
+        ids = None if self.ids is None or other.ids is None else self.ids + other.ids
+        return Tally(self.events + other.events, self.id_sum + other.id_sum, ids)
 
 
-def differences(sent: dict[str, Tally], result: dict[str, Tally]) -> list[str]:
+@dataclass(frozen=True)
+class Result:
+    """What the Delta table holds: its version, and a tally for each partition key."""
+
+    version: int
+    tallies: Mapping[str, Tally]
+
+    @property
+    def events(self) -> int:
+        """Number of rows."""
+        return sum(tally.events for tally in self.tallies.values())
+
+
+def read_result(uri: str, storage: dict[str, str]) -> Result:
+    """Read the table.
+
+    Args:
+        uri: Such as az://results/orders.
+        storage: Options of delta-rs for the account.
+    """
+    table = DeltaTable(uri, storage_options=storage)
+    rows = table.to_pyarrow_dataset().to_table(columns=["partition_key", "properties"])
+    return Result(table.version(), tallies_of(rows))
+
+
+def tallies_of(rows: pa.Table) -> dict[str, Tally]:
+    """PURE: count rows by `partition_key`; their ids are in the map `properties`."""
+    ids = pc.cast(pc.map_lookup(rows["properties"], pa.scalar("id"), "first"), pa.int64())
+    counted = pa.table({"key": rows["partition_key"], "id": ids}).group_by("key")
+    result = counted.aggregate([("id", "count", pc.CountOptions("all")), ("id", "count_distinct"), ("id", "sum")])
+    return {
+        row["key"]: Tally(events=row["id_count"], ids=row["id_count_distinct"], id_sum=row["id_sum"] or 0)
+        for row in result.to_pylist()
+    }
+
+
+def differences(sent: Mapping[str, Tally], result: Mapping[str, Tally]) -> list[str]:
     """What is not as it must be, one line a partition key; empty: every event exactly once."""
     lines = []
     for key in sorted(sent.keys() | result.keys()):
@@ -44,6 +69,6 @@ def differences(sent: dict[str, Tally], result: dict[str, Tally]) -> list[str]:
         if (wanted.events, wanted.events, wanted.id_sum) != (found.events, found.ids, found.id_sum):
             lines.append(
                 f"{key}: sent {wanted.events} events (ids add up to {wanted.id_sum}), "
-                f"Spark saw {found.events} with {found.ids} distinct ids (add up to {found.id_sum})"
+                f"the table has {found.events} with {found.ids} distinct ids (add up to {found.id_sum})"
             )
     return lines

@@ -9,7 +9,8 @@ from eventconsumer_demo.cluster import Cluster
 from eventconsumer_demo.steps import DemoError, console
 
 HEADER = (
-    f"{'time':>6}  {'hosts':>7}  {'partitions':>10}  {'lag':>8}  {'files':>6}  {'events':>8}  {'in Spark':>8}  Spark"
+    f"{'time':>6}  {'hosts':>7}  {'partitions':>10}  {'lag':>8}  {'files':>6}  {'events':>8}  "
+    f"{'pending':>7}  {'done':>5}  Spark"
 )
 
 
@@ -22,6 +23,7 @@ class View:
     lag: int | None
     files: int
     events: int
+    pending: int
     processed: int
     batch: str
     ready: str
@@ -40,6 +42,7 @@ class View:
             lag=status.get("lag", {}).get("events"),
             files=drained.get("files", 0),
             events=drained.get("events", 0),
+            pending=spark.get("pendingFiles", 0),
             processed=spark.get("processedFiles", 0),
             batch=f"{application} {conditions.get('SparkHealthy', {}).get('reason', '')}".strip(),
             ready=""
@@ -52,7 +55,7 @@ class View:
         lag = "?" if self.lag is None else f"{self.lag:,}"
         return (
             f"{elapsed:5.0f}s  {self.hosts:>7}  {self.partitions:>10}  {lag:>8}  {self.files:>6}  "
-            f"{self.events:>8,}  {self.processed:>8}  {self.batch}"
+            f"{self.events:>8,}  {self.pending:>7}  {self.processed:>5}  {self.batch}"
         )
 
     def finished(self, events: int) -> bool:

@@ -1,0 +1,43 @@
+"""The Spark batches of a consumer, as they stand in storage: frozen, or committed with what came out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from azure.storage.blob import ContainerClient
+from rich.table import Table
+
+from eventconsumer_api.batch import BatchCommit, BatchManifest
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A manifest and, where Spark is done with it, its commit."""
+
+    manifest: BatchManifest
+    commit: BatchCommit | None
+
+
+def read_batches(container: ContainerClient, prefix: str) -> list[Batch]:
+    """All batches below `prefix`, in order."""
+    found = []
+    for blob in container.list_blobs(name_starts_with=f"{prefix}/_batches/"):
+        manifest = BatchManifest.model_validate_json(container.download_blob(blob.name).readall())
+        commit = container.get_blob_client(blob.name.replace("/_batches/", "/_commits/"))
+        record = BatchCommit.model_validate_json(commit.download_blob().readall()) if commit.exists() else None
+        found.append(Batch(manifest, record))
+    return found
+
+
+def table_of(batches: Sequence[Batch]) -> Table:
+    """One line a batch."""
+    table = Table(
+        "batch", "why", "files", "events", "state", "rows", "seconds", "table version", title="Spark's batches"
+    )
+    for batch in batches:
+        manifest, commit = batch.manifest, batch.commit
+        events = f"{sum(file.count for file in manifest.files):,}"
+        done = (
+            ("done", f"{commit.rows_written:,}", f"{commit.seconds:.1f}", str(commit.output_version)) if commit else ()
+        )
+        table.add_row(str(manifest.number), manifest.reason, str(len(manifest.files)), events, *(done or ("running",)))
+    return table
