@@ -2,7 +2,6 @@
 
 import copy
 import json
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +12,7 @@ from eventconsumer_demo import run
 from eventconsumer_demo.steps import DemoError
 from eventhubs_emulator.admin_client import AdminClient
 from tests.e2e.conftest import ROOT, Demo
+from tests.e2e.waiting import condition, wait_for
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -56,23 +56,6 @@ def consumer(name: str) -> dict[str, Any]:
         spec[part]["container"] = f"{name}-{part.lower()}"
         spec[part]["authentication"]["connectionStringSecretRef"]["name"] = f"{name}-storage"
     return resource
-
-
-def condition(demo: Demo, name: str, kind: str) -> dict[str, Any]:
-    """One condition of a consumer; empty where it has none yet."""
-    status = demo.cluster.get("eventconsumer", name).get("status", {})
-    return next((each for each in status.get("conditions", []) if each["type"] == kind), {})
-
-
-def wait_for(demo: Demo, name: str, kind: str, status: str, seconds: float) -> dict[str, Any]:
-    """Poll until the condition has the status; fail with what it says after `seconds`."""
-    deadline = time.monotonic() + seconds
-    while True:
-        found = condition(demo, name, kind)
-        if found.get("status") == status:
-            return found
-        assert time.monotonic() < deadline, f"{name}: {kind} is not {status} after {seconds} s: {found}"
-        time.sleep(1)
 
 
 @pytest.fixture(scope="module")

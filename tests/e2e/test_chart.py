@@ -7,7 +7,7 @@ import pytest
 
 from eventconsumer_demo import run
 from tests.e2e.conftest import ROOT, Demo, image
-from tests.e2e.test_bad_input import wait_for
+from tests.e2e.waiting import wait_for
 
 pytestmark = pytest.mark.timeout(600)
 

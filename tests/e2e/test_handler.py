@@ -1,7 +1,6 @@
 """The user's own code on the real cluster: an image built from the processor image, allowed by the administrator."""
 
 import json
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +10,8 @@ from azure.storage.blob import ContainerClient
 from eventconsumer_demo import run
 from eventhubs_emulator.admin_client import AdminClient
 from tests.e2e.conftest import Demo, image
-from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, condition, consumer, wait_for
+from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
+from tests.e2e.waiting import condition, until, wait_for
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -52,13 +52,11 @@ def shop(demo: Demo) -> Iterator[Demo]:
 
 
 def test_every_event_goes_to_the_handler_and_to_a_file(shop: Demo) -> None:
-    deadline = time.monotonic() + 90
-    while True:
+    def drained() -> bool:
         status = shop.cluster.get("eventconsumer", NAME).get("status", {})
-        if status.get("drained", {}).get("events") == ORDERS:
-            break
-        assert time.monotonic() < deadline, status
-        time.sleep(1)
+        return bool(status.get("drained", {}).get("events") == ORDERS)
+
+    until(drained, 90, "every event is in a file")
     booked = shop.cluster.kubectl(
         "exec",
         f"{NAME}-host-0",

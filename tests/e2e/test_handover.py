@@ -24,6 +24,7 @@ from eventconsumer_demo.steps import DemoError
 from eventhubs_emulator.admin_client import AdminClient
 from tests.e2e.conftest import Demo
 from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
+from tests.e2e.waiting import until
 from tests.readers import Readers
 
 pytestmark = pytest.mark.timeout(900)
@@ -76,9 +77,11 @@ class Stage:
         """Create the consumer, and wait for its first file."""
         began = time.monotonic()
         self.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
-        while not self.cluster.get("eventconsumer", NAME).get("status", {}).get("drained", {}).get("files"):
-            assert time.monotonic() < began + 120, "there is no file"
-            time.sleep(0.2)
+
+        def files() -> object:
+            return self.cluster.get("eventconsumer", NAME).get("status", {}).get("drained", {}).get("files")
+
+        until(files, 120, "the first file", pause=0.2)
         roll = manifest["spec"]["sink"]["roll"]["maxSeconds"]
         took = time.monotonic() - began
         self.figures.append(f"apply to the first file in the status: {took:.1f} s (roll.maxSeconds: {roll})")
@@ -204,8 +207,7 @@ def test_a_pod_deleted_by_force_is_replaced_and_its_partitions_taken_over(stage:
 
     def act() -> None:
         stage.cluster.kubectl("delete", "pod", f"{NAME}-host-0", "--grace-period=0", "--force")
-        while stage.pod_uid(0) in {"", uid}:
-            time.sleep(0.2)
+        until(lambda: stage.pod_uid(0) not in {"", uid}, 180, "another pod", pause=0.2)
 
     unread, _ = stage.measure("a pod deleted by force", 2, act)
     assert unread < POD_SECONDS
@@ -219,10 +221,11 @@ def test_a_rolling_update_leaves_each_partition_with_its_host(stage: Stage) -> N
     def act() -> None:
         change = {"spec": {"pods": {"resources": {"requests": {"cpu": "60m"}}}}}
         stage.cluster.kubectl("patch", "eventconsumer", NAME, "--type=merge", "-p", json.dumps(change))
-        deadline = time.monotonic() + 180
-        while any(stage.pod_uid(number) in {"", uids[number]} for number in range(2)):
-            assert time.monotonic() < deadline, "the pods are not replaced"
-            time.sleep(0.5)
+        until(
+            lambda: not any(stage.pod_uid(number) in {"", uids[number]} for number in range(2)),
+            180,
+            "both are replaced",
+        )
 
     unread, again = stage.measure("a rolling update of 2 hosts", 2, act)
     assert unread < POD_SECONDS
@@ -238,8 +241,7 @@ def test_draining_a_node_takes_one_host_at_a_time(stage: Stage) -> None:
         with pytest.raises(DemoError) as refused:
             stage.evict(1)
         assert "disruption budget" in refused.value.detail
-        while stage.pod_uid(0) in {"", uid}:
-            time.sleep(0.2)
+        until(lambda: stage.pod_uid(0) not in {"", uid}, 180, "another pod", pause=0.2)
 
     unread, again = stage.measure("an eviction", 2, act)
     assert unread < POD_SECONDS
@@ -250,10 +252,7 @@ def test_draining_a_node_takes_one_host_at_a_time(stage: Stage) -> None:
 def test_a_host_that_leaves_hands_over_first(stage: Stage) -> None:
     def act() -> None:
         stage.scale(1)
-        deadline = time.monotonic() + 180
-        while stage.running() != 1:
-            assert time.monotonic() < deadline, "the StatefulSet does not shrink"
-            time.sleep(0.5)
+        until(lambda: stage.running() == 1, 180, "the StatefulSet shrinks")
 
     unread, again = stage.measure("2 -> 1 hosts", 1, act)
     assert unread < LEASE_SECONDS
@@ -262,13 +261,12 @@ def test_a_host_that_leaves_hands_over_first(stage: Stage) -> None:
 
 def test_every_event_is_in_exactly_one_file(stage: Stage) -> None:
     stage.publisher.end()
-    deadline = time.monotonic() + 90
-    while True:
+
+    def drained() -> bool:
         status = stage.cluster.get("eventconsumer", NAME).get("status", {})
-        if status.get("drained", {}).get("events") == stage.publisher.sent:
-            break
-        assert time.monotonic() < deadline, (stage.publisher.sent, status)
-        time.sleep(1)
+        return bool(status.get("drained", {}).get("events") == stage.publisher.sent)
+
+    until(drained, 90, f"{stage.publisher.sent} events are in files")
     printed = stage.cluster.kubectl(
         "exec", f"{NAME}-host-0", "--", "eventconsumer", "audit", "--deep", "--hub", "--json"
     )

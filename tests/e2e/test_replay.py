@@ -11,7 +11,8 @@ from eventconsumer_demo import run
 from eventconsumer_demo.steps import DemoError
 from eventhubs_emulator.admin_client import AdminClient
 from tests.e2e.conftest import Demo
-from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer, wait_for
+from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
+from tests.e2e.waiting import until, wait_for
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -34,13 +35,12 @@ def apply(demo: Demo, manifest: dict[str, Any]) -> None:
 
 def wait_replay(demo: Demo, nonce: str, seconds: float = 120) -> dict[str, Any]:
     """The status of a replay that succeeded."""
-    deadline = time.monotonic() + seconds
-    while True:
+
+    def done() -> dict[str, Any]:
         found = demo.cluster.get("eventconsumer", NAME).get("status", {}).get("replay", {})
-        if found.get("nonce") == nonce and found["state"] == "Succeeded":
-            return dict(found)
-        assert time.monotonic() < deadline, found
-        time.sleep(1)
+        return dict(found) if found.get("nonce") == nonce and found["state"] == "Succeeded" else {}
+
+    return until(done, seconds, f"replay {nonce} succeeded")
 
 
 @pytest.fixture(scope="module")

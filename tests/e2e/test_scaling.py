@@ -1,17 +1,16 @@
 """The number of hosts on the real cluster: by kubectl and an autoscaler where it is fixed, and by the lag to zero."""
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from eventconsumer_demo import run
-from eventconsumer_demo.steps import DemoError
 from eventhubs_emulator.admin_client import AdminClient
 from tests.e2e.conftest import Demo, image
-from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer, wait_for
+from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
+from tests.e2e.waiting import seconds_until, until, wait_for
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -35,19 +34,6 @@ HPA = {
         ],
     },
 }
-
-
-def until(question: Callable[[], Any], seconds: float, what: str) -> float:
-    """Wait until the answer is true; the seconds it took. DemoError counts as no."""
-    begun = time.monotonic()
-    while True:
-        try:
-            if question():
-                return time.monotonic() - begun
-        except DemoError:
-            pass
-        assert time.monotonic() - begun < seconds, f"not within {seconds} s: {what}"
-        time.sleep(0.5)
 
 
 @pytest.fixture
@@ -106,7 +92,7 @@ def test_a_fixed_number_follows_kubectl_and_an_autoscaler(scaled: Demo) -> None:
     until(lambda: pods(scaled) == hosts(0, 1), 60, "two hosts")
     wait_for(scaled, NAME, "Ready", "True", 90)
     scaled.cluster.kubectl("scale", "eventconsumer", NAME, "--replicas=1")
-    took = until(lambda: pods(scaled) == hosts(0), 150, "one host")
+    took = seconds_until(lambda: pods(scaled) == hosts(0), 150, "one host")
     print(f"2 -> 1 hosts took {took:.1f} s")
     until(lambda: owned(scaled) == 4, 60, "the host that stays reads everything")
     scaled.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(HPA))
@@ -134,8 +120,8 @@ def test_the_lag_takes_the_last_host_away_and_brings_it_back(scaled: Demo) -> No
     def drained() -> bool:
         return bool(scaled.cluster.get("eventconsumer", NAME)["status"]["drained"]["events"] == before + 20)
 
-    print(f"first host after {until(lambda: pods(scaled) >= hosts(0), 60, 'a host comes back'):.1f} s")
-    print(f"all in files {until(drained, 90, 'the events are in files'):.1f} s later")
+    print(f"first host after {seconds_until(lambda: pods(scaled) >= hosts(0), 60, 'a host comes back'):.1f} s")
+    print(f"all in files {seconds_until(drained, 90, 'the events are in files'):.1f} s later")
     assert f"{NAME}-probe-0" not in pods(scaled)
 
 
@@ -153,14 +139,15 @@ def test_hosts_come_while_partitions_are_late_and_go_when_none_is(scaled: Demo) 
 
     before = status()["drained"]["events"]
     publish_orders(scaled, ORDERS)
-    took = until(lambda: status()["scaling"]["replicas"] > 1, 150, "partitions are late")
+    took = seconds_until(lambda: status()["scaling"]["replicas"] > 1, 150, "partitions are late")
     reason = status()["scaling"]["reason"]
     print(f"more hosts after {took:.1f} s: {reason}")
     assert "late" in reason
     until(lambda: len(pods(scaled)) > 1 and owned(scaled) == PARTITIONS, 60, "they share the partitions")
     total = before + PARTITIONS * ORDERS
-    print(f"all in files {until(lambda: status()['drained']['events'] == total, 240, 'all are in files'):.1f} s later")
-    took = until(lambda: pods(scaled) == hosts(0), 300, "one host is enough again")
+    took = seconds_until(lambda: status()["drained"]["events"] == total, 240, "all are in files")
+    print(f"all in files {took:.1f} s later")
+    took = seconds_until(lambda: pods(scaled) == hosts(0), 300, "one host is enough again")
     print(f"one host again after {took:.1f} s: {status()['scaling']['reason']}")
     report = json.loads(
         scaled.cluster.kubectl("exec", f"{NAME}-host-0", "--", "eventconsumer", "audit", "--hub", "--json")

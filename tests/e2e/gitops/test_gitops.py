@@ -17,6 +17,7 @@ from eventhubs_emulator.admin_client import AdminClient
 from tests.e2e.conftest import ROOT, Demo, image
 from tests.e2e.gitops.engine import MARK, Agent, Repository, build, local
 from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
+from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -38,14 +39,17 @@ class GitOps:
     agent: Agent
 
     def until(self, question: Callable[[], bool], seconds: float, what: str) -> None:
-        """Ask until the answer is yes."""
-        deadline = time.monotonic() + seconds
-        while not question():
-            assert self.agent.runs(), self.agent.log()[-3000:]
-            if time.monotonic() > deadline:
-                state = json.dumps(self.agent.state(), indent=1)
-                pytest.fail(f"not within {seconds} s: {what}\n{state}\n{self.agent.log()[-3000:]}")
-            time.sleep(1)
+        """Ask until the answer is yes; fail with what the engine says."""
+
+        def answer() -> bool:
+            assert self.agent.runs(), "the engine ended"
+            return question()
+
+        try:
+            until(answer, seconds, what)
+        except AssertionError as error:
+            state = json.dumps(self.agent.state(), indent=1) if self.agent.runs() else ""
+            raise AssertionError(f"{error}\n{state}\n{self.agent.log()[-3000:]}") from None
 
     def health(self, name: str = RESOURCE) -> str:
         return str(self.agent.state()[name]["health"])

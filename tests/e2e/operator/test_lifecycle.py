@@ -2,16 +2,15 @@
 
 import copy
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
 
 from eventconsumer_demo.cluster import Cluster
-from eventconsumer_demo.steps import DemoError
 from tests.e2e.conftest import ROOT, Demo
+from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -29,20 +28,6 @@ def resource(demo: Demo) -> Iterator[Cluster]:
     demo.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
     yield demo.cluster
     demo.cluster.kubectl("delete", "eventconsumer", NAME, "--ignore-not-found")
-
-
-def until(question: Callable[[], Any], timeout: float) -> Any:
-    """Ask until the answer is true; DemoError counts as no."""
-    deadline = time.monotonic() + timeout
-    while True:
-        try:
-            answer = question()
-        except DemoError:
-            answer = None
-        if answer:
-            return answer
-        assert time.monotonic() < deadline, f"not within {timeout} s"
-        time.sleep(1)
 
 
 def reason(cluster: Cluster) -> str:
