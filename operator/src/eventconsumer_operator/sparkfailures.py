@@ -15,6 +15,7 @@ from eventconsumer_operator.applications import Application, ApplicationState
 from eventconsumer_operator.manifest import JOB, Manifest, describe, is_being_deleted
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan.spark.attempts import POD_GRACE, Cause, Failure
+from eventconsumer_operator.plan.spark.native import is_local
 from eventconsumer_operator.plan.spark.pods import drivers_of, executors_of
 from eventconsumer_operator.podfailures import disruption, last_words, out_of_memory, pod_failures
 from eventconsumer_operator.sparkapplications import unanswered
@@ -123,7 +124,8 @@ def _waits(application: Application, observed: Observed, spark: Spark, credentia
             f"Secret {credential.secret} with key {credential.key} is there, and that " if credential.secret else ""
         )
         yield f"its driver's container is not created yet: check that {secret}the image can be pulled"
-    if application.state is ApplicationState.RUNNING and age > _EXECUTORS_GRACE:
+    has_executors = found is not None and not is_local(found)
+    if has_executors and application.state is ApplicationState.RUNNING and age > _EXECUTORS_GRACE:
         yield from _without_executors(application, observed, spark)
 
 

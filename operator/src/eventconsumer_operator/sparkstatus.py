@@ -10,12 +10,12 @@ from eventconsumer_api.host_report import BatchReport, FleetReport
 from eventconsumer_api.redaction import redact
 from eventconsumer_api.spark import Spark
 from eventconsumer_api.status import CommitStatus, QuarantineStatus, SparkStatus
-from eventconsumer_operator.applications import Application, application_of
+from eventconsumer_operator.applications import Application
 from eventconsumer_operator.findings import SparkFacts
-from eventconsumer_operator.manifest import JOB, Manifest
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan import Plan
 from eventconsumer_operator.plan.names import application_name
+from eventconsumer_operator.plan.spark.native import is_local
 from eventconsumer_operator.plan.spark.pods import drivers_of
 from eventconsumer_operator.plan.spark.replay import batch_replay_status
 from eventconsumer_operator.sparkfailures import executors_text, why_failed, why_waiting
@@ -193,15 +193,8 @@ def _failure_text(observed: Observed, plan: Plan, spark: Spark, mode: str, *, kn
 def _mode_of(observed: Observed, name: str) -> Literal["", "Local", "Executors"]:
     for manifest in observed.applications:
         if manifest["metadata"]["name"] == name:
-            return _LOCAL if _is_local(manifest) else _EXECUTORS
+            return _LOCAL if is_local(manifest) else _EXECUTORS
     return ""
-
-
-def _is_local(manifest: Manifest) -> bool:
-    if application_of(manifest).kind != JOB:
-        return False
-    containers = manifest.get("spec", {}).get("template", {}).get("spec", {}).get("containers", [])
-    return any("--local" in container.get("args", [])[:2] for container in containers)
 
 
 def _commit(fleet: FleetReport) -> CommitStatus | None:

@@ -18,6 +18,7 @@ from tests.unit.operator.worlds import KEY, SETTINGS, SPARK, SPEC, UID, batch, f
 ADMINISTRATOR = replace(
     SETTINGS,
     handler_image_prefixes=("registry.example/shop/",),
+    spark_image_prefixes=("registry.example/spark/",),
     pod_metadata_prefixes=("shop.example/", "team"),
     priority_classes=("drain",),
     allow_insecure_endpoints=True,  # else few of the generated hosts get as far as a plan
@@ -30,12 +31,21 @@ SIGN_IN = st.one_of(  # exactly one, as a rule of the CRD says; few generated on
     st.builds(lambda name, key: {"connectionStringSecretRef": {"name": name, "key": key}}, NAMES, NAMES),
     st.builds(lambda client: {"workloadIdentity": {"clientId": client}}, NAMES),
 )
+CONF_NAMES = st.sampled_from(["spark.sql.shuffle.partitions", "spark.memory.fraction"] * 3) | st.sampled_from(
+    [
+        "spark.kubernetes.authenticate.driver.serviceAccountName", "spark.kubernetes.namespace", "spark.jars.packages",
+        "spark.driver.extraJavaOptions", "spark.sql.extensions", "spark.sql.warehouse.dir", "spark.master",
+        "spark.kubernetes.driver.podTemplateFile", "spark.hadoop.fs.azure.account.key.x", "spark.executorEnv.A",
+    ]
+)  # fmt: skip
 ANY = specs(
     {
         "spec.eventHub.authentication": SIGN_IN,
         "spec.leaseStore.authentication": SIGN_IN,
         "spec.sink.authentication": SIGN_IN,
         "spec.processing.image": st.sampled_from(["registry.example/shop/orders:1", "evil.example/x", "host:1"]),
+        "spec.spark.application.image": st.sampled_from(["registry.example/spark/mine:1", "evil.example/x", "spark:1"]),
+        "spec.spark.application.conf{}": CONF_NAMES,
         "spec.pods.priorityClassName": st.sampled_from(["drain", "drain", "system-node-critical"]),
         "spec.pods.labels{}": KEYS,
         "spec.pods.annotations{}": KEYS,
@@ -44,7 +54,8 @@ ANY = specs(
     }
 )
 KINDS = {"ConfigMap", "Service", "StatefulSet", "PodDisruptionBudget", "NetworkPolicy", "Job"}
-ACCOUNTS = {labels.COMPONENT_SPARK: labels.SPARK_SERVICE_ACCOUNT}
+SPARK_COMPONENTS = {labels.COMPONENT_SPARK, labels.COMPONENT_BATCH_REPLAY}
+ACCOUNTS = dict.fromkeys(SPARK_COMPONENTS, labels.SPARK_SERVICE_ACCOUNT)
 POD_FIELDS = {
     "serviceAccountName", "automountServiceAccountToken", "enableServiceLinks", "terminationGracePeriodSeconds",
     "securityContext", "nodeSelector", "tolerations", "affinity", "priorityClassName", "topologySpreadConstraints",
@@ -57,7 +68,7 @@ CONTAINER_FIELDS = {
 
 
 def planned(spec: dict[str, Any]) -> Plan | None:
-    world = observed(spec, reports={"orders-host-0": report(fleet=fleet(batch=batch()))})
+    world = observed(spec, reports={"orders-host-0": report(fleet=fleet(committed=4, batch=batch(5)))})
     try:
         return make_plan(world, ADMINISTRATOR)
     except SpecError as error:
@@ -91,7 +102,7 @@ def check_pod(template: Manifest, spec: dict[str, Any]) -> None:
     pod = template["spec"]
     assert pod.keys() <= POD_FIELDS
     assert pod["serviceAccountName"] == ACCOUNTS.get(component, labels.HOST_SERVICE_ACCOUNT)
-    creates_executors = component == labels.COMPONENT_SPARK and "--local" not in pod["containers"][0]["args"]
+    creates_executors = component in SPARK_COMPONENTS and "--local" not in pod["containers"][0]["args"]
     assert pod["automountServiceAccountToken"] is creates_executors
     assert pod["securityContext"] == {
         "runAsNonRoot": True, "runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532,
@@ -102,7 +113,9 @@ def check_pod(template: Manifest, spec: dict[str, Any]) -> None:
         check_volume(volume, spec)
     (container,) = pod["containers"]
     assert container.keys() <= CONTAINER_FIELDS
-    assert container["image"] in {"host:1", "spark:1", "registry.example/shop/orders:1"}
+    spark = component in SPARK_COMPONENTS
+    allowed = {"spark:1", "registry.example/spark/mine:1"} if spark else {"host:1", "registry.example/shop/orders:1"}
+    assert container["image"] in allowed
     assert container["securityContext"] == {
         "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
     }  # fmt: skip
@@ -144,6 +157,8 @@ def check_driver(container: dict[str, Any]) -> None:
     assert pairs[::2] == ["--conf"] * (len(pairs) // 2)
     names = {text.partition("=")[0] for text in pairs[1::2]}
     allowed = (
+        "spark.sql.shuffle.partitions",
+        "spark.memory.fraction",
         "spark.driver.memory",
         "spark.executor.",
         "spark.kubernetes.executor.",
@@ -165,7 +180,7 @@ def test_no_spec_gives_a_pod_that_may_do_more(spec: dict[str, Any]) -> None:
         check_object(manifest)
     for template in templates:
         check_pod(template, spec)
-        if template["metadata"]["labels"][labels.LABEL_COMPONENT] == labels.COMPONENT_SPARK:
+        if template["metadata"]["labels"][labels.LABEL_COMPONENT] in SPARK_COMPONENTS:
             check_driver(template["spec"]["containers"][0])
     text = json.dumps(manifests)
     for word in ("hostPath", "hostNetwork", "hostPID", "privileged", "envFrom", "secretKeyRef", "initContainers"):
@@ -174,12 +189,13 @@ def test_no_spec_gives_a_pod_that_may_do_more(spec: dict[str, Any]) -> None:
 
 def test_the_generated_specs_reach_every_kind_of_pod() -> None:
     """Else the property above says nothing."""
-    spec = SPEC | SPARK | {"replay": {"nonce": "again", "consumerGroup": "replay"}}
+    spark = {"spark": SPARK["spark"] | {"replay": {"nonce": "again", "from": 1, "to": 4}}}
+    spec = SPEC | spark | {"replay": {"nonce": "again", "consumerGroup": "replay"}}
     plan = planned(spec)
     assert plan is not None
     templates = [each["spec"]["template"] for each in (*plan.applied, *plan.jobs) if "template" in each.get("spec", {})]
     components = {template["metadata"]["labels"][labels.LABEL_COMPONENT] for template in templates}
-    assert components == {labels.COMPONENT_HOST, labels.COMPONENT_SPARK, labels.COMPONENT_REPLAY}
+    assert components == {labels.COMPONENT_HOST, labels.COMPONENT_REPLAY, *SPARK_COMPONENTS}
     for template in templates:
         check_pod(template, spec)
 

@@ -11,7 +11,8 @@ from eventconsumer_operator.manifest import NETWORK_POLICY, Manifest
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.plan.disruption import disruption_budget
 from eventconsumer_operator.plan.names import child_labels
-from eventconsumer_operator.plan.network import network_policy, unwanted_policies
+from eventconsumer_operator.plan.network import network_policies, unwanted_policies
+from eventconsumer_operator.plan.spec import parse_spec
 from tests.unit.operator.worlds import KEY, SETTINGS, SPARK, SPEC, UID, consumer, observed, spec_with
 
 CLOSED = replace(
@@ -21,8 +22,7 @@ OPERATOR = {"app.kubernetes.io/name": "eventconsumer", "app.kubernetes.io/compon
 
 
 def policy(settings: Any = CLOSED) -> Any:
-    made = network_policy(consumer(), settings)
-    assert made is not None
+    (made,) = network_policies(consumer(), parse_spec(SPEC), settings)
     return made["spec"]
 
 
@@ -96,12 +96,37 @@ def live_policy(uid: str) -> Manifest:
 
 
 def test_a_policy_that_is_switched_off_goes_and_one_of_somebody_else_stays() -> None:
-    assert network_policy(consumer(), SETTINGS) is None
+    assert network_policies(consumer(), parse_spec(SPEC), SETTINGS) == ()
     for uid, settings, gone in ((UID, SETTINGS, True), (UID, CLOSED, False), ("other", SETTINGS, False)):
         live = live_policy(uid)
         world = replace(observed(), children={(NETWORK_POLICY, "orders-host"): live})
-        assert unwanted_policies(world, settings) == ((live,) if gone else ())
+        assert unwanted_policies(world, parse_spec(SPEC), settings) == ((live,) if gone else ())
         assert (live in make_plan(world, settings).deleted) == gone
+
+
+SPARK_PODS = [labels.COMPONENT_SPARK, labels.COMPONENT_BATCH_REPLAY]
+
+
+def test_sparks_pods_hear_each_other_and_nobody_else() -> None:
+    _, found = network_policies(consumer(), parse_spec(SPEC | SPARK), CLOSED)
+    spec = found["spec"]
+    assert spec["policyTypes"] == ["Ingress"]  # drivers call the API server, wherever that is
+    (rule,) = spec["ingress"]
+    for selector in (spec["podSelector"], *(peer["podSelector"] for peer in rule["from"])):
+        assert all(selects(selector, child_labels(KEY, component) | {"spark-role": "x"}) for component in SPARK_PODS)
+        assert not selects(selector, child_labels(KEY, labels.COMPONENT_HOST))
+        assert not selects(selector, child_labels(KEY._replace(name="other"), labels.COMPONENT_SPARK))
+    assert all(peer.keys() == {"podSelector"} for peer in rule["from"])  # of the resource's own namespace
+    assert "ports" not in rule
+
+
+def test_the_policy_of_spark_goes_with_spark() -> None:
+    live = live_policy(UID)
+    live["metadata"]["name"] = "orders-spark"
+    world = replace(observed(SPEC | SPARK), children={(NETWORK_POLICY, "orders-spark"): live})
+    assert unwanted_policies(world, parse_spec(SPEC | SPARK), CLOSED) == ()
+    assert unwanted_policies(world, parse_spec(SPEC), CLOSED) == (live,)
+    assert unwanted_policies(world, parse_spec(SPEC | SPARK), SETTINGS) == (live,)
 
 
 def test_one_host_at_a_time_may_be_evicted_and_a_sick_one_always() -> None:

@@ -17,7 +17,7 @@ from eventconsumer_operator.plan.endpoints import check_endpoints
 from eventconsumer_operator.plan.hosts import config_map, service, stateful_set
 from eventconsumer_operator.plan.images import host_image
 from eventconsumer_operator.plan.metadata import check_metadata
-from eventconsumer_operator.plan.network import network_policy, unwanted_policies
+from eventconsumer_operator.plan.network import network_policies, unwanted_policies
 from eventconsumer_operator.plan.pods import run_as
 from eventconsumer_operator.plan.probe import is_probing, probe_set, unwanted_probe
 from eventconsumer_operator.plan.replay import replay_job, unwanted_replays
@@ -82,8 +82,6 @@ def make_plan(observed: Observed, settings: Settings, fleet_key: str = "") -> Pl
     account = settings.host_service_account
     spark = spark_plan(observed, spec, config, settings)
     replay = replay_job(observed, spec, config, settings.processor_image)
-    policy = network_policy(consumer, settings)
-    policies = (policy,) if policy else ()
     return Plan(
         spec=spec,
         config=config,
@@ -91,7 +89,7 @@ def make_plan(observed: Observed, settings: Settings, fleet_key: str = "") -> Pl
         scaling=scaling,
         running=run,
         applied=(
-            *policies,
+            *network_policies(consumer, spec, settings),
             disruption_budget(consumer),
             config_map(consumer, config, fleet_key),
             service(consumer),
@@ -104,7 +102,7 @@ def make_plan(observed: Observed, settings: Settings, fleet_key: str = "") -> Pl
             *spark.deleted,
             *orphans(observed, settings),
             *unwanted_replays(observed, spec),
-            *unwanted_policies(observed, settings),
+            *unwanted_policies(observed, spec, settings),
             *unwanted_probe(observed, scaling),
         ),
     )

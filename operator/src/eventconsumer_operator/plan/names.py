@@ -23,6 +23,11 @@ def host_name(key: Key) -> str:
     return f"{key.name}-host"
 
 
+def spark_policy_name(key: Key) -> str:
+    """Name of the NetworkPolicy of Spark's pods."""
+    return f"{key.name}-spark"
+
+
 def probe_name(key: Key) -> str:
     """Name of the StatefulSet of the probe, which looks for events while no host runs."""
     return f"{key.name}-probe"

@@ -1,20 +1,26 @@
-"""The NetworkPolicy of all pods that run the host image: who may talk to them, and whom they may talk to. Pure.
+"""The NetworkPolicies: who may talk to hosts and to Spark's pods, and whom hosts may talk to. Pure.
 
-In: the operator, which asks for their state and tells them the fleet, and the namespaces that the administrator names
-for metrics; the kubelet's probes come from the node and need no rule. Out: names, and TLS to Event Hubs, storage and
-sign-in. Their addresses are not known in advance (private endpoints lie in the cluster's own network), so the ports are
-bounded here and the host names by `eventconsumer_api.endpoints`. Spark's pods are not covered: driver and executors
-talk to each other and to the API server on ports of their own.
+All pods that run the host image are covered by one. In: the operator, which asks for their state and tells them the
+fleet, and the namespaces that the administrator names for metrics; the kubelet's probes come from the node and need no
+rule. Out: names, and TLS to Event Hubs, storage and sign-in. Their addresses are not known in advance (private
+endpoints lie in the cluster's own network), so the ports are bounded here and the host names by
+`eventconsumer_api.endpoints`.
+
+Spark's pods have a policy of their own for what comes in: driver and executors of a resource talk to each other, on
+ports that Spark chooses, and nobody else has anything to say to them. What goes out is not bounded: a driver creates
+its executors through the API server, whose address and port differ from cluster to cluster.
 """
 
 from typing import Any
 
 from eventconsumer_api import labels
-from eventconsumer_operator.manifest import NETWORK_POLICY, Manifest, controller_uid, is_being_deleted
+from eventconsumer_api.v1alpha1 import EventConsumerSpec
+from eventconsumer_operator.manifest import NETWORK_POLICY, Manifest, controller_uid, is_being_deleted, name_of
 from eventconsumer_operator.observed import Consumer, Observed
-from eventconsumer_operator.plan.names import APPLICATION, child, host_name
+from eventconsumer_operator.plan.names import APPLICATION, child, host_name, spark_policy_name
 from eventconsumer_operator.settings import Settings
 
+SPARK_COMPONENTS = (labels.COMPONENT_SPARK, labels.COMPONENT_BATCH_REPLAY)
 COMPONENTS = (labels.COMPONENT_HOST, labels.COMPONENT_PROBE, labels.COMPONENT_REPLAY)
 OPERATOR_LABELS = {labels.LABEL_NAME: APPLICATION, labels.LABEL_COMPONENT: "operator"}
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"  # the API server puts it on every namespace
@@ -23,10 +29,27 @@ _HTTPS = 443
 _AMQPS = 5671
 
 
-def network_policy(consumer: Consumer, settings: Settings) -> Manifest | None:
-    """The policy, or None where the administrator wants none."""
+def network_policies(consumer: Consumer, spec: EventConsumerSpec, settings: Settings) -> tuple[Manifest, ...]:
+    """The policies; none where the administrator wants none, and none for Spark where there is no Spark."""
     if not settings.network_policies:
-        return None
+        return ()
+    with_spark = spec.spark is not None and spec.spark.enabled
+    return (_of_hosts(consumer, settings), *([_of_spark(consumer)] if with_spark else []))
+
+
+def _of_spark(consumer: Consumer) -> Manifest:
+    own = {
+        "matchLabels": {labels.LABEL_NAME: APPLICATION, labels.LABEL_CONSUMER: consumer.key.name},
+        "matchExpressions": [
+            {"key": labels.LABEL_COMPONENT, "operator": "In", "values": list(SPARK_COMPONENTS)},
+        ],
+    }
+    return child(consumer, NETWORK_POLICY, spark_policy_name(consumer.key), labels.COMPONENT_SPARK) | {
+        "spec": {"podSelector": own, "policyTypes": ["Ingress"], "ingress": [{"from": [{"podSelector": own}]}]}
+    }
+
+
+def _of_hosts(consumer: Consumer, settings: Settings) -> Manifest:
     return child(consumer, NETWORK_POLICY, host_name(consumer.key), labels.COMPONENT_HOST) | {
         "spec": {
             "podSelector": {
@@ -45,12 +68,18 @@ def network_policy(consumer: Consumer, settings: Settings) -> Manifest | None:
     }
 
 
-def unwanted_policies(observed: Observed, settings: Settings) -> tuple[Manifest, ...]:
-    """The policy that was made before the administrator switched policies off."""
-    live = observed.children.get((NETWORK_POLICY, host_name(observed.consumer.key)))
-    if settings.network_policies or live is None or is_being_deleted(live):
-        return ()
-    return (live,) if controller_uid(live) == observed.consumer.uid else ()
+def unwanted_policies(observed: Observed, spec: EventConsumerSpec, settings: Settings) -> tuple[Manifest, ...]:
+    """Policies that were made before the administrator switched them off, or the user Spark."""
+    consumer = observed.consumer
+    wanted = {name_of(policy) for policy in network_policies(consumer, spec, settings)}
+    return tuple(
+        live
+        for name in (host_name(consumer.key), spark_policy_name(consumer.key))
+        if name not in wanted
+        and (live := observed.children.get((NETWORK_POLICY, name)))
+        and not is_being_deleted(live)
+        and controller_uid(live) == consumer.uid
+    )
 
 
 def _callers(settings: Settings) -> list[dict[str, Any]]:

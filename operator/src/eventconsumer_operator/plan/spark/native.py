@@ -8,7 +8,7 @@ from typing import Any
 
 from eventconsumer_api import labels
 from eventconsumer_api.spark import SparkPod
-from eventconsumer_operator.manifest import JOB, Manifest
+from eventconsumer_operator.manifest import JOB, Manifest, kind_of
 from eventconsumer_operator.plan.config import SINK_SECRET
 from eventconsumer_operator.plan.names import child
 from eventconsumer_operator.plan.pods import (
@@ -47,6 +47,14 @@ def application(launch: Launch) -> Manifest:
             },
         }
     }
+
+
+def is_local(manifest: Manifest) -> bool:
+    """Whether an application of any launcher is one of these, and has no executors."""
+    if kind_of(manifest) != JOB:
+        return False
+    containers = manifest.get("spec", {}).get("template", {}).get("spec", {}).get("containers", [])
+    return any("--local" in container.get("args", [])[:2] for container in containers)
 
 
 def pod_memory_mib(pod: SparkPod) -> int:

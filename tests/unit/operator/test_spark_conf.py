@@ -1,0 +1,106 @@
+"""Spark properties and images of users: what is allowed changes how fast a program runs, and nothing else."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventconsumer_operator.errors import SpecError
+from eventconsumer_operator.plan import make_plan
+from eventconsumer_operator.plan.spark.conf import ALLOWED, is_allowed
+from tests.unit.operator.worlds import SETTINGS, SPARK, SPEC, batch, fleet, observed, report, spec_with
+
+WITH_SPARK = SPEC | SPARK
+
+
+def started(application: dict[str, Any], prefixes: tuple[str, ...] = ()) -> Any:
+    spec = spec_with("spark.application", application, WITH_SPARK)
+    world = observed(spec, reports={"a": report(fleet=fleet(batch=batch()))})
+    return make_plan(world, replace(SETTINGS, spark_image_prefixes=prefixes)).spark.started
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "spark.sql.shuffle.partitions", "spark.sql.adaptive.enabled", "spark.sql.files.maxPartitionBytes",
+        "spark.sql.parquet.compression.codec", "spark.sql.session.timeZone", "spark.sql.ansi.enabled",
+        "spark.sql.sources.partitionOverwriteMode", "spark.sql.autoBroadcastJoinThreshold", "spark.sql.caseSensitive",
+        "spark.databricks.delta.optimizeWrite.enabled", "spark.databricks.delta.schema.autoMerge.enabled",
+        "spark.databricks.delta.properties.defaults.appendOnly", "spark.memory.fraction", "spark.shuffle.compress",
+        "spark.default.parallelism", "spark.executor.memoryOverhead", "spark.executor.memoryOverheadFactor",
+        "spark.speculation", "spark.speculation.multiplier", "spark.task.maxFailures", "spark.network.timeout",
+    ],
+)  # fmt: skip
+def test_what_makes_a_program_faster_is_allowed(name: str) -> None:
+    assert is_allowed(name)
+    assert f"{name}=1" in started({"conf": {name: "1"}})["spec"]["template"]["spec"]["containers"][0]["args"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        # Where, and as whom.
+        "spark.master", "spark.submit.deployMode", "spark.app.name", "spark.driver.host", "spark.driver.bindAddress",
+        "spark.kubernetes.namespace", "spark.kubernetes.authenticate.driver.serviceAccountName",
+        "spark.kubernetes.container.image", "spark.kubernetes.executor.podTemplateFile", "spark.authenticate",
+        "spark.network.crypto.enabled", "spark.ui.enabled", "spark.dynamicAllocation.enabled",
+        "spark.executor.memory", "spark.executor.instances", "spark.driver.memoryOverhead",
+        # Other code.
+        "spark.jars", "spark.jars.packages", "spark.files", "spark.archives", "spark.plugins", "spark.pyspark.python",
+        "spark.driver.extraJavaOptions", "spark.driver.extraClassPath", "spark.executor.extraJavaOptions",
+        "spark.executorEnv.A", "spark.extraListeners", "spark.serializer", "spark.kryo.registrator",
+        "spark.sql.extensions", "spark.sql.catalog.other", "spark.sql.queryExecutionListeners",
+        "spark.sql.catalogImplementation", "spark.sql.hive.metastore.jars", "spark.sql.cache.serializer",
+        "spark.sql.sources.commitProtocolClass", "spark.sql.parquet.output.committer.class",
+        "spark.sql.streaming.stateStore.providerClass", "spark.sql.streaming.streamingQueryListeners",
+        "spark.shuffle.manager", "spark.shuffle.sort.io.plugin.class",
+        "spark.sql.defaultUrlStreamHandlerFactory.enabled",
+        "spark.databricks.delta.properties.defaults.coordinatedCommits.commitCoordinator-preview",
+        # Other places.
+        "spark.hadoop.fs.azure.account.key.x", "spark.sql.warehouse.dir", "spark.sql.streaming.checkpointLocation",
+        "spark.local.dir", "spark.eventLog.dir", "spark.eventLog.enabled", "spark.redaction.regex",
+        "spark.sql.redaction.options.regex", "spark.shuffle.service.enabled",
+    ],
+)  # fmt: skip
+def test_what_decides_where_and_as_whom_and_with_what_code_is_refused_by_name(name: str) -> None:
+    assert not is_allowed(name)
+    with pytest.raises(SpecError, match=rf"^spec\.spark\.application\.conf: {name} is reserved"):
+        started({"conf": {name: "1"}})
+
+
+def test_what_has_a_field_of_its_own_is_named() -> None:
+    with pytest.raises(SpecError, match=r"use spec\.spark\.executor\.memory"):
+        started({"conf": {"spark.executor.memory": "1g"}})
+
+
+def test_a_value_cannot_bring_in_the_environment() -> None:
+    with pytest.raises(SpecError, match="write the value itself"):
+        started({"conf": {"spark.sql.shuffle.partitions": "${env:HOME}"}})
+
+
+@given(st.from_regex(r"spark\.[A-Za-z0-9._-]{1,40}", fullmatch=True))
+def test_nothing_is_allowed_outside_the_families(name: str) -> None:
+    if is_allowed(name):
+        assert any(name == each or (name.startswith(each) and each.endswith(".")) for each in ALLOWED)
+
+
+def test_images_of_users_are_those_that_the_administrator_allows() -> None:
+    image = "registry.example/spark/mine:1"
+    made = started({"image": image}, ("registry.example/spark/",))
+    assert made["spec"]["template"]["spec"]["containers"][0]["image"] == image
+    with pytest.raises(SpecError, match=r"^spec\.spark\.application\.image: .*must name sparkImagePrefixes"):
+        started({"image": image})
+    with pytest.raises(SpecError, match=r"^spec\.spark\.application\.image: .*is not allowed"):
+        started({"image": "registry.example/sparkling:1"}, ("registry.example/spark",))
+
+
+def test_executors_run_the_users_image_too() -> None:
+    image = "registry.example/spark/mine:1"
+    spec = spec_with("spark.mode", "Executors", spec_with("spark.application.image", image, WITH_SPARK))
+    world = observed(spec, reports={"a": report(fleet=fleet(batch=batch()))})
+    plan = make_plan(world, replace(SETTINGS, spark_image_prefixes=("registry.example/",)))
+    assert plan.spark.started is not None
+    arguments = plan.spark.started["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert f"spark.kubernetes.container.image={image}" in arguments
