@@ -9,15 +9,18 @@ Delta has no public way to ask for the sizes of a table's files; `_small_files` 
 version that jars/pom.xml pins. Nothing here ever vacuums: removed files stay for readers of older versions.
 """
 
+import contextlib
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from delta.tables import DeltaTable
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
+from pyspark.sql.types import StructType
 
 from eventconsumer_spark.errors import ConfigurationError, StorageError
 from eventconsumer_spark.folder import ROW_GROUP_BYTES
@@ -40,7 +43,7 @@ class Transaction:
 
 @dataclass(frozen=True)
 class Appended:
-    """A batch in a table: rows, the version that has them, and what its writer noted beside."""
+    """A batch in a table: rows it added or changed, the version that has them, and what its writer noted beside."""
 
     rows: int
     version: int
@@ -67,24 +70,81 @@ def append(
         ConfigurationError: The table's columns or partitions are others.
         StorageError: The batch is in the table, and the table's history has forgotten when.
     """
-    own = {"transaction": transaction.application, "batch": transaction.number}
+    own = _own(transaction)
     writer = frame.write.format("delta").mode("append").option("mergeSchema", "true")
     writer = writer.option("txnAppId", transaction.application).option("txnVersion", transaction.number)
     writer = writer.option("userMetadata", json.dumps(own | dict(note)))
-    writer = writer.option("parquet.block.size", ROW_GROUP_BYTES)
-    # Of a new table only. Bodies and properties have no place in a log of minima and maxima.
-    if counted := [name for name in _STATISTICS if name in frame.columns]:
-        writer = writer.option("delta.dataSkippingStatsColumns", ",".join(counted))
+    writer = writer.option("parquet.block.size", ROW_GROUP_BYTES).options(**_properties(frame.columns))
     if partition_by:
         writer = writer.partitionBy(*partition_by)
     try:
         writer.save(table)
     except AnalysisException as error:
-        raise ConfigurationError(
-            f"the table {table} does not take this batch: {_first_line(error)}: set spec.spark.output back to what the "
-            "table was made with, or give another spec.spark.output.path"
-        ) from error
+        raise _unfit(table, error) from error
     return _find(frame.sparkSession, table, own)
+
+
+@dataclass(frozen=True)
+class Match:
+    """How a row `s` of a batch meets a row `t` of the table: SQL expressions.
+
+    Attributes:
+        on: When two rows are the same.
+        update: Column -> what it becomes.
+        where: Which of the same rows are updated; None: all.
+    """
+
+    on: str
+    update: Mapping[str, str]
+    where: str | None = None
+
+
+def merge(frame: DataFrame, table: str, transaction: Transaction, note: Mapping[str, Any], match: Match) -> Appended:
+    """Update and insert the rows of a batch, unless that is done.
+
+    Args:
+        frame: The rows, at most one for each of the table's.
+        table: URI of the table; made where there is none.
+        transaction: Of this batch.
+        note: As in `append`.
+        match: What becomes of rows that are there; others are inserted.
+
+    Raises:
+        ConfigurationError: The table's columns are others.
+        StorageError: As in `append`.
+    """
+    spark, own = frame.sparkSession, _own(transaction)
+    settings = {
+        "spark.databricks.delta.write.txnAppId": transaction.application,
+        "spark.databricks.delta.write.txnVersion": str(transaction.number),
+        "spark.databricks.delta.commitInfo.userMetadata": json.dumps(own | dict(note)),
+    }
+    create(spark, table, frame.schema)
+    merging = DeltaTable.forPath(spark, table).alias("t").merge(frame.alias("s"), match.on)
+    merging = merging.whenMatchedUpdate(match.where, dict(match.update)).whenNotMatchedInsertAll()
+    try:
+        with _set(spark, settings):
+            merging.execute()
+    except AnalysisException as error:
+        raise _unfit(table, error) from error
+    return _find(spark, table, own)
+
+
+def create(spark: SparkSession, table: str, schema: StructType, partition_by: Sequence[str] = ()) -> None:
+    """Make an empty table, where there is none.
+
+    Args:
+        spark: The session.
+        table: URI of the table.
+        schema: Its columns.
+        partition_by: Which of them it is partitioned by.
+    """
+    maker = DeltaTable.createIfNotExists(spark).location(table).addColumns(schema)
+    if partition_by:
+        maker = maker.partitionedBy(*partition_by)
+    for key, value in _properties(schema.names).items():
+        maker = maker.property(key, value)
+    maker.execute()
 
 
 def compact(spark: SparkSession, table: str, target: int, partition_column: str = "") -> int:
@@ -102,21 +162,17 @@ def compact(spark: SparkSession, table: str, target: int, partition_column: str 
         Number of partitions that were compacted; an unpartitioned table is one.
     """
     done = 0
-    settings = {f"{_OPTIMIZE}.maxFileSize": target, f"{_OPTIMIZE}.minFileSize": int(target * SMALL)}
+    settings = {f"{_OPTIMIZE}.maxFileSize": str(target), f"{_OPTIMIZE}.minFileSize": str(int(target * SMALL))}
     try:
-        for key, value in settings.items():
-            spark.conf.set(key, value)
         for partition in worth_compacting(_small_files(spark, table, target, partition_column), target):
             where = f" WHERE {partition_column} = '{partition}'" if partition_column else ""
-            result = spark.sql(f"OPTIMIZE delta.`{table}`{where}").first()["metrics"]
+            with _set(spark, settings):
+                result = spark.sql(f"OPTIMIZE delta.`{table}`{where}").first()["metrics"]
             log.info("%s%s: compacted %d files to %d", table, where, result.numFilesRemoved, result.numFilesAdded)
             done += 1
     # Whatever it is: the batch does not depend on it.
     except Exception as error:
         log.warning("%s was not compacted, which is tried again with the next batch: %s", table, _first_line(error))
-    finally:
-        for key in settings:
-            spark.conf.unset(key)
     return done
 
 
@@ -130,11 +186,47 @@ def _find(spark: SparkSession, table: str, own: Mapping[str, Any]) -> Appended:
         for entry in spark.sql(f"DESCRIBE HISTORY delta.`{table}`{limit}").collect():
             note = _note(entry["userMetadata"])
             if own.items() <= note.items():
-                return Appended(int(entry["operationMetrics"]["numOutputRows"]), int(entry["version"]), note)
+                return Appended(_rows(entry["operationMetrics"]), int(entry["version"]), note)
     raise StorageError(
         f"batch {own['batch']} is in the table {table}, and the table's history does not say since when: set its "
         "property delta.logRetentionDuration above the time that a batch may wait for its next attempt"
     )
+
+
+def _rows(metrics: Mapping[str, str]) -> int:
+    # What a merge writes includes rows that it only copies.
+    if "numTargetRowsInserted" in metrics:
+        return int(metrics["numTargetRowsInserted"]) + int(metrics["numTargetRowsUpdated"])
+    return int(metrics["numOutputRows"])
+
+
+def _own(transaction: Transaction) -> dict[str, Any]:
+    return {"transaction": transaction.application, "batch": transaction.number}
+
+
+def _properties(columns: Sequence[str]) -> dict[str, str]:
+    """Of a new table only. Bodies and properties have no place in a log of minima and maxima."""
+    counted = [name for name in _STATISTICS if name in columns]
+    return {"delta.dataSkippingStatsColumns": ",".join(counted)} if counted else {}
+
+
+def _unfit(table: str, error: AnalysisException) -> ConfigurationError:
+    return ConfigurationError(
+        f"the table {table} does not take this batch: {_first_line(error)}: set spec.spark.output back to what the "
+        "table was made with, or give another spec.spark.output.path"
+    )
+
+
+@contextlib.contextmanager
+def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings that hold for one statement."""
+    try:
+        for key, value in settings.items():
+            spark.conf.set(key, value)
+        yield
+    finally:
+        for key in settings:
+            spark.conf.unset(key)
 
 
 def _note(text: str | None) -> dict[str, Any]:

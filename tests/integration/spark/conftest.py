@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from eventconsumer_api.batch import BatchJob
 from tests.azurite import AzuriteProcess
 from tests.integration.spark import live
+from tests.integration.spark.consumer import Consumer
 from tests.integration.spark.drained import DrainedBatch, host_name
 from tests.integration.spark.drivers import EXAMPLE, fetch_jars, kill, start_driver
 
@@ -102,6 +103,15 @@ def spark(session: SparkSession) -> Iterator[SparkSession]:
     """The Spark session."""
     with unclosed_sockets():
         yield session
+
+
+@pytest.fixture
+def consumer(
+    spark: SparkSession, drained: DrainedBatch, azurite: AzuriteProcess, service: BlobServiceClient
+) -> Iterator[Consumer]:
+    container = service.create_container(f"{drained.container.container_name}-out")
+    yield Consumer(spark, drained, azurite)
+    container.delete_container()
 
 
 @contextlib.contextmanager

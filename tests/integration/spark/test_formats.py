@@ -22,7 +22,7 @@ from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.columns import to_batch
 from eventconsumer_spark.abfs import AbfsFolder
 from eventconsumer_spark.bodies import NO_BODY, NO_FIT, NO_JSON, NO_OBJECT, NO_UTF8, split
-from eventconsumer_spark.errors import CountMismatchError, ManifestError
+from eventconsumer_spark.errors import ConfigurationError, CountMismatchError, ManifestError
 from eventconsumer_spark.folder import list_files, write_folder
 from eventconsumer_spark.reading import EVENT_SCHEMA, check_count, read_events
 from tests.azurite import AzuriteProcess
@@ -157,7 +157,7 @@ def bodies(spark: SparkSession, contents: list[bytes | None]) -> DataFrame:
     rows = [Row(sequence_number=n, partition_id="7", body=body) for n, body in enumerate(contents)]
     return spark.createDataFrame(rows, "sequence_number BIGINT, partition_id STRING, body BINARY").select(
         *(
-            F.lit(None).cast(field.dataType).alias(field.name) if field.name not in rows[0] else F.col(field.name)
+            F.lit(None).cast(field.dataType).alias(field.name) if field.name not in ("sequence_number", "partition_id", "body") else F.col(field.name)
             for field in EVENT_SCHEMA
         ),
         F.struct(F.lit("file").alias("file_path")).alias("_metadata"),
@@ -196,6 +196,12 @@ def test_json_with_a_schema_is_parsed_and_what_does_not_fit_is_told_apart(spark:
     assert parsed == {n: value for n, (_, cause, value) in enumerate(ANY) if not cause}
     plan = result.fitting._jdf.queryExecution().executedPlan().toString()
     assert plan.count("from_json(") == 1
+
+
+def test_a_schema_that_is_none_is_refused_with_the_field(spark: SparkSession) -> None:
+    for text in ("id BIGINT,", "id NOTYPE", "BIGINT"):
+        with pytest.raises(ConfigurationError, match=r"spec\.spark\.output\.body\.schema: .*write columns as Spark does"):
+            split(bodies(spark, []), Body(type=BodyType.JSON, schema=text))
 
 
 @pytest.mark.parametrize("kind", [BodyType.JSON, BodyType.TEXT])

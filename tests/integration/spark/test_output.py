@@ -1,72 +1,20 @@
 """The shipped program on a real session and real storage: each output format, repeated, with bodies that do not fit."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from azure.storage.blob import BlobServiceClient
-from pyspark.sql import SparkSession
 
-from eventconsumer_api.batch import BatchJob, BatchManifest, manifest_name
 from eventconsumer_api.spark import Output, OutputFormat
-from eventconsumer_spark import Batch, Written
-from eventconsumer_spark.abfs import output_folder
-from eventconsumer_spark.account import StorageAccount
-from eventconsumer_spark.batch import folders
+from eventconsumer_spark import Written
 from eventconsumer_spark.bodies import NO_FIT, NO_OBJECT, NO_UTF8
 from eventconsumer_spark.delta_table import compact
 from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.folder import list_files
 from eventconsumer_spark.job import write_batch
-from eventconsumer_spark.reading import read_events
-from tests.azurite import ACCOUNT, KEY, AzuriteProcess
-from tests.integration.spark import live
-from tests.integration.spark.drained import PREFIX, DrainedBatch
+from tests.integration.spark.consumer import Consumer
 
 pytestmark = pytest.mark.timeout(240)
-
-
-class Consumer:
-    """A consumer whose batches are processed in this process, as an attempt would."""
-
-    def __init__(self, spark: SparkSession, drained: DrainedBatch, azurite: AzuriteProcess) -> None:
-        self.spark, self.drained, self.azurite = spark, drained, azurite
-
-    def job(self, number: int = 1, **output: Any) -> BatchJob:
-        """Freeze what was drained, as batch `number`; the next batch begins empty."""
-        job = self.drained.freeze(number)
-        self.drained.files.clear()
-        return job.model_copy(update={"output": Output(**{"path": job.output.path, **output})})
-
-    def batch(self, job: BatchJob) -> Batch:
-        """The batch as a program gets it."""
-        content = self.drained.container.download_blob(manifest_name(PREFIX, job.number)).readall()
-        manifest = BatchManifest.model_validate_json(content)
-        account = StorageAccount(self.azurite.url, ACCOUNT, key=KEY)
-        where = folders(output_folder(job.output.path, account), job.number)
-        source = live.folder(self.drained.container.container_name, self.azurite)
-        events = read_events(self.spark, manifest, source)
-        uid = job.resource.uid
-        return Batch(self.spark, job, manifest, events, str(where.table), where.output, where.quarantine, uid)
-
-    def run(self, job: BatchJob) -> Written:
-        """One attempt."""
-        return write_batch(self.batch(job))
-
-    def table(self, job: BatchJob) -> list[tuple[str, int]]:
-        """What is in the Delta table: partition and sequence number of every row, in order."""
-        rows = self.spark.read.format("delta").load(job.output.path).select("partition_id", "sequence_number").collect()
-        return sorted((row[0], row[1]) for row in rows)
-
-
-@pytest.fixture
-def consumer(
-    spark: SparkSession, drained: DrainedBatch, azurite: AzuriteProcess, service: BlobServiceClient
-) -> Iterator[Consumer]:
-    container = service.create_container(f"{drained.container.container_name}-out")
-    yield Consumer(spark, drained, azurite)
-    container.delete_container()
 
 
 def test_a_delta_table_has_each_batch_once_however_often_it_is_tried(consumer: Consumer) -> None:

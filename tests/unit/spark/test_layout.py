@@ -1,0 +1,90 @@
+"""How the output is cut into files, which small ones are compacted, and what file names say. Pure."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventconsumer_api.batch import BatchFile
+from eventconsumer_api.spark import Body
+from eventconsumer_processor.sink import avro
+from eventconsumer_spark.bodies import body_schema
+from eventconsumer_spark.capture import AVRO_SCHEMA, check_names, partition_of
+from eventconsumer_spark.errors import ManifestError
+from eventconsumer_spark.layout import (
+    ENOUGH_FILES,
+    ENOUGH_FULL,
+    LEAST_SHARE,
+    SmallFiles,
+    output_files,
+    worth_compacting,
+)
+from eventconsumer_spark.reading import READER_BYTES, rows_at_a_time
+
+MIB = 1024**2
+SIZES = st.integers(0, 1 << 45)
+TARGETS = st.integers(MIB, 1024 * MIB)
+
+
+@given(SIZES, TARGETS, st.integers(1, 500))
+def test_files_are_never_above_the_target_nor_below_a_quarter_of_it(size: int, target: int, cores: int) -> None:
+    files = output_files(size, target, cores)
+    assert files >= 1
+    assert size <= files * target
+    if files > 1:
+        assert size > (files - 1) * target / LEAST_SHARE
+    # More than the size asks for only to keep cores busy.
+    assert files <= max(cores, -(-size // target), 1)
+
+
+@pytest.mark.parametrize(
+    ("size", "cores", "files"),
+    [(0, 8, 1), (MIB, 8, 1), (64 * MIB, 8, 2), (64 * MIB, 1, 1), (256 * MIB, 4, 4), (1280 * MIB, 4, 10)],
+)
+def test_files_of_a_batch(size: int, cores: int, files: int) -> None:
+    assert output_files(size, 128 * MIB, cores) == files
+
+
+SMALL = st.builds(SmallFiles, st.text(max_size=5), st.integers(1, 100), st.integers(1, 1 << 32))
+
+
+@given(st.lists(SMALL, max_size=20, unique_by=lambda found: found.partition), TARGETS)
+def test_a_partition_is_compacted_once_and_only_where_it_pays(small: list[SmallFiles], target: int) -> None:
+    due = worth_compacting(small, target)
+    assert len(due) == len(set(due))
+    for found in small:
+        many, full = found.files >= ENOUGH_FILES, found.files >= ENOUGH_FULL and found.bytes >= target
+        assert (found.partition in due) == (many or full)
+    counts = {found.partition: found.files for found in small}
+    assert [counts[partition] for partition in due] == sorted((counts[partition] for partition in due), reverse=True)
+
+
+def file(path: str, partition: str = "7", size: int = 1000, count: int = 10) -> BatchFile:
+    return BatchFile(path=path, etag="", size=size, partition=partition, first=0, last=9, count=count)
+
+
+@given(st.integers(1, 1 << 40), st.integers(1, 10**7))
+def test_readers_hold_little_whatever_the_size_of_events(size: int, count: int) -> None:
+    rows = rows_at_a_time([file("a"), file("b", size=size, count=count)])
+    assert 16 <= rows <= 4096
+    assert rows == 16 or rows * size / count <= READER_BYTES
+
+
+def test_the_partition_of_an_avro_file_is_in_its_name_in_both_layouts() -> None:
+    slot = "shop/orders/inc=1/partition=12/from=00000000000000000000.avro"
+    captured = "shop/orders/ns/hub/12/2026/01/02/03/04/05.avro"
+    assert partition_of(slot) == partition_of(captured) == "12"
+    assert partition_of("12/2026/01/02/03/04/05.avro") == "12"
+    assert partition_of("shop/orders/12.avro") is None
+    check_names([file(slot, "12"), file(captured, "12")])
+    with pytest.raises(ManifestError, match="is of partition 7, its name says 12"):
+        check_names([file(slot)])
+    with pytest.raises(ManifestError, match="its name says none"):
+        check_names([file("shop/orders/12.avro")])
+
+
+def test_the_schema_of_avro_files_is_the_one_that_hosts_write() -> None:
+    assert AVRO_SCHEMA == avro.SCHEMA
+
+
+def test_no_schema_is_none() -> None:
+    assert body_schema(Body()) is None
