@@ -1,13 +1,13 @@
 """A batch as a Spark program sees it: events in, and folders for what becomes of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
 from eventconsumer_api.batch import BatchJob, BatchManifest
 from eventconsumer_spark.abfs import AbfsFolder
-from eventconsumer_spark.delta_table import Transaction, append
+from eventconsumer_spark.delta_table import Match, Transaction, append, merge
 from eventconsumer_spark.folder import write_folder
 from eventconsumer_spark.written import Written
 
@@ -51,10 +51,33 @@ class Batch:
         """
         if self.trial:
             return Written(self.write_parquet(result))
-        resource = f"{self.job.resource.namespace}/{self.job.resource.name}"
-        transaction = Transaction(self.transaction, self.manifest.number)
-        done = append(result, self.table, transaction, {"consumer": resource})
+        done = append(result, self.table, self._once, self._note)
         return Written(done.rows, done.version)
+
+    def merge_delta(self, result: DataFrame, on: str, update: Mapping[str, str], where: str | None = None) -> Written:
+        """Merge `result` into the Delta table `table`, unless an earlier attempt at this batch did; say what is there.
+
+        A row that matches none is inserted. In the expressions, `t` is the table and `s` the result. In a trial the
+        result goes to the scratch folder as Parquet.
+
+        Args:
+            result: At most one row for each row of the table.
+            on: When rows match.
+            update: Column -> its new value, where rows match.
+            where: Which matching rows are updated; None: all.
+        """
+        if self.trial:
+            return Written(self.write_parquet(result))
+        done = merge(result, self.table, self._once, self._note, Match(on, update, where))
+        return Written(done.rows, done.version)
+
+    @property
+    def _once(self) -> Transaction:
+        return Transaction(self.transaction, self.manifest.number)
+
+    @property
+    def _note(self) -> dict[str, str]:
+        return {"consumer": f"{self.job.resource.namespace}/{self.job.resource.name}"}
 
 
 Program = Callable[[Batch], int | Written]
