@@ -74,6 +74,10 @@ class BatchClaim(Report):
     claimed_at: datetime
     application: str = Field(description="Name of the Spark application.")
     attempt: str = Field(description="Unique id of the attempt.")
+    left_out: list[BatchFile] = Field(
+        default=[], description="Files that this attempt, or one before it, found to be impossible to process."
+    )
+    cause: str = Field(default="", description="Why the first of them is.")
 
 
 class Quarantine(Report):

@@ -58,11 +58,30 @@ class Attempt:
         """Where its result goes."""
         return folders(self.site.output, self.number, self.job.replay.nonce if self.job.replay else "")
 
+    @property
+    def left_out(self) -> LeftOut:
+        """Files that this attempt, or one before it, found to be impossible to process."""
+        return LeftOut(tuple(self.claim.record.left_out), self.claim.record.cause)
+
+    @property
+    def files(self) -> list[BatchFile]:
+        """The files to process."""
+        left_out = {file.path for file in self.claim.record.left_out}
+        return [file for file in self.manifest.files if file.path not in left_out]
+
+    def leave_out(self, more: LeftOut) -> None:
+        """Go on without these files, in this attempt and those after it.
+
+        Raises:
+            ClaimLostError: Another attempt has taken over.
+            StorageError: Storage refused or did not answer.
+        """
+        before = self.left_out
+        self.claim.leave_out((*before.files, *more.files), before.cause or more.cause)
+
     def batch(self, spark: SparkSession, files: Sequence[BatchFile] | None = None, *, trial: bool = False) -> Batch:
         """The batch as programs see it, with `files` only where they are given."""
-        manifest = self.manifest
-        if files is not None:
-            manifest = manifest.model_copy(update={"files": list(files)})
+        manifest = self.manifest.model_copy(update={"files": list(self.files if files is None else files)})
         where = trial_folders(self.folders, self.number) if trial else self.folders
         resource = self.job.resource.uid
         return Batch(
@@ -77,19 +96,14 @@ class Attempt:
             trial=trial,
         )
 
-    @property
-    def scratch(self) -> str:
-        """The folder that trials write to."""
-        return trial_folders(self.folders, self.number).scratch
-
-    def commit(self, written: Written, rows_read: int, left_out: LeftOut) -> Committed:
+    def commit(self, written: Written, rows_read: int) -> Committed:
         """Commit the batch.
 
         Raises:
             ClaimLostError: Another attempt has taken over.
             StorageError: Storage refused or did not answer.
         """
-        manifest = self.manifest
+        manifest, left_out = self.manifest, self.left_out
         record = BatchCommit(
             number=self.number,
             committed_at=datetime.now(UTC),
@@ -162,6 +176,8 @@ def begin(job: BatchJob, site: Site, ending: Ending) -> Attempt | BatchCommit:
         attempt.end()
         raise
     log.info("batch %d: attempt %d: %d files as they were frozen, claimed", number, job.attempt, len(manifest.files))
+    for file in attempt.left_out.files:
+        log.warning("batch %d: goes on without %s, as an earlier attempt found", number, file.path)
     return attempt
 
 

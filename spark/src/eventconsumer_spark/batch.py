@@ -96,9 +96,9 @@ class Folders:
     quarantine: str
 
     @property
-    def scratch(self) -> str:
-        """Of a trial: the folder that only it writes to, in one that only trials write to."""
-        return str(self.table)
+    def trials(self) -> str:
+        """The folder that trials write to, and nothing else."""
+        return str(_beside(self.table, "_trial"))
 
 
 def folders(output: AbfsFolder, number: int, nonce: str = "") -> Folders:
@@ -111,7 +111,7 @@ def folders(output: AbfsFolder, number: int, nonce: str = "") -> Folders:
 
 
 def trial_folders(real: Folders, number: int) -> Folders:
-    """PURE: where the same batch writes while it is only tried: everything is below `scratch`."""
+    """PURE: where the same batch writes while it is only tried: everything is below `real.trials`."""
     scratch = _beside(real.table, f"_trial/{number}")
     return _below(scratch, _beside(scratch, "/_quarantine"), number)
 

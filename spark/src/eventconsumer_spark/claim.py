@@ -12,13 +12,13 @@ whoever sees it first (commit.py).
 import logging
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pydantic import ValidationError
 
-from eventconsumer_api.batch import BatchClaim, BatchCommit, BatchJob
+from eventconsumer_api.batch import BatchClaim, BatchCommit, BatchFile, BatchJob
 from eventconsumer_spark.errors import ClaimHeldError, ClaimLostError
 from eventconsumer_spark.keeper import LEASE_SECONDS, Keeper, boottime
 from eventconsumer_spark.store import ClaimStore, Version
@@ -70,6 +70,23 @@ class Claim:
                 f"batch {self.record.number} was claimed by {describe(standing)} meanwhile: nothing was committed here"
             )
 
+    def leave_out(self, files: Sequence[BatchFile], cause: str) -> None:
+        """Write down that these files cannot be processed, before a result without them is written.
+
+        The next attempt leaves them out as well, so that all attempts that write a result write the same.
+
+        Raises:
+            ClaimLostError: Another attempt has claimed the batch since.
+            StorageError: Storage refused or did not answer.
+        """
+        self.keeper.check()
+        record = self.record.model_copy(update={"left_out": list(files), "cause": cause})
+        self._store.replace(self._name, _content(record), self._etag, self._lease)
+        standing = self._store.load(self._name, MAX_RECORD_BYTES)
+        if standing is None or standing.content != _content(record):
+            raise ClaimLostError(f"batch {self.record.number} was claimed by {describe(standing)} meanwhile")
+        self.record, self._etag = record, standing.etag
+
     def release(self) -> None:
         """Let the next attempt begin at once."""
         self.released = True
@@ -110,19 +127,22 @@ def take(
     store.create(name, b"{}")  # Only a blob can be leased.
     since = _acquire(store, name, record.number, lease, clock=clock, sleep=sleep)
     keeper = Keeper(f"the claim of batch {record.number}", lambda: store.renew(name, lease), since, on_lost, clock)
-    content = record.model_dump_json(by_alias=True).encode()
     while True:
         before = store.load(name, MAX_RECORD_BYTES)
         if before is not None and is_commit(before.content):
             store.release(name, lease)
             return Decided(before.content)
-        if before is not None and before.content == content:
-            return Claim(store, name, record, lease=lease, etag=before.etag, keeper=keeper)
+        holder = _parse(before)
+        if before is not None and holder and holder.attempt == record.attempt:
+            return Claim(store, name, holder, lease=lease, etag=before.etag, keeper=keeper)
+        if holder:
+            # Its result may have been written without these files, so they stay left out.
+            record = record.model_copy(update={"left_out": holder.left_out, "cause": holder.cause})
         keeper.check()
-        if before is None or not store.replace(name, content, before.etag, lease):
+        if before is None or not store.replace(name, _content(record), before.etag, lease):
             # The answer was lost, or somebody broke the lease: what stands there now tells.
             now = store.load(name, MAX_RECORD_BYTES)
-            if now is None or (now.content != content and not is_commit(now.content)):
+            if now is None or (now.content != _content(record) and not is_commit(now.content)):
                 raise ClaimLostError(f"batch {record.number} was claimed by {describe(now)} at the same time")
 
 
@@ -145,11 +165,21 @@ def describe(version: Version | None) -> str:
     """Whose a claim is and since when, for messages."""
     if version is None:
         return "nobody (its blob is gone)"
-    try:
-        holder = BatchClaim.model_validate_json(version.content)
-    except ValidationError:
+    if (holder := _parse(version)) is None:
         return "an attempt that has not said its name"
     return f"{holder.application} (attempt {holder.attempt}, since {holder.claimed_at:%Y-%m-%d %H:%M:%S} UTC)"
+
+
+def _parse(version: Version | None) -> BatchClaim | None:
+    """The claim in a blob; None where it holds none."""
+    try:
+        return BatchClaim.model_validate_json(version.content) if version else None
+    except ValidationError:
+        return None
+
+
+def _content(record: BatchClaim) -> bytes:
+    return record.model_dump_json(by_alias=True).encode()
 
 
 def _acquire(

@@ -22,7 +22,6 @@ from eventconsumer_api.batch import BatchCommit, BatchJob
 from eventconsumer_spark.attempt import Attempt, begin
 from eventconsumer_spark.batch import Batch
 from eventconsumer_spark.causes import lies_in_data
-from eventconsumer_spark.commit import LeftOut
 from eventconsumer_spark.ending import Ending, last_words, leave_message
 from eventconsumer_spark.environment import load_job, set_up_log
 from eventconsumer_spark.errors import ConfigurationError, SparkJobError
@@ -43,12 +42,10 @@ class ClaimedBatch(Batch):
     Attributes:
         attempt: This attempt at the batch.
         rows_read: Number of events.
-        left_out: Files that cannot be read, where such are to be left out.
     """
 
     attempt: Attempt = field(kw_only=True)
     rows_read: int = field(kw_only=True)
-    left_out: LeftOut = field(kw_only=True)
 
 
 def read_batch(spark: SparkSession) -> ClaimedBatch:
@@ -117,7 +114,7 @@ def commit_batch(batch: ClaimedBatch, rows_written: int, output_version: int | N
         StorageError: Storage refused or did not answer.
     """
     with _last_words():
-        committed = batch.attempt.commit(Written(rows_written, output_version), batch.rows_read, batch.left_out)
+        committed = batch.attempt.commit(Written(rows_written, output_version), batch.rows_read)
         batch.attempt.end()
         _leave_totals(batch.job, committed.record)
         return committed.record
@@ -133,7 +130,7 @@ def _open(attempt: Attempt, spark: SparkSession) -> ClaimedBatch:
             attempt.end()
 
     atexit.register(abandon)
-    left_out, batch = LeftOut(), attempt.batch(spark)
+    batch = attempt.batch(spark)
     try:
         rows = check_count(batch.events, batch.manifest)
         if attempt.job.search_poison:
@@ -141,10 +138,10 @@ def _open(attempt: Attempt, spark: SparkSession) -> ClaimedBatch:
     except Exception as error:
         if not attempt.job.search_poison or not lies_in_data(error):
             raise
-        left_out = Trials(attempt, spark, None).left_out(error)
-        batch = attempt.batch(spark, [file for file in attempt.manifest.files if file not in left_out.files])
+        attempt.leave_out(Trials(attempt, spark, None).left_out(error))
+        batch = attempt.batch(spark)
         rows = check_count(batch.events, batch.manifest)
-    return ClaimedBatch(**vars(batch), attempt=attempt, rows_read=rows, left_out=left_out)
+    return ClaimedBatch(**vars(batch), attempt=attempt, rows_read=rows)
 
 
 def _leave_totals(job: BatchJob, commit: BatchCommit) -> None:

@@ -33,7 +33,9 @@ def load_manifest(store: BlobStore, job: BatchJob) -> BatchManifest:
             f"batch {job.number} has no manifest {name}: the leading host writes it before a job starts"
         )
     if len(content) > MAX_MANIFEST_BYTES:
-        raise ManifestError(f"manifest {name} is larger than {MAX_MANIFEST_BYTES} bytes: lower spec.spark.batch.maxFiles")
+        raise ManifestError(
+            f"manifest {name} is larger than {MAX_MANIFEST_BYTES} bytes: lower spec.spark.batch.maxFiles"
+        )
     try:
         manifest = BatchManifest.model_validate_json(content)
     except ValidationError as error:

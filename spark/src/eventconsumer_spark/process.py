@@ -14,7 +14,7 @@ from eventconsumer_api.batch import BatchCommit, BatchJob, ReplayOf
 from eventconsumer_spark.attempt import Attempt, begin
 from eventconsumer_spark.batch import Batch, Program
 from eventconsumer_spark.causes import lies_in_data
-from eventconsumer_spark.commit import LeftOut, find_commit
+from eventconsumer_spark.commit import find_commit
 from eventconsumer_spark.ending import Ending
 from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.reading import check_count
@@ -82,16 +82,14 @@ def run(attempt: Attempt, spark: SparkSession, program: Program) -> BatchCommit:
     Raises:
         Exception: Whatever the program raises, or Spark.
     """
-    left_out = LeftOut()
     try:
         rows, written = _run_once(attempt.batch(spark), program)
     except Exception as error:
         if not attempt.job.search_poison or not lies_in_data(error):
             raise
-        left_out = Trials(attempt, spark, program).left_out(error)
-        files = [file for file in attempt.manifest.files if file not in left_out.files]
-        rows, written = _run_once(attempt.batch(spark, files), program)
-    return attempt.commit(written, rows, left_out).record
+        attempt.leave_out(Trials(attempt, spark, program).left_out(error))
+        rows, written = _run_once(attempt.batch(spark), program)
+    return attempt.commit(written, rows).record
 
 
 def _run_once(batch: Batch, program: Program) -> tuple[int, Written]:

@@ -15,6 +15,7 @@ from eventconsumer_spark.batch import Batch, Program
 from eventconsumer_spark.causes import lies_in_data, root_cause
 from eventconsumer_spark.commit import LeftOut
 from eventconsumer_spark.errors import SearchError
+from eventconsumer_spark.folder import remove_folder
 from eventconsumer_spark.poison import search
 from eventconsumer_spark.reading import check_count
 
@@ -43,7 +44,7 @@ class Trials:
             Exception: `first`, where it is not the files: every one of them fails alone.
             SearchError: No single file fails, or the search took too many runs.
         """
-        files = self._attempt.manifest.files
+        files = self._attempt.files
         log.warning(
             "batch %d fails: %s: searching the files that make it fail", self._attempt.number, root_cause(first)
         )
@@ -89,9 +90,7 @@ class Trials:
         return False
 
     def _clean(self) -> None:
-        context = self._spark.sparkContext
-        folder = context._jvm.org.apache.hadoop.fs.Path(self._attempt.scratch).getParent()
-        folder.getFileSystem(context._jsc.hadoopConfiguration()).delete(folder, True)
+        remove_folder(self._spark, self._attempt.folders.trials)
 
 
 def _read_all(batch: Batch) -> int:

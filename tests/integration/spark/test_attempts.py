@@ -12,6 +12,7 @@ import pytest
 from azure.storage.blob import BlobLeaseClient, BlobServiceClient
 
 from eventconsumer_api.batch import (
+    BatchClaim,
     BatchCommit,
     BatchJob,
     ReplayOf,
@@ -20,7 +21,7 @@ from eventconsumer_api.batch import (
     replay_prefix,
 )
 from tests.integration.spark.conftest import Driver, Launch
-from tests.integration.spark.drained import PREFIX, DrainedBatch
+from tests.integration.spark.drained import PREFIX, START, DrainedBatch
 
 pytestmark = pytest.mark.timeout(400)  # Minutes, where the machine is busy.
 HERE = Path(__file__).parent
@@ -81,6 +82,30 @@ def test_files_that_cannot_be_processed_are_left_out_and_named(
     # Nothing of the trials is left.
     output = service.get_container_client(f"{job.sink.container}-out")
     assert {blob.name.split("/", 1)[0] for blob in output.list_blobs()} == {"results"}
+
+
+def test_what_one_attempt_left_out_the_next_leaves_out(drained: DrainedBatch, driver: Driver, result: Result) -> None:
+    drained.slot("0", 0, 10)
+    drained.slot("0", 10, 10)
+    damaged = drained.damage(0)
+    job = drained.freeze()
+    # As it was left by an attempt that searched, and was killed before its commit.
+    found = BatchClaim(
+        number=1,
+        claimed_at=START,
+        application="first",
+        attempt="1-x",
+        left_out=[damaged],
+        cause="it is no Parquet file",
+    )
+    drained.container.upload_blob(attempt_name(PREFIX, 1), found.model_dump_json(by_alias=True))
+    ended = driver(job, PROGRAMS, env={"WAY": "copy"})
+    assert ended.returncode == 0, ended.stdout
+    record = committed(drained)
+    assert record.quarantine is not None
+    assert (record.quarantine.files, record.quarantine.message) == ([damaged], found.cause)
+    assert (record.files, record.rows_read, record.totals.quarantined_files) == (2, 10, 1)
+    assert numbers(result(job)) == [("0", number) for number in range(10, 20)]
 
 
 def test_fault_of_the_program_is_no_fault_of_the_files(drained: DrainedBatch, driver: Driver) -> None:

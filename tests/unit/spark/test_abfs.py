@@ -33,9 +33,9 @@ def test_replay_and_trial_write_to_folders_of_their_own() -> None:
     assert replay.quarantine == "abfss://results@shop.dfs.core.windows.net/a/b_replays/again_quarantine/_batch=7"
     for real in (folders(output, 7), replay):
         trial = trial_folders(real, 7)
-        assert trial.scratch == f"{real.table}_trial/7"
-        for folder in (trial.output, trial.quarantine):
-            assert folder.startswith(f"{trial.scratch}/")
+        assert real.trials == f"{real.table}_trial"
+        for folder in (str(trial.table), trial.output, trial.quarantine):
+            assert folder.startswith(f"{real.trials}/")
 
 
 def test_connection_is_never_weaker_than_the_sinks() -> None:

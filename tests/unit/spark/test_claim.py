@@ -7,13 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventconsumer_api.batch import BatchClaim, BatchCommit, commit_name
+from eventconsumer_api.batch import BatchClaim, BatchCommit, BatchFile, commit_name
 from eventconsumer_spark.claim import WAIT_SECONDS, Claim, Decided, take
 from eventconsumer_spark.commit import commit, find_commit, previous_commit, publish
 from eventconsumer_spark.errors import ClaimHeldError, ClaimLostError, StorageError
 from eventconsumer_spark.keeper import LEASE_SECONDS
 from tests.fakes.spark_store import FakeBlobStore
 from tests.unit.spark.schedules import CLAIM, NUMBER, PREFIX, TIMES, ScheduledAttempt, record
+
+FILE = BatchFile(path="a", etag="1", size=7, partition="0", first=0, last=9, count=10)
+OTHER = FILE.model_copy(update={"path": "b"})
 
 
 class Clock:
@@ -124,6 +127,36 @@ def test_attempt_that_finds_a_record_publishes_it_and_does_not_begin(store: Fake
     assert store.read(commit_name(PREFIX, NUMBER), 10_000) == content
     # Nobody waits for the one that only published.
     assert store.acquire(CLAIM, LEASE_SECONDS, "third")
+
+
+def test_files_left_out_by_one_attempt_are_left_out_by_the_next(store: FakeBlobStore, clock: Clock) -> None:
+    first = taken(store, clock, "a")
+    first.leave_out([FILE], "it is no Parquet file")
+    first.release()
+    heir = taken(store, clock, "b")
+    assert (heir.record.left_out, heir.record.cause) == ([FILE], "it is no Parquet file")
+    assert heir.record.attempt == "b"
+    heir.leave_out([FILE, OTHER], heir.record.cause)
+    assert commit(store, PREFIX, heir, record("b")).ours
+
+
+def test_attempt_that_was_given_up_leaves_out_nothing(store: FakeBlobStore, clock: Clock) -> None:
+    old = taken(store, clock, "a")
+    old.keeper.stop()
+    heir = taken(store, clock, "b")
+    clock.now -= LEASE_SECONDS + 10
+    with pytest.raises(ClaimLostError, match="was claimed by app-b"):
+        old.leave_out([FILE], "late")
+    clock.now += LEASE_SECONDS + 10
+    heir.release()
+    assert taken(store, clock, "c").record.left_out == []
+
+
+def test_leaving_out_whose_answer_was_lost_is_ours(store: FakeBlobStore, clock: Clock) -> None:
+    claim = taken(store, clock, "a")
+    store.lose_next_answer = True
+    claim.leave_out([FILE], "x")
+    assert commit(store, PREFIX, claim, record("a")).ours
 
 
 def test_foreign_content_of_a_claim_is_overwritten(store: FakeBlobStore, clock: Clock) -> None:
