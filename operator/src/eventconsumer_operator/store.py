@@ -16,8 +16,10 @@ truth.
 Manifests in here are shared: nobody changes one in place.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from eventconsumer_api import labels
 from eventconsumer_operator.errors import Forbidden
@@ -25,6 +27,7 @@ from eventconsumer_operator.keys import Key
 from eventconsumer_operator.manifest import EVENT_CONSUMER, STORED, Kind, Listing, Manifest, kind_of, name_of
 
 Where = tuple[Kind, str, str]
+_SHORT = 256  # characters of a text that may well stand in many objects
 
 
 @dataclass
@@ -190,7 +193,7 @@ class Store:
 
     def _set(self, part: _Part, kind: Kind, where: tuple[str, str], manifest: Manifest) -> None:
         self._unset(part, kind, where)
-        kept = _without_managed_fields(manifest)
+        kept = _lean(manifest)
         part.objects[where] = kept
         for key in _owners(kind, kept):
             self._by_consumer.setdefault(key, {})[(kind, *where)] = kept
@@ -215,10 +218,22 @@ def _keys(kind: Kind, manifest: Manifest) -> list[Key]:
     return [Key(metadata["namespace"], name)] if name else []
 
 
-def _without_managed_fields(manifest: Manifest) -> Manifest:
-    # They are half of an object's size and nobody here reads them.
+def _lean(manifest: Manifest) -> Manifest:
+    """The object without managed fields, which are half of its size and which nobody here reads.
+
+    Names of fields and short texts are the same in thousands of objects: each is kept once.
+    """
     metadata = {name: value for name, value in manifest["metadata"].items() if name != "managedFields"}
-    return manifest | {"metadata": metadata}
+    lean: Manifest = _shared(manifest | {"metadata": metadata})
+    return lean
+
+
+def _shared(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {sys.intern(name): _shared(value) for name, value in node.items()}
+    if isinstance(node, list):
+        return [_shared(value) for value in node]
+    return sys.intern(node) if isinstance(node, str) and len(node) <= _SHORT else node
 
 
 def _version(manifest: Manifest) -> str:

@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import json
 from collections import deque
 
 import pytest
@@ -311,3 +312,15 @@ async def test_objects_of_kinds_that_are_not_watched_are_not_kept() -> None:
     assert POD in stale.store.kinds
     store = Store(kinds=(EVENT_CONSUMER,))
     assert store.put(config_map("a")) is False
+
+
+def test_what_many_objects_have_in_common_is_held_once() -> None:
+    store = Store()
+    for name in ("a", "b"):
+        manifest = config_map(name, 1)
+        store.put(json.loads(json.dumps(manifest | {"data": {"fieldOfAll": "the same text", "list": ["x y z"]}})))
+    one, other = held(store)["a"]["data"], held(store)["b"]["data"]
+    assert one == {"fieldOfAll": "the same text", "list": ["x y z"]}
+    assert one["fieldOfAll"] is other["fieldOfAll"]
+    assert one["list"][0] is other["list"][0]
+    assert [*map(id, one)] == [*map(id, other)]
