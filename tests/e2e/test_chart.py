@@ -46,7 +46,7 @@ def test_upgrade_and_rollback_restart_the_operator_only(demo: Demo) -> None:
     generation = demo.cluster.get("eventconsumer", "orders")["metadata"]["generation"]
     assert len(before) == 4
     demo.cluster.helm(
-        "upgrade", run.RELEASE, CHART, "--reuse-values", "--wait", "--timeout", "120s",
+        "upgrade", run.RELEASE, CHART, "--reset-then-reuse-values", "--wait", "--timeout", "120s",
         "--set", "logLevel=DEBUG,resyncSeconds=60,metrics.service.enabled=true",
     )  # fmt: skip
     assert "--log-level=DEBUG" in arguments(demo)
