@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 VENV := .venv
 PY := $(VENV)/bin/python
-SUITES := tests/unit tests/contract tests/simulation tests/integration tests/faults tests/e2e
+SUITES := tests/unit tests/contract tests/simulation tests/integration tests/faults
 DISTS := crds operator processor_image spark local/emulator local/cluster local/demo
 
 .PHONY: help
@@ -74,12 +74,15 @@ borders: env ## Who may import whom
 	@$(VENV)/bin/lint-imports
 
 check: lint types borders ## The fast subset, under a minute
-	@$(VENV)/bin/pytest tests/unit
+	@$(VENV)/bin/pytest -n 2 tests/unit
 
 test: lint types borders azurite jars ## Everything: style, types, borders, unit, contract, simulation, integration, faults, end to end
 	@./local/need promtool prometheus
 	@$(PY) -m local_cluster tools
-	@$(VENV)/bin/pytest --durations=20 $(SUITES)
+	@# In several processes, as most of a test is waiting; what shares a server stays together (tests/conftest.py).
+	@$(VENV)/bin/pytest -n 3 --dist loadgroup --durations=20 $(SUITES)
+	@# One cluster, so one after the other.
+	@$(VENV)/bin/pytest --durations=20 tests/e2e
 
 STEPS ?= 200000
 SEED ?= 1
