@@ -14,9 +14,11 @@ from tests.azurite import ACCOUNT, KEY, AzuriteProcess
 from tests.integration.spark.drained import host_name
 
 ROOT = Path(__file__).parents[3]
+FAST = "-XX:TieredStopAtLevel=1"
+"""Half of a short run is the compiler's work."""
 
 
-def start(jars: str, azurite: AzuriteProcess, hosts: Path) -> SparkSession:
+def start(jars: str, azurite: AzuriteProcess, hosts: Path, compiler: str = FAST) -> SparkSession:
     """Start it, with the account's key in its Hadoop configuration as a driver has it."""
     # Java alone must know the product-style name; Python goes to the address in the connection string.
     hosts.write_text(f"127.0.0.1 localhost {ACCOUNT}.blob.localhost {socket.gethostname()}\n")
@@ -25,7 +27,7 @@ def start(jars: str, azurite: AzuriteProcess, hosts: Path) -> SparkSession:
         "SPARK_CONF_DIR": str(ROOT / "spark/conf"),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_SUBMIT_ARGS": f"--driver-class-path '{jars}/*' "
-        f"--driver-java-options '-Djdk.net.hosts.file={hosts} -XX:TieredStopAtLevel=1' pyspark-shell",
+        f"--driver-java-options '-Djdk.net.hosts.file={hosts} {compiler}' pyspark-shell",
     }
     builder = SparkSession.builder.master("local[2]").appName("tests").config("spark.driver.host", "127.0.0.1")
     spark = (
