@@ -94,9 +94,10 @@ async def _start(api: Api, observed: Observed, spark: SparkPlan, outcome: Outcom
                 outcome.changes.append(f"{describe(manifest)} not created: {describe(found)} is there")
                 return
     if await api.create(manifest) is None:
-        live = await api.get(kind_of(manifest), observed.consumer.key.namespace, name_of(manifest))
-        if live is not None:
-            _check_owner(observed, live)
+        listing = await api.list(kind_of(manifest), observed.consumer.key.namespace)  # there is no right to get one
+        for live in listing.items:
+            if name_of(live) == name_of(manifest):
+                _check_owner(observed, live)
         return
     outcome.started = True
     outcome.changes.append(f"{describe(manifest)} created")

@@ -82,7 +82,9 @@ def spark_facts(observed: Observed, plan: Plan | None, status: SparkStatus | Non
     waits = [f"{each.name}: {text}" for each in state.live if (text := why_waiting(each, observed, spark, credential))]
     failing = ""
     if status.failures:
-        count = f"{_times(status.failures)} of {spark.retry.attempts} failed"
+        # While an attempt is under way, it is the one before that failed.
+        last = status.attempt if status.next_attempt_time else status.attempt - 1
+        count = f"attempt {last} failed ({status.failures} of {spark.retry.attempts} in a row)"
         failing = f"spec.spark: {head}: {count}: {status.last_failure}; {told}"
     return SparkFacts(
         enabled=True,
@@ -93,10 +95,6 @@ def spark_facts(observed: Observed, plan: Plan | None, status: SparkStatus | Non
         behind=_behind(fleet, batch, spark, status),
         quarantine=quarantine,
     )
-
-
-def _times(failures: int) -> str:
-    return "attempt 1" if failures == 1 else f"{failures} attempts in a row"
 
 
 def _next_step(status: SparkStatus, live: tuple[Application, ...], batch: BatchReport, *, suspended: bool) -> str:

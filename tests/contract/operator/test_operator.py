@@ -276,16 +276,17 @@ async def test_pods_that_do_not_start_are_explained(world: World) -> None:
     assert "pod orders-host-0: ErrImagePull: no such image" in message(status, "Ready")
 
 
-async def test_a_batch_becomes_one_job_until_it_is_committed(world: World) -> None:
-    world.apply(SPEC)
+async def test_a_batch_is_attempted_one_job_at_a_time_until_it_is_committed(world: World) -> None:
+    world.apply(SPEC | {"spark": SPEC["spark"] | {"retry": {"backoffSeconds": 3}, "history": {"failed": 0}}})
     await world.until(ready)
     world.hub.open_batch = BatchReport(number=1, files=10, bytes=10_000, events=1000, reason="Files")
     status = await world.until(lambda status: status["spark"]["lastBatch"] == 1)
     uid = (await world.get("evc", "orders"))["metadata"]["uid"]
     name = f"orders-{uid[:8]}-b1"
-    assert status["spark"]["lastApplication"] == name
+    spark = status["spark"]
+    assert (spark["lastApplication"], spark["attempt"], spark["mode"]) == (name, 1, "Local")
 
-    async def job() -> Any:
+    async def job(name: str) -> Any:
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
             found = await world.get("job", name)
@@ -294,7 +295,7 @@ async def test_a_batch_becomes_one_job_until_it_is_committed(world: World) -> No
             await asyncio.sleep(0.2)
         raise AssertionError(world.operator.log.read_text())
 
-    first = await job()
+    first = await job(name)
     assert first["metadata"]["ownerReferences"][0]["uid"] == uid
     assert first["spec"]["podReplacementPolicy"] == "Failed"
     # The restricted Pod Security Standard, which the namespace enforces, admits the driver.
@@ -302,15 +303,40 @@ async def test_a_batch_becomes_one_job_until_it_is_committed(world: World) -> No
     driver["metadata"] = {"name": "driver", "namespace": world.namespace}
     world.cluster.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(driver))
 
-    # Deleted by hand while the batch is open: it is started again.
+    # Deleted by hand while the batch is open: the next attempt follows at once, and it counts as no failure.
     await world.kubectl("delete", "job", name, "--cascade=background", "--wait=false")
     await world.kubectl("patch", "job", name, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+    await job(f"{name}-a2")
+    status = await world.until(lambda status: status["spark"]["attempt"] == 2)
+    assert status["spark"]["failures"] == 0
+
+    # Failed: the next follows after a time, also where the operator is killed in between.
+    now = datetime.now(UTC)
+    await fail_job(world, f"{name}-a2", now)
+    status = await world.until(lambda status: condition(status, "SparkHealthy") == ("False", "SparkRetrying"))
+    assert "attempt 2 failed (1 of 3 in a row): BackoffLimitExceeded: the pod failed" in message(status, "SparkHealthy")
+    assert f"kubectl logs job/{name}-a2" in message(status, "SparkHealthy")
+    world.operator.stop(signal.SIGKILL)
+    world.operator.start()
+    third = await job(f"{name}-a3")
+    begun = datetime.fromisoformat(third["metadata"]["creationTimestamp"])
+    assert (begun - now.replace(microsecond=0)).total_seconds() >= 3
+    status = await world.until(lambda status: status["spark"]["attempt"] == 3)
+    assert (status["spark"]["failures"], condition(status, "SparkHealthy")[0]) == (1, "False")
     deadline = time.monotonic() + 20
-    while (second := await job())["metadata"]["uid"] == first["metadata"]["uid"]:
+    while await world.get("job", f"{name}-a2"):  # no failed one is kept
         assert time.monotonic() < deadline
         await asyncio.sleep(0.2)
 
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    world.hub.open_batch, world.hub.committed = None, 1
+    status = await world.until(lambda status: status["spark"]["processedFiles"] == 10)
+    assert status["spark"]["failures"] == 0
+    assert condition(status, "SparkHealthy") == ("True", "Idle")
+
+
+async def fail_job(world: World, name: str, when: datetime) -> None:
+    """What the Job controller writes when the only pod has failed."""
+    now = when.strftime("%Y-%m-%dT%H:%M:%SZ")
     failed = {
         "startTime": now, "failed": 1,
         "conditions": [
@@ -321,14 +347,6 @@ async def test_a_batch_becomes_one_job_until_it_is_committed(world: World) -> No
     }  # fmt: skip
     patch = json.dumps({"status": failed})
     await world.kubectl("patch", "job", name, "--subresource=status", "--type=merge", "-p", patch)
-    status = await world.until(lambda status: condition(status, "SparkHealthy") == ("False", "SparkFailed"))
-    assert f"kubectl logs job/{name}" in message(status, "SparkHealthy")
-    assert (await job())["metadata"]["uid"] == second["metadata"]["uid"]  # a failed one is not started again
-
-    world.hub.open_batch, world.hub.committed = None, 1
-    status = await world.until(ready)
-    assert status["spark"]["processedFiles"] == 10
-    assert condition(status, "SparkHealthy") == ("True", "Idle")
 
 
 async def test_killed_and_started_again_it_goes_on(world: World) -> None:

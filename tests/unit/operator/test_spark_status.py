@@ -104,7 +104,7 @@ def why(*drivers: Manifest, spec: dict[str, Any] = WITH_SPARK, found: Manifest |
         (ended(exitCode=3), "the driver ended with exit code 3: kubectl logs job/"),
         (
             ended(message="StorageError: container x: create it"),
-            "failed: StorageError: container x: create it; attempt",
+            "in a row): StorageError: container x: create it; attempt",
         ),
         (
             {"phase": "Failed", "reason": "Evicted", "message": "low on memory", **ended()},
@@ -148,7 +148,7 @@ def test_no_secret_is_told() -> None:
 def test_what_was_seen_of_a_failure_stands_when_its_pod_is_gone() -> None:
     memory = SparkStatus(last_batch=1, attempt=1, failures=1, last_failure="out of luck", next_attempt_time=LATER)
     for found in ((failed(),), ()):
-        assert "attempt 1 of 3 failed: out of luck" in healthy(world(*found, memory=memory, now=NOW))[2]
+        assert "attempt 1 failed (1 of 3 in a row): out of luck" in healthy(world(*found, memory=memory, now=NOW))[2]
 
 
 def test_failures_are_over_with_the_commit() -> None:

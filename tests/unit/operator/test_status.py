@@ -313,7 +313,7 @@ def test_a_failed_batch_names_the_remedy() -> None:
     assert verdict(status, "SparkHealthy") == ("False", "SparkRetrying")
     assert verdict(status, "Stalled") == ("False", "Available")
     text = message(status, "SparkHealthy")
-    assert "batch 1 (10 files): attempt 1 of 3 failed: BackoffLimitExceeded: it failed" in text
+    assert "batch 1 (10 files): attempt 1 failed (1 of 3 in a row): BackoffLimitExceeded: it failed" in text
     assert f"kubectl logs job/{NAME}" in text
     assert "attempt 2 follows at 2026-11-21 12:00:30 UTC" in text
     assert status.spark is not None
@@ -325,7 +325,7 @@ def test_a_batch_that_failed_too_often_needs_a_person_and_is_tried_all_the_same(
     status = status_of(with_batch(status=EventConsumerStatus(spark=memory, observed_generation=1)))
     assert verdict(status, "SparkHealthy") == ("False", "SparkFailed")
     assert verdict(status, "Stalled") == ("True", "SparkFailed")
-    assert "3 attempts in a row of 3 failed: no room" in message(status, "Stalled")
+    assert "attempt 3 failed (3 of 3 in a row): no room" in message(status, "Stalled")
 
 
 @pytest.mark.parametrize(("seconds", "healthy_still"), [(5, True), (600, False)])
