@@ -16,7 +16,7 @@ from eventconsumer_api.host_report import (
     PartitionReport,
     Problem,
 )
-from eventconsumer_api.status import Condition, EventConsumerStatus, LagStatus
+from eventconsumer_api.status import Condition, EventConsumerStatus, LagStatus, SparkStatus
 from eventconsumer_operator import metrics as operator
 from eventconsumer_operator.keys import Key
 from eventconsumer_processor import metrics as host
@@ -75,7 +75,7 @@ def _status() -> EventConsumerStatus:
     condition = Condition(
         type="Ready", status="True", reason="", message="", last_transition_time=NOW, observed_generation=1
     )
-    return EventConsumerStatus(conditions=[condition], lag=LagStatus(events=0, seconds=0))
+    return EventConsumerStatus(conditions=[condition], lag=LagStatus(events=0, seconds=0), spark=SparkStatus())
 
 
 def _report() -> HostReport:

@@ -10,7 +10,7 @@ import hashlib
 import logging
 from dataclasses import dataclass, field
 
-from eventconsumer_api.conditions import ConditionType
+from eventconsumer_api.conditions import ConditionType, Reason
 from eventconsumer_api.labels import FIELD_MANAGER
 from eventconsumer_api.redaction import redact
 from eventconsumer_api.status import Condition, EventConsumerStatus
@@ -66,7 +66,8 @@ def changes(previous: EventConsumerStatus, status: EventConsumerStatus) -> list[
 
 
 def _is_warning(condition: Condition) -> bool:
-    return condition.status == _ANNOUNCED[condition.type]
+    # What was left out does not come back by itself, though everything goes on.
+    return condition.status == _ANNOUNCED[condition.type] or condition.reason == Reason.SPARK_QUARANTINED
 
 
 def _of_condition(condition: Condition, *, warning: bool) -> News:

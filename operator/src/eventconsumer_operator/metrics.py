@@ -128,6 +128,7 @@ class Resources(Collector):
         ready = _gauge("hosts_ready", "Hosts ready.")
         drained = _gauge("drained_events", "Events in files since the chains' start.")
         files = _gauge("drained_files", "Files since the chains' start.")
+        failures = _gauge("spark_failures", "Failed attempts at the open batch, in a row; absent: no Spark.")
         for key, status in sorted(self._statuses.items()):
             place = [key.namespace, key.name]
             for condition in status.conditions:
@@ -143,7 +144,9 @@ class Resources(Collector):
             ready.add_metric(place, status.hosts.ready)
             drained.add_metric(place, status.drained.events)
             files.add_metric(place, status.drained.files)
-        yield from (conditions, lag_events, lag_seconds, total, unowned, desired, ready, drained, files)
+            if status.spark:
+                failures.add_metric(place, status.spark.failures)
+        yield from (conditions, lag_events, lag_seconds, total, unowned, desired, ready, drained, files, failures)
 
 
 def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:

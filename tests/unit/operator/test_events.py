@@ -52,6 +52,17 @@ def test_news_for_each_change_and_none_for_none() -> None:
     assert [(news.subject, news.reason) for news in changes(new, status_of(WELL))] == [("Ready", "Available")]
 
 
+def test_what_spark_left_out_is_a_warning_though_everything_goes_on() -> None:
+    well = status_of(WELL)
+    spark = next(each for each in well.conditions if each.type == "SparkHealthy")
+    left_out = spark.model_copy(update={"reason": "SparkQuarantined", "message": "batch 7: p/0: bad"})
+    told = well.model_copy(update={"conditions": [left_out]})
+    (news,) = changes(well, told)
+    assert (news.reason, news.warning) == ("SparkQuarantined", True)
+    assert "batch 7: p/0: bad" in news.message
+    assert changes(told, told) == []
+
+
 async def test_an_event_is_about_the_resource() -> None:
     api = FakeKubernetes()
     await Recorder(api).record(NEW, status_of(NEW))
