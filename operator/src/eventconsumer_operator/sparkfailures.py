@@ -20,7 +20,8 @@ from eventconsumer_operator.plan.spark.pods import drivers_of, executors_of
 from eventconsumer_operator.podfailures import disruption, last_words, out_of_memory, pod_failures
 from eventconsumer_operator.sparkapplications import unanswered
 
-_EXECUTORS_GRACE = timedelta(seconds=90)
+_EXECUTORS_GRACE = timedelta(seconds=180)  # the driver starts before it asks for any
+_CREATION_GRACE = timedelta(minutes=5)  # a large image takes its time on a new node
 _OVER = {"Failed", "Succeeded"}
 _HEAP = re.compile(r"OutOfMemoryError|Java heap space|GC overhead limit|MemoryError")
 _LOST = re.compile(r"ExecutorLostFailure|exit code 137|OOMKilled|Python worker exited unexpectedly")
@@ -38,7 +39,8 @@ def why_failed(failure: Failure, observed: Observed, spark: Spark, *, local: boo
         )
     if failure.cause is Cause.CANNOT_START:
         return "; ".join(pod_failures(drivers))
-    if failure.cause is Cause.TOO_LONG or "DeadlineExceeded" in application.message:
+    reasons = {application.message.partition(":")[0], *(pod.get("status", {}).get("reason") for pod in drivers)}
+    if failure.cause is Cause.TOO_LONG or "DeadlineExceeded" in reasons:
         return (
             f"it did not end within spec.spark.timeoutSeconds ({spark.timeout_seconds}): raise it, or let batches be "
             f"smaller (spec.spark.batch), or give it more {'spec.spark.driver.cores' if local else _MORE_EXECUTORS}"
@@ -119,7 +121,7 @@ def _waits(application: Application, observed: Observed, spark: Spark, credentia
         return
     living = [pod for pod in drivers if pod.get("status", {}).get("phase") not in _OVER]
     yield from pod_failures(living)
-    if not pod_failures(living) and any(_is_creating(pod) for pod in living):
+    if age > _CREATION_GRACE and not pod_failures(living) and any(_is_creating(pod) for pod in living):
         secret = (
             f"Secret {credential.secret} with key {credential.key} is there, and that " if credential.secret else ""
         )

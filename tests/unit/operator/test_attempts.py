@@ -147,10 +147,10 @@ def test_an_application_whose_image_is_missing_is_given_up_after_a_while() -> No
 
 
 def test_what_cannot_start_makes_way_for_a_changed_spec() -> None:
-    found = look(created(60), pods=(driver("ErrImagePull"),), generation=2)
+    found = look(created(61), pods=(driver("ErrImagePull"),), generation=2)
     assert [each.name for each in found.given_up] == ["b1a1"]
     assert found.failures == 0  # so the next follows at once
-    refused = look(created(60), generation=2)  # no pod at all: a quota
+    refused = look(created(61), generation=2)  # no pod at all: a quota
     assert [each.name for each in refused.given_up] == ["b1a1"]
     assert look(created(60), pods=(driver("ContainerCreating"),), generation=2).given_up == ()
 

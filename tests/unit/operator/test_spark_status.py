@@ -138,6 +138,19 @@ def test_an_application_that_takes_too_long() -> None:
     assert "did not end within spec.spark.timeoutSeconds (3600): raise it" in text
 
 
+def test_a_driver_that_the_kubelet_ended_because_of_its_time() -> None:
+    text = why(driver(ended(message="told to end") | {"reason": "DeadlineExceeded"}))
+    assert "did not end within spec.spark.timeoutSeconds" in text
+
+
+def test_a_driver_that_is_starting_is_no_trouble() -> None:
+    creating = {"phase": "Pending", "containerStatuses": [{"state": {"waiting": {"reason": "ContainerCreating"}}}]}
+    for seconds, verdict in ((290, "True"), (310, "False")):
+        seen = world(job(NAME), drivers=(driver(creating),), now=NOW + timedelta(seconds=seconds))
+        assert healthy(seen)[0] == verdict
+    assert "check that Secret s with key k is there" in healthy(seen)[2]
+
+
 def test_no_secret_is_told() -> None:
     secret = "AccountKey=" + "A" * 44
     text = status_of(world(failed(), drivers=(driver(ended(message=f"x {secret}")),))).model_dump_json()
@@ -187,15 +200,16 @@ def test_executors_that_do_not_start() -> None:
     waiting["metadata"] |= {"ownerReferences": [{"uid": f"uid-of-{NAME}-x", "controller": True}]}
     busy = {**waiting, "metadata": waiting["metadata"] | {"name": "f"}, "status": {"phase": "Running"}}
     drivers = (driver({"phase": "Running"}),)
+    late = NOW + timedelta(seconds=200)
     large = running | {"spec": {"template": {"spec": {"containers": [{"args": ["driver"]}]}}}}
-    status, reason, message = healthy(world(large, spec=EXECUTORS, drivers=drivers, executors=(waiting,)))
+    status, reason, message = healthy(world(large, spec=EXECUTORS, drivers=drivers, executors=(waiting,), now=late))
     assert (status, reason) == ("False", "SparkWaiting")
     assert "none of 2 executors runs: pod e: Unschedulable: no room" in message
-    status, _, message = healthy(world(large, spec=EXECUTORS, drivers=drivers, executors=(waiting, busy)))
+    status, _, message = healthy(world(large, spec=EXECUTORS, drivers=drivers, executors=(waiting, busy), now=late))
     assert status == "True" and "1 of 2 executors run; pod e: Unschedulable" in message
-    none = world(large, spec=EXECUTORS, drivers=drivers)
+    none = world(large, spec=EXECUTORS, drivers=drivers, now=late)
     assert "none of 2 executors runs" in healthy(none)[2]
-    assert healthy(world(running | LOCAL, drivers=drivers))[0] == "True"  # it has none
+    assert healthy(world(running | LOCAL, drivers=drivers, now=late))[0] == "True"  # it has none
 
 
 def commit(**changes: Any) -> CommitReport:

@@ -300,7 +300,7 @@ def test_a_driver_that_does_not_start_is_explained() -> None:
     driver = pod(f"{NAME}-x", phase="Pending", containerStatuses=[{"state": {"waiting": waiting}}])
     driver["metadata"]["ownerReferences"] = [{"uid": f"uid-of-{NAME}", "controller": True}]
     assert verdict(status_of(with_batch(job(NAME), drivers=(driver,))), "Stalled") == ("False", "Available")
-    status = status_of(with_batch(job(NAME), drivers=(driver,), now=NOW + timedelta(seconds=40)))
+    status = status_of(with_batch(job(NAME), drivers=(driver,), now=NOW + timedelta(seconds=70)))
     assert verdict(status, "SparkHealthy") == ("False", "SparkWaiting")
     assert verdict(status, "Stalled") == ("True", "SparkWaiting")
     assert f"pod {NAME}-x: ErrImagePull: no such image" in message(status, "SparkHealthy")

@@ -26,7 +26,7 @@ COMMIT_GRACE = timedelta(seconds=120)
 """The leading host sees a commit within seconds: an application that succeeded so long ago did not do its work."""
 START_GRACE = timedelta(seconds=120)
 """An application whose image cannot be pulled for so long is given up: the next may find another image."""
-POD_GRACE = timedelta(seconds=30)
+POD_GRACE = timedelta(seconds=60)
 """An application without a driver's pod for so long is refused one."""
 _LEFTOVER_GRACE = timedelta(minutes=10)  # after its batch's commit; it may still be tidying up its table
 _DEADLINE_SLACK = timedelta(seconds=60)  # launchers end their applications themselves
