@@ -131,7 +131,7 @@ class World:
     async def status(self) -> Any:
         return (await self.get("evc", "orders")).get("status", {})
 
-    async def until(self, question: Callable[[Any], object], timeout: float = 30) -> Any:
+    async def until(self, question: Callable[[Any], object], timeout: float = 90) -> Any:
         """Wait until the resource's status satisfies `question`; return the status."""
         deadline = time.monotonic() + timeout
         while True:
