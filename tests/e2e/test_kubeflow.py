@@ -21,6 +21,7 @@ from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, condition, co
 pytestmark = pytest.mark.timeout(900)
 
 NAME = "kubeflow-launches-this-consumer"  # long enough for every name that is made of it
+SHORT = NAME[:28]  # what the names of its applications begin with
 PARTITIONS = 2
 WAVE = 40
 DEFINITION = ROOT / "tests/definitions/sparkoperator.k8s.io_sparkapplications.yaml"
@@ -111,7 +112,8 @@ class Shop:
         return sorted(int(body) for body in bodies)
 
     def _story(self) -> str:
-        told = [json.dumps(self.cluster.get("eventconsumer", NAME).get("status", {}), indent=1)]
+        told = [self.cluster.kubectl("get", "eventconsumer", NAME, "--ignore-not-found", "-o", "jsonpath={.status}")]
+        told += sorted(things(self.demo))
         told += [json.dumps(each.get("status", {})) for each in self.applications().values()]
         for pod in self.pods("driver"):
             name = pod["metadata"]["name"]
@@ -214,13 +216,14 @@ def test_an_application_that_is_deleted_by_hand_is_followed_by_another_and_its_d
 
 
 def test_nothing_is_left_of_a_consumer_that_is_deleted_while_one_runs(shop: Shop) -> None:
-    before = things(shop.demo)
-    assert [name for name in before if NAME in name], "or the names are others by now"
     shop.publish()
     shop.running_driver()
-    shop.cluster.kubectl("delete", "eventconsumer", NAME)
 
     def left() -> list[str]:
-        return [name for name in things(shop.demo) if NAME in name or "/spark-" in name]
+        """Applications, pods and config maps named after it, and services and config maps that Spark names itself."""
+        return [name for name in things(shop.demo) if f"/{SHORT}" in name or "/spark-" in name]
 
-    shop.until(lambda: not left(), 120, f"nothing left of {left()}")
+    kinds = {name.partition("/")[0] for name in left()}
+    assert kinds >= {"pod", "service", "configmap", APPLICATIONS.replace("applications", "application", 1)}, kinds
+    shop.cluster.kubectl("delete", "eventconsumer", NAME)
+    shop.until(lambda: not left(), 120, "nothing left")
