@@ -90,7 +90,9 @@ SEED ?= 1
 simulate: env ## Hosts on virtual time under every fault: STEPS=200000 SEED=1
 	@$(PY) -m tests.simulation --steps $(STEPS) --seed $(SEED)
 
-bench: env azurite ## Figures, on this machine
+bench: env azurite jars ## Figures, on this machine
 	@$(PY) -m local_cluster tools >/dev/null
 	@$(PY) -m tests.bench.failover
 	@$(PY) -m tests.bench.operator
+	@$(PY) -m tests.bench.spark_read
+	@$(PY) -m tests.bench.spark_kills

@@ -167,14 +167,14 @@ def draining(facts: Facts) -> Finding:
     if facts.asleep and not facts.reported:
         return Finding("Unknown", Reason.PROGRESSING, "the probe that looks for events has not answered yet")
     if facts.asleep:
-        return Finding("True", Reason.IDLE, "all events are processed, and none come: no host runs until some do")
+        return Finding("True", Reason.IDLE, "all events are in files, and none come: no host runs until some do")
     if not facts.reported:
         return Finding("Unknown", Reason.NO_REPORT, "no host has answered yet")
     count = f"{facts.owned} of {facts.total} partitions are read"
     if facts.total == 0 or facts.owned < facts.total:
         return Finding("True" if facts.owned else "False", Reason.PROGRESSING, count)
     if facts.behind is False:
-        return Finding("True", Reason.IDLE, "; ".join((f"{count}; all events are processed", *facts.advice)))
+        return Finding("True", Reason.IDLE, "; ".join((f"{count}; all events are in files", *facts.advice)))
     return Finding("True", Reason.AVAILABLE, "; ".join((count, *facts.advice)))
 
 
