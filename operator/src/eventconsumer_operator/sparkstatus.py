@@ -10,7 +10,7 @@ from eventconsumer_api.host_report import BatchReport, FleetReport
 from eventconsumer_api.redaction import redact
 from eventconsumer_api.spark import Spark
 from eventconsumer_api.status import CommitStatus, QuarantineStatus, SparkStatus
-from eventconsumer_operator.applications import Application
+from eventconsumer_operator.applications import Application, ApplicationState
 from eventconsumer_operator.findings import SparkFacts
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan import Plan
@@ -100,7 +100,8 @@ def spark_facts(observed: Observed, plan: Plan | None, status: SparkStatus | Non
 def _next_step(status: SparkStatus, live: tuple[Application, ...], batch: BatchReport, *, suspended: bool) -> str:
     own = next((each for each in reversed(live) if each.batch == batch.number), None)
     if own:
-        return f"attempt {own.attempt} runs: {own.name}"
+        runs = "starts" if own.state is ApplicationState.PENDING else "runs"
+        return f"attempt {own.attempt} {runs}: {own.name}"
     if live:
         return f"waits for {live[0].name} to end"
     if suspended:
