@@ -67,7 +67,7 @@ class Application(Model):
         default=[], max_length=100, description="Arguments of the program. Never put secrets here."
     )
     conf: dict[
-        Annotated[str, Field(max_length=253, pattern=r"^spark\.[A-Za-z0-9._-]+$")],
+        Annotated[str, Field(min_length=1, max_length=253, pattern=r"^spark\.[A-Za-z0-9._-]+$")],
         Annotated[str, Field(max_length=4096)],
     ] = Field(
         default={},

@@ -13,6 +13,7 @@ from tests.fakes.kubernetes import event_consumer
 ACCOUNT = "https://shop.blob.core.windows.net"
 REPLACE: dict[str, Any] = {"handler": "a:B", "handlerMode": "Replace"}
 NO_SPARK = {"enabled": False}
+OUTPUT = {"path": "abfss://out@shop.dfs.core.windows.net/orders"}
 LONG_KEY = "a" * 400
 
 
@@ -53,7 +54,6 @@ def affinity_keys(kind: str, required: bool) -> tuple[str, dict[str, Any]]:
 
 # Beginning of the message -> a resource that breaks the rule.
 BREAKS: dict[str, dict[str, Any]] = {
-    "spark reads Parquet files only": GOOD | {"sink": GOOD["sink"] | {"format": "Avro"}},
     "spark processes files": GOOD | {"processing": REPLACE},
     "replay.consumerGroup must be another": spec(replay={"nonce": "a", "consumerGroup": "$Default"}),
     "replay.from must be before replay.to": spec(
@@ -77,6 +77,16 @@ BREAKS: dict[str, dict[str, Any]] = {
     "sink.layout: Capture is the layout": spec(sink={"layout": "Capture"}),
     "sink.emptyFiles needs": spec(sink={"emptyFiles": True}),
     "spark.output.path is required": spec(spark={"enabled": True}),
+    "spark.output.body.schema is for": spec(
+        spark={"output": OUTPUT | {"body": {"type": "Text", "schema": "id BIGINT"}}}
+    ),
+    "spark.mode: Local needs": spec(spark={"output": OUTPUT, "mode": "Local", "launcher": "Kubeflow"}),
+    "spark.replay.from must not be above": spec(
+        spark={"output": OUTPUT, "replay": {"nonce": "a", "from": 3, "to": 2}}
+    ),
+    "spark.application.conf: keys have": spec(
+        spark={"output": OUTPUT, "application": {"conf": {"spark." + "x" * 250: "1"}}}
+    ),
     "pods.labels: keys of": pods(labels={"app.kubernetes.io/name": "mine"}),
     "pods.annotations: keys of": pods(annotations={"eventconsumer.io/config-hash": "mine"}),
     "pods.resources: a request must not be above": pods(
@@ -124,6 +134,16 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "away from each other": pod_term("podAntiAffinity", {"matchLabels": {"a": "b"}}),
     "wish": pod_term("podAffinity", {}, required=False),
     "hosts that follow the lag": spec(scaling={"mode": "Lag", "minReplicas": 0, "lag": {"targetSeconds": 5}}),
+    "spark over avro files": GOOD | {"sink": GOOD["sink"] | {"format": "Avro"}},
+    "all of spark": spec(
+        spark={
+            "trigger": {"files": 1, "bytes": 1, "ageSeconds": 1, "schedule": "*/5 0-6 * * MON-FRI"},
+            "mode": "Local",
+            "application": {"conf": {"spark.sql.shuffle.partitions": "4"}},
+            "output": OUTPUT | {"format": "Parquet", "body": {"type": "Json", "schema": "id BIGINT, name STRING"}},
+            "replay": {"nonce": "a", "from": 2, "to": 2},
+        }
+    ),
     "a replay": spec(
         replay={
             "nonce": "a-1", "consumerGroup": "replay", "from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z",
