@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 VENV := .venv
 PY := $(VENV)/bin/python
-SUITES := tests/unit tests/contract tests/simulation tests/integration tests/faults
+SUITES := tests/unit tests/contract tests/simulation tests/integration
 DISTS := crds operator processor_image spark local/emulator local/cluster local/demo
 
 .PHONY: help
@@ -73,16 +73,21 @@ types: env ## Types
 borders: env ## Who may import whom
 	@$(VENV)/bin/lint-imports
 
-check: lint types borders ## The fast subset, under a minute
+check: lint types borders ## The fast subset, two minutes
 	@$(VENV)/bin/pytest -n 2 tests/unit
 
 test: lint types borders azurite jars ## Everything: style, types, borders, unit, contract, simulation, integration, faults, end to end
 	@./local/need promtool prometheus
 	@$(PY) -m local_cluster tools
 	@# In several processes, as most of a test is waiting; what shares a server stays together (tests/conftest.py).
-	@$(VENV)/bin/pytest -n 3 --dist loadgroup --durations=20 $(SUITES)
-	@# One cluster, so one after the other.
-	@$(VENV)/bin/pytest --durations=20 tests/e2e
+	@$(VENV)/bin/pytest -n 2 --dist loadgroup --durations=20 $(SUITES)
+	@# Faults are judged by time, too, and there is one cluster: one after the other.
+	@$(VENV)/bin/pytest --durations=20 tests/faults tests/e2e --ignore tests/e2e/test_kubeflow.py
+
+.PHONY: test-kubeflow
+test-kubeflow: env azurite jars ## The launcher Kubeflow, end to end; builds its operator first, 4 minutes
+	@$(PY) -m local_cluster tools --kubeflow
+	@$(VENV)/bin/pytest tests/e2e/test_kubeflow.py
 
 STEPS ?= 200000
 SEED ?= 1
