@@ -12,7 +12,7 @@ from tests.e2e.conftest import Demo, image
 from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
 from tests.e2e.waiting import seconds_until, until, wait_for
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1200)
 
 NAME = "scaled"
 PARTITIONS = 4
@@ -145,7 +145,7 @@ def test_hosts_come_while_partitions_are_late_and_go_when_none_is(scaled: Demo) 
     assert "late" in reason
     until(lambda: len(pods(scaled)) > 1 and owned(scaled) == PARTITIONS, 60, "they share the partitions")
     total = before + PARTITIONS * ORDERS
-    took = seconds_until(lambda: status()["drained"]["events"] == total, 240, "all are in files")
+    took = seconds_until(lambda: status()["drained"]["events"] == total, 480, "all are in files")
     print(f"all in files {took:.1f} s later")
     took = seconds_until(lambda: pods(scaled) == hosts(0), 300, "one host is enough again")
     print(f"one host again after {took:.1f} s: {status()['scaling']['reason']}")
