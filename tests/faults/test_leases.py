@@ -116,16 +116,16 @@ def test_13_damaged_lease_bodies(stage: Stage) -> None:
         for partition, body in enumerate(DAMAGED.values()):
             container.upload_blob(f"$Default/{partition}", body)
     host = orders.host("only")
-    wait_until(lambda: _checkpoint(orders, healthy) == 49, 40, f"the healthy partition is drained: {host.log[-2000:]}")
+    wait_until(lambda: _checkpoint(orders, healthy) == 49, 90, f"the healthy partition is drained: {host.log[-2000:]}")
     assert host.owned() <= {healthy, "1"}  # an empty blob may be rebuilt
     assert host.problem("LeaseInvalid", PROBLEM_SECONDS).field == "spec.leaseStore.container"
     for partition in range(len(DAMAGED)):
         with lease_blob(orders, str(partition)) as blob:
             if str(partition) not in host.owned():
                 blob.delete_blob()
-    wait_owned(host, len(DAMAGED) + 1, 2 * SCAN_SECONDS + 10)
+    wait_owned(host, len(DAMAGED) + 1, 2 * SCAN_SECONDS + 40)
     stage.settled(orders, 50 * (len(DAMAGED) + 1))
-    wait_until(lambda: not host.report().problems, 20, "no problem is left")
+    wait_until(lambda: not host.report().problems, 60, "no problem is left")
 
 
 @pytest.mark.parametrize("kind", ["corrupt", "huge"])
