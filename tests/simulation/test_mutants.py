@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import eventconsumer_processor
-from tests.simulation.mutants import MUTANTS, RUNS, make
+from tests.simulation.mutants import MOST, MUTANTS, RUNS, make
 
 ROOT = Path(__file__).parents[2]
 PROCESSES = 2
@@ -40,7 +40,7 @@ def test_every_mutant_is_killed_and_the_product_lives(tmp_path: Path) -> None:
             return name, play(name, Path(eventconsumer_processor.__file__).parents[1], RUNS)
         package = tmp_path / name.replace(" ", "-")
         make(MUTANTS[name], package)
-        return name, play(name, package, RUNS)
+        return name, play(name, package, MOST)
 
     with ThreadPoolExecutor(PROCESSES) as pool:
         found = dict(pool.map(attempt, ["", *MUTANTS]))
