@@ -13,32 +13,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
 from eventconsumer_api.batch import BatchFile
+from eventconsumer_api.capture import AMQP_FIELDS
 from eventconsumer_spark.errors import ManifestError
-
-AVRO_SCHEMA = (
-    '{"type":"record","name":"EventData","namespace":"Microsoft.ServiceBus.Messaging","fields":['
-    '{"name":"SequenceNumber","type":"long"},'
-    '{"name":"Offset","type":"string"},'
-    '{"name":"EnqueuedTimeUtc","type":"string"},'
-    '{"name":"SystemProperties","type":{"type":"map","values":["long","double","string","bytes"]}},'
-    '{"name":"Properties","type":{"type":"map","values":["long","double","string","bytes","null"]}},'
-    '{"name":"Body","type":["null","bytes"]}]}'
-)
-"""The schema of every file, so that none is opened to infer it."""
 
 _PARTITION = r"/(?:partition=([^/=]+)/from=\d+|([^/=]+)/\d{4}/\d\d/\d\d/\d\d/\d\d/\d\d)\.avro$"
 _OWN_COLUMNS = ("x-opt-enqueued-time", "x-opt-partition-key", "message-id", "correlation-id", "content-type")
-# Fields of AMQP's properties section: Avro files have AMQP's names, Parquet files those of the Python client.
-_AMQP_FIELDS = (
-    "user-id",
-    "reply-to",
-    "content-encoding",
-    "absolute-expiry-time",
-    "creation-time",
-    "group-id",
-    "group-sequence",
-    "reply-to-group-id",
-)
 
 
 def partition_of(path: str) -> str | None:
@@ -87,7 +66,7 @@ def as_events(records: DataFrame) -> DataFrame:
 def _system(system: Column) -> Column:
     others = F.map_filter(system, lambda key, _: ~key.isin(*_OWN_COLUMNS))
     named = F.transform_keys(
-        others, lambda key, _: F.when(key.isin(*_AMQP_FIELDS), F.replace(key, F.lit("-"), F.lit("_"))).otherwise(key)
+        others, lambda key, _: F.when(key.isin(*AMQP_FIELDS), F.replace(key, F.lit("-"), F.lit("_"))).otherwise(key)
     )
     return _values_as_text(named)
 

@@ -11,9 +11,10 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark prog
 from pyspark.sql.types import BinaryType, LongType, MapType, StringType, StructField, StructType, TimestampType
 
 from eventconsumer_api.batch import BatchFile, BatchManifest
+from eventconsumer_api.capture import AVRO_SCHEMA
 from eventconsumer_api.v1alpha1 import FileFormat
 from eventconsumer_spark.abfs import AbfsFolder
-from eventconsumer_spark.capture import AVRO_SCHEMA, as_events, check_names
+from eventconsumer_spark.capture import as_events, check_names
 from eventconsumer_spark.errors import CountMismatchError
 
 EVENT_SCHEMA = StructType(

@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 
 from eventconsumer_api.batch import BatchFile
 from eventconsumer_api.spark import Body
-from eventconsumer_processor.sink import avro
 from eventconsumer_spark.bodies import body_schema
-from eventconsumer_spark.capture import AVRO_SCHEMA, check_names, partition_of
+from eventconsumer_spark.capture import check_names, partition_of
 from eventconsumer_spark.errors import ManifestError
 from eventconsumer_spark.layout import (
     ENOUGH_FILES,
@@ -80,10 +79,6 @@ def test_the_partition_of_an_avro_file_is_in_its_name_in_both_layouts() -> None:
         check_names([file(slot)])
     with pytest.raises(ManifestError, match="its name says none"):
         check_names([file("shop/orders/12.avro")])
-
-
-def test_the_schema_of_avro_files_is_the_one_that_hosts_write() -> None:
-    assert AVRO_SCHEMA == avro.SCHEMA
 
 
 def test_no_schema_is_none() -> None:

@@ -20,35 +20,15 @@ from typing import Any
 
 import fastavro
 
+from eventconsumer_api.capture import AMQP_FIELDS, AVRO_SCHEMA
 from eventconsumer_processor.sink.content import Content, ContentWriter
 from eventconsumer_processor.source.batch import EventBatch, FlatMap, Kind
 
-SCHEMA = (
-    '{"type":"record","name":"EventData","namespace":"Microsoft.ServiceBus.Messaging","fields":['
-    '{"name":"SequenceNumber","type":"long"},'
-    '{"name":"Offset","type":"string"},'
-    '{"name":"EnqueuedTimeUtc","type":"string"},'
-    '{"name":"SystemProperties","type":{"type":"map","values":["long","double","string","bytes"]}},'
-    '{"name":"Properties","type":{"type":"map","values":["long","double","string","bytes","null"]}},'
-    '{"name":"Body","type":["null","bytes"]}]}'
-)
 AVRO_BLOCK_BYTES = 1024**2  # of records
 SYNC_BYTES = 16
-_PARSED = fastavro.parse_schema(json.loads(SCHEMA))
+_PARSED = fastavro.parse_schema(json.loads(AVRO_SCHEMA))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_AMQP_FIELDS = {
-    name.replace("-", "_"): name
-    for name in (
-        "user-id",
-        "reply-to",
-        "content-encoding",
-        "absolute-expiry-time",
-        "creation-time",
-        "group-id",
-        "group-sequence",
-        "reply-to-group-id",
-    )
-}
+_AMQP_NAMES = {name.replace("-", "_"): name for name in AMQP_FIELDS}
 
 
 def encode(batches: Iterable[EventBatch], partition: str, facts: Mapping[str, str]) -> Content:
@@ -83,7 +63,7 @@ def empty_file(name: str) -> bytes:
 
 def header(sync: bytes) -> bytes:
     """The first 490 bytes of every file: Avro's mark, the codec, the schema, the sync marker."""
-    entries = {"avro.codec": b"null", "avro.schema": SCHEMA.encode()}
+    entries = {"avro.codec": b"null", "avro.schema": AVRO_SCHEMA.encode()}
     meta = b"".join(_bytes(key.encode()) + _bytes(value) for key, value in entries.items())
     return b"Obj\x01" + _long(len(entries)) + meta + _long(0) + sync
 
@@ -117,7 +97,7 @@ def _system(batch: EventBatch, row: int, found: dict[str, Any]) -> dict[str, Any
         "correlation-id": batch.correlation_ids[row],
         "content-type": batch.content_types[row],
     }
-    named = {_AMQP_FIELDS.get(key, key): "null" if value is None else value for key, value in found.items()}
+    named = {_AMQP_NAMES.get(key, key): "null" if value is None else value for key, value in found.items()}
     return named | {key: value for key, value in own.items() if value is not None}
 
 

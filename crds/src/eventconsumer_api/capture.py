@@ -1,0 +1,24 @@
+"""What hosts write and Spark reads in Avro files: the schema of Event Hubs Capture, and the names in it."""
+
+AVRO_SCHEMA = (
+    '{"type":"record","name":"EventData","namespace":"Microsoft.ServiceBus.Messaging","fields":['
+    '{"name":"SequenceNumber","type":"long"},'
+    '{"name":"Offset","type":"string"},'
+    '{"name":"EnqueuedTimeUtc","type":"string"},'
+    '{"name":"SystemProperties","type":{"type":"map","values":["long","double","string","bytes"]}},'
+    '{"name":"Properties","type":{"type":"map","values":["long","double","string","bytes","null"]}},'
+    '{"name":"Body","type":["null","bytes"]}]}'
+)
+"""Byte for byte as Capture writes it: it makes a file without events one of 508 bytes."""
+
+AMQP_FIELDS = (
+    "user-id",
+    "reply-to",
+    "content-encoding",
+    "absolute-expiry-time",
+    "creation-time",
+    "group-id",
+    "group-sequence",
+    "reply-to-group-id",
+)
+"""Fields of AMQP's properties section: Avro files have these names, Parquet files those with an underscore."""
