@@ -1,0 +1,150 @@
+"""A consumer whose files Spark processes: what the end-to-end tests of every launcher do with one."""
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import yaml
+from deltalake import DeltaTable
+
+from eventconsumer_demo import run
+from eventconsumer_demo.steps import DemoError
+from eventhubs_emulator.admin_client import AdminClient
+from tests.e2e.conftest import ROOT, Demo
+from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer, create_hub
+from tests.e2e.waiting import condition, until
+
+PARTITIONS = 2  # as `create_hub` makes them
+WAVE = 40
+T = TypeVar("T")
+
+
+class SparkShop:
+    """A consumer, and the cluster as its owner sees it.
+
+    Args:
+        demo: Where it lives.
+        name: Its own, and that of its hub.
+        applications: The resource that applications are, as kubectl calls it.
+        spark: Changes to `spec.spark` that stay.
+    """
+
+    def __init__(self, demo: Demo, name: str, applications: str, **spark: Any) -> None:
+        self.cluster = demo.cluster
+        self.demo = demo
+        self.name = name
+        self.sent = 0
+        self._applications = applications
+        self._spark = spark
+        self._before: set[str] = set()  # pods of batches that are done, though some may still run
+        create_hub(demo, name)
+        self.cluster.secret(f"{name}-hub", connectionString=GOOD_NAMESPACE)
+        self.cluster.secret(f"{name}-storage", connectionString=GOOD_STORAGE)
+        self.apply()
+
+    def apply(self, **spark: Any) -> None:
+        """Apply the resource with changes to `spec.spark`."""
+        resource = consumer(self.name)
+        spec: dict[str, Any] = yaml.safe_load((ROOT / "examples/local.yaml").read_text())["spec"]["spark"]
+        spec["output"]["path"] = f"abfs://results@devstoreaccount1.blob.svc.cluster.local:10000/{self.name}"
+        resource["spec"]["spark"] = spec | {"trigger": {"files": 1}} | self._spark | spark
+        self.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(resource))
+
+    def publish(self) -> None:
+        """A wave of events, numbered on from the last."""
+        self._before = {pod["metadata"]["name"] for pod in self.pods()}
+        with self.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
+            admin = AdminClient(f"http://127.0.0.1:{port}")
+            for _ in range(WAVE):
+                admin.put_event(self.name, str(self.sent % PARTITIONS), str(self.sent).encode())
+                self.sent += 1
+
+    def status(self) -> dict[str, Any]:
+        """The resource's status."""
+        found: dict[str, Any] = self.cluster.get("eventconsumer", self.name).get("status", {})
+        return found
+
+    def spark(self) -> dict[str, Any]:
+        """The resource's status.spark."""
+        found: dict[str, Any] = self.status().get("spark", {})
+        return found
+
+    def healthy(self) -> dict[str, Any]:
+        """The condition SparkHealthy."""
+        return condition(self.demo, self.name, "SparkHealthy")
+
+    def pods(self, role: str = "") -> list[dict[str, Any]]:
+        """The drivers or executors that are there, or both."""
+        labels = f"eventconsumer.io/consumer={self.name},app.kubernetes.io/component=spark"
+        if role:
+            labels += f",spark-role={role}" if role == "executor" else ",spark-role!=executor"
+        found: list[dict[str, Any]] = self.cluster.get("pods", "-l", labels)["items"]
+        return found
+
+    def applications(self) -> dict[str, dict[str, Any]]:
+        """The applications that are there, by name."""
+        found = self.cluster.get(self._applications, "-l", f"eventconsumer.io/consumer={self.name}")["items"]
+        return {each["metadata"]["name"]: each for each in found}
+
+    def until(self, question: Callable[[], T | None], seconds: float, what: str) -> T:
+        """Ask until the answer is true; it is returned. A failure tells all there is to know."""
+        return until(question, seconds, _Story(self, what), pause=0.3)
+
+    def until_processed(self, seconds: float = 150) -> dict[str, Any]:
+        """Wait until everything sent is in the table, exactly once; return status.spark then."""
+
+        def done() -> dict[str, Any] | None:
+            status = self.status()
+            spark: dict[str, Any] = status.get("spark", {})
+            drained = status.get("drained", {}).get("events") == self.sent
+            return spark if drained and spark.get("lastCommit") and not spark["pendingFiles"] else None
+
+        found = self.until(done, seconds, f"all {self.sent} events processed")
+        assert self.rows() == list(range(self.sent))
+        return found
+
+    def running(self, role: str) -> dict[str, Any]:
+        """A driver or executor that runs for the wave published last, as soon as one does."""
+
+        def found() -> dict[str, Any] | None:
+            new = (pod for pod in self.pods(role) if pod["metadata"]["name"] not in self._before)
+            return next((pod for pod in new if pod["status"]["phase"] == "Running"), None)
+
+        return self.until(found, 120, f"a {role} runs")
+
+    def rows(self) -> list[int]:
+        """The numbers of all events in the Delta table, sorted."""
+        with self.cluster.port_forward(run.BLOB_NAMESPACE, run.BLOB_SERVICE, run.BLOB_PORT) as port:
+            storage = {
+                "account_name": run.ACCOUNT, "account_key": run.STORAGE_KEY,
+                "endpoint": f"http://127.0.0.1:{port}/{run.ACCOUNT}", "allow_http": "true",
+            }  # fmt: skip
+            table = DeltaTable(f"az://results/{self.name}", storage_options=storage)
+            bodies = table.to_pyarrow_dataset().to_table(columns=["body"])["body"].to_pylist()
+        return sorted(int(body) for body in bodies)
+
+
+class _Story:
+    """What is waited for, and if it does not come, the statuses and logs there are."""
+
+    def __init__(self, shop: SparkShop, what: str) -> None:
+        self._shop, self._what = shop, what
+
+    def __str__(self) -> str:
+        shop = self._shop
+        told = [self._what, json.dumps(shop.status(), indent=1)]
+        told += [f"{name}: {json.dumps(each.get('status', {}))}" for name, each in shop.applications().items()]
+        for pod in shop.pods():
+            name = pod["metadata"]["name"]
+            try:
+                log = shop.cluster.kubectl("logs", name, "--tail=30")
+            except DemoError as error:
+                log = str(error)
+            told.append(f"{name}: {json.dumps(pod['status'])}\n{log}")
+        return "\n".join(told)
+
+
+def upgrade(demo: Demo, *values: str) -> None:
+    """Upgrade the chart with some values changed."""
+    chart = (run.RELEASE, str(ROOT / "helm/eventconsumer"))
+    demo.cluster.helm("upgrade", *chart, "--reset-then-reuse-values", "--wait", "--timeout", "120s", *values)
