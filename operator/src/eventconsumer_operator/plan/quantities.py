@@ -15,7 +15,7 @@ def canonical(quantity: str) -> str:
     """The canonical form of a quantity: a whole number with the largest suffix that loses nothing.
 
     Args:
-        quantity: As `v1alpha1.Quantity` allows it: a decimal number with m, k, Ki, M, Mi, G, Gi or nothing.
+        quantity: As `scalars.Quantity` allows it: a decimal number with m, k, Ki, M, Mi, G, Gi or nothing.
     """
     number = quantity.rstrip("mkKMGi")
     suffix = quantity[len(number) :]

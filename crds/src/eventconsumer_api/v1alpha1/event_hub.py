@@ -1,0 +1,49 @@
+"""The Event Hub that is read."""
+
+from pydantic import Field
+
+from eventconsumer_api.model import Model, rules
+from eventconsumer_api.v1alpha1.authentication import Authentication
+
+
+class EventHub(Model):
+    """The Event Hub to drain, and the consumer group to read it with."""
+
+    model_config = rules(
+        (
+            "has(self.authentication.connectionStringSecretRef) || "
+            "(has(self.fullyQualifiedNamespace) && has(self.name))",
+            "eventHub: fullyQualifiedNamespace and name are required with workloadIdentity",
+        ),
+        (
+            "has(self.name) == has(oldSelf.name) && (!has(self.name) || self.name == oldSelf.name)",
+            "eventHub.name cannot change: create another EventConsumer for another hub",
+        ),
+        (
+            "has(self.fullyQualifiedNamespace) == has(oldSelf.fullyQualifiedNamespace) && "
+            "(!has(self.fullyQualifiedNamespace) || self.fullyQualifiedNamespace == oldSelf.fullyQualifiedNamespace)",
+            "eventHub.fullyQualifiedNamespace cannot change: create another EventConsumer for another hub",
+        ),
+        (
+            "self.consumerGroup == oldSelf.consumerGroup",
+            "eventHub.consumerGroup cannot change: create another EventConsumer for another consumer group",
+        ),
+    )
+
+    fully_qualified_namespace: str | None = Field(
+        default=None,
+        max_length=253,
+        pattern=r"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$",
+        description="Host name of the namespace, such as shop.servicebus.windows.net; else the connection string's.",
+    )
+    name: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=256,
+        pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$",
+        description="Name of the Event Hub; optional where the connection string has EntityPath.",
+    )
+    consumer_group: str = Field(
+        default="$Default", min_length=1, max_length=50, description="Consumer group; one EventConsumer each."
+    )
+    authentication: Authentication = Field(description="How hosts sign in to Event Hubs (Listen is enough).")

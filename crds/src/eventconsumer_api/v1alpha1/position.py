@@ -1,0 +1,55 @@
+"""Where reading starts in a partition that has no checkpoint."""
+
+from enum import StrEnum
+
+from pydantic import AwareDatetime, Field
+
+from eventconsumer_api.model import Model, rules
+
+
+class PositionType(StrEnum):
+    """Where reading starts while a partition has no checkpoint."""
+
+    EARLIEST = "Earliest"
+    LATEST = "Latest"
+    ENQUEUED_TIME = "EnqueuedTime"
+    OFFSET = "Offset"
+    SEQUENCE_NUMBER = "SequenceNumber"
+
+
+_POSITION_RULES = (
+    ("has(self.enqueuedTime) == (self.type == 'EnqueuedTime')", "enqueuedTime is for type: EnqueuedTime, and only it"),
+    ("has(self.offset) == (self.type == 'Offset')", "offset is for type: Offset, and only it"),
+    (
+        "has(self.sequenceNumber) == (self.type == 'SequenceNumber')",
+        "sequenceNumber is for type: SequenceNumber, and only it",
+    ),
+)
+
+
+class Position(Model):
+    """A place in one partition."""
+
+    model_config = rules(*((rule, f"startingPosition: {message}") for rule, message in _POSITION_RULES))
+
+    type: PositionType = Field(
+        default=PositionType.EARLIEST,
+        description="Earliest (all retained events), Latest, EnqueuedTime, Offset or SequenceNumber.",
+    )
+    enqueued_time: AwareDatetime | None = Field(
+        default=None, description="The first event enqueued at or after this time, such as 2026-01-31T00:00:00Z."
+    )
+    offset: str | None = Field(
+        default=None, min_length=1, max_length=64, description="The first event behind the one with this offset."
+    )
+    sequence_number: int | None = Field(
+        default=None, ge=0, le=2**63 - 1, description="The event with this sequence number."
+    )
+
+
+class StartingPosition(Position):
+    """Where to start in a partition that has no checkpoint and no drained file yet."""
+
+    partitions: dict[str, Position] = Field(
+        default={}, max_length=1024, description="Other positions for some partitions, by partition id."
+    )

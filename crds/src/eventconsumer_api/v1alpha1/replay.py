@@ -1,0 +1,36 @@
+"""Reading retained events once more."""
+
+from typing import Annotated
+
+from pydantic import AwareDatetime, Field
+
+from eventconsumer_api.model import Model
+
+
+class Replay(Model):
+    """Read retained events once more, into files of their own.
+
+    A replay is named by its nonce: a new nonce is a new replay, and the same one never runs twice. Its files are in
+    `<sink.prefix>/_replays/<nonce>`, with chains of their own, so that nothing of the consumer's is touched.
+    """
+
+    nonce: str = Field(
+        min_length=1,
+        max_length=20,
+        pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+        description="Name of this replay; another one starts another replay.",
+    )
+    consumer_group: str = Field(
+        min_length=1,
+        max_length=50,
+        description="Consumer group to read with; not the consumer's own, whose readers go on.",
+    )
+    from_: AwareDatetime | None = Field(
+        default=None, alias="from", description="Events enqueued at or after this time; absent: all retained."
+    )
+    to: AwareDatetime | None = Field(
+        default=None, description="Events enqueued before this time; absent: all that are there when the replay starts."
+    )
+    partitions: list[Annotated[str, Field(min_length=1, max_length=8)]] = Field(
+        default=[], max_length=1024, description="Partition ids; empty: all."
+    )

@@ -1,0 +1,56 @@
+"""The resource: its names at the API server, and its spec."""
+
+from pydantic import Field
+
+from eventconsumer_api.model import Model, rules
+from eventconsumer_api.spark import Spark
+from eventconsumer_api.v1alpha1.event_hub import EventHub
+from eventconsumer_api.v1alpha1.leases import LeaseStore
+from eventconsumer_api.v1alpha1.pods import Pods
+from eventconsumer_api.v1alpha1.position import StartingPosition
+from eventconsumer_api.v1alpha1.processing import Processing
+from eventconsumer_api.v1alpha1.replay import Replay
+from eventconsumer_api.v1alpha1.scaling import Scaling
+from eventconsumer_api.v1alpha1.sink import Sink
+
+GROUP = "eventconsumer.io"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+KIND = "EventConsumer"
+PLURAL = "eventconsumers"
+
+
+class EventConsumerSpec(Model):
+    """What the user wants: which hub to drain, where to, and what Spark does with it."""
+
+    model_config = rules(
+        (
+            "!has(self.spark) || (has(self.spark.enabled) && !self.spark.enabled) || !has(self.processing) || "
+            "!has(self.processing.handlerMode) || self.processing.handlerMode != 'Replace'",
+            "spark processes files, and processing.handlerMode: Replace writes none: set spark.enabled to false",
+        ),
+        (
+            "!has(self.replay) || self.replay.consumerGroup != self.eventHub.consumerGroup",
+            "replay.consumerGroup must be another consumer group than eventHub.consumerGroup, whose readers it would "
+            "displace",
+        ),
+        (
+            "!has(self.replay) || !has(self.replay.from) || !has(self.replay.to) || self.replay.from < self.replay.to",
+            "replay.from must be before replay.to",
+        ),
+    )
+
+    event_hub: EventHub = Field(description="The Event Hub to drain.")
+    lease_store: LeaseStore = Field(description="Partition leases and checkpoints.")
+    starting_position: StartingPosition = Field(
+        default=StartingPosition(), description="Where to start without a checkpoint."
+    )
+    processing: Processing = Field(default=Processing(), description="How hosts receive.")
+    scaling: Scaling = Field(default=Scaling(), description="How many hosts run.")
+    sink: Sink = Field(description="Where drained files go.")
+    spark: Spark | None = Field(default=None, description="Spark applications over the drained files; absent: none.")
+    pods: Pods = Field(default=Pods(), description="What may be set on the host pods.")
+    suspend: bool = Field(
+        default=False, description="Stop hosts and start no Spark application; leases and files stay."
+    )
+    replay: Replay | None = Field(default=None, description="Read retained events once more, beside everything else.")

@@ -1,0 +1,68 @@
+"""How many hosts run."""
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from eventconsumer_api.model import Model, rules
+
+
+class ScalingMode(StrEnum):
+    """How the number of hosts is chosen."""
+
+    PARTITION_COUNT = "PartitionCount"
+    LAG = "Lag"
+    FIXED = "Fixed"
+
+
+class LagScaling(Model):
+    """How the number of hosts follows the lag."""
+
+    target_seconds: int = Field(
+        default=60,
+        ge=1,
+        le=86_400,
+        description="A partition lags whose oldest event in no file is older than this beyond the time that a file may "
+        "take (sink.roll.maxSeconds), seconds.",
+    )
+    cooldown_seconds: int = Field(
+        default=300, ge=0, le=86_400, description="Hosts are taken away only after nothing lagged for so long, seconds."
+    )
+    idle_seconds: int = Field(
+        default=900,
+        ge=30,
+        le=604_800,
+        description="With minReplicas: 0, no host runs once everything is in files and nothing came for so long, "
+        "seconds. A probe then looks for new events, and starts Spark batches of files that wait.",
+    )
+
+
+class Scaling(Model):
+    """How many hosts run: never more than the hub has partitions, unless the mode is Fixed."""
+
+    model_config = rules(
+        (
+            "(has(self.mode) && self.mode == 'Fixed') == has(self.replicas)",
+            "scaling.replicas is required with mode: Fixed and refused with any other mode",
+        ),
+        (
+            "self.minReplicas <= self.maxReplicas",
+            "scaling.minReplicas must not be above scaling.maxReplicas",
+        ),
+        (
+            "self.minReplicas > 0 || self.mode == 'Lag'",
+            "scaling.minReplicas: 0 needs mode: Lag, which starts hosts again when events arrive",
+        ),
+    )
+
+    mode: ScalingMode = Field(
+        default=ScalingMode.PARTITION_COUNT,
+        description="PartitionCount: partitions / partitionsPerHost. Lag: as many as the lag needs. Fixed: replicas.",
+    )
+    partitions_per_host: int = Field(default=1, ge=1, le=1024, description="Partitions for each host (PartitionCount).")
+    min_replicas: int = Field(default=1, ge=0, le=1024, description="Fewest hosts (PartitionCount, Lag).")
+    max_replicas: int = Field(default=32, ge=1, le=1024, description="Most hosts (PartitionCount, Lag).")
+    lag: LagScaling = Field(default=LagScaling(), description="How mode Lag follows the lag.")
+    replicas: int | None = Field(
+        default=None, ge=0, le=1024, description="Number of hosts (Fixed); what `kubectl scale` sets."
+    )

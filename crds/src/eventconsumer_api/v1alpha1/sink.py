@@ -1,0 +1,84 @@
+"""The drained files: where they go, what they look like, when one is complete."""
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from eventconsumer_api.model import Model, rules
+from eventconsumer_api.v1alpha1.authentication import Authentication
+from eventconsumer_api.v1alpha1.storage import BlobPrefix, ContainerName, StorageUrl
+
+
+class Roll(Model):
+    """When a file is complete: whichever limit is reached first."""
+
+    max_bytes: int = Field(
+        default=134_217_728, ge=1024, le=1_073_741_824, description="Bytes of events in memory before compression."
+    )
+    max_seconds: int = Field(default=60, ge=1, le=86_400, description="Age of the oldest event in the file, seconds.")
+    max_events: int = Field(default=1_000_000, ge=1, le=10_000_000, description="Number of events in a file.")
+
+
+class FileFormat(StrEnum):
+    """Formats of drained files."""
+
+    PARQUET = "Parquet"
+    AVRO = "Avro"
+
+
+class FileLayout(StrEnum):
+    """Names of drained files."""
+
+    SLOTS = "Slots"
+    CAPTURE = "Capture"
+
+
+class Sink(Model):
+    """Where drained files go."""
+
+    model_config = rules(
+        (
+            "has(self.authentication.connectionStringSecretRef) || has(self.storageAccountUrl)",
+            "sink: storageAccountUrl is required with workloadIdentity",
+        ),
+        (
+            "self.container == oldSelf.container",
+            "sink.container cannot change: the files' chain would start anew; create another EventConsumer",
+        ),
+        (
+            "(has(self.prefix) ? self.prefix : '') == (has(oldSelf.prefix) ? oldSelf.prefix : '')",
+            "sink.prefix cannot change: the files' chain would start anew; create another EventConsumer",
+        ),
+        (
+            "self.format == oldSelf.format && self.layout == oldSelf.layout",
+            "sink.format and sink.layout cannot change: the files' chain would start anew; create another "
+            "EventConsumer",
+        ),
+        (
+            "self.layout != 'Capture' || self.format == 'Avro'",
+            "sink.layout: Capture is the layout of Event Hubs Capture, which writes Avro: set sink.format to Avro",
+        ),
+        (
+            "!has(self.emptyFiles) || !self.emptyFiles || self.layout == 'Capture'",
+            "sink.emptyFiles needs sink.layout: Capture",
+        ),
+    )
+
+    storage_account_url: StorageUrl | None = Field(
+        default=None, description="Blob endpoint, such as https://shop.blob.core.windows.net."
+    )
+    container: ContainerName = Field(description="Container of the drained files; created where missing.")
+    prefix: BlobPrefix = Field(default="", description="Folder of the files; empty means <namespace>/<name>.")
+    authentication: Authentication = Field(description="How hosts and Spark sign in to the storage account.")
+    format: FileFormat = Field(
+        default=FileFormat.PARQUET, description="Parquet (zstd), or Avro in the schema of Event Hubs Capture."
+    )
+    layout: FileLayout = Field(
+        default=FileLayout.SLOTS,
+        description="Slots: files are named by sequence number. Capture: by time as Event Hubs Capture does, with a "
+        "commit record for each file.",
+    )
+    empty_files: bool = Field(
+        default=False, description="Layout Capture: write an empty file where roll.maxSeconds passed without events."
+    )
+    roll: Roll = Field(default=Roll(), description="When a file is complete.")
