@@ -32,9 +32,18 @@ class Site:
     commits: str = ""
 
     def ensure_output(self) -> None:
-        """Create the output's container where it is missing and may be created."""
+        """Create the output's container where it is missing.
+
+        Raises:
+            ConfigurationError: It is missing, and the sink's credential may not create it.
+            StorageError: Storage did not answer.
+        """
         with AzureBlobStore(self.account, self.output.container) as results:
-            results.ensure_container()
+            if not results.ensure_container():
+                raise ConfigurationError(
+                    f"spec.spark.output.path: no container {self.output.container} is in {self.account.endpoint}: "
+                    "create it, or let the credential of spec.sink do so"
+                )
 
 
 @contextmanager

@@ -112,19 +112,29 @@ class AzureBlobStore:
         """Close the connections."""
         self._client.close()
 
-    def ensure_container(self) -> None:
-        """Create the container if there is none.
+    def ensure_container(self) -> bool:
+        """Create the container if there is none; False where there is none and none may be created.
 
-        Without the right to create one, this leaves it to the first write to find out whether it is there.
+        Without the right to look, this leaves it to the first write to find out whether it is there.
         """
         try:
             self._client.create_container()
         except ResourceExistsError:
-            return
+            return True
         except AzureError as error:
             if not _denied(error):
                 raise self._failure("create", "the container itself", error) from error
             log.info("may not create container %s: it must exist", self._container)
+            return self._may_exist()
+        return True
+
+    def _may_exist(self) -> bool:
+        try:
+            return self._client.exists()
+        except AzureError as error:
+            if not _denied(error):
+                raise self._failure("look at", "the container itself", error) from error
+            return True
 
     def read(self, name: str, limit: int) -> bytes | None:
         """Content of a blob, at most `limit` bytes of it; None where there is none."""

@@ -1,17 +1,28 @@
 """The contract of a blob store, held by the fake of the unit tests and by the client of the real service."""
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from azure.storage.blob import BlobServiceClient
+from azure.storage.blob import (
+    AccountSasPermissions,
+    BlobServiceClient,
+    ResourceTypes,
+    Services,
+    generate_account_sas,
+)
 
+from eventconsumer_spark.abfs import AbfsFolder
 from eventconsumer_spark.account import StorageAccount
-from eventconsumer_spark.errors import StorageError
+from eventconsumer_spark.errors import ConfigurationError, StorageError
+from eventconsumer_spark.site import Site
 from eventconsumer_spark.store import AzureBlobStore, ClaimStore
 from tests.azurite import ACCOUNT, KEY, AzuriteProcess
 from tests.fakes.spark_store import FakeBlobStore
+from tests.integration.spark.drained import host_name
 
 MINE, THEIRS = "6b1a1a51-5f1e-4b1e-8b0a-000000000001", "6b1a1a51-5f1e-4b1e-8b0a-000000000002"
 Put = Callable[[str, bytes], None]
@@ -131,3 +142,34 @@ def test_refused_key_names_container_and_remedy_and_not_the_key(azurite: Azurite
         ) as raised:
             store.facts("x")
         assert wrong not in str(raised.value)
+
+
+RIGHTS = {
+    "may do everything": ("racwdl", True),
+    "may look, and not create": ("rl", False),
+    "may not even look": ("w", True),  # the first write finds out
+}
+
+
+@pytest.mark.parametrize("case", RIGHTS)
+def test_a_missing_container_is_created_or_known_to_be_missing(case: str, azurite: AzuriteProcess) -> None:
+    rights, answer = RIGHTS[case]
+    container = azurite.container()
+    signature = generate_account_sas(
+        ACCOUNT,
+        KEY,
+        # Rights to write objects, which are all that "w" is good for here, do not reach containers.
+        ResourceTypes(container=rights != "w", object=True),
+        AccountSasPermissions.from_string(rights),
+        datetime.now(UTC) + timedelta(hours=1),
+        services=Services(blob=True),
+    )
+    account = StorageAccount(azurite.url, ACCOUNT, sas=signature)
+    output = AbfsFolder("abfs", container, host_name(azurite.port), "results")
+    with AzureBlobStore(account, container) as store:
+        site = Site(account, store, output, output, {})
+        for _ in range(2):
+            with contextlib.nullcontext() if answer else pytest.raises(ConfigurationError, match="create it, or let"):
+                site.ensure_output()
+    with BlobServiceClient.from_connection_string(azurite.connection_string) as service:
+        assert service.get_container_client(container).exists() is (rights == "racwdl")
