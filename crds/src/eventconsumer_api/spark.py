@@ -60,8 +60,9 @@ class Application(Model):
     main_file: str = Field(
         default="local:///app/eventconsumer_spark/job.py",
         max_length=1024,
-        pattern=r"^local:///.+\.py$",
-        description="Program in the image; the default writes the batch's events as spec.spark.output says.",
+        # Not anywhere in the image: some modules of Python itself run what their arguments say.
+        pattern=r"^local:///app(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+\.py$",
+        description="Program below /app in the image; the default writes the batch's events as spec.spark.output says.",
     )
     arguments: list[Annotated[str, Field(max_length=4096)]] = Field(
         default=[], max_length=100, description="Arguments of the program. Never put secrets here."

@@ -95,6 +95,11 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
     "number without fixed": ("scaling.replicas", 3, "scaling.replicas is required with mode: Fixed"),
     "spark without output": ("spark", {"enabled": True}, "spark.output.path is required where spark.enabled is true"),
     "output not abfs": ("spark.output.path", "s3://bucket/x", "spec.spark.output.path"),
+    "program of Python itself": (
+        "spark.application.mainFile",
+        "local:///usr/local/lib/python3.11/timeit.py",
+        "spec.spark.application.mainFile",
+    ),
     "quantity": ("pods.resources.limits", {"memory": "lots"}, "spec.pods.resources.limits.memory"),
     "core request": ("spark.driver.coreRequest", "many", "spec.spark.driver.coreRequest"),
     "url without scheme": ("sink.storageAccountUrl", "shop.blob.core.windows.net", "spec.sink.storageAccountUrl"),

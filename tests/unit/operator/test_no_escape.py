@@ -152,7 +152,8 @@ def check_driver(container: dict[str, Any]) -> None:
     if arguments[1] == "--local":
         arguments = [arguments[0], *arguments[3:]]
     program = next(index for index, text in enumerate(arguments) if index and not text.startswith(("--conf", "spark.")))
-    assert arguments[program].startswith("local:///")
+    assert arguments[program].startswith("local:///app/")
+    assert ".." not in arguments[program].split("/")
     pairs = arguments[1:program]
     assert pairs[::2] == ["--conf"] * (len(pairs) // 2)
     names = {text.partition("=")[0] for text in pairs[1::2]}

@@ -31,6 +31,7 @@ def started(application: dict[str, Any], prefixes: tuple[str, ...] = ()) -> Any:
         "spark.databricks.delta.properties.defaults.appendOnly", "spark.memory.fraction", "spark.shuffle.compress",
         "spark.default.parallelism", "spark.executor.memoryOverhead", "spark.executor.memoryOverheadFactor",
         "spark.speculation", "spark.speculation.multiplier", "spark.task.maxFailures", "spark.network.timeout",
+        "spark.sql.execution.python.udf.maxRecordsPerBatch",
     ],
 )  # fmt: skip
 def test_what_makes_a_program_faster_is_allowed(name: str) -> None:
@@ -56,7 +57,7 @@ def test_what_makes_a_program_faster_is_allowed(name: str) -> None:
         "spark.sql.sources.commitProtocolClass", "spark.sql.parquet.output.committer.class",
         "spark.sql.streaming.stateStore.providerClass", "spark.sql.streaming.streamingQueryListeners",
         "spark.shuffle.manager", "spark.shuffle.sort.io.plugin.class",
-        "spark.sql.defaultUrlStreamHandlerFactory.enabled",
+        "spark.sql.defaultUrlStreamHandlerFactory.enabled", "spark.sql.execution.pyspark.python",
         "spark.databricks.delta.properties.defaults.coordinatedCommits.commitCoordinator-preview",
         # Other places.
         "spark.hadoop.fs.azure.account.key.x", "spark.sql.warehouse.dir", "spark.sql.streaming.checkpointLocation",
@@ -84,6 +85,26 @@ def test_a_value_cannot_bring_in_the_environment() -> None:
 def test_nothing_is_allowed_outside_the_families(name: str) -> None:
     if is_allowed(name):
         assert any(name == each or (name.startswith(each) and each.endswith(".")) for each in ALLOWED)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        # Of Python itself: `timeit.py` runs its argument.
+        "local:///usr/local/lib/python3.11/timeit.py", "local:///app/../usr/local/lib/python3.11/timeit.py",
+        "local:///app/%2e%2e/usr/local/lib/python3.11/timeit.py", "local:///app//usr.py", "local:///app.py",
+        "local:///application/mine.py", "local:///app/mine.py,local:///usr/local/lib/python3.11/timeit.py",
+        "https://evil.example/app/mine.py", "local:///tmp/mine.py", "local:///app/mine.py\n", "local:///app/mine.py#a",
+    ],
+)  # fmt: skip
+def test_a_program_is_one_of_those_in_the_folder_of_programs(program: str) -> None:
+    with pytest.raises(SpecError, match=r"^spec\.spark\.application\.mainFile: "):
+        started({"mainFile": program})
+
+
+@pytest.mark.parametrize("program", ["local:///app/mine.py", "local:///app/shop/orders-2.1/per_key.py"])
+def test_programs_may_be_in_folders(program: str) -> None:
+    assert program in started({"mainFile": program})["spec"]["template"]["spec"]["containers"][0]["args"]
 
 
 def test_images_of_users_are_those_that_the_administrator_allows() -> None:

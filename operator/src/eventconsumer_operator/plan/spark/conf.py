@@ -85,6 +85,8 @@ def is_allowed(name: str) -> bool:
     family = next((each for each in ALLOWED if name == each or (each.endswith(".") and name.startswith(each))), None)
     if family is None:
         return False
+    if name.endswith(".python"):  # the interpreter that executors start; other names only have it in the middle
+        return False
     return not any(_NAMES_CODE_OR_PLACE.fullmatch(part) for part in name.removeprefix(family).split("."))
 
 
