@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from eventconsumer_api.batch import BatchJob
 from eventconsumer_api.spark import Launcher
@@ -69,6 +70,14 @@ def test_pods_are_restricted_and_only_the_driver_may_call_the_api(launcher: str)
         assert template["metadata"]["labels"]["app.kubernetes.io/component"] == "spark"
     assert driver["spec"]["automountServiceAccountToken"] is True
     assert executor["spec"]["automountServiceAccountToken"] is False
+
+
+@BOTH
+def test_executors_are_as_those_of_the_native_launcher(launcher: str) -> None:
+    _, executor = templates(made(launcher))
+    native = yaml.safe_load((ROOT / "spark/executor-pod.yaml").read_text())["spec"]
+    native["containers"][0]["name"] = EXECUTOR_CONTAINER
+    assert executor["spec"] == native
 
 
 @BOTH

@@ -10,6 +10,7 @@ import pytest
 from eventconsumer_api.host_report import HostReport
 from eventconsumer_operator.api import Api
 from eventconsumer_operator.errors import Forbidden, OperatorError, Transient
+from eventconsumer_operator.load import load
 from eventconsumer_operator.manifest import (
     CONFIG_MAP,
     EVENT,
@@ -19,6 +20,7 @@ from eventconsumer_operator.manifest import (
     SERVICE,
     STATEFUL_SET,
     Manifest,
+    name_of,
 )
 from eventconsumer_operator.reconcile import CALM_SECONDS, MOVING_SECONDS, RESTING_SECONDS, Reconciler
 from eventconsumer_operator.resync import Resync
@@ -110,6 +112,21 @@ async def test_from_nothing_to_ready_and_then_no_write_at_all() -> None:
         assert result.delay == RESTING_SECONDS
     assert dict(cluster.api.writes) == written
     assert dict(cluster.api.reads) == read  # and no question: what it needs to know is in the store
+
+
+async def test_a_pod_that_only_has_the_labels_of_a_host_is_asked_nothing(cluster: Cluster) -> None:
+    await cluster.settle()
+    stateful_set = cluster.api.peek(STATEFUL_SET, "shop", "orders-host")
+    told = stateful_set["spec"]["template"]["metadata"]
+    owned = {"ownerReferences": [{"uid": "somebody", "controller": True}]}
+    for name, more in {"bare": {}, "of-another": owned}.items():
+        metadata = told | {"name": name, "namespace": "shop"} | more
+        head = {"apiVersion": POD.api_version, "kind": POD.name, "metadata": metadata}
+        cluster.api.put(head | {"status": {"phase": "Running", "podIP": "10.0.9.9"}})
+    found = await load(cluster.api.mirror(), cluster.hosts, KEY)
+    assert found is not None
+    names = {f"orders-host-{number}" for number in range(stateful_set["spec"]["replicas"])}
+    assert {name_of(pod) for pod in found.pods} == found.reports.keys() == names
 
 
 async def test_while_things_move_it_looks_again_soon(cluster: Cluster) -> None:
