@@ -31,7 +31,7 @@ class Settings:
         endpoint_suffixes: Domains under which Event Hubs namespaces and storage accounts must be.
         allow_insecure_endpoints: Plain HTTP and AMQP, IP addresses, localhost and any domain are allowed: for emulators
             only.
-        network_policies: Whether host pods get a NetworkPolicy.
+        network_policies: Whether the pods of hosts and of Spark get NetworkPolicies.
         operator_namespace: Where this operator runs, which may then talk to hosts; empty: not known.
         metrics_namespaces: Namespaces whose pods may read the metrics of hosts too.
         fleet_key_file: Private key that signs what hosts are told, Ed25519 in PEM; None: one is made at each start.
@@ -176,7 +176,7 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         type=_suffix,
         help="domain under which Event Hubs and storage accounts must be; may be repeated; default: Azure's clouds",
     )
-    parser.add_argument("--network-policies", action="store_true", help="give host pods a NetworkPolicy")
+    parser.add_argument("--network-policies", action="store_true", help="give hosts and Spark NetworkPolicies")
     parser.add_argument(
         "--metrics-namespace",
         action="append",

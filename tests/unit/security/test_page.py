@@ -1,4 +1,4 @@
-"""The page about security names tests that exist, and settings that exist."""
+"""The page about security names tests, files and settings that exist."""
 
 import re
 from pathlib import Path
@@ -20,10 +20,17 @@ def test_every_test_it_names_exists() -> None:
     assert not missing
 
 
-def test_every_point_names_a_test() -> None:
-    table = PAGE.partition("## Each point and its tests")[2].partition("\n## ")[0]
-    rows = [line for line in table.splitlines() if line.startswith("| ") and not line.startswith("| point")]
-    assert len(rows) > 10
+def test_every_file_it_names_exists() -> None:
+    files = re.findall(r"`((?:helm|spark|tests)/[^`:]+)", PAGE)
+    pages = re.findall(r"\]\(([^)#]+)", PAGE)
+    assert "helm/eventconsumer/templates/rbac.yaml" in files and "launchers.md" in pages
+    assert [path for path in (*files, *(f"docs/{page}" for page in pages)) if not (ROOT / path).exists()] == []
+
+
+def test_what_stops_somebody_names_a_test() -> None:
+    table = PAGE.partition("## What stops whom")[2].partition("\n## ")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| ") and not line.startswith("| who | tries")]
+    assert len(rows) > 15
     assert all("::test_" in row for row in rows)
 
 
