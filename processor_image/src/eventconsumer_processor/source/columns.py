@@ -48,11 +48,12 @@ def to_batch(messages: Iterable[Message]) -> EventBatch:
     """The columns of messages of one partition, in the order they came."""
     batch = EventBatch()
     for message in messages:
-        _append(batch, message)
+        append(batch, message)
     return batch
 
 
-def _append(batch: EventBatch, message: Message) -> None:
+def append(batch: EventBatch, message: Message) -> None:
+    """Add one message behind the others."""
     annotations = message.message_annotations or {}
     key = annotations.get(PARTITION_KEY)
     body = _body(message)
@@ -95,7 +96,7 @@ def _extend(column: FlatMap, items: Iterable[tuple[Any, Any]]) -> int:
     size = 0
     for key, value in items:
         name = as_text(key)
-        text, kind = _entry(value)
+        text, kind = entry(value)
         column.keys.append(name)
         column.values.append(text)
         column.kinds.append(kind)
@@ -104,7 +105,7 @@ def _extend(column: FlatMap, items: Iterable[tuple[Any, Any]]) -> int:
     return size
 
 
-def _entry(value: Any) -> tuple[str, Kind]:
+def entry(value: Any) -> tuple[str, Kind]:
     """A property's value as text, and what it is."""
     if isinstance(value, bytes):
         try:

@@ -1,0 +1,280 @@
+"""AMQP 1.0 types: values from bytes, and the bytes of values.
+
+Decoded values are those that `source.columns` knows: strings, symbols, binaries, chars and decimals are bytes,
+timestamps are integers, and a described value is the value alone (an outcome keeps its name). Every size is checked
+against what is there before anything is made of it; nesting and items without a width are bounded.
+"""
+
+import struct
+from collections.abc import Callable, Iterable
+from typing import Any
+from uuid import UUID
+
+MAX_DEPTH = 100  # how deeply values may nest
+MAX_ZERO_WIDTH = 1024  # items of an array whose items take no bytes: more would be memory for nothing
+_OUTCOMES = {0x23: "received", 0x24: "accepted", 0x25: "rejected", 0x26: "released", 0x27: "modified"}
+
+_U16, _U32, _U64, _I64 = (struct.Struct(">" + code) for code in "HIQq")
+_TWO_U32 = struct.Struct(">II")
+_Read = Callable[[bytes, int], Any]
+
+
+class FrameError(ValueError):
+    """The peer's bytes are no AMQP, or exceed a bound; the text says what and where."""
+
+
+def _number(code: str) -> tuple[int, _Read]:
+    layout = struct.Struct(">" + code)
+    unpack = layout.unpack_from
+    return layout.size, lambda data, pos: unpack(data, pos)[0]
+
+
+def _constant(value: Any) -> tuple[int, _Read]:
+    return 0, lambda data, pos: value
+
+
+def _raw(size: int) -> tuple[int, _Read]:
+    return size, lambda data, pos: data[pos : pos + size]
+
+
+def _char(data: bytes, pos: int) -> bytes:
+    try:
+        return chr(_U32.unpack_from(data, pos)[0]).encode()
+    except (ValueError, OverflowError):  # no character: kept as it came
+        return data[pos : pos + 4]
+
+
+_FIXED: dict[int, tuple[int, _Read]] = {
+    0x40: _constant(None), 0x41: _constant(True), 0x42: _constant(False), 0x43: _constant(0), 0x44: _constant(0),
+    0x50: _number("B"), 0x51: _number("b"), 0x52: _number("B"), 0x53: _number("B"), 0x54: _number("b"),
+    0x55: _number("b"), 0x56: (1, lambda data, pos: data[pos] == 1),
+    0x60: _number("H"), 0x61: _number("h"),
+    0x70: _number("I"), 0x71: _number("i"), 0x72: _number("f"), 0x73: (4, _char), 0x74: _raw(4),
+    0x80: _number("Q"), 0x81: _number("q"), 0x82: _number("d"), 0x83: _number("q"), 0x84: _raw(8),
+    0x94: _raw(16), 0x98: (16, lambda data, pos: UUID(bytes=data[pos : pos + 16])),
+}  # fmt: skip
+_VARIABLE = (0xA0, 0xA1, 0xA3, 0xB0, 0xB1, 0xB3)
+
+
+def decode(data: bytes, pos: int, end: int, depth: int = 0) -> tuple[Any, int]:
+    """Read one value.
+
+    Args:
+        data: The bytes.
+        pos: Where its constructor is.
+        end: Where the readable bytes stop.
+        depth: How deeply it is nested.
+
+    Returns:
+        The value and the position behind it.
+
+    Raises:
+        FrameError: There is no such value.
+    """
+    if pos >= end:
+        raise FrameError(f"a value is missing at byte {pos}")
+    code = data[pos]
+    if code:
+        return _value(code, data, pos + 1, end, depth)
+    descriptor, pos = decode(data, pos + 1, end, _deeper(depth, pos))
+    value, pos = decode(data, pos, end, depth + 1)
+    return _described(descriptor, value), pos
+
+
+def _deeper(depth: int, pos: int) -> int:
+    if depth >= MAX_DEPTH:
+        raise FrameError(f"values nest deeper than {MAX_DEPTH} at byte {pos}")
+    return depth + 1
+
+
+def _described(descriptor: Any, value: Any) -> Any:
+    outcome = _OUTCOMES.get(descriptor) if isinstance(descriptor, int) else None
+    return {outcome: value} if outcome else value
+
+
+def _value(code: int, data: bytes, pos: int, end: int, depth: int) -> tuple[Any, int]:
+    """The value behind its constructor `code`."""
+    fixed = _FIXED.get(code)
+    if fixed is not None:
+        size, read = fixed
+        if pos + size > end:
+            raise FrameError(f"a value of type {code:#04x} is cut off at byte {pos}")
+        return read(data, pos), pos + size
+    if code == 0x45:
+        return [], pos
+    if code in _VARIABLE:
+        start, stop = _extent(code, data, pos, end)
+        return data[start:stop], stop
+    if code not in (0xC0, 0xC1, 0xD0, 0xD1, 0xE0, 0xF0):
+        raise FrameError(f"unknown type {code:#04x} at byte {pos - 1}")
+    start, stop = _extent(code, data, pos, end)
+    count, start = _unsigned(code, data, start, stop)
+    deeper = _deeper(depth, pos)
+    if code in (0xE0, 0xF0):
+        return _array(data, start, stop, count, deeper), stop
+    if count > stop - start:
+        raise FrameError(f"a value at byte {pos} claims {count} items in {stop - start} bytes")
+    items = []
+    for _ in range(count):
+        item, start = decode(data, start, stop, deeper)
+        items.append(item)
+    if start != stop:
+        raise FrameError(f"{stop - start} bytes are left over behind the items of the value at byte {pos}")
+    return (_map(items, pos) if code & 0x0F else items), stop
+
+
+def _unsigned(code: int, data: bytes, pos: int, end: int) -> tuple[int, int]:
+    """A size or a count: of four bytes in the wide forms."""
+    width = 4 if code & 0x10 else 1
+    if pos + width > end:
+        raise FrameError(f"a size is cut off at byte {pos}")
+    return (data[pos] if width == 1 else _U32.unpack_from(data, pos)[0]), pos + width
+
+
+def _extent(code: int, data: bytes, pos: int, end: int) -> tuple[int, int]:
+    size, start = _unsigned(code, data, pos, end)
+    if start + size > end:
+        raise FrameError(f"a value of type {code:#04x} at byte {pos} claims {size} bytes, {end - start} are there")
+    return start, start + size
+
+
+def _array(data: bytes, pos: int, end: int, count: int, depth: int) -> list[Any]:
+    descriptor, is_described = None, data[pos : pos + 1] == b"\x00"
+    if is_described:
+        descriptor, pos = decode(data, pos + 1, end, depth)
+    if pos >= end:
+        raise FrameError(f"the array at byte {pos} has no item type")
+    code, pos = data[pos], pos + 1
+    if count > (MAX_ZERO_WIDTH if code < 0x50 else end - pos):
+        raise FrameError(f"the array at byte {pos} claims {count} items in {end - pos} bytes")
+    items = []
+    for _ in range(count):
+        item, pos = _value(code, data, pos, end, depth)
+        items.append(_described(descriptor, item) if is_described else item)
+    if pos != end:
+        raise FrameError(f"{end - pos} bytes are left over behind the items of an array at byte {pos}")
+    return items
+
+
+def _map(items: list[Any], pos: int) -> dict[Any, Any]:
+    if len(items) % 2:
+        raise FrameError(f"the map at byte {pos} has an odd number of items")
+    pairs = zip(items[::2], items[1::2], strict=True)
+    try:
+        return dict(pairs)
+    except TypeError:  # a list or a map as a key
+        return {_hashable(key): value for key, value in zip(items[::2], items[1::2], strict=True)}
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, dict):
+        value = list(value.items())
+    return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
+
+
+def skip(data: bytes, pos: int, end: int) -> int:
+    """The position behind the value at `pos`, judged by its size alone.
+
+    Raises:
+        FrameError: It reaches beyond `end`, or has no such type.
+    """
+    if pos >= end:
+        raise FrameError(f"a value is missing at byte {pos}")
+    code = data[pos]
+    kind = code >> 4
+    if kind in (0x4, 0x5, 0x6, 0x7, 0x8, 0x9):
+        stop = pos + 1 + (0, 1, 2, 4, 8, 16)[kind - 4]
+    elif kind >= 0xA:
+        _, stop = _extent(code, data, pos + 1, end)
+    else:
+        raise FrameError(f"unknown type {code:#04x} at byte {pos}")
+    if stop > end:
+        raise FrameError(f"the value at byte {pos} reaches {stop - end} bytes beyond the end")
+    return stop
+
+
+# --- what is sent ---
+
+NULL = b"\x40"
+
+
+def boolean(value: bool) -> bytes:
+    """A truth value."""
+    return b"\x41" if value else b"\x42"
+
+
+def ubyte(value: int) -> bytes:
+    """An unsigned byte."""
+    return bytes((0x50, value))
+
+
+def ushort(value: int) -> bytes:
+    """An unsigned short."""
+    return b"\x60" + _U16.pack(value)
+
+
+def uint(value: int) -> bytes:
+    """An unsigned int."""
+    return bytes((0x52, value)) if 0 < value < 256 else b"\x70" + _U32.pack(value) if value else b"\x43"
+
+
+def long(value: int) -> bytes:
+    """A long."""
+    return b"\x81" + _I64.pack(value)
+
+
+def timestamp(milliseconds: int) -> bytes:
+    """A time, in milliseconds since 1970."""
+    return b"\x83" + _I64.pack(milliseconds)
+
+
+def uuid(value: UUID) -> bytes:
+    """A UUID."""
+    return b"\x98" + value.bytes
+
+
+def _text(code: int, raw: bytes) -> bytes:
+    return bytes((code, len(raw))) + raw if len(raw) < 256 else bytes((code + 0x10,)) + _U32.pack(len(raw)) + raw
+
+
+def binary(value: bytes) -> bytes:
+    """Bytes."""
+    return _text(0xA0, value)
+
+
+def string(value: str) -> bytes:
+    """A string."""
+    return _text(0xA1, value.encode())
+
+
+def symbol(value: str) -> bytes:
+    """A symbol: ASCII text."""
+    return _text(0xA3, value.encode("ascii"))
+
+
+def _counted(code: int, parts: list[bytes]) -> bytes:
+    body = b"".join(parts)
+    if len(body) < 255 and len(parts) < 256:
+        return bytes((code, len(body) + 1, len(parts))) + body
+    return bytes((code + 0x10,)) + _TWO_U32.pack(len(body) + 4, len(parts)) + body
+
+
+def mapping(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """A map of encoded keys and values."""
+    return _counted(0xC1, [part for pair in pairs for part in pair])
+
+
+def symbols(*values: str) -> bytes:
+    """An array of symbols, each of at most 255 characters; null where there is none."""
+    items = [symbol(value)[1:] for value in values]
+    return _counted(0xE0, [b"\xa3" + items[0], *items[1:]]) if items else NULL
+
+
+def described(code: int, value: bytes) -> bytes:
+    """A value of one of AMQP's own types."""
+    return bytes((0x00, 0x53, code)) + value
+
+
+def composite(code: int, *fields: bytes) -> bytes:
+    """A list of fields of one of AMQP's own types."""
+    return described(code, _counted(0xC0, list(fields)))
