@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import yaml
+from azure.storage.blob import ContainerClient
 from deltalake import DeltaTable
 
 from eventconsumer_demo import run
@@ -34,6 +35,7 @@ class SparkShop:
         self.demo = demo
         self.name = name
         self.sent = 0
+        self.lost: set[int] = set()  # numbers of events in damaged files
         self._applications = applications
         self._spark = spark
         self._before: set[str] = set()  # pods of batches that are done, though some may still run
@@ -58,6 +60,18 @@ class SparkShop:
             for _ in range(WAVE):
                 admin.put_event(self.name, str(self.sent % PARTITIONS), str(self.sent).encode())
                 self.sent += 1
+
+    def damage(self) -> str:
+        """Overwrite the file with the newest event; return its name."""
+        with self.cluster.port_forward(run.BLOB_NAMESPACE, run.BLOB_SERVICE, run.BLOB_PORT) as port:
+            connection = run.storage_connection_string(f"http://127.0.0.1:{port}/{run.ACCOUNT}")
+            with ContainerClient.from_connection_string(connection, f"{self.name}-sink") as sink:
+                slots = [blob for blob in sink.list_blobs(include=["metadata"]) if "/from=" in blob.name]
+                numbers = {blob.name: _numbers(blob.name, blob.metadata) for blob in slots}
+                last = max(slots, key=lambda blob: max(numbers[blob.name]))
+                sink.upload_blob(last.name, bytes(last.size), metadata=last.metadata, overwrite=True)
+        self.lost |= numbers[last.name]
+        return str(last.name)
 
     def status(self) -> dict[str, Any]:
         """The resource's status."""
@@ -91,7 +105,7 @@ class SparkShop:
         return until(question, seconds, _Story(self, what), pause=0.3)
 
     def until_processed(self, seconds: float = 150) -> dict[str, Any]:
-        """Wait until everything sent is in the table, exactly once; return status.spark then."""
+        """Wait until everything sent and not lost is in the table, exactly once; return status.spark then."""
 
         def done() -> dict[str, Any] | None:
             status = self.status()
@@ -100,7 +114,7 @@ class SparkShop:
             return spark if drained and spark.get("lastCommit") and not spark["pendingFiles"] else None
 
         found = self.until(done, seconds, f"all {self.sent} events processed")
-        assert self.rows() == list(range(self.sent))
+        assert self.rows() == sorted({*range(self.sent)} - self.lost)
         return found
 
     def running(self, role: str) -> dict[str, Any]:
@@ -122,6 +136,12 @@ class SparkShop:
             table = DeltaTable(f"az://results/{self.name}", storage_options=storage)
             bodies = table.to_pyarrow_dataset().to_table(columns=["body"])["body"].to_pylist()
         return sorted(int(body) for body in bodies)
+
+
+def _numbers(name: str, facts: dict[str, str]) -> set[int]:
+    """Of a file's events, as `publish` numbers them."""
+    partition = int(name.partition("/partition=")[2].partition("/")[0])
+    return {number * PARTITIONS + partition for number in range(int(facts["first"]), int(facts["last"]) + 1)}
 
 
 class _Story:

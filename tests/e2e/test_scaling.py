@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(1200)
 NAME = "scaled"
 PARTITIONS = 4
 IDLE_SECONDS = 30
-ORDERS = 15_000  # in each partition
+ORDERS = 6_000  # in each partition
 HPA = {
     "apiVersion": "autoscaling/v2",
     "kind": "HorizontalPodAutoscaler",

@@ -150,7 +150,7 @@ def create(spark: SparkSession, table: str, schema: StructType, partition_by: Se
 def compact(spark: SparkSession, table: str, target: int, partition_column: str = "") -> int:
     """Compact small files where that pays; the table's rows stay the same.
 
-    A failure is logged and not raised: the batch is in the table, and the next one tries again.
+    A failure is logged and not raised: the batch is in the table, and a later one tries again.
 
     Args:
         spark: The session.
@@ -172,7 +172,7 @@ def compact(spark: SparkSession, table: str, target: int, partition_column: str 
             done += 1
     # Whatever it is: the batch does not depend on it.
     except Exception as error:
-        log.warning("%s was not compacted, which is tried again with the next batch: %s", table, _first_line(error))
+        log.warning("%s was not compacted, which is tried again later: %s", table, _first_line(error))
     return done
 
 

@@ -15,7 +15,7 @@ from eventconsumer_spark import Batch, Written, run_batch
 from eventconsumer_spark.bodies import split
 from eventconsumer_spark.delta_table import Transaction, append, compact
 from eventconsumer_spark.folder import write_folder
-from eventconsumer_spark.layout import output_files
+from eventconsumer_spark.layout import output_files, worth_looking
 from eventconsumer_spark.quarantine import describe, keep
 
 log = logging.getLogger("eventconsumer.spark")
@@ -45,7 +45,7 @@ def write_batch(batch: Batch) -> Written:
     kept = keep(batch.spark, decoded.unfit, total - rows, batch.quarantine_path)
     if kept.rows:
         log.warning("batch %d: %s", batch.manifest.number, describe(kept))
-    if version is not None:
+    if version is not None and worth_looking(batch.manifest.number):
         compact(batch.spark, batch.table, output.target_file_bytes, DATE if dates else "")
     return Written(rows, version, kept.rows, kept.path, kept.message)
 

@@ -13,6 +13,8 @@ ENOUGH_FILES = 32
 """So many small files are compacted whatever their size."""
 ENOUGH_FULL = 8
 """So many small files are compacted where they make up a whole one; fewer would be rewritten too often."""
+LOOK_EVERY = 4
+"""After so many batches the sizes of a table's files are asked for, which takes seconds; fewer do not fill a file."""
 LEAST_SHARE = 4
 """A batch may be cut to files of a quarter of the target, so that all cores write."""
 
@@ -36,6 +38,11 @@ def output_files(size: int, target: int, cores: int) -> int:
     """
     whole = -(-size // target)
     return max(1, whole, min(cores, -(-size * LEAST_SHARE // target)))
+
+
+def worth_looking(number: int) -> bool:
+    """Whether to look for small files after batch `number`."""
+    return number % LOOK_EVERY == 0
 
 
 def worth_compacting(small: Iterable[SmallFiles], target: int) -> list[str]:

@@ -20,7 +20,6 @@ from azure.core.exceptions import (
     ResourceModifiedError,
     ResourceNotFoundError,
 )
-from azure.identity import WorkloadIdentityCredential
 from azure.storage.blob import BlobLeaseClient, ContainerClient, ExponentialRetry
 
 from eventconsumer_spark.account import StorageAccount
@@ -240,6 +239,8 @@ def _denied(error: AzureError) -> bool:
 
 def _credential(account: StorageAccount) -> Any:
     if account.client_id:
+        from azure.identity import WorkloadIdentityCredential  # takes half a second: only where it is used
+
         return WorkloadIdentityCredential(client_id=account.client_id)
     if account.key:
         return {"account_name": account.name, "account_key": account.key}

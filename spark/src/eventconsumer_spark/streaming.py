@@ -25,6 +25,7 @@ from eventconsumer_spark import EVENT_SCHEMA, Batch, Written, run_batch
 from eventconsumer_spark.delta_table import compact, create, version_of
 from eventconsumer_spark.errors import ConfigurationError, CountMismatchError
 from eventconsumer_spark.job import DATE, with_date
+from eventconsumer_spark.layout import worth_looking
 
 log = logging.getLogger("eventconsumer.spark")
 
@@ -43,7 +44,8 @@ def drain(batch: Batch) -> Written:
     query.awaitTermination()
     rows = rows_of(batch.spark.read.format("delta").load(batch.table), batch.manifest)
     version = version_of(batch.spark, batch.table)
-    compact(batch.spark, batch.table, batch.job.output.target_file_bytes, DATE if date else "")
+    if worth_looking(batch.manifest.number):
+        compact(batch.spark, batch.table, batch.job.output.target_file_bytes, DATE if date else "")
     return Written(rows, version)
 
 

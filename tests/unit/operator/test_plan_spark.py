@@ -10,6 +10,7 @@ from eventconsumer_api.batch import BatchJob
 from eventconsumer_operator.manifest import Manifest
 from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.plan.names import application_name
+from eventconsumer_operator.plan.spark import SMALL_BYTES
 from tests.unit.operator.test_plan import restricted
 from tests.unit.operator.worlds import (
     KEY,
@@ -150,6 +151,17 @@ def test_small_batches_run_in_the_driver_without_any_right(spark: dict[str, Any]
     assert (driver(manifest)["args"][:3] == ["driver", "--local", "3"]) is local
     assert manifest["spec"]["template"]["spec"]["automountServiceAccountToken"] is not local
     assert any(name.startswith("spark.executor.") for name in confs(manifest)) is not local
+
+
+@pytest.mark.parametrize(("size", "mode", "quick"), [(0, "Local", True), (1, "Local", False), (0, "Executors", False)])
+def test_a_driver_that_lives_for_a_small_batch_only_starts_quickly(size: int, mode: str, quick: bool) -> None:
+    opened = batch().model_copy(update={"bytes": SMALL_BYTES + size})
+    world = observed(
+        WITH_SPARK | {"spark": SPARK["spark"] | {"mode": mode}},
+        reports={"orders-host-0": report(fleet=fleet(batch=opened))},
+    )
+    (manifest,) = make_plan(world, SETTINGS).jobs
+    assert ("TieredStopAtLevel=1" in confs(manifest).get("spark.driver.extraJavaOptions", "")) is quick
 
 
 def test_the_program_is_told_where_its_manifest_is() -> None:

@@ -1,5 +1,7 @@
 """How the output is cut into files, which small ones are compacted, and what file names say. Pure."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +18,7 @@ from eventconsumer_spark.layout import (
     SmallFiles,
     output_files,
     worth_compacting,
+    worth_looking,
 )
 from eventconsumer_spark.reading import READER_BYTES, rows_at_a_time
 
@@ -41,6 +44,13 @@ def test_files_are_never_above_the_target_nor_below_a_quarter_of_it(size: int, t
 )
 def test_files_of_a_batch(size: int, cores: int, files: int) -> None:
     assert output_files(size, 128 * MIB, cores) == files
+
+
+def test_no_table_grows_for_long_without_a_look_at_its_files() -> None:
+    looks = [number for number in range(1, 101) if worth_looking(number)]
+    assert looks[0] <= ENOUGH_FULL
+    assert all(later - earlier <= ENOUGH_FULL for earlier, later in itertools.pairwise([*looks, 101]))
+    assert 10 <= len(looks) <= 50
 
 
 SMALL = st.builds(SmallFiles, st.text(max_size=5), st.integers(1, 100), st.integers(1, 1 << 32))

@@ -35,6 +35,8 @@ LAUNCHERS: Mapping[Launcher, Callable[[Launch], Manifest]] = {
     Launcher.APACHE: apache.application,
 }
 """Makes the manifest of an application."""
+SMALL_BYTES = 16 * 1024**2
+"""Size of a batch's files up to which starting takes longer than the work."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,7 @@ def launch_of(parts: Parts, batch: BatchReport, attempt: int) -> Launch:
         image=parts.image,
         local=is_local(spark, batch),
         confs=parts.confs,
+        small=batch.bytes <= SMALL_BYTES,
     )
 
 

@@ -44,6 +44,7 @@ class Launch:
         image: Image of driver and executors.
         local: Whether all tasks run in the driver, so that there are no executors.
         confs: Spark properties that the user chose, checked. What a launcher sets itself wins over them.
+        small: Whether starting takes longer than the work.
     """
 
     consumer: Consumer
@@ -55,3 +56,4 @@ class Launch:
     image: str
     local: bool
     confs: Mapping[str, str]
+    small: bool = False
