@@ -1,13 +1,14 @@
-"""What the host relies on in an Event Hub: each contract runs against the fake, and against the emulator by the SDK."""
+"""What the host relies on in an Event Hub: against the fake, and against the emulator through either adapter."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
 import pytest
 
 from eventconsumer_processor.credentials import HubAccess
 from eventconsumer_processor.errors import HubUnreachable, LinkStolen, SourceError
+from eventconsumer_processor.source.amqp.hub import AmqpHub
 from eventconsumer_processor.source.hub import Hub, Source
 from eventconsumer_processor.source.sdk import SdkHub
 from tests.fakes.hub import FakeHub
@@ -81,12 +82,12 @@ class Fake:
 
 
 class Emulated:
-    """The emulator, by the SDK."""
+    """The emulator, by either adapter."""
 
-    def __init__(self, emulator: EmulatorProcess) -> None:
+    def __init__(self, emulator: EmulatorProcess, adapter: Callable[[HubAccess], Hub]) -> None:
         self.admin = emulator.admin
         self.admin.create_hub("orders", partitions=2)
-        self.hub: Hub = SdkHub(HubAccess("localhost", "orders", "$Default", emulator.connection_string("orders")))
+        self.hub = adapter(HubAccess("localhost", "orders", "$Default", emulator.connection_string("orders")))
 
     def produce(self, count: int) -> None:
         """See `World`."""
@@ -118,10 +119,11 @@ class Emulated:
         self.admin.add_partitions("orders", total=3)
 
 
-@pytest.fixture(params=["fake", "emulator"])
+@pytest.fixture(params=[None, SdkHub, AmqpHub], ids=["fake", "sdk", "amqp"])
 async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
     """The fake, then the emulator."""
-    found: World = Fake() if request.param == "fake" else Emulated(request.getfixturevalue("emulator"))
+    adapter = request.param
+    found: World = Emulated(request.getfixturevalue("emulator"), adapter) if adapter else Fake()
     yield found
     await found.hub.close()
 

@@ -1,4 +1,4 @@
-"""The SDK adapter against the emulator, with the SDK's own producer, and its faults."""
+"""Both adapters against the emulator, with the SDK's own producer, and its faults."""
 
 import asyncio
 import uuid
@@ -12,17 +12,24 @@ from azure.eventhub import EventData, EventHubProducerClient
 from eventconsumer_api.v1alpha1 import Position
 from eventconsumer_processor.credentials import HubAccess
 from eventconsumer_processor.errors import HubNotFound, HubUnauthorized, HubUnreachable, LinkStolen
+from eventconsumer_processor.source.amqp.hub import AmqpHub
 from eventconsumer_processor.source.batch import EventBatch
-from eventconsumer_processor.source.hub import Source
+from eventconsumer_processor.source.hub import Hub, Source
 from eventconsumer_processor.source.sdk import SdkHub
 from tests.servers import EmulatorProcess
 
 
+@pytest.fixture(params=[SdkHub, AmqpHub], ids=["sdk", "amqp"])
+def adapter(request: pytest.FixtureRequest) -> type[SdkHub] | type[AmqpHub]:
+    """The adapter through the SDK, then the one on our own receiver."""
+    return request.param
+
+
 @pytest.fixture
-async def hub(emulator: EmulatorProcess) -> AsyncIterator[SdkHub]:
+async def hub(emulator: EmulatorProcess, adapter: type[SdkHub] | type[AmqpHub]) -> AsyncIterator[Hub]:
     """A hub with one partition."""
     emulator.admin.create_hub("orders", partitions=1)
-    found = SdkHub(HubAccess("localhost", "orders", "$Default", emulator.connection_string("orders")))
+    found = adapter(HubAccess("localhost", "orders", "$Default", emulator.connection_string("orders")))
     yield found
     await found.close()
 
@@ -51,7 +58,7 @@ async def receive(source: Source, count: int, seconds: float = 20) -> list[Event
     return [batch for batch in batches if len(batch)]
 
 
-async def test_properties_of_hub_and_partitions(hub: SdkHub, emulator: EmulatorProcess) -> None:
+async def test_properties_of_hub_and_partitions(hub: Hub, emulator: EmulatorProcess) -> None:
     info = await hub.describe()
     assert (info.name, info.partition_ids) == ("orders", ("0",))
     empty = await hub.partition("0")
@@ -64,7 +71,7 @@ async def test_properties_of_hub_and_partitions(hub: SdkHub, emulator: EmulatorP
     assert (await hub.partition("0")).earliest == 5
 
 
-async def test_every_property_type_arrives(hub: SdkHub, emulator: EmulatorProcess) -> None:
+async def test_every_property_type_arrives(hub: Hub, emulator: EmulatorProcess) -> None:
     identifier = uuid.uuid4()
     values = {"int": 5, "big": 2**31 - 1, "float": 1.5, "yes": True, "text": "ä", "raw": b"\xff", "id": identifier}
     send(emulator, b"body", **values)
@@ -85,7 +92,7 @@ async def test_every_property_type_arrives(hub: SdkHub, emulator: EmulatorProces
     assert batch.enqueued_ms[0] > 1_600_000_000_000
 
 
-async def test_reading_starts_after_a_sequence_number(hub: SdkHub, emulator: EmulatorProcess) -> None:
+async def test_reading_starts_after_a_sequence_number(hub: Hub, emulator: EmulatorProcess) -> None:
     send(emulator, *[str(number).encode() for number in range(50)])
     source = await hub.open("0", 19, 1, 100)
     batches = await receive(source, 30)
@@ -93,7 +100,7 @@ async def test_reading_starts_after_a_sequence_number(hub: SdkHub, emulator: Emu
     assert [number for batch in batches for number in batch.sequence_numbers] == list(range(20, 50))
 
 
-async def test_order_and_credit_over_many_events_and_large_bodies(hub: SdkHub, emulator: EmulatorProcess) -> None:
+async def test_order_and_credit_over_many_events_and_large_bodies(hub: Hub, emulator: EmulatorProcess) -> None:
     for _ in range(10):
         send(emulator, *[b"y" * 100] * 200)
     send(emulator, b"z" * 300_000)
@@ -106,7 +113,7 @@ async def test_order_and_credit_over_many_events_and_large_bodies(hub: SdkHub, e
     assert (bodies[2000], bodies[2001]) == (b"z" * 300_000, b"")
 
 
-async def test_a_trickle_is_handed_on_at_once(hub: SdkHub, emulator: EmulatorProcess) -> None:
+async def test_a_trickle_is_handed_on_at_once(hub: Hub, emulator: EmulatorProcess) -> None:
     source = await hub.open("0", -1, 1, 1000)
     for number in range(10):
         emulator.admin.put_event("orders", "0", b"x")
@@ -115,7 +122,7 @@ async def test_a_trickle_is_handed_on_at_once(hub: SdkHub, emulator: EmulatorPro
     await source.close()
 
 
-async def test_a_higher_epoch_takes_the_link_and_a_lower_one_is_refused(hub: SdkHub) -> None:
+async def test_a_higher_epoch_takes_the_link_and_a_lower_one_is_refused(hub: Hub) -> None:
     former = await hub.open("0", -1, 3, 100)
     successor = await hub.open("0", -1, 4, 100)
     with pytest.raises(LinkStolen):
@@ -128,7 +135,7 @@ async def test_a_higher_epoch_takes_the_link_and_a_lower_one_is_refused(hub: Sdk
     await successor.close()
 
 
-async def test_a_cut_connection_is_unreachable_and_a_new_link_goes_on(hub: SdkHub, emulator: EmulatorProcess) -> None:
+async def test_a_cut_connection_is_unreachable_and_a_new_link_goes_on(hub: Hub, emulator: EmulatorProcess) -> None:
     source = await hub.open("0", -1, 1, 100)
     send(emulator, b"1")
     await receive(source, 1)
@@ -143,7 +150,7 @@ async def test_a_cut_connection_is_unreachable_and_a_new_link_goes_on(hub: SdkHu
     await source.close()
 
 
-async def test_errors_have_names(emulator: EmulatorProcess) -> None:
+async def test_errors_have_names(emulator: EmulatorProcess, adapter: type[SdkHub] | type[AmqpHub]) -> None:
     emulator.admin.create_hub("orders", partitions=1)
     for access, error in (
         (HubAccess("h", "missing", "$Default", emulator.connection_string("missing")), HubNotFound),
@@ -153,17 +160,21 @@ async def test_errors_have_names(emulator: EmulatorProcess) -> None:
             HubUnreachable,
         ),
     ):
-        other = SdkHub(access)
+        other = adapter(access)
         with pytest.raises(error):
             await other.describe()
+        with pytest.raises(error):
+            await other.open("0", -1, 1, 100)
         await other.close()
-    group = SdkHub(HubAccess("h", "orders", "billing", emulator.connection_string("orders")))
+    group = adapter(HubAccess("h", "orders", "billing", emulator.connection_string("orders")))
     with pytest.raises(HubNotFound):
         await group.check_consumer_group("0")
+    with pytest.raises(HubNotFound):
+        await group.open("0", -1, 1, 100)
     await group.close()
 
 
-async def test_positions_by_time_and_offset_are_found_by_the_hub_itself(hub: SdkHub, emulator: EmulatorProcess) -> None:
+async def test_positions_by_time_and_offset_are_found_by_the_hub_itself(hub: Hub, emulator: EmulatorProcess) -> None:
     def at(**position: Any) -> Position:
         return Position.model_validate(position)
 
@@ -186,7 +197,7 @@ async def test_positions_by_time_and_offset_are_found_by_the_hub_itself(hub: Sdk
     assert await hub.locate("0", at(type="Offset", offset=offsets[5]), 7) == 6
 
 
-async def test_large_events_are_read_a_few_at_a_time(hub: SdkHub, emulator: EmulatorProcess) -> None:
+async def test_large_events_are_read_a_few_at_a_time(hub: Hub, emulator: EmulatorProcess) -> None:
     for _ in range(30):
         send(emulator, b"x" * 900_000)
     source = await hub.open("0", -1, 1, 3000)

@@ -27,12 +27,14 @@ from azure.eventhub._pyamqp.error import AMQPException, AuthenticationException
 from azure.eventhub.aio import EventHubConsumerClient
 from azure.eventhub.exceptions import AuthenticationError, EventHubError
 
-from eventconsumer_api.v1alpha1 import Position, PositionType
+from eventconsumer_api.v1alpha1 import Position
 from eventconsumer_processor.credentials import HubAccess
-from eventconsumer_processor.errors import HubNotFound, HubUnauthorized, HubUnreachable, LinkStolen, SourceError
+from eventconsumer_processor.errors import HubUnauthorized, HubUnreachable, LinkStolen, SourceError
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.columns import to_batch
+from eventconsumer_processor.source.conditions import error_for
 from eventconsumer_processor.source.hub import HubInfo, PartitionInfo
+from eventconsumer_processor.source.locate import locate
 
 REQUEST_SECONDS = 10.0  # connecting, signing in and one answer
 CLOSE_SECONDS = 2.0
@@ -112,25 +114,14 @@ class SdkHub:
         return source
 
     async def locate(self, partition: str, position: Position, epoch: int) -> int:
-        """See `Hub`. The hub itself is asked: a link at the position gives its first event."""
-        by_time = position.type is PositionType.ENQUEUED_TIME
-        where = position.enqueued_time if by_time else position.offset
-        assert where is not None  # noqa: S101 - the schema sees to it
-        end = await self.partition(partition)
-        nothing_there = end.is_empty or (
-            end.last_enqueued_time < where if isinstance(where, datetime) else end.last_offset == where
-        )
-        if nothing_there:
-            return end.last + 1
-        source = SdkSource(self._consumer(partition, where, 1, owner_level=epoch, inclusive=by_time), prefetch=1)
-        try:
+        """See `Hub`."""
+
+        async def open_at(where: str | datetime, inclusive: bool) -> SdkSource:
+            source = SdkSource(self._consumer(partition, where, 1, owner_level=epoch, inclusive=inclusive), prefetch=1)
             await source.open()
-            found = await source.receive(1, REQUEST_SECONDS)
-        finally:
-            await source.close()
-        if not len(found):
-            raise HubUnreachable(f"partition {partition} gave no event at {where} within {REQUEST_SECONDS:.0f} s")
-        return found.sequence_numbers[0]
+            return source
+
+        return await locate(partition, position, await self.partition(partition), open_at, REQUEST_SECONDS)
 
     async def check_consumer_group(self, partition: str) -> None:
         """See `Hub`."""
@@ -259,15 +250,12 @@ def source_error(error: BaseException) -> SourceError:
     if isinstance(condition, bytes):
         condition = bytes(condition).decode(errors="replace")
     text = " ".join(str(error).split()) or type(error).__name__
-    marks = f"{condition} {text}".lower()
-    if "link:stolen" in marks:
-        return LinkStolen(text)
-    if any(mark in marks for mark in ("not-found", "status code: 404", "resource-deleted", "entity-disabled")):
-        return HubNotFound(text)
-    refused = ("status code: 401", "status code: 403", "unauthorized-access", "auth-failed", "invalidsignature")
-    if any(mark in marks for mark in refused) or isinstance(error, ClientAuthenticationError):
+    found = error_for(condition, text)
+    if not isinstance(found, HubUnreachable):
+        return found
+    if isinstance(error, ClientAuthenticationError):
         return HubUnauthorized(text)
-    if isinstance(error, AuthenticationException | AuthenticationError) and "tim" not in marks:
+    if isinstance(error, AuthenticationException | AuthenticationError) and "tim" not in f"{condition} {text}".lower():
         return HubUnauthorized(text)
     if isinstance(error, TimeoutError):
         text = f"no answer within {REQUEST_SECONDS:.0f} s"

@@ -1,7 +1,14 @@
 """An AMQP 1.0 receiver for Event Hubs: one connection for all partitions, events decoded straight into columns.
 
-    codec    AMQP's types: values from bytes, and the bytes of what is sent
-    events   messages to columns
+    codec          AMQP's types: values from bytes, and the bytes of what is sent
+    performatives  the frames of a connection, a session and a link
+    transfers      recognizing deliveries without decoding their heads
+    wire           bytes to frames and back, on a socket
+    connection     handshake, session, heartbeats: one peer
+    link, credit   deliveries of one partition, and how many may be on their way
+    events         messages to columns
+    tokens, cbs    signing in, and again before it expires
+    hub            the protocol of `source.hub` on all of it
 
 The bytes come from strangers: whatever is wrong with them is a `FrameError`, and what is held for a peer is bounded.
 """

@@ -1,0 +1,166 @@
+"""`source.hub.Hub` on our own receiver: one connection for all partitions of a hub.
+
+The connection is opened with the first link, and again by the next `open` after it broke. Properties of the hub and its
+partitions are asked for through the SDK.
+"""
+
+import asyncio
+import calendar
+from collections.abc import Callable
+from datetime import datetime
+from urllib.parse import urlsplit
+
+from eventconsumer_api.connection_string import parse_connection_string
+from eventconsumer_api.v1alpha1 import Position
+from eventconsumer_processor.credentials import HubAccess
+from eventconsumer_processor.errors import HubUnreachable
+from eventconsumer_processor.source.amqp import codec, events, performatives, tokens
+from eventconsumer_processor.source.amqp.cbs import Claims
+from eventconsumer_processor.source.amqp.codec import FrameError
+from eventconsumer_processor.source.amqp.connection import IDLE_SECONDS, Connection, Endpoint
+from eventconsumer_processor.source.amqp.link import REQUEST_SECONDS, Receiver
+from eventconsumer_processor.source.amqp.performatives import Terminus
+from eventconsumer_processor.source.amqp.tokens import TokenSource
+from eventconsumer_processor.source.batch import EventBatch
+from eventconsumer_processor.source.hub import HubInfo, PartitionInfo
+from eventconsumer_processor.source.locate import locate
+from eventconsumer_processor.source.sdk import SdkHub
+
+_TLS_PORT, _PLAIN_PORT = 5671, 5672
+_GEO_REPLICATION = "com.microsoft:georeplication"  # offsets in the form that the SDK gives them too
+
+
+class AmqpHub:
+    """`source.hub.Hub` on our own receiver.
+
+    Args:
+        access: The hub, and how to sign in.
+        idle_seconds: A connection that is silent for longer is dead.
+    """
+
+    def __init__(self, access: HubAccess, idle_seconds: float = IDLE_SECONDS) -> None:
+        self._access = access
+        self._idle_seconds = idle_seconds
+        self._management = SdkHub(access)
+        self._authority, self._endpoint, self._tokens = _signing_in(access)
+        self._connections: list[tuple[Connection, Claims]] = []
+        self._connecting = asyncio.Lock()
+
+    async def describe(self) -> HubInfo:
+        """See `Hub`."""
+        return await self._management.describe()
+
+    async def partition(self, partition: str) -> PartitionInfo:
+        """See `Hub`."""
+        return await self._management.partition(partition)
+
+    async def check_consumer_group(self, partition: str) -> None:
+        """See `Hub`."""
+        await self._management.check_consumer_group(partition)
+
+    async def open(self, partition: str, after: int, epoch: int, prefetch: int) -> "AmqpSource":
+        """See `Hub`."""
+        return await self._open(partition, f"amqp.annotation.x-opt-sequence-number > '{after}'", epoch, prefetch)
+
+    async def locate(self, partition: str, position: Position, epoch: int) -> int:
+        """See `Hub`."""
+
+        async def open_at(where: str | datetime, inclusive: bool) -> AmqpSource:
+            return await self._open(partition, selector(where, inclusive), epoch, prefetch=1)
+
+        return await locate(partition, position, await self.partition(partition), open_at, REQUEST_SECONDS)
+
+    async def close(self) -> None:
+        """See `Hub`."""
+        found, self._connections = self._connections, []
+        await asyncio.gather(*(claims.close() for _, claims in found), *(connection.close() for connection, _ in found))
+        await self._management.close()
+
+    async def _open(self, partition: str, selector: str, epoch: int, prefetch: int) -> "AmqpSource":
+        access = self._access
+        path = f"{access.name}/ConsumerGroups/{access.consumer_group}/Partitions/{partition}"
+        source = Terminus(f"amqps://{self._authority}/{path}", selector)
+
+        def frame(name: str, handle: int) -> bytes:
+            return performatives.attach(
+                name,
+                handle,
+                receives=True,
+                source=source,
+                target=Terminus(name),
+                settle_mode=performatives.SETTLED,
+                capabilities=(_GEO_REPLICATION,),
+                properties={"com.microsoft:epoch": codec.long(epoch)},
+            )
+
+        receiver = Receiver(await self._connection(), prefetch, frame)
+        await receiver.attach()
+        return AmqpSource(receiver)
+
+    async def _connection(self) -> Connection:
+        async with self._connecting:
+            for connection, claims in tuple(self._connections):
+                if connection.error is not None:
+                    self._connections.remove((connection, claims))
+                    await claims.close()
+            for connection, _ in self._connections:
+                if connection.is_usable:
+                    return connection
+            access = self._access
+            connection = Connection(self._endpoint.host, self._idle_seconds)
+            await connection.connect(self._endpoint, REQUEST_SECONDS)
+            audience = f"sb://{self._authority}/{access.name}/consumergroups/{access.consumer_group}"
+            claims = Claims(connection, audience, self._tokens(audience))
+            try:
+                await claims.claim()
+            except BaseException:
+                await connection.close()
+                raise
+            self._connections.append((connection, claims))
+            return connection
+
+
+class AmqpSource:
+    """`source.hub.Source` on one link."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+
+    async def receive(self, max_events: int, max_wait: float) -> EventBatch:
+        """See `Source`."""
+        payloads = await self._receiver.take(max_events, max_wait)
+        try:
+            return events.to_batch(payloads)
+        except FrameError as error:
+            raise HubUnreachable(f"an event cannot be read: {error}") from error
+
+    async def close(self) -> None:
+        """See `Source`."""
+        await self._receiver.detach()
+
+
+def selector(where: str | datetime, inclusive: bool) -> str:
+    """The filter for events behind an offset or a time, or at it."""
+    operator = ">=" if inclusive else ">"
+    if isinstance(where, datetime):
+        milliseconds = calendar.timegm(where.utctimetuple()) * 1000 + where.microsecond // 1000
+        return f"amqp.annotation.x-opt-enqueued-time {operator} '{milliseconds}'"
+    return f"amqp.annotation.x-opt-offset {operator} '{where}'"
+
+
+def _signing_in(access: HubAccess) -> tuple[str, Endpoint, Callable[[str], TokenSource]]:
+    """The hub's authority as it is written, where it listens, and what makes tokens for an audience."""
+    if access.connection_string is None:
+        identity = access.identity
+        assert identity is not None  # noqa: S101 - HubAccess holds one of the two
+        return access.host, Endpoint(access.host, _TLS_PORT), lambda _: tokens.of_identity(identity)
+    parts = parse_connection_string(access.connection_string)
+    address = urlsplit(parts["endpoint"])
+    tls = parts.get("usedevelopmentemulator") != "true"
+    endpoint = Endpoint(address.hostname or "", address.port or (_TLS_PORT if tls else _PLAIN_PORT), tls)
+    signature = parts.get("sharedaccesssignature")
+    if signature:
+        ready = tokens.ready_made(signature)
+        return address.netloc, endpoint, lambda _: ready
+    name, key = parts["sharedaccesskeyname"], parts["sharedaccesskey"]
+    return address.netloc, endpoint, lambda audience: tokens.signing(audience, name, key)

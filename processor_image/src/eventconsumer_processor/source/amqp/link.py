@@ -1,0 +1,303 @@
+"""Links: a receiver of one partition's events, and the sender of requests.
+
+A receiver keeps deliveries as they came, undecoded, until they are asked for, and gives credit as `credit` says. A link
+that is gone raises its error at once: what waits on it comes again on the next one.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable
+from uuid import uuid4
+
+from eventconsumer_processor.errors import HubUnreachable, SourceError
+from eventconsumer_processor.source.amqp import credit, performatives
+from eventconsumer_processor.source.amqp.codec import FrameError
+from eventconsumer_processor.source.amqp.connection import CLOSE_SECONDS, Connection
+from eventconsumer_processor.source.amqp.performatives import Fields, Terminus
+
+REQUEST_SECONDS = 10.0
+LIMIT_BYTES = 64 * 1024 * 1024  # that may wait on a link: a peer that sends more ignores its credit
+_WRAP = 0xFFFFFFFF
+
+
+class BaseLink:
+    """What both kinds share: attaching and the end.
+
+    Attributes:
+        name: Told to the peer, unique.
+        error: Why the link is gone; None while it is not.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.name = f"eventconsumer-{uuid4()}"
+        self.error: SourceError | None = None
+        self._connection = connection
+        self._handle = -1
+        self._attached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def attach(self) -> None:
+        """Attach and wait for the peer.
+
+        Raises:
+            SourceError: The peer refuses, or does not answer in time.
+        """
+        self._handle = self._connection.attach(self)
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                await self._attached
+        except TimeoutError:
+            await self.detach()
+            raise HubUnreachable(f"the hub did not attach the link within {REQUEST_SECONDS:.0f} s") from None
+        except asyncio.CancelledError:
+            self._end(HubUnreachable("attaching was cancelled"))
+            self._connection.detach(self._handle, self)
+            raise
+
+    async def detach(self) -> None:
+        """Close the link; never fails, at most two seconds."""
+        self._end(HubUnreachable("the link was closed"))
+        left = self._connection.detach(self._handle, self)
+        if left is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await left
+
+    def attach_frame(self, handle: int) -> bytes:
+        """See `connection.Link`."""
+        raise NotImplementedError
+
+    def on_attach(self, fields: Fields) -> None:
+        """See `connection.Link`. A peer that refuses attaches to nothing, and says why in the detach that follows."""
+        if fields[5] is not None and fields[6] is not None and not self._attached.done():
+            self._attached.set_result(None)
+
+    def on_flow(self, fields: Fields) -> None:
+        """See `connection.Link`."""
+
+    def on_transfer(self, fields: Fields, payload: bytes) -> None:
+        """See `connection.Link`."""
+        raise FrameError("a transfer on a link that does not receive")
+
+    def on_deliveries(self, payloads: list[bytes]) -> None:
+        """See `connection.Link`."""
+        raise FrameError("a transfer on a link that does not receive")
+
+    def on_outcome(self, delivery: int, outcome: object) -> None:
+        """See `connection.Link`."""
+
+    def on_detach(self, error: SourceError) -> None:
+        """See `connection.Link`."""
+        self._end(error)
+
+    def _end(self, error: SourceError) -> None:
+        if self.error is None:
+            self.error = error
+            if not self._attached.done():
+                self._attached.set_exception(error)
+                self._attached.exception()  # seen, even where nobody waits
+
+
+class Receiver(BaseLink):
+    """A link that receives.
+
+    Args:
+        connection: What it is on.
+        prefetch: Deliveries that may be on their way or wait.
+        frame: The frame that attaches it, from its name and handle.
+    """
+
+    def __init__(self, connection: Connection, prefetch: int, frame: Callable[[str, int], bytes]) -> None:
+        super().__init__(connection)
+        self._prefetch = prefetch
+        self._frame = frame
+        self._payloads: deque[bytes] = deque()
+        self._held = 0  # bytes that wait, with those of a delivery that is not whole yet
+        self._parts: list[bytes] = []
+        self._unsettled: int | None = None  # id of the delivery in `_parts` that is to be settled
+        self._delivery_count = 0
+        self._credit = 0
+        self._seen = self._seen_bytes = 0  # deliveries since credit was given, and their bytes
+        self._typical = credit.FIRST_EVENT_BYTES
+        self._waiter: asyncio.Future[None] | None = None
+
+    async def take(self, most: int, max_wait: float) -> list[bytes]:
+        """Payloads in order: at most `most`, about 4 MiB; none if none came within `max_wait` seconds.
+
+        Raises:
+            SourceError: The link is gone.
+        """
+        if self._payloads or self.error is not None:
+            await asyncio.sleep(0)  # a reader that never has to wait lets others work too
+        else:
+            await self._wait(max_wait)
+        if self.error is not None:
+            raise self.error
+        taken: list[bytes] = []
+        size = 0
+        while self._payloads and len(taken) < most and size < credit.BUDGET_BYTES:
+            taken.append(self._payloads.popleft())
+            size += len(taken[-1])
+        self._held -= size
+        self._top_up()
+        return taken
+
+    async def _wait(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        waiter = self._waiter = loop.create_future()
+        timer = loop.call_later(seconds, self._wake)
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _top_up(self) -> None:
+        if self.error is not None:
+            return
+        if self._seen:
+            self._typical = self._seen_bytes // self._seen
+        granted = credit.grant(
+            prefetch=self._prefetch,
+            credit=self._credit,
+            waiting=len(self._payloads),
+            held=self._held,
+            typical=self._typical,
+        )
+        if granted is not None:
+            self._credit = granted
+            self._seen = self._seen_bytes = 0
+            self._connection.flow(self._handle, self._delivery_count, granted)
+
+    # --- what comes ---
+
+    def attach_frame(self, handle: int) -> bytes:
+        """See `connection.Link`."""
+        return self._frame(self.name, handle)
+
+    def on_attach(self, fields: Fields) -> None:
+        """See `connection.Link`."""
+        if fields[5] is not None and fields[6] is not None:
+            self._delivery_count = fields.number(9) & _WRAP
+            self._top_up()
+        super().on_attach(fields)
+
+    def on_flow(self, fields: Fields) -> None:
+        """See `connection.Link`. The peer may have moved on without sending, or wants to know the credit."""
+        moved = (fields.number(5, self._delivery_count) - self._delivery_count) & _WRAP
+        if moved <= self._credit:
+            self._delivery_count = (self._delivery_count + moved) & _WRAP
+            self._credit -= moved
+        if fields[9]:
+            self._connection.flow(self._handle, self._delivery_count, self._credit)
+
+    def on_deliveries(self, payloads: list[bytes]) -> None:
+        """See `connection.Link`. The first one may be the end of a delivery whose beginning came before."""
+        self._hold(sum(map(len, payloads)))
+        if self._parts:
+            payloads[0] = b"".join((*self._parts, payloads[0]))
+            self._parts.clear()
+            self._settle()
+        self._payloads.extend(payloads)
+        self._arrived(len(payloads), sum(map(len, payloads)))
+        self._top_up()
+        self._wake()
+
+    def on_transfer(self, fields: Fields, payload: bytes) -> None:
+        """See `connection.Link`."""
+        if fields[1] is not None:
+            self._unsettled = fields.number(1)
+        if fields[4] is True:
+            self._unsettled = None
+        self._hold(len(payload))
+        self._parts.append(payload)
+        if fields[9]:  # aborted: as if it had never begun
+            self._held -= sum(map(len, self._parts))
+            self._unsettled = None
+            self._arrived(1, 0)
+        elif fields[5]:
+            return
+        else:
+            whole = b"".join(self._parts)
+            self._payloads.append(whole)
+            self._settle()
+            self._arrived(1, len(whole))
+        self._parts.clear()
+        self._top_up()
+        self._wake()
+
+    def _settle(self) -> None:
+        if self._unsettled is not None:
+            self._connection.accept(self._unsettled)
+            self._unsettled = None
+
+    def _arrived(self, count: int, size: int) -> None:
+        self._delivery_count = (self._delivery_count + count) & _WRAP
+        self._credit = max(0, self._credit - count)
+        self._seen += count
+        self._seen_bytes += size
+
+    def _hold(self, size: int) -> None:
+        self._held += size
+        if self._held > LIMIT_BYTES:
+            raise FrameError(f"more than {LIMIT_BYTES} bytes of events that were not asked for")
+
+    def _end(self, error: SourceError) -> None:
+        super()._end(error)
+        self._payloads.clear()
+        self._parts.clear()
+        self._held = 0
+        self._wake()
+
+
+class Sender(BaseLink):
+    """A link that sends requests to a service, one at a time."""
+
+    def __init__(self, connection: Connection, address: str) -> None:
+        super().__init__(connection)
+        self._address = address
+        self._credit: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._delivery: int | None = None
+        self.refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Raises when the link is gone or the peer rejects a message."""
+
+    async def send(self, payload: bytes) -> None:
+        """Send a message once there is credit.
+
+        Raises:
+            SourceError: The link is gone.
+        """
+        await self._credit
+        if self.error is not None:
+            raise self.error
+        self._delivery = self._connection.transfer(self._handle, payload)
+
+    def attach_frame(self, handle: int) -> bytes:
+        """See `connection.Link`."""
+        ends = Terminus(self._address)
+        return performatives.attach(self.name, handle, receives=False, source=ends, target=ends)
+
+    def on_flow(self, fields: Fields) -> None:
+        """See `connection.Link`."""
+        if fields.number(6, 0) and not self._credit.done():
+            self._credit.set_result(None)
+
+    def on_outcome(self, delivery: int, outcome: object) -> None:
+        """See `connection.Link`."""
+        if delivery == self._delivery and isinstance(outcome, dict) and "rejected" in outcome:
+            self._refuse(HubUnreachable(f"the hub rejects a request: {outcome['rejected']}"))
+
+    def _end(self, error: SourceError) -> None:
+        super()._end(error)
+        if not self._credit.done():
+            self._credit.set_result(None)
+        self._refuse(error)
+
+    def _refuse(self, error: SourceError) -> None:
+        if not self.refused.done():
+            self.refused.set_exception(error)
+            self.refused.exception()  # seen, even where nobody waits

@@ -1,0 +1,69 @@
+"""Recognizing transfers without decoding them.
+
+A sender writes the head of one event's transfer like that of the next: only delivery id and tag differ. A `Shape` is
+learnt from a decoded transfer; a frame that has the shape is a whole, settled delivery on the same link.
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from eventconsumer_processor.source.amqp.codec import skip
+from eventconsumer_processor.source.amqp.performatives import Fields
+
+_HEADER = 8  # of a frame
+_PLAIN, _LIST = b"\x02\x00", b"\x00\x53\x14\xc0"  # data offset and type; a transfer with a list of the short form
+_ID_WIDTHS = {0x43: 0, 0x52: 1, 0x70: 4}
+_HANDLE_WIDTHS = {0x43: 0, 0x52: 1, 0x70: 4}
+
+
+class Unpack(Protocol):
+    """`struct.Struct.unpack_from`."""
+
+    def __call__(self, buffer: bytes, offset: int, /) -> tuple[Any, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The head of a transfer frame.
+
+    Attributes:
+        handle: The sender's handle of the link.
+        size: Bytes before the payload, with the frame's header.
+        unpack: Takes from the head what is the same in every frame.
+        expected: What `unpack` then gives.
+    """
+
+    handle: int
+    size: int
+    unpack: Unpack
+    expected: tuple[Any, ...]
+
+
+def is_whole(fields: Fields) -> bool:
+    """Whether a transfer is a delivery of its own, settled and not aborted."""
+    return fields[1] is not None and fields[4] is True and not fields[5] and not fields[9]
+
+
+def key_of(data: bytes, pos: int) -> bytes:
+    """What tells the shapes of links apart, for the frame at `pos`; empty for what can have none."""
+    if data[pos + 8 : pos + 12] != _LIST or data[pos + 4 : pos + 6] != _PLAIN:
+        return b""
+    width = _HANDLE_WIDTHS.get(data[pos + 14])
+    return b"" if width is None else data[pos + 12 : pos + 15 + width]
+
+
+def shape_of(data: bytes, pos: int, fields: Fields, end: int) -> Shape | None:
+    """The shape of the whole transfer frame from `pos` to `end`; None where it has no usual one."""
+    if not key_of(data, pos) or not isinstance(fields[2], bytes):
+        return None
+    payload = pos + 13 + data[pos + 12]
+    id_at = skip(data, pos + 14, end)
+    width = _ID_WIDTHS.get(data[id_at])
+    tag_at = id_at + 1 + (width or 0)
+    if width is None or data[tag_at] != 0xA0:
+        return None
+    tail_at = tag_at + 2 + data[tag_at + 1]
+    # head, (delivery id), constructor and length of the tag, (tag), everything behind it
+    layout = struct.Struct(f">4x{id_at + 1 - pos - 4}s{width}x2s{data[tag_at + 1]}x{payload - tail_at}s")
+    return Shape(fields.number(0), payload - pos, layout.unpack_from, layout.unpack_from(data, pos))

@@ -1,0 +1,42 @@
+"""Which sequence number a time or an offset stands for: the hub itself is asked."""
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+
+from eventconsumer_api.v1alpha1 import Position, PositionType
+from eventconsumer_processor.errors import HubUnreachable
+from eventconsumer_processor.source.hub import PartitionInfo, Source
+
+
+async def locate(
+    partition: str,
+    position: Position,
+    end: PartitionInfo,
+    open_at: Callable[[str | datetime, bool], Awaitable[Source]],
+    seconds: float,
+) -> int:
+    """See `Hub.locate`: a link at the position gives its first event.
+
+    Args:
+        partition: Its id.
+        position: Of type EnqueuedTime or Offset.
+        end: Where the partition ends.
+        open_at: Attaches a reader behind an offset or a time; at it, where the second argument is true.
+        seconds: How long to wait for the event.
+    """
+    by_time = position.type is PositionType.ENQUEUED_TIME
+    where = position.enqueued_time if by_time else position.offset
+    assert where is not None  # noqa: S101 - the schema sees to it
+    nothing_there = end.is_empty or (
+        end.last_enqueued_time < where if isinstance(where, datetime) else end.last_offset == where
+    )
+    if nothing_there:
+        return end.last + 1
+    source = await open_at(where, by_time)
+    try:
+        found = await source.receive(1, seconds)
+    finally:
+        await source.close()
+    if not len(found):
+        raise HubUnreachable(f"partition {partition} gave no event at {where} within {seconds:.0f} s")
+    return found.sequence_numbers[0]
