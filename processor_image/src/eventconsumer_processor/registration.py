@@ -13,13 +13,14 @@ from datetime import datetime
 from typing import TypeVar
 
 from eventconsumer_api.conditions import Reason
-from eventconsumer_api.host_config import BlobLocation, HostConfig, ReplayConfig
+from eventconsumer_api.host_config import BlobLocation, HostConfig, Receiver, ReplayConfig
 from eventconsumer_api.host_report import Problem
 from eventconsumer_processor import problems
 from eventconsumer_processor.credentials import blob_service, hub_access
 from eventconsumer_processor.errors import Blocked, Conflict, Damaged, HostError, HubNotFound, Unavailable
 from eventconsumer_processor.loading import Factory, load
 from eventconsumer_processor.replay import BoundedHub, bounded
+from eventconsumer_processor.source.amqp.hub import AmqpHub
 from eventconsumer_processor.source.hub import Hub, HubInfo
 from eventconsumer_processor.source.sdk import SdkHub
 from eventconsumer_processor.storage import AzureBlobStore, BlobStore, Observer
@@ -109,7 +110,8 @@ async def _load_handler(name: str | None) -> Factory | None:
 
 
 async def _reach_hub(config: HostConfig) -> tuple[Hub, HubInfo]:
-    hub = SdkHub(hub_access(config.event_hub, config.allow_insecure_endpoints, config.endpoint_suffixes))
+    adapter = AmqpHub if config.event_hub.source is Receiver.AMQP else SdkHub
+    hub: Hub = adapter(hub_access(config.event_hub, config.allow_insecure_endpoints, config.endpoint_suffixes))
     try:
         info = await hub.describe()
         try:
