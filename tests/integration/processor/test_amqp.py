@@ -1,0 +1,163 @@
+"""Our own receiver where the SDK's is no measure: many links on one connection, silence, tokens, other services."""
+
+import asyncio
+import os
+import signal
+import tracemalloc
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from eventconsumer_processor.credentials import HubAccess
+from eventconsumer_processor.errors import HubUnauthorized, HubUnreachable, LinkStolen
+from eventconsumer_processor.source.amqp.hub import AmqpHub
+from eventconsumer_processor.source.hub import Hub
+from eventconsumer_processor.source.sdk import SdkHub
+from tests.integration.processor.conftest import MakeConsumer
+from tests.integration.processor.test_drain import wait_drained
+from tests.integration.processor.test_source import receive, send
+from tests.servers import EmulatorProcess
+
+PARTITIONS = 8
+
+
+@pytest.fixture
+async def hub(emulator: EmulatorProcess) -> AsyncIterator[AmqpHub]:
+    """A hub with eight partitions; a peer is dead after two seconds."""
+    emulator.admin.create_hub("orders", partitions=PARTITIONS)
+    found = AmqpHub(access(emulator), idle_seconds=2)
+    yield found
+    await found.close()
+
+
+def access(emulator: EmulatorProcess, hub: str = "orders") -> HubAccess:
+    return HubAccess("localhost", hub, "$Default", emulator.connection_string(hub))
+
+
+async def test_all_partitions_share_a_connection_which_is_opened_again(hub: AmqpHub, emulator: EmulatorProcess) -> None:
+    for again in (False, True):
+        sources = await asyncio.gather(*(hub.open(str(number), -1, 1, 100) for number in range(PARTITIONS)))
+        links = emulator.admin.links(kind="reader")
+        assert len(links) == PARTITIONS
+        assert len({link["connection"] for link in links}) == 1
+        for number, source in enumerate(sources):
+            emulator.admin.put_event("orders", str(number), b"of %d" % number)
+            found = await receive(source, 1 + again)
+            assert found[-1].bodies[-1] == b"of %d" % number
+        emulator.admin.drop_connections()
+        for source in sources:
+            with pytest.raises(HubUnreachable):
+                await receive(source, 1)
+            await source.close()
+
+
+async def test_a_link_that_is_closed_leaves_the_others_and_makes_room(hub: AmqpHub, emulator: EmulatorProcess) -> None:
+    stays = await hub.open("0", -1, 1, 100)
+    for _ in range(3):
+        goes = await hub.open("1", -1, 1, 100)
+        await goes.close()
+    assert [link["partition"] for link in emulator.admin.links(kind="reader")] == ["0"]
+    other = await hub.open("1", -1, 2, 100)
+    emulator.admin.detach(partition="1", condition="amqp:link:stolen", description="taken")
+    with pytest.raises(LinkStolen):
+        await receive(other, 1)
+    await other.close()
+    emulator.admin.put_event("orders", "0", b"x")
+    assert (await receive(stays, 1))[0].bodies == [b"x"]
+    await stays.close()
+
+
+async def test_heartbeats_keep_a_silent_connection_and_a_dead_peer_is_noticed(
+    hub: AmqpHub, emulator: EmulatorProcess
+) -> None:
+    source = await hub.open("0", -1, 1, 100)
+    for _ in range(8):
+        assert not len(await source.receive(10, 0.5))
+    os.kill(emulator.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(HubUnreachable, match="silent"):
+            await receive(source, 1, seconds=10)
+        await source.close()
+        with pytest.raises(HubUnreachable):
+            async with asyncio.timeout(15):
+                await hub.open("0", -1, 1, 100)
+    finally:
+        os.kill(emulator.pid, signal.SIGCONT)
+    source = await hub.open("0", -1, 1, 100)
+    emulator.admin.put_event("orders", "0", b"x")
+    assert (await receive(source, 1))[0].bodies == [b"x"]
+    await source.close()
+
+
+async def test_large_events_wait_within_the_budget_whatever_the_prefetch(
+    hub: AmqpHub, emulator: EmulatorProcess
+) -> None:
+    for size in [5] * 100 + [1_000_000] * 30:
+        emulator.admin.put_event("orders", "0", b"x" * size)
+    source = await hub.open("0", -1, 1, 3000)
+    tracemalloc.start()
+    await asyncio.sleep(2)  # whatever may come has come
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 16 * 1024 * 1024
+    found = await receive(source, 130)
+    assert [number for batch in found for number in batch.sequence_numbers] == list(range(130))
+    assert max(batch.size for batch in found) < 6_000_000
+    await source.close()
+
+
+async def test_a_token_that_is_refused_or_expires_has_a_name(hub: AmqpHub, emulator: EmulatorProcess) -> None:
+    source = await hub.open("0", -1, 1, 100)
+    emulator.admin.expire_tokens()
+    with pytest.raises(HubUnauthorized):
+        await receive(source, 1)
+    await source.close()
+    emulator.admin.drop_connections()
+    emulator.admin.fail_cbs(401, "ExpiredToken")
+    await asyncio.sleep(0.2)
+    with pytest.raises(HubUnauthorized):
+        await hub.open("0", -1, 1, 100)
+    emulator.admin.clear_faults()
+    source = await hub.open("0", -1, 1, 100)
+    await source.close()
+
+
+async def test_what_the_sdk_reads_is_what_we_read(hub: AmqpHub, emulator: EmulatorProcess) -> None:
+    for number in range(5):
+        send(emulator, *[b"%d" % number] * 30, number=number, text="ä" * number, half=number / 2, none=None)
+    emulator.admin.put_event("orders", "0", b"keyed", {"k": "v"}, key="blue")
+    other = SdkHub(access(emulator))
+    by_sdk, by_us = [await whole(adapter, epoch, 151) for epoch, adapter in enumerate((other, hub))]
+    await other.close()
+    assert by_sdk == by_us
+
+
+async def whole(hub: Hub, epoch: int, count: int) -> list[list[Any]]:
+    """All events of partition 0, a list for each column."""
+    source = await hub.open("0", -1, epoch, 100)
+    batches = await receive(source, count)
+    await source.close()
+    columns: list[list[Any]] = [[] for _ in range(15)]
+    for batch in batches:
+        found = (
+            batch.sequence_numbers, batch.offsets, batch.enqueued_ms, batch.partition_keys, batch.bodies,
+            batch.content_types, batch.message_ids, batch.correlation_ids, batch.sizes,
+            batch.properties.keys, batch.properties.values, batch.properties.kinds,
+            batch.system_properties.keys, batch.system_properties.values, batch.system_properties.kinds,
+        )  # fmt: skip
+        for column, more in zip(columns, found, strict=True):
+            column.extend(more)
+    return columns
+
+
+def test_a_host_drains_with_it(consumer: MakeConsumer) -> None:
+    orders = consumer(partitions=4)
+    orders.config["eventHub"]["source"] = "amqp"
+    orders.publish(2000)
+    host = orders.host()
+    wait_drained(orders, 2000)
+    connections = {link["connection"] for link in orders.emulator.admin.links(kind="reader")}
+    assert len(connections) == 1
+    assert host.terminate() == 0
+    assert "Traceback" not in host.log

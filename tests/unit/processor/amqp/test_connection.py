@@ -1,0 +1,336 @@
+"""A connection and its links against a peer that we script: what they say, what they refuse, how they end."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from eventconsumer_processor.errors import HubNotFound, HubUnreachable, LinkStolen
+from eventconsumer_processor.source.amqp import performatives as amqp
+from eventconsumer_processor.source.amqp.connection import WINDOW, Connection, Endpoint
+from eventconsumer_processor.source.amqp.link import Receiver
+from eventconsumer_processor.source.amqp.performatives import Terminus
+from eventhubs_emulator.framing import AMQP_HEADER, SASL_FRAME, SASL_HEADER, FrameReader, frame
+from eventhubs_emulator.performatives import (
+    AMQP,
+    SASL,
+    Attach,
+    Begin,
+    Close,
+    Detach,
+    Disposition,
+    End,
+    Flow,
+    Open,
+    Performative,
+    SaslMechanisms,
+    SaslOutcome,
+    Transfer,
+    parse,
+)
+from eventhubs_emulator.values import Described, Symbol, ULong
+
+
+class Server:
+    """One client's peer: performatives in and out."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._frames = FrameReader(1 << 20)
+        self.heartbeats = 0
+
+    def send(self, *performatives: Performative, payload: bytes = b"", channel: int = 7) -> None:
+        self.raw(b"".join(frame(channel, one.encode() + payload) for one in performatives))
+
+    def raw(self, data: bytes) -> None:
+        self._writer.write(data)
+
+    async def header(self) -> bytes:
+        while (found := self._frames.header()) is None:
+            await self._feed()
+        return found
+
+    async def next(self, known: dict[int, type[Performative]] = AMQP) -> Any:
+        """The next performative that is no heartbeat."""
+        async with asyncio.timeout(10):
+            while True:
+                found = self._frames.next()
+                if found is None:
+                    await self._feed()
+                elif found.body:
+                    return parse(found.body, known)[0]
+                else:
+                    self.heartbeats += 1
+
+    async def _feed(self) -> None:
+        data = await self._reader.read(65536)
+        if not data:
+            raise ConnectionError("the client is gone")
+        self._frames.feed(data)
+
+    async def greet(self, idle_ms: int = 0, handle_max: int = 255) -> None:
+        assert await self.header() == SASL_HEADER
+        self.raw(SASL_HEADER + frame(0, SaslMechanisms(("ANONYMOUS",)).encode(), SASL_FRAME))
+        assert (await self.next(SASL)).mechanism == "ANONYMOUS"
+        self.raw(frame(0, SaslOutcome(0).encode(), SASL_FRAME))
+        assert await self.header() == AMQP_HEADER
+        self.raw(AMQP_HEADER)
+        assert isinstance(await self.next(), Open)
+        assert isinstance(await self.next(), Begin)
+        self.send(Open("server", max_frame_size=65536, idle_time_out=idle_ms), Begin(0, 5, 100, 100, handle_max))
+
+    async def attach(self, handle: int = 9, count: int = 0) -> Attach:
+        """Take an attach, under a handle of our own."""
+        found: Attach = await self.next()
+        ends = {"source": Described(ULong(0x28), ["a"]), "target": Described(ULong(0x29), ["b"])}
+        self.send(Attach(found.name, handle, False, initial_delivery_count=count, **ends))
+        return found
+
+
+Script = Callable[[Server], Any]
+
+
+class World:
+    """Connects to a scripted peer."""
+
+    def __init__(self) -> None:
+        self.tasks: list[asyncio.Task[None]] = []
+        self.connections: list[Connection] = []
+        self.servers: list[asyncio.Server] = []
+
+    async def connect(self, script: Script, idle_seconds: float = 60, seconds: float = 5) -> Connection:
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            try:
+                await script(Server(reader, writer))
+            except ConnectionError:
+                pass
+            finally:
+                writer.close()
+
+        def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self.tasks.append(asyncio.ensure_future(serve(reader, writer)))
+
+        server = await asyncio.start_server(accepted, "127.0.0.1", 0)
+        self.servers.append(server)
+        connection = Connection("localhost", idle_seconds)
+        self.connections.append(connection)
+        port = server.sockets[0].getsockname()[1]
+        await connection.connect(Endpoint("127.0.0.1", port, tls=False), seconds)
+        return connection
+
+    async def close(self) -> None:
+        for connection in self.connections:
+            await connection.close()
+        for server in self.servers:
+            server.close()
+        for task in self.tasks:
+            task.cancel()
+        for result in await asyncio.gather(*self.tasks, return_exceptions=True):
+            if isinstance(result, Exception):
+                raise result
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    found = World()
+    yield found
+    await found.close()
+
+
+def receiver(connection: Connection, prefetch: int = 10) -> Receiver:
+    def attach(name: str, handle: int) -> bytes:
+        ends = Terminus("address", "selector")
+        return amqp.attach(name, handle, receives=True, source=ends, target=ends, settle_mode=amqp.SETTLED)
+
+    return Receiver(connection, prefetch, attach)
+
+
+def error(condition: str, text: str = "why") -> Described:
+    return Described(ULong(0x1D), [Symbol(condition), text, None])
+
+
+def event(number: int, *, settled: bool = True, more: bool = False, aborted: bool = False, handle: int = 9) -> Transfer:
+    return Transfer(handle, number, b"tag", 0, settled, more, None, None, False, aborted, False)
+
+
+async def test_deliveries_in_parts_aborted_and_unsettled(world: World) -> None:
+    said: list[Any] = []
+
+    async def script(server: Server) -> None:
+        await server.greet()
+        attach = await server.attach(count=0xFFFFFFFE)  # about to wrap
+        assert (attach.role, attach.snd_settle_mode, attach.rcv_settle_mode) == (True, 1, 0)
+        flow = await server.next()
+        assert (flow.delivery_count, flow.link_credit, flow.handle) == (0xFFFFFFFE, 10, attach.handle)
+        server.send(event(0), payload=b"one")
+        server.send(event(1, more=True), payload=b"tw")
+        server.send(event(1), payload=b"o")
+        server.send(event(2, more=True), payload=b"never")
+        server.send(event(2, aborted=True))
+        server.send(event(3, settled=False, more=True), payload=b"thr")
+        server.send(event(3, settled=False), payload=b"ee")
+        server.send(event(4), payload=b"four")
+        server.send(Flow(0, 100, 0, 100, 9, 2, 0, echo=True))
+        while len(said) < 2:
+            found = await server.next()
+            if isinstance(found, Disposition) or (isinstance(found, Flow) and found.delivery_count == 3):
+                said.append(found)
+        await asyncio.sleep(10)
+
+    link = receiver(await world.connect(script))
+    await link.attach()
+    found: list[bytes] = []
+    while len(found) < 4:
+        found += await link.take(10, 5)
+    assert found == [b"one", b"two", b"three", b"four"]
+    assert link._held == 0
+    async with asyncio.timeout(5):
+        while len(said) < 2:
+            await asyncio.sleep(0.01)
+    disposition = next(one for one in said if isinstance(one, Disposition))
+    assert (disposition.first, disposition.last, disposition.settled, disposition.role) == (3, 3, True, True)
+
+
+async def test_the_window_is_refreshed_before_it_is_used_up(world: World) -> None:
+    flows: list[Flow] = []
+
+    async def script(server: Server) -> None:
+        await server.greet()
+        await server.attach()
+        first = await server.next()
+        for number in range(WINDOW // 2):
+            server.send(event(number, more=True), payload=b"")
+        while not flows:
+            found = await server.next()
+            if found.handle is None:
+                flows.append(found)
+        assert first.incoming_window == WINDOW
+        await asyncio.sleep(10)
+
+    link = receiver(await world.connect(script))
+    await link.attach()
+    async with asyncio.timeout(20):
+        while not flows:
+            await asyncio.sleep(0.01)
+    assert (flows[0].next_incoming_id, flows[0].incoming_window) == (5 + WINDOW // 2, WINDOW)
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [("amqp:link:stolen", LinkStolen), ("amqp:not-found", HubNotFound), ("amqp:link:detach-forced", HubUnreachable)],
+)
+async def test_a_link_that_is_refused_or_detached_has_the_error_of_its_condition(
+    world: World, condition: str, expected: type[Exception]
+) -> None:
+    async def script(server: Server) -> None:
+        await server.greet()
+        refused = await server.next()
+        server.send(Attach(refused.name, 3, False), Detach(3, True, error(condition)))
+        assert isinstance(await server.next(), Detach)
+        await server.attach()
+        server.send(Detach(9, True, error(condition)))
+        await asyncio.sleep(10)
+
+    connection = await world.connect(script)
+    with pytest.raises(expected, match="why"):
+        await receiver(connection).attach()
+    link = receiver(connection)
+    await link.attach()
+    with pytest.raises(expected, match="why"):
+        await link.take(1, 5)
+    await link.detach()
+    assert connection.error is None
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda server: server.send(Close(error("amqp:connection:forced"))),
+        lambda server: server.send(End(error("amqp:session:window-violation"))),
+        lambda server: server.raw(b"\xff" * 100),
+        lambda server: server.send(event(1, handle=55)),  # no such link
+        lambda server: server.send(Begin(0, 1, 1, 1)),
+        lambda server: server.raw(frame(0, SaslOutcome(0).encode(), SASL_FRAME)),
+        lambda server: server._writer.close(),
+    ],
+)
+async def test_whatever_ends_the_connection_ends_its_links(world: World, end: Script) -> None:
+    async def script(server: Server) -> None:
+        await server.greet()
+        await server.attach(9)
+        await server.next()
+        await server.attach(10)
+        end(server)
+        await asyncio.sleep(10)
+
+    connection = await world.connect(script)
+    links = [receiver(connection), receiver(connection)]
+    for link in links:
+        await link.attach()
+    for link in links:
+        with pytest.raises(HubUnreachable):
+            await link.take(1, 5)
+    with pytest.raises(HubUnreachable):
+        await receiver(connection).attach()
+    assert not connection.is_usable
+
+
+async def test_heartbeats_go_out_at_half_of_what_the_peer_allows_and_silence_is_noticed(world: World) -> None:
+    servers: list[Server] = []
+
+    async def script(server: Server) -> None:
+        servers.append(server)
+        await server.greet(idle_ms=400)
+        while True:
+            await server.next()
+
+    connection = await world.connect(script, idle_seconds=1.2)
+    started = asyncio.get_running_loop().time()
+    with pytest.raises(HubUnreachable, match=r"silent for 1\.2 s|the link was closed"):
+        await receiver(connection).attach()
+    assert 1 < asyncio.get_running_loop().time() - started < 5
+    assert servers[0].heartbeats >= 3
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"AMQP\x00\x00\x09\x01", SASL_HEADER + frame(0, SaslOutcome(1).encode(), SASL_FRAME), b"\x00" * 8]
+)
+async def test_a_handshake_that_fails_or_hangs_is_an_error_in_time(world: World, answer: bytes) -> None:
+    async def script(server: Server) -> None:
+        await server.header()
+        server.raw(answer)
+        await asyncio.sleep(10)
+
+    with pytest.raises(HubUnreachable):
+        await world.connect(script, seconds=0.5)
+
+
+async def test_closing_says_so_and_frees_handles(world: World) -> None:
+    said: list[str] = []
+
+    async def script(server: Server) -> None:
+        await server.greet(handle_max=0)
+        for _ in range(2):
+            await server.attach()
+            while not isinstance(found := await server.next(), Detach):
+                assert isinstance(found, Flow)
+            server.send(Detach(9, True))
+        assert isinstance(await server.next(), Close)
+        said.append("close")
+        server.send(Close())
+        await asyncio.sleep(10)
+
+    connection = await world.connect(script)
+    for _ in range(2):
+        link = receiver(connection)
+        await link.attach()
+        assert not connection.is_usable
+        with pytest.raises(HubUnreachable, match="at most 1 links"):
+            await receiver(connection).attach()
+        await link.detach()
+        await link.detach()
+        assert connection.is_usable
+    await connection.close()
+    assert said == ["close"]
