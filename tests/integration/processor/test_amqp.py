@@ -3,8 +3,10 @@
 import asyncio
 import os
 import signal
+import subprocess
 import tracemalloc
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -149,6 +151,27 @@ async def whole(hub: Hub, epoch: int, count: int) -> list[list[Any]]:
         for column, more in zip(columns, found, strict=True):
             column.extend(more)
     return columns
+
+
+async def test_over_tls_only_with_a_certificate_that_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    command = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -keyout {key} -out {certificate} -subj /CN=localhost"
+    subprocess.run([*command.split(), "-addext", "subjectAltName=DNS:localhost"], check=True, capture_output=True)
+    server = EmulatorProcess(tmp_path, "--hub=orders=1", f"--tls-cert={certificate}", f"--tls-key={key}")
+    server.start()
+    text = server.connection_string("orders").replace("UseDevelopmentEmulator=true;", "")
+    server.admin.put_event("orders", "0", b"over TLS")
+    found = AmqpHub(HubAccess("localhost", "orders", "$Default", text))
+    with pytest.raises(HubUnreachable, match="certificate verify failed"):
+        await found.open("0", -1, 1, 100)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    source = await found.open("0", -1, 1, 100)
+    assert (await receive(source, 1))[0].bodies == [b"over TLS"]
+    await source.close()
+    await found.close()
+    server.close()
 
 
 def test_a_host_drains_with_it(consumer: MakeConsumer) -> None:
