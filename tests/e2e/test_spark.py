@@ -168,9 +168,9 @@ def test_a_file_that_cannot_be_read_is_named_and_left_out(shop: SparkShop) -> No
     shop.until(lambda: shop.status()["drained"]["events"] == shop.sent, 60, "all is drained")
     path = shop.damage()
     shop.apply(retry={"attempts": 1, "backoffSeconds": 1})
-    shop.until_processed()
-    found = shop.until(lambda: shop.healthy()["reason"] == "SparkQuarantined" and shop.healthy(), 30, "it is told")
+    found = shop.until(lambda: shop.healthy()["reason"] == "SparkQuarantined" and shop.healthy(), 150, "it is told")
     assert found["status"] == "True" and path in found["message"], found
+    shop.until_processed()
 
 
 def test_finished_applications_are_cleaned_up_but_for_the_last(shop: SparkShop) -> None:
