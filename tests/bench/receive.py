@@ -75,22 +75,30 @@ def main() -> None:
     Console().print(table)
 
 
-def fill(emulator: EmulatorProcess, hub: str, size: int, count: int) -> None:
-    """A hub with one partition that holds `count` events."""
-    emulator.admin.create_hub(hub, partitions=1)
+def fill(emulator: EmulatorProcess, hub: str, size: int, count: int, partitions: int = 1) -> None:
+    """A hub that holds `count` events, as many in each partition."""
+    emulator.admin.create_hub(hub, partitions=partitions)
     with EventHubProducerClient.from_connection_string(emulator.connection_string(hub)) as producer:
-        sent = 0
-        while sent < count:
-            batch = producer.create_batch(partition_id="0")
-            while sent < count:
-                event = EventData(os.urandom(size))
-                event.properties = {"region": "eu-west", "device": f"device-{sent % 500}", "number": sent}
-                try:
-                    batch.add(event)
-                except ValueError:  # it is full
-                    break
-                sent += 1
-            producer.send_batch(batch)
+        for partition in range(partitions):
+            sent = 0
+            while sent < count // partitions:
+                batch = producer.create_batch(partition_id=str(partition))
+                while sent < count // partitions:
+                    event = EventData(body(size, sent))
+                    event.properties = {"region": "eu-west", "device": f"device-{sent % 500}", "number": sent}
+                    try:
+                        batch.add(event)
+                    except ValueError:  # it is full
+                        break
+                    sent += 1
+                producer.send_batch(batch)
+
+
+def body(size: int, number: int) -> bytes:
+    """A JSON body of `size` bytes that compresses as readings of a device do."""
+    noise = os.urandom(size // 4).hex()
+    text = f'{{"device": "device-{number % 500}", "number": {number}, "unit": "kPa", "trace": "{noise}"}}'
+    return text.ljust(size).encode()
 
 
 def measure(adapter: str, connection: str, count: int, core: int) -> tuple[float, float]:

@@ -1,6 +1,7 @@
 """Drivers that fail, are killed, are overtaken or told to end, and files that nobody can process."""
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -124,7 +125,7 @@ def test_driver_killed_between_write_and_commit(drained: DrainedBatch, driver: D
     job = drained.freeze()
     killed = driver(job, PROGRAMS, env={"WAY": "die_between"})
     assert killed.returncode == -signal.SIGKILL
-    assert "WRITTEN" in killed.stdout
+    assert numbers(result(job)) == [("0", number) for number in range(50)], killed.stdout
     assert drained.commit() is None
     began = time.monotonic()
     ended = driver(job, PROGRAMS, env={"WAY": "copy"})
@@ -190,7 +191,8 @@ def test_frozen_driver_does_not_commit_after_another(
     os.killpg(zombie.pid, signal.SIGCONT)
     output, _ = zombie.communicate(timeout=60)
     assert zombie.returncode == 1, output
-    assert "the claim of batch 1 is lost: it could not be renewed in time" in output
+    # It depends on where it was frozen whether its clock or storage tells it first.
+    assert re.search("the claim of batch 1 is lost: (it could not be renewed|another attempt, or a person)", output)
     assert drained.commit() == before
     assert committed(drained).application == "heir"
     assert numbers(result(job)) == [("0", number) for number in range(50)]
