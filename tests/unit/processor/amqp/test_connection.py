@@ -8,9 +8,10 @@ import pytest
 
 from eventconsumer_processor.errors import HubNotFound, HubUnreachable, LinkStolen
 from eventconsumer_processor.source.amqp import performatives as amqp
-from eventconsumer_processor.source.amqp.connection import WINDOW, Connection, Endpoint
+from eventconsumer_processor.source.amqp.connection import Connection, Endpoint
 from eventconsumer_processor.source.amqp.link import Receiver
 from eventconsumer_processor.source.amqp.performatives import Terminus
+from eventconsumer_processor.source.amqp.session import WINDOW
 from eventhubs_emulator.framing import AMQP_HEADER, SASL_FRAME, SASL_HEADER, FrameReader, frame
 from eventhubs_emulator.performatives import (
     AMQP,

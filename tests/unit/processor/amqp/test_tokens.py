@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from eventconsumer_processor.errors import HubNotFound, HubUnauthorized, HubUnreachable
 from eventconsumer_processor.source.amqp import cbs, tokens
-from eventconsumer_processor.source.amqp.events import DecodedMessage
+from eventconsumer_processor.source.amqp.messages import DecodedMessage
 from eventconsumer_processor.source.amqp.tokens import Token, renew_after
 from eventhubs_emulator.messages import parse_request
 from eventhubs_emulator.tokens import DEFAULT_POLICY, check_sas

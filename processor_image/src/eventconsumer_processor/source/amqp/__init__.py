@@ -4,8 +4,11 @@
     performatives  the frames of a connection, a session and a link
     transfers      recognizing deliveries without decoding their heads
     wire           bytes to frames and back, on a socket
-    connection     handshake, session, heartbeats: one peer
+    connection     handshake, heartbeats: one peer
+    session        windows, and the links of a connection
     link, credit   deliveries of one partition, and how many may be on their way
+    sender         requests to a service
+    messages       messages whole
     events         messages to columns
     tokens, cbs    signing in, and again before it expires
     hub            the protocol of `source.hub` on all of it

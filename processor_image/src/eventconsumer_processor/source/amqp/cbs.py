@@ -11,9 +11,10 @@ from eventconsumer_processor.errors import HubUnreachable, SourceError
 from eventconsumer_processor.source.amqp import codec, performatives
 from eventconsumer_processor.source.amqp.codec import FrameError
 from eventconsumer_processor.source.amqp.connection import Connection
-from eventconsumer_processor.source.amqp.events import DecodedMessage, decode_message
-from eventconsumer_processor.source.amqp.link import REQUEST_SECONDS, Receiver, Sender
+from eventconsumer_processor.source.amqp.link import REQUEST_SECONDS, Receiver
+from eventconsumer_processor.source.amqp.messages import DecodedMessage, decode_message
 from eventconsumer_processor.source.amqp.performatives import Terminus
+from eventconsumer_processor.source.amqp.sender import Sender
 from eventconsumer_processor.source.amqp.tokens import Token, TokenSource, renew_after
 from eventconsumer_processor.source.conditions import error_for
 

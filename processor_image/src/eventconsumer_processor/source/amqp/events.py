@@ -2,22 +2,30 @@
 
 Nearly every event has one shape: annotations as the service writes them, application properties that are texts and
 numbers, one data section. `_common` reads that shape with no object per event; whatever else there is makes it give
-up, and the message goes through `decode_message` and `source.columns`, which know every shape. Both give the same
+up, and the message goes through `messages` and `source.columns`, which know every shape. Both give the same
 columns for the same bytes; the common one never guesses: a length that does not fit is a reason to give up.
 """
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain
-from typing import Any, NamedTuple
+from typing import Any
 
 from eventconsumer_processor.source import columns
 from eventconsumer_processor.source.amqp.codec import FrameError, decode, skip
+from eventconsumer_processor.source.amqp.messages import (
+    APPLICATION_PROPERTIES,
+    DATA,
+    DELIVERY_ANNOTATIONS,
+    FOOTER,
+    HEADER,
+    MESSAGE_ANNOTATIONS,
+    PROPERTIES,
+    BareProperties,
+    decode_message,
+)
 from eventconsumer_processor.source.batch import EVENT_OVERHEAD_BYTES, EventBatch, FlatMap, Kind
 
-_HEADER, _DELIVERY_ANNOTATIONS, _MESSAGE_ANNOTATIONS, _PROPERTIES, _APPLICATION_PROPERTIES = range(0x70, 0x75)
-_DATA, _SEQUENCE, _VALUE, _FOOTER = range(0x75, 0x79)
 _TEXT, _INTEGER = int(Kind.TEXT), int(Kind.INTEGER)
 _MAX_NAMES = 4096  # property names and content types that are kept as strings
 
@@ -27,36 +35,6 @@ _NUMBER_KEY, _OFFSET_KEY = b"\xa3\x15x-opt-sequence-number\x81", b"\xa3\x0cx-opt
 _TIME = struct.Struct(">22sq")
 _TIME_KEY, _PARTITION_KEY = b"\xa3\x13x-opt-enqueued-time\x83", b"\xa3\x13x-opt-partition-key\xa1"
 _I32, _U32, _I64 = (struct.Struct(">" + code).unpack_from for code in "iIq")
-
-
-class BareProperties(NamedTuple):
-    """The properties section; the names of the fields are those of `source.columns`."""
-
-    message_id: Any = None
-    user_id: Any = None
-    to: Any = None
-    subject: Any = None
-    reply_to: Any = None
-    correlation_id: Any = None
-    content_type: Any = None
-    content_encoding: Any = None
-    absolute_expiry_time: Any = None
-    creation_time: Any = None
-    group_id: Any = None
-    group_sequence: Any = None
-    reply_to_group_id: Any = None
-
-
-@dataclass(slots=True)
-class DecodedMessage:
-    """A message as `source.columns` takes it."""
-
-    message_annotations: Mapping[Any, Any] | None
-    application_properties: Mapping[Any, Any] | None
-    properties: Any  # BareProperties, or None
-    data: Sequence[bytes] | None
-    sequence: Sequence[Any] | None
-    value: Any
 
 
 _FIELDS = BareProperties._fields
@@ -117,7 +95,7 @@ def _common(data: bytes) -> Row:  # noqa: PLR0912, PLR0915 - one function: a cal
         if data[pos] or data[pos + 1] != 0x53:
             raise _Uncommon
         section, code = data[pos + 2], data[pos + 3]
-        if section == _DATA and body is None:
+        if section == DATA and body is None:
             if code == 0xA0:
                 start = pos + 5
                 pos = start + data[pos + 4]
@@ -127,14 +105,14 @@ def _common(data: bytes) -> Row:  # noqa: PLR0912, PLR0915 - one function: a cal
             else:
                 raise _Uncommon
             body = data[start:pos]
-        elif section == _APPLICATION_PROPERTIES and code == 0xC1 and not names:
+        elif section == APPLICATION_PROPERTIES and code == 0xC1 and not names:
             stop = pos + 5 + data[pos + 4]
             if stop > end:
                 raise _Uncommon
             names, kinds, more = _texts(data, pos + 6, stop, data[pos + 5])
             size += more
             pos = stop
-        elif section == _MESSAGE_ANNOTATIONS and code == 0xC1 and number is None:
+        elif section == MESSAGE_ANNOTATIONS and code == 0xC1 and number is None:
             length, count, first, number, second, offset_length = _FIRST.unpack_from(data, pos + 4)
             stop = pos + 5 + length
             pos += 4 + _FIRST.size
@@ -152,7 +130,7 @@ def _common(data: bytes) -> Row:  # noqa: PLR0912, PLR0915 - one function: a cal
                 count = 6
             if pos != stop or count != 6:
                 raise _Uncommon
-        elif section == _PROPERTIES and code == 0xC0 and not system_kinds:
+        elif section == PROPERTIES and code == 0xC0 and not system_kinds:
             stop = pos + 5 + data[pos + 4]
             if stop > end:
                 raise _Uncommon
@@ -160,7 +138,7 @@ def _common(data: bytes) -> Row:  # noqa: PLR0912, PLR0915 - one function: a cal
             message_id, correlation_id, content_type = fields
             size += more
             pos = stop
-        elif section in (_HEADER, _DELIVERY_ANNOTATIONS, _FOOTER):
+        elif section in (HEADER, DELIVERY_ANNOTATIONS, FOOTER):
             pos = skip(data, pos + 3, end)
         else:
             raise _Uncommon
@@ -272,37 +250,3 @@ def _any(payload: bytes) -> Row:
         mine.keys, mine.values, mine.kinds, system.keys, system.values, system.kinds,
         batch.content_types[0], batch.message_ids[0], batch.correlation_ids[0], batch.sizes[0],
     )  # fmt: skip
-
-
-def decode_message(data: bytes) -> DecodedMessage:
-    """Read a message whole.
-
-    Raises:
-        FrameError: It is none.
-    """
-    found: dict[int, Any] = {}
-    pos, end = 0, len(data)
-    while pos < end:
-        if data[pos]:
-            raise FrameError(f"a message section must start with a descriptor, byte {pos} is {data[pos]:#04x}")
-        section, pos = decode(data, pos + 1, end)
-        value, pos = decode(data, pos, end)
-        if section in (_DATA, _SEQUENCE):
-            found.setdefault(section, []).append(value)
-        elif isinstance(section, int):
-            found[section] = value
-    fields = found.get(_PROPERTIES)
-    return DecodedMessage(
-        _checked(found.get(_MESSAGE_ANNOTATIONS), dict),
-        _checked(found.get(_APPLICATION_PROPERTIES), dict),
-        None if fields is None else BareProperties(*_checked(fields, list)[: len(_FIELDS)]),
-        [_checked(part, bytes) or b"" for part in found[_DATA]] if _DATA in found else None,
-        found.get(_SEQUENCE),
-        found.get(_VALUE),
-    )
-
-
-def _checked(value: Any, kind: type) -> Any:
-    if value is not None and not isinstance(value, kind):
-        raise FrameError(f"a message section holds a {type(value).__name__} where a {kind.__name__} belongs")
-    return value

@@ -1,4 +1,4 @@
-"""Links: a receiver of one partition's events, and the sender of requests.
+"""Links: what all of them share, and the receiver of one partition's events.
 
 A receiver keeps deliveries as they came, undecoded, until they are asked for, and gives credit as `credit` says. A link
 that is gone raises its error at once: what waits on it comes again on the next one.
@@ -11,10 +11,10 @@ from collections.abc import Callable
 from uuid import uuid4
 
 from eventconsumer_processor.errors import HubUnreachable, SourceError
-from eventconsumer_processor.source.amqp import credit, performatives
+from eventconsumer_processor.source.amqp import credit
 from eventconsumer_processor.source.amqp.codec import FrameError
 from eventconsumer_processor.source.amqp.connection import CLOSE_SECONDS, Connection
-from eventconsumer_processor.source.amqp.performatives import Fields, Terminus
+from eventconsumer_processor.source.amqp.performatives import Fields
 
 REQUEST_SECONDS = 10.0
 LIMIT_BYTES = 64 * 1024 * 1024  # that may wait on a link: a peer that sends more ignores its credit
@@ -32,7 +32,7 @@ class BaseLink:
     def __init__(self, connection: Connection) -> None:
         self.name = f"eventconsumer-{uuid4()}"
         self.error: SourceError | None = None
-        self._connection = connection
+        self._session = connection.session
         self._handle = -1
         self._attached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -42,7 +42,7 @@ class BaseLink:
         Raises:
             SourceError: The peer refuses, or does not answer in time.
         """
-        self._handle = self._connection.attach(self)
+        self._handle = self._session.attach(self)
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
                 await self._attached
@@ -51,43 +51,43 @@ class BaseLink:
             raise HubUnreachable(f"the hub did not attach the link within {REQUEST_SECONDS:.0f} s") from None
         except asyncio.CancelledError:
             self._end(HubUnreachable("attaching was cancelled"))
-            self._connection.detach(self._handle, self)
+            self._session.detach(self._handle, self)
             raise
 
     async def detach(self) -> None:
         """Close the link; never fails, at most two seconds."""
         self._end(HubUnreachable("the link was closed"))
-        left = self._connection.detach(self._handle, self)
+        left = self._session.detach(self._handle, self)
         if left is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await left
 
     def attach_frame(self, handle: int) -> bytes:
-        """See `connection.Link`."""
+        """See `session.Link`."""
         raise NotImplementedError
 
     def on_attach(self, fields: Fields) -> None:
-        """See `connection.Link`. A peer that refuses attaches to nothing, and says why in the detach that follows."""
+        """See `session.Link`. A peer that refuses attaches to nothing, and says why in the detach that follows."""
         if fields[5] is not None and fields[6] is not None and not self._attached.done():
             self._attached.set_result(None)
 
     def on_flow(self, fields: Fields) -> None:
-        """See `connection.Link`."""
+        """See `session.Link`."""
 
     def on_transfer(self, fields: Fields, payload: bytes) -> None:
-        """See `connection.Link`."""
+        """See `session.Link`."""
         raise FrameError("a transfer on a link that does not receive")
 
     def on_deliveries(self, payloads: list[bytes]) -> None:
-        """See `connection.Link`."""
+        """See `session.Link`."""
         raise FrameError("a transfer on a link that does not receive")
 
     def on_outcome(self, delivery: int, outcome: object) -> None:
-        """See `connection.Link`."""
+        """See `session.Link`."""
 
     def on_detach(self, error: SourceError) -> None:
-        """See `connection.Link`."""
+        """See `session.Link`."""
         self._end(error)
 
     def _end(self, error: SourceError) -> None:
@@ -171,32 +171,32 @@ class Receiver(BaseLink):
         if granted is not None:
             self._credit = granted
             self._seen = self._seen_bytes = 0
-            self._connection.flow(self._handle, self._delivery_count, granted)
+            self._session.flow(self._handle, self._delivery_count, granted)
 
     # --- what comes ---
 
     def attach_frame(self, handle: int) -> bytes:
-        """See `connection.Link`."""
+        """See `session.Link`."""
         return self._frame(self.name, handle)
 
     def on_attach(self, fields: Fields) -> None:
-        """See `connection.Link`."""
+        """See `session.Link`."""
         if fields[5] is not None and fields[6] is not None:
             self._delivery_count = fields.number(9) & _WRAP
             self._top_up()
         super().on_attach(fields)
 
     def on_flow(self, fields: Fields) -> None:
-        """See `connection.Link`. The peer may have moved on without sending, or wants to know the credit."""
+        """See `session.Link`. The peer may have moved on without sending, or wants to know the credit."""
         moved = (fields.number(5, self._delivery_count) - self._delivery_count) & _WRAP
         if moved <= self._credit:
             self._delivery_count = (self._delivery_count + moved) & _WRAP
             self._credit -= moved
         if fields[9]:
-            self._connection.flow(self._handle, self._delivery_count, self._credit)
+            self._session.flow(self._handle, self._delivery_count, self._credit)
 
     def on_deliveries(self, payloads: list[bytes]) -> None:
-        """See `connection.Link`. The first one may be the end of a delivery whose beginning came before."""
+        """See `session.Link`. The first one may be the end of a delivery whose beginning came before."""
         self._hold(sum(map(len, payloads)))
         if self._parts:
             payloads[0] = b"".join((*self._parts, payloads[0]))
@@ -208,7 +208,7 @@ class Receiver(BaseLink):
         self._wake()
 
     def on_transfer(self, fields: Fields, payload: bytes) -> None:
-        """See `connection.Link`."""
+        """See `session.Link`."""
         if fields[1] is not None:
             self._unsettled = fields.number(1)
         if fields[4] is True:
@@ -232,7 +232,7 @@ class Receiver(BaseLink):
 
     def _settle(self) -> None:
         if self._unsettled is not None:
-            self._connection.accept(self._unsettled)
+            self._session.accept(self._unsettled)
             self._unsettled = None
 
     def _arrived(self, count: int, size: int) -> None:
@@ -252,52 +252,3 @@ class Receiver(BaseLink):
         self._parts.clear()
         self._held = 0
         self._wake()
-
-
-class Sender(BaseLink):
-    """A link that sends requests to a service, one at a time."""
-
-    def __init__(self, connection: Connection, address: str) -> None:
-        super().__init__(connection)
-        self._address = address
-        self._credit: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._delivery: int | None = None
-        self.refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Raises when the link is gone or the peer rejects a message."""
-
-    async def send(self, payload: bytes) -> None:
-        """Send a message once there is credit.
-
-        Raises:
-            SourceError: The link is gone.
-        """
-        await self._credit
-        if self.error is not None:
-            raise self.error
-        self._delivery = self._connection.transfer(self._handle, payload)
-
-    def attach_frame(self, handle: int) -> bytes:
-        """See `connection.Link`."""
-        ends = Terminus(self._address)
-        return performatives.attach(self.name, handle, receives=False, source=ends, target=ends)
-
-    def on_flow(self, fields: Fields) -> None:
-        """See `connection.Link`."""
-        if fields.number(6, 0) and not self._credit.done():
-            self._credit.set_result(None)
-
-    def on_outcome(self, delivery: int, outcome: object) -> None:
-        """See `connection.Link`."""
-        if delivery == self._delivery and isinstance(outcome, dict) and "rejected" in outcome:
-            self._refuse(HubUnreachable(f"the hub rejects a request: {outcome['rejected']}"))
-
-    def _end(self, error: SourceError) -> None:
-        super()._end(error)
-        if not self._credit.done():
-            self._credit.set_result(None)
-        self._refuse(error)
-
-    def _refuse(self, error: SourceError) -> None:
-        if not self.refused.done():
-            self.refused.set_exception(error)
-            self.refused.exception()  # seen, even where nobody waits

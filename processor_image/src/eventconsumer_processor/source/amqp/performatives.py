@@ -109,9 +109,7 @@ def attach(
     )
 
 
-def flow(
-    next_incoming: int, window: int, next_outgoing: int, link: tuple[int, int, int] | None = None, echo: bool = False
-) -> bytes:
+def flow(next_incoming: int, window: int, next_outgoing: int, link: tuple[int, int, int] | None = None) -> bytes:
     """The session's windows; and with `link` (handle, delivery count, credit) a link's credit."""
     of_link = [uint(number) for number in link] if link else [NULL] * 3
     return frame(
@@ -124,7 +122,7 @@ def flow(
             *of_link,
             NULL,
             NULL,
-            boolean(echo),
+            boolean(False),
         )
     )
 
