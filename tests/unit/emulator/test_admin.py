@@ -48,6 +48,14 @@ def test_events_are_put_dropped_and_skipped(broker: Broker) -> None:
     assert call(broker, "GET", "/hubs/orders")["partitions"][1]["begin_sequence_number"] == 1
 
 
+def test_many_events_are_put_in_one_call(broker: Broker) -> None:
+    path = "/hubs/orders/partitions/0/events"
+    put = call(broker, "POST", path, events=[{"body": "x", "properties": {"a": 1}}, {"base64": "AAE="}], times=3)
+    assert put["sequence_number"] == 5
+    stored = [event.payload for event in broker.hub("orders").partition("0").read(0, 10)]
+    assert [payload[-1:] for payload in stored] == [b"x", b"\x01"] * 3
+
+
 def test_links_tell_who_reads(broker: Broker) -> None:
     peer = Peer(broker).open()
     peer.attach_reader(READER, epoch=3, credit=7)
@@ -96,6 +104,8 @@ def test_policies_are_replaced_and_keys_stay_inside(broker: Broker) -> None:
         ("POST", "/hubs/orders/partitions", {}, "'total' is missing"),
         ("POST", "/hubs/orders/partitions/9/events", {"body": ""}, "no partition '9'"),
         ("POST", "/hubs/orders/partitions/0/events", {"base64": "?"}, "not base64"),
+        ("POST", "/hubs/orders/partitions/0/events", {"events": [1]}, "must be an object"),
+        ("POST", "/hubs/orders/partitions/0/events", {"events": []}, "0 events 1 times are none"),
         ("POST", "/hubs/orders/partitions/0/skip", {"count": 0}, "take 1 or more"),
         ("POST", "/faults/explode", {}, "no fault 'explode'"),
         ("PUT", "/policies", {"policies": [{"name": "a"}]}, "needs name, key"),
@@ -114,7 +124,9 @@ async def test_the_client_and_http_agree(broker: Broker) -> None:
     client = AdminClient(f"http://127.0.0.1:{port}")
     try:
         assert await asyncio.to_thread(client.put_event, "orders", "0", b"\x00\xff", {"a": 1}) == 0
-        assert (await asyncio.to_thread(client.hub, "orders"))["partitions"][0]["events"] == 1
+        large = [(b"x" * 1_000_000, {}), (b"y", {"a": 1})] * 5
+        await asyncio.to_thread(client.put_events, "orders", "0", large)
+        assert (await asyncio.to_thread(client.hub, "orders"))["partitions"][0]["events"] == 11
         assert await asyncio.to_thread(client.links, kind="reader") == []
         with pytest.raises(AdminError, match="no hub 'none'"):
             await asyncio.to_thread(client.hub, "none")

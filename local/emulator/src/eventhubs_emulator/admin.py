@@ -7,7 +7,7 @@
     DELETE /hubs/{hub}                               delete; its links are detached with amqp:not-found
     POST   /hubs/{hub}/recreate                      delete and create, empty, with a later created_at: partitions?
     POST   /hubs/{hub}/partitions                    grow: total
-    POST   /hubs/{hub}/partitions/{id}/events        put one: body or base64, properties?, key?
+    POST   /hubs/{hub}/partitions/{id}/events        put one: body or base64, properties?, key?; or many: events, times?
     POST   /hubs/{hub}/partitions/{id}/retention     drop every event below: before
     POST   /hubs/{hub}/partitions/{id}/skip          leave out sequence numbers: count
     GET    /links                                    readers and producers: partition, group, epoch, credit, connection
@@ -38,7 +38,7 @@ from .errors import BadRequest, LinkFailed, NotFound, UsageError
 from .faults import CbsFault, Faults, Refusal, Selection
 from .http import Call
 from .hub import Hub
-from .messages import encode_event
+from .messages import Event, encode_event
 from .services import partition_properties
 from .tokens import Policy
 
@@ -131,8 +131,7 @@ class Admin:
     def _partition(self, call: Call, hub: Hub, partition_id: str, action: str) -> dict[str, Any]:
         partition = hub.partition(partition_id)
         if action == "events":
-            event = encode_event(_body(call), call.get("properties", dict), call.get("key", str))
-            partition.append([event], self._broker.clock())
+            partition.append(_events(call), self._broker.clock())
             return {"sequence_number": partition.last_sequence_number}
         if action == "retention":
             return {"dropped": partition.drop_before(call.need("before", int))}
@@ -205,6 +204,17 @@ def _selection(call: Call) -> Selection:
 
 def _error(call: Call, condition: str) -> LinkFailed:
     return LinkFailed(call.get("condition", str, condition), call.get("description", str, "Fault injected."))
+
+
+def _events(call: Call) -> list[Event]:
+    entries = call.get("events", list, [call.body])
+    if not all(isinstance(entry, dict) for entry in entries):
+        raise BadRequest("each of 'events' must be an object with a body or base64")
+    times: int = call.get("times", int, 1)
+    if times < 1 or not entries:
+        raise BadRequest(f"{len(entries)} events {times} times are none: take 1 or more")
+    each = [Call(call.method, call.path, entry) for entry in entries]
+    return [encode_event(_body(one), one.get("properties", dict), one.get("key", str)) for one in each] * times
 
 
 def _body(call: Call) -> bytes:
