@@ -97,7 +97,7 @@ simulate: env ## Hosts on virtual time under every fault: STEPS=200000 SEED=1
 
 bench: env azurite jars ## Figures, on this machine
 	@$(PY) -m local_cluster tools >/dev/null
-	@$(PY) -m tests.bench.receive
+	@$(PY) -m tests.bench
 	@$(PY) -m tests.bench.failover
 	@$(PY) -m tests.bench.operator
 	@$(PY) -m tests.bench.spark_read

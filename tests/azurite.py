@@ -29,10 +29,16 @@ def free_port() -> int:
 
 
 class AzuriteProcess:
-    """One Azurite; `stop` ends it, `start` brings it back on the same port (its in-memory blobs are then gone)."""
+    """One Azurite; `stop` ends it, `start` brings it back on the same port (its in-memory blobs are then gone).
 
-    def __init__(self, log: Path) -> None:
+    Args:
+        log: where its output goes.
+        access_log: one line there for each request.
+    """
+
+    def __init__(self, log: Path, *, access_log: bool = False) -> None:
         self.port = free_port()
+        self._silence = [] if access_log else ["--silent"]
         self._log: IO[bytes] = log.open("ab")
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -58,7 +64,7 @@ class AzuriteProcess:
         """
         if not BINARY.exists():
             raise RuntimeError(f"Azurite is not installed at {BINARY}: run `make env`")
-        flags = ["--skipApiVersionCheck", "--loose", "--disableTelemetry", "--silent", "--inMemoryPersistence"]
+        flags = ["--skipApiVersionCheck", "--loose", "--disableTelemetry", "--inMemoryPersistence", *self._silence]
         self._process = subprocess.Popen(
             [str(BINARY), "--blobHost", "127.0.0.1", "--blobPort", str(self.port), *flags],
             stdout=self._log,

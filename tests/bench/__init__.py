@@ -1,1 +1,5 @@
-"""Measurements on real processes; run by hand, each a program of its own."""
+"""Measurements on real processes.
+
+`python -m tests.bench` measures what has a peer (receiving, draining, memory, latency, storage calls, balance) and
+writes docs/benchmarks. The others (failover, operator, spark_read, spark_kills) are programs of their own.
+"""

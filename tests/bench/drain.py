@@ -1,148 +1,90 @@
-"""What draining costs: CPU time for each event from the hub to a Parquet file in storage, with checkpoints.
+"""What draining costs: events for each CPU second, from the hub to Parquet files in storage, with checkpoints.
 
-    python -m tests.bench.drain [--events N]
-
-Ours with either receiver against the same work on the SDK's processor (`sdk_drain`), in one run. The client is one
-process on one core; the emulator and Azurite are on another. A backlog is in four partitions before the client starts.
-CPU is counted from the first file to the last, so starting costs nothing here. Prints one table; takes about eight
-minutes.
+A backlog is in four partitions. The client starts and attaches a reader to each, but the hub holds its events back, so
+that starting costs nothing here. Then the clock starts, the hub lets go, and the clock stops when every event is in a
+file and the checkpoints say so. The client is one process on one core; the servers are on another.
 """
 
-import argparse
-import json
-import os
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-from azure.storage.blob import ContainerClient
-from rich.console import Console
-from rich.table import Column, Table
+from tempfile import TemporaryDirectory
 
 from tests.azurite import AzuriteProcess
-from tests.bench.receive import fill
-from tests.integration.processor.hosts import Consumer
+from tests.bench.drainers import Roll, Way, drainer
+from tests.bench.hubs import await_readers, fill, held
+from tests.bench.machine import cpu_seconds, peak_mib, servers_at
+from tests.bench.options import Options
+from tests.bench.results import Row
 from tests.servers import EmulatorProcess
 
-SIZES = (200, 1000, 16_000)
 PARTITIONS = 4
-HUB_BYTES = 160_000_000  # of one hub's events at most
-FILE_BYTES, FILE_SECONDS = 8_000_000, 5
-WAYS = ("SDK's processor", "ours, SDK receiver", "ours, own receiver")
-_TICKS = os.sysconf("SC_CLK_TCK")
-_SECONDS = 300.0  # until all is in files
+SIZES = {"200b": (200, 400_000), "1k": (1000, 300_000), "16k": (16_000, 30_000)}  # bytes of a body, events
+QUICK = 10  # times fewer events
+SETTLE_SECONDS = 1.0  # behind the last attach
 
 
 @dataclass(frozen=True)
 class Taken:
-    """What draining took: CPU microseconds and events a second, and the most memory at a time, MiB."""
+    """What draining took: CPU seconds, events, files, and the most memory at a time, MiB."""
 
-    micros: float
-    rate: float
+    cpu: float
+    events: int
+    files: int
     memory: float
 
+    @property
+    def rate(self) -> float:
+        """Events for each CPU second."""
+        return self.events / self.cpu
 
-def main() -> None:
-    """Measure all, and print the table."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--events", type=int, default=100_000)
-    options = parser.parse_args()
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[-1]})  # the servers inherit it
-    columns = ("us an event", "events / CPU s", "times the SDK's", "events/s", "peak MiB")
-    table = Table("body", "who", *(Column(name, justify="right") for name in columns))
-    with tempfile.TemporaryDirectory() as scratch, _servers(Path(scratch)) as (emulator, azurite):
-        for size in SIZES:
-            count = min(options.events, HUB_BYTES // size) // PARTITIONS * PARTITIONS
-            hub = f"bytes-{size}"
-            fill(emulator, hub, size, count, PARTITIONS)
-            found = [drain(way, Path(scratch), emulator, azurite, hub, count, cores[0]) for way in WAYS]
-            for way, taken in zip(WAYS, found, strict=True):
-                ratio = found[0].micros / taken.micros
-                row = (f"{taken.micros:.1f}", f"{1e6 / taken.micros:,.0f}", f"{ratio:.1f}", f"{taken.rate:,.0f}")
-                table.add_row(f"{size} B", way, *row, f"{taken.memory:.0f}")
-            emulator.admin.delete_hub(hub)
-    Console().print(table)
+    @property
+    def micros(self) -> float:
+        """CPU microseconds for each event."""
+        return 1e6 * self.cpu / self.events
 
 
-@contextmanager
-def _servers(scratch: Path) -> Iterator[tuple[EmulatorProcess, AzuriteProcess]]:
-    emulator = EmulatorProcess(scratch, "--quiet", "--retention-mib=1024")
-    azurite = AzuriteProcess(scratch / "azurite.log")
-    try:
-        emulator.start()
-        azurite.start()
-        yield emulator, azurite
-    finally:
-        azurite.close()
-        emulator.close()
+def rows(options: Options) -> list[Row]:
+    """Drain events of three sizes, each way."""
+    found = []
+    with TemporaryDirectory() as name, servers_at(Path(name)) as servers:
+        for label, (size, most) in SIZES.items():
+            hub = f"drain-{label}"
+            count = fill(servers[0], hub, size, most // (QUICK if options.quick else 1), PARTITIONS)
+            ways = list(Way) if label == "1k" else [Way.OURS, Way.SDK]
+            taken = {way: drain(way, Path(name), servers, hub, count, PARTITIONS, options) for way in ways}
+            ours, peer = taken[Way.OURS], taken[Way.SDK]
+            found += [
+                Row(f"drain_{label}_vs_sdk", "events per CPU second", ours.rate, peer.rate),
+                Row(f"drain_{label}_cost", "CPU us per event", ours.micros, peer.micros),
+                Row(f"drain_{label}_peak_memory", "MiB", ours.memory, peer.memory),
+            ]
+            if (second := taken.get(Way.OURS_SDK_RECEIVER)) is not None:
+                found.append(Row(f"drain_{label}_sdk_receiver", "events per CPU second", second.rate, peer.rate))
+            servers[0].admin.delete_hub(hub)
+    return found
 
 
 def drain(
-    way: str, scratch: Path, emulator: EmulatorProcess, azurite: AzuriteProcess, hub: str, count: int, core: int
+    way: Way,
+    scratch: Path,
+    servers: tuple[EmulatorProcess, AzuriteProcess],
+    hub: str,
+    count: int,
+    partitions: int,
+    options: Options,
 ) -> Taken:
-    """Drain a hub into a container of its own."""
-    folder = scratch / f"{hub}-{WAYS.index(way)}"
-    folder.mkdir()
-    roll = {"maxBytes": FILE_BYTES, "maxSeconds": FILE_SECONDS, "maxEvents": 1_000_000}
-    consumer = Consumer(folder, emulator, azurite, hub, roll=roll)
-    for name in (consumer.leases, consumer.drained):
-        with ContainerClient.from_connection_string(azurite.connection_string, name) as container:
-            container.create_container()
-    consumer.config["eventHub"]["source"] = "amqp" if way == WAYS[2] else "sdk"
-    process = _sdk(consumer, emulator, azurite) if way == WAYS[0] else consumer.host().process
-    os.sched_setaffinity(process.pid, {core})
-    try:
-        with ContainerClient.from_connection_string(azurite.connection_string, consumer.drained) as files:
-            return _follow(process, files, count)
-    finally:
-        process.kill()
-        process.wait()
-        consumer.close()
-
-
-def _sdk(consumer: Consumer, emulator: EmulatorProcess, azurite: AzuriteProcess) -> subprocess.Popen[bytes]:
-    settings = {
-        "hub": emulator.connection_string(consumer.hub), "storage": azurite.connection_string,
-        "leases": consumer.leases, "files": consumer.drained, "bytes": FILE_BYTES, "seconds": FILE_SECONDS,
-    }  # fmt: skip
-    command = [sys.executable, "-m", "tests.bench.sdk_drain"]
-    return subprocess.Popen(command, env=os.environ | {"SDK_DRAIN": json.dumps(settings)})
-
-
-def _follow(process: subprocess.Popen[bytes], files: ContainerClient, count: int) -> Taken:
-    deadline = time.monotonic() + _SECONDS
-    first: tuple[int, float, float] | None = None
-    while True:
-        done = sum(
-            int(blob.metadata["count"]) for blob in files.list_blobs(include=["metadata"]) if "count" in blob.metadata
-        )
-        now = (done, _cpu_seconds(process.pid), time.monotonic())
-        if first is None and done:
-            first = now
-        if done >= count and first is not None:
-            break
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise SystemExit(f"{done} of {count} events are in files, and it ended or takes too long")
-        time.sleep(0.2)
-    events, cpu, seconds = (last - before for last, before in zip(now, first, strict=True))
-    return Taken(cpu / events * 1e6, events / seconds, _peak_mib(process.pid))
-
-
-def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
-
-
-def _peak_mib(pid: int) -> float:
-    line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM:"))
-    return int(line.split()[1]) / 1024
-
-
-if __name__ == "__main__":
-    main()
+    """Drain a filled hub into containers of its own."""
+    with drainer(way, scratch, servers, hub, Roll()) as running:
+        with held(servers[0], hub):
+            await_readers(servers[0], hub, partitions)
+            time.sleep(SETTLE_SECONDS)
+            before = cpu_seconds(running.process.pid)
+        running.finish(count)
+        cpu = cpu_seconds(running.process.pid) - before
+        taken = Taken(cpu, count, len(running.drained()), peak_mib(running.process.pid))
+    options.say(
+        f"{hub}, {way}: {taken.micros:.1f} us an event, {taken.rate:,.0f} events per CPU s, {count:,} events in "
+        f"{taken.files} files, peak {taken.memory:.0f} MiB"
+    )
+    return taken

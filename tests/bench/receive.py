@@ -1,128 +1,85 @@
-"""What receiving costs: CPU time of the client for each event, ours against the SDK's.
+"""What receiving costs: CPU time of a client for each event, ours against the SDK's and a compiled one.
 
-    python -m tests.bench.receive [--events N]
-
-The client is a process of its own on one core, the emulator on another. Events have three properties; they are in the
-hub before the clock starts, and one event is received first. Prints one table; takes about two minutes.
+The compiled client is a small Go program on github.com/Azure/go-amqp (in go/); without a Go compiler its rows are left
+out. Each client has one core, the emulator the other. A client attaches to one partition with 3,000 events of credit,
+its clock starts, the hub lets go of its backlog, and the clock stops with the last event. All receive settled events
+with three properties, and decode them whole.
 """
 
-import argparse
-import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from azure.eventhub import EventData, EventHubProducerClient
-from rich.console import Console
-from rich.table import Column, Table
+from tests.bench.hubs import await_readers, fill, held
+from tests.bench.machine import CLIENT_CORE, emulator_at, on_core
+from tests.bench.options import Options
+from tests.bench.results import Row
+from tests.servers import KEY, KEY_NAME, EmulatorProcess
 
-from eventconsumer_processor.credentials import HubAccess
-from eventconsumer_processor.source.amqp.hub import AmqpHub
-from eventconsumer_processor.source.hub import Hub
-from eventconsumer_processor.source.sdk import SdkHub
-from tests.servers import EmulatorProcess
-
-SIZES = (200, 1000, 16_000)
-PREFETCH = 3000
-HUB_BYTES = 100_000_000  # of one hub's events at most
-ADAPTERS: dict[str, Callable[[HubAccess], Hub]] = {"sdk": SdkHub, "amqp": AmqpHub}
+SIZES = {"200b": (200, 300_000), "1k": (1000, 300_000), "16k": (16_000, 30_000)}  # bytes of a body, events
+QUICK = 10  # times fewer events
+SETTLE_SECONDS = 1.0  # behind the attach
+GO = Path(__file__).parent / "go"
 
 
-def main() -> None:
-    """Measure all, and print the table."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--events", type=int, default=60_000)
-    parser.add_argument(
-        "--client", nargs=4, metavar=("ADAPTER", "CONNECTION", "EVENTS", "CORE"), help=argparse.SUPPRESS
-    )
-    options = parser.parse_args()
-    if options.client:
-        adapter, connection, events, core = options.client
-        os.sched_setaffinity(0, {int(core)})
-        asyncio.run(receive(ADAPTERS[adapter], connection, int(events)))
-        return
-    table = Table(
-        "body", *(Column(name, justify="right") for name in ("SDK us", "ours us", "ratio", "SDK ev/s", "ours ev/s"))
-    )
-    cores = sorted(os.sched_getaffinity(0))
-    with tempfile.TemporaryDirectory() as directory:
-        emulator = EmulatorProcess(Path(directory), "--quiet", "--retention-mib=512")
-        emulator.start()
-        try:
-            os.sched_setaffinity(emulator.pid, {cores[-1]})
-            for size in SIZES:
-                count = min(options.events, HUB_BYTES // size)
-                fill(emulator, f"bytes-{size}", size, count)
-                sdk, ours = (
-                    measure(name, emulator.connection_string(f"bytes-{size}"), count, cores[0]) for name in ADAPTERS
-                )
-                row = (
-                    f"{sdk[0]:.1f}",
-                    f"{ours[0]:.1f}",
-                    f"{sdk[0] / ours[0]:.1f}",
-                    f"{sdk[1]:,.0f}",
-                    f"{ours[1]:,.0f}",
-                )
-                table.add_row(f"{size} B", *row)
-                emulator.admin.delete_hub(f"bytes-{size}")
-        finally:
-            emulator.close()
-    Console().print(table)
+def rows(options: Options) -> list[Row]:
+    """Receive events of three sizes with each client."""
+    found = []
+    with TemporaryDirectory() as name, emulator_at(Path(name)) as emulator:
+        compiled = build(Path(name), options)
+        for label, (size, most) in SIZES.items():
+            hub = f"receive-{label}"
+            count = fill(emulator, hub, size, most // (QUICK if options.quick else 1))
+            python = [sys.executable, "-m", "tests.bench.receive_client"]
+            given = [emulator.connection_string(hub), str(count)]
+            commands = {"SDK": [*python, "sdk", *given], "ours": [*python, "amqp", *given]}
+            if compiled:
+                where = [f"-address=localhost:{emulator.port}", f"-key-name={KEY_NAME}", f"-key={KEY}"]
+                commands["Go"] = [str(compiled), *where, f"-hub={hub}", f"-events={count}"]
+            micros = {who: measure(command, emulator, hub) for who, command in commands.items()}
+            for who, value in micros.items():
+                options.say(f"{hub}, {who}: {value:.2f} us an event, {1e6 / value:,.0f} events per CPU s")
+            found.append(Row(f"receive_{label}_vs_sdk", "CPU us per event", micros["ours"], micros["SDK"]))
+            if compiled:
+                found.append(Row(f"receive_{label}_vs_go", "CPU us per event", micros["ours"], micros["Go"]))
+            emulator.admin.delete_hub(hub)
+    return found
 
 
-def fill(emulator: EmulatorProcess, hub: str, size: int, count: int, partitions: int = 1) -> None:
-    """A hub that holds `count` events, as many in each partition."""
-    emulator.admin.create_hub(hub, partitions=partitions)
-    with EventHubProducerClient.from_connection_string(emulator.connection_string(hub)) as producer:
-        for partition in range(partitions):
-            sent = 0
-            while sent < count // partitions:
-                batch = producer.create_batch(partition_id=str(partition))
-                while sent < count // partitions:
-                    event = EventData(body(size, sent))
-                    event.properties = {"region": "eu-west", "device": f"device-{sent % 500}", "number": sent}
-                    try:
-                        batch.add(event)
-                    except ValueError:  # it is full
-                        break
-                    sent += 1
-                producer.send_batch(batch)
+def build(scratch: Path, options: Options) -> Path | None:
+    """Compile the Go client; None where that cannot be done here."""
+    if not shutil.which("go"):
+        options.say("There is no Go compiler here: the rows against the Go client are left out.")
+        return None
+    binary = scratch / "receive"
+    command = ["go", "build", "-buildvcs=false", "-o", str(binary), "."]
+    built = subprocess.run(command, cwd=GO, env=os.environ | {"GOWORK": "off"}, capture_output=True, check=False)
+    if built.returncode:
+        options.say(f"The Go client cannot be built, its rows are left out: {built.stderr.decode().strip()}")
+        return None
+    return binary
 
 
-def body(size: int, number: int) -> bytes:
-    """A JSON body of `size` bytes that compresses as readings of a device do."""
-    noise = os.urandom(size // 4).hex()
-    text = f'{{"device": "device-{number % 500}", "number": {number}, "unit": "kPa", "trace": "{noise}"}}'
-    return text.ljust(size).encode()
+def measure(command: list[str], emulator: EmulatorProcess, hub: str) -> float:
+    """CPU microseconds for each event of a client.
 
-
-def measure(adapter: str, connection: str, count: int, core: int) -> tuple[float, float]:
-    """CPU microseconds for each event, and events a second."""
-    command = [sys.executable, "-m", "tests.bench.receive", "--client", adapter, connection, str(count), str(core)]
-    process = subprocess.run(command, stdout=subprocess.PIPE, check=True)
-    found = json.loads(process.stdout)
-    return found["cpu"] / found["events"] * 1e6, found["events"] / found["seconds"]
-
-
-async def receive(adapter: Callable[[HubAccess], Hub], connection: str, count: int) -> None:
-    """Receive every event, and print what it took."""
-    hub = adapter(HubAccess("localhost", connection.rpartition("=")[2], "$Default", connection))
-    source = await hub.open("0", -1, 1, PREFETCH)
-    received = len(await source.receive(1, 10))
-    already = received
-    cpu, started = time.process_time(), time.perf_counter()
-    while received < count:
-        received += len(await source.receive(PREFETCH, 1))
-    taken = {"cpu": time.process_time() - cpu, "seconds": time.perf_counter() - started, "events": received - already}
-    print(json.dumps(taken))
-    await source.close()
-    await hub.close()
-
-
-if __name__ == "__main__":
-    main()
+    Raises:
+        RuntimeError: It failed.
+    """
+    with held(emulator, hub), on_core(CLIENT_CORE):
+        process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        assert process.stdout
+        if process.stdout.readline() != b"ready\n":
+            raise RuntimeError(f"{command[0]} ended with {process.wait()} before it was attached")
+        await_readers(emulator, hub, 1)
+        time.sleep(SETTLE_SECONDS)
+    output, _ = process.communicate(timeout=300)
+    if process.returncode:
+        raise RuntimeError(f"{command[0]} ended with {process.returncode}")
+    found = json.loads(output)
+    return 1e6 * float(found["cpu"]) / int(found["events"])

@@ -1,0 +1,97 @@
+"""What benchmarks found: rows, goals, and the page and file in docs/benchmarks that show them."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+FOLDER = Path(__file__).parents[2] / "docs/benchmarks"
+_BEGIN, _END = "<!-- figures -->\n", "<!-- end of figures -->\n"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure, ours beside a peer's where there is one."""
+
+    name: str
+    unit: str
+    ours: float
+    peer: float | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """Ours by the peer's."""
+        return self.ours / self.peer if self.peer else None
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A bound for a row's `ours` or `ratio`."""
+
+    row: str
+    field: str
+    bound: float
+    least: bool = False  # at least `bound`; else at most
+
+    def __str__(self) -> str:
+        return f"{self.field} {'≥' if self.least else '≤'} {self.bound:,g}"
+
+    def met(self, row: Row) -> bool:
+        """Whether the row keeps it."""
+        value = row.ratio if self.field == "ratio" else row.ours
+        return value is not None and (value >= self.bound if self.least else value <= self.bound)
+
+
+GOALS = (
+    Goal("drain_1k_vs_sdk", "ratio", 5, least=True),
+    Goal("receive_1k_vs_go", "ratio", 1.5),
+    Goal("memory_backlog_1mib_32", "ours", 512),
+    Goal("memory_growth_10m", "ours", 1.1),
+    Goal("storage_calls_idle_32_on_8", "ours", 2400),
+    Goal("balance_1_to_2_settled_32", "ours", 5),
+    Goal("balance_8_to_2_unread_32", "ours", 1),
+    Goal("balance_dead_unread_32", "ours", 3),
+)
+
+
+def write(rows: Sequence[Row], folder: Path = FOLDER) -> list[Row]:
+    """Put rows in place of those with the same names, in latest.json and in the page; all rows that are there now."""
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = {row.name: row for row in (*read(folder), *rows)}
+    entries = [asdict(row) | {"ratio": row.ratio} for row in kept.values()]
+    rounded = [{key: _rounded(value) for key, value in entry.items()} for entry in entries]
+    lines = ",\n".join(f"  {json.dumps(entry)}" for entry in rounded)
+    (folder / "latest.json").write_text(f"[\n{lines}\n]\n")
+    page = folder / "README.md"
+    before, _, rest = page.read_text().partition(_BEGIN) if page.exists() else ("", "", "")
+    page.write_text(before + _BEGIN + table(list(kept.values())) + _END + rest.partition(_END)[2])
+    return list(kept.values())
+
+
+def read(folder: Path = FOLDER) -> list[Row]:
+    """The rows of latest.json; none where it is not there."""
+    file = folder / "latest.json"
+    entries = json.loads(file.read_text()) if file.exists() else []
+    return [Row(entry["name"], entry["unit"], entry["ours"], entry["peer"]) for entry in entries]
+
+
+def table(rows: Sequence[Row]) -> str:
+    """A Markdown table of rows and goals."""
+    goals = {goal.row: goal for goal in GOALS}
+    lines = ["| row | unit | ours | peer | ours / peer | goal | |", "|---|---|---:|---:|---:|---|---|"]
+    for row in rows:
+        goal = goals.get(row.name)
+        verdict = ("met" if goal.met(row) else "**missed**") if goal else ""
+        cells = (f"`{row.name}`", row.unit, *map(_shown, (row.ours, row.peer, row.ratio)), str(goal or ""), verdict)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _shown(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _rounded(value: object) -> object:
+    return float(f"{value:.4g}") if isinstance(value, float) else value
