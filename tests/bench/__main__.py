@@ -5,13 +5,18 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.bench import drain, receive
+from tests.bench import calls, drain, latency, memory, receive, scale
 from tests.bench.options import Options
+from tests.bench.plots import draw
 from tests.bench.results import FOLDER, Row, table, write
 
 BENCHES: dict[str, Callable[[Options], list[Row]]] = {
     "receive": receive.rows,
     "drain": drain.rows,
+    "scale": scale.rows,
+    "memory": memory.rows,
+    "latency": latency.rows,
+    "calls": calls.rows,
 }
 
 
@@ -37,7 +42,7 @@ def main() -> int:
             continue
         print(table(rows), flush=True)
         if folder:
-            write(rows, folder)
+            draw(write(rows, folder), folder)
     return 1 if failed else 0
 
 

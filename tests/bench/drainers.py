@@ -94,7 +94,7 @@ def drainer(
         leases.create_container()
         files.create_container()
         with on_core(CLIENT_CORE):
-            process = _sdk(consumer, servers, roll, folder) if way is Way.SDK else consumer.host().process
+            process = start_sdk(consumer, servers, roll, folder) if way is Way.SDK else consumer.host().process
         try:
             yield Drainer(process, files, leases)
         finally:
@@ -103,14 +103,15 @@ def drainer(
             consumer.close()
 
 
-def _sdk(
+def start_sdk(
     consumer: Consumer, servers: tuple[EmulatorProcess, AzuriteProcess], roll: Roll, folder: Path
 ) -> subprocess.Popen[bytes]:
+    """Start a process of the SDK's processor, with the consumer's containers."""
     emulator, azurite = servers
     settings = {
         "hub": emulator.connection_string(consumer.hub), "storage": azurite.connection_string,
         "leases": consumer.leases, "files": consumer.drained, "bytes": roll.most_bytes, "seconds": roll.most_seconds,
     }  # fmt: skip
-    with (folder / "sdk.log").open("wb") as log:
+    with (folder / "sdk.log").open("ab") as log:
         command = [sys.executable, "-m", "tests.bench.sdk_drain"]
         return subprocess.Popen(command, env=os.environ | {"SDK_DRAIN": json.dumps(settings)}, stderr=log)
