@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.bench import calls, drain, latency, memory, receive, scale
+from tests.bench import balance, calls, drain, latency, memory, receive, scale
 from tests.bench.options import Options
 from tests.bench.plots import draw
 from tests.bench.results import FOLDER, Row, table, write
@@ -17,6 +17,7 @@ BENCHES: dict[str, Callable[[Options], list[Row]]] = {
     "memory": memory.rows,
     "latency": latency.rows,
     "calls": calls.rows,
+    "balance": balance.rows,
 }
 
 

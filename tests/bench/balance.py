@@ -1,0 +1,226 @@
+"""How fast a fleet balances, in virtual time: 32, 256 and 1,024 partitions.
+
+The hosts are the real classes on the simulation's loop and network (each request takes 4 to 40 ms), with leases of
+30 s. An operator tells them their fleet: every three seconds, and when a host becomes ready. A partition counts as read
+while a link is attached to it; every partition gets an event a second. What takes real time on a machine (starting a
+process, CPU) takes none here.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+import structlog
+
+from eventconsumer_api.fleet import FleetMessage
+from eventconsumer_api.host_config import HostConfig
+from eventconsumer_processor.lease.planned import pod_of
+from tests.bench.options import Options
+from tests.bench.results import Row
+from tests.fakes.blobs import EPOCH, FakeBlobStore
+from tests.fakes.hub import FakeHub
+from tests.simulation.host import SimHost, Surroundings
+from tests.simulation.loop import SimLoop
+from tests.simulation.network import Network, Node
+from tests.simulation.world import config
+
+COUNTS, QUICK_COUNTS = (32, 256, 1024), (32,)
+LEASE_SECONDS = 30
+TICK_SECONDS = 0.1  # between looks
+TELL_SECONDS = 3.0
+SETTLED_SECONDS = 3.0  # balanced for so long is balanced
+CONFIRM_SECONDS = 3.0  # from a host's death until the operator is sure
+LONGEST_SECONDS = 1200.0
+
+
+class Unseen:
+    """A witness that looks away."""
+
+    def sent(self, node: Node, operation: str, subject: str) -> None:
+        """See `Witness`."""
+
+    def granted(self, node: Node, subject: str, since: float) -> None:
+        """See `Witness`."""
+
+    def attaching(self, node: Node, partition: str, after: int, epoch: int) -> None:
+        """See `Witness`."""
+
+    def stolen(self, node: Node, partition: str, epoch: int) -> None:
+        """See `Witness`."""
+
+
+class Quick(Network):
+    """A network on a good day."""
+
+    def latency(self) -> float:
+        """Seconds, one way."""
+        return self._rng.uniform(0.002, 0.02)
+
+
+class Fleet:
+    """Hosts, a hub, storage and the operator; `run` lets time pass, in ticks."""
+
+    def __init__(self, partitions: int) -> None:
+        self.loop = SimLoop()
+        self.hosts: dict[int, SimHost] = {}
+        self.wanted = 0
+        self.gone: list[str] = []
+        self.hub = FakeHub(partitions)
+        self._rng = Random(f"balance {partitions}")
+        self._failed: list[str] = []
+        network = Quick(self.loop, self._rng, Unseen(), lambda _: None)
+        stores = (FakeBlobStore(lambda: self.loop.now), FakeBlobStore(lambda: self.loop.now))
+        self._around = Surroundings(self.loop, network, *stores, self.hub, self._failed.append)
+        self._unread = dict.fromkeys(self.hub.partitions, 0.0)
+        self._longest = 0.0
+        self._generation = self._starts = 0
+        self._told = (0.0, 0, frozenset[str](), 0)
+
+    def start(self, number: int) -> None:
+        """Start a host; a new pod where there was one."""
+        self._starts += 1
+        self.hosts[number] = SimHost(f"host-{number}.{self._starts}", self._config(), self._around, self._starts)
+
+    def _config(self) -> HostConfig:
+        leases = {
+            "location": {"container": "leases", "prefix": "", "credential": {"field": "f", "connectionStringFile": "x"}}
+        }
+        return config(
+            self._rng,
+            "EventProcessorHost",
+            shared=False,
+            leases=leases | {"durationSeconds": LEASE_SECONDS, "layout": "EventProcessorHost", "shared": False},
+            startingPosition={"type": "Earliest"},
+            processing={"maxBatchSize": 300, "prefetch": 300, "maxWaitSeconds": 20},
+            roll={"maxBytes": 1_000_000, "maxSeconds": 60, "maxEvents": 100_000},
+            batches=None,
+        )  # fmt: skip
+
+    def run(self, seconds: float) -> None:
+        """Let time pass: events come, the operator looks and tells, and what is unread is noted."""
+        end = self.loop.now + seconds
+        while self.loop.now < end:
+            self._tell()
+            for name, partition in self.hub.partitions.items():
+                if int(self.loop.now) != int(self.loop.now - TICK_SECONDS):
+                    partition.add(b"x")
+                    partition.retain_from(partition.last - 100)
+                read = partition.reader is not None and not (partition.reader.closed or partition.reader.broken)
+                self._unread[name] = 0.0 if read else self._unread[name] + TICK_SECONDS
+                self._longest = max(self._longest, self._unread[name])
+            self.loop.run_for(TICK_SECONDS)
+            if self._failed:
+                raise RuntimeError(self._failed[0])
+
+    def _tell(self) -> None:
+        ready = frozenset(
+            pod_of(host.owner) for number, host in self.hosts.items() if host.manager and number < self.wanted
+        )
+        when, *before = self._told
+        if before == [self.wanted, ready, len(self.gone)] and self.loop.now - when < TELL_SECONDS:
+            return
+        self._told = (self.loop.now, self.wanted, ready, len(self.gone))
+        self._generation += 1
+        message = FleetMessage(
+            resource_uid="u", generation=self._generation, time=EPOCH + timedelta(seconds=self.loop.now),
+            hosts=self.wanted, ready=tuple(sorted(ready)), gone=tuple(self.gone),
+        )  # fmt: skip
+        for host in self.hosts.values():
+            if host.running and host.manager:
+                host.news.believe(message)
+
+    def settle(self) -> tuple[float, float]:
+        """Run until all is owned evenly, read, and stays so; seconds until it was, and the longest unread meanwhile."""
+        began, since = self.loop.now, 0.0
+        self._longest = 0.0
+        self._unread = dict.fromkeys(self._unread, 0.0)
+        while not since or self.loop.now - since < SETTLED_SECONDS:
+            counts = [len(host.owns()) for number, host in self.hosts.items() if number < self.wanted]
+            met = sum(counts) == len(self.hub.partitions) and max(counts) - min(counts) <= 1
+            met = met and len(counts) == self.wanted and not any(self._unread.values())
+            since = (since or self.loop.now) if met else 0.0
+            if self.loop.now - began > LONGEST_SECONDS:
+                raise RuntimeError(f"not balanced in {LONGEST_SECONDS:.0f} s: {counts}")
+            self.run(TICK_SECONDS)
+        return since - began, self._longest
+
+    def close(self) -> None:
+        """Take it down."""
+        for host in self.hosts.values():
+            host.crash()
+        self.loop.run_for(1)
+        self.loop.close()
+
+
+def added(fleet: Fleet) -> None:
+    """A second host comes to one."""
+    fleet.wanted = 2
+    fleet.start(1)
+
+
+def taken(fleet: Fleet) -> None:
+    """Six of eight hosts leave."""
+    fleet.wanted = 2
+
+
+def died(fleet: Fleet) -> None:
+    """One of eight died; the operator is sure of it now, and its pod comes again."""
+    fleet.gone.append(fleet.hosts[3].owner)
+    fleet.start(3)
+
+
+def kill(fleet: Fleet) -> None:
+    """One of eight dies; its connections break with it."""
+    owned = fleet.hosts[3].owns()
+    fleet.hosts[3].crash()
+    for partition in owned:
+        reader: Any = fleet.hub.partitions[partition].reader
+        reader.closed = True
+    fleet.run(CONFIRM_SECONDS)
+
+
+@contextmanager
+def _fleet(partitions: int, hosts: int) -> Iterator[Fleet]:
+    """A settled fleet; its log is dropped."""
+    before = structlog.get_config()
+    structlog.configure(processors=[_drop], cache_logger_on_first_use=False)
+    fleet = Fleet(partitions)
+    try:
+        fleet.wanted = hosts
+        for number in range(hosts):
+            fleet.start(number)
+        fleet.settle()
+        fleet.run(LEASE_SECONDS)
+        yield fleet
+    finally:
+        fleet.close()
+        structlog.configure(**before)
+
+
+def _drop(_: object, __: str, ___: Any) -> Any:
+    raise structlog.DropEvent
+
+
+CHANGES: dict[str, tuple[int, Callable[[Fleet], None] | None, Callable[[Fleet], None]]] = {
+    "1_to_2": (1, None, added),  # hosts at first, what is not measured, what is
+    "8_to_2": (8, None, taken),
+    "dead": (8, kill, died),
+}
+
+
+def rows(options: Options) -> list[Row]:
+    """Each change with each number of partitions."""
+    found = []
+    for count in QUICK_COUNTS if options.quick else COUNTS:
+        for change, (hosts, first, then) in CHANGES.items():
+            with _fleet(count, hosts) as fleet:
+                if first:
+                    first(fleet)
+                then(fleet)
+                settled, unread = fleet.settle()
+            options.say(f"{count} partitions, {change}: settled after {settled:.1f} s, longest unread {unread:.1f} s")
+            found.append(Row(f"balance_{change}_settled_{count}", "seconds", settled))
+            found.append(Row(f"balance_{change}_unread_{count}", "seconds", unread))
+    return found
