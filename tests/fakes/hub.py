@@ -1,13 +1,15 @@
 """An Event Hub in memory: partitions with retained events, readers fenced by epoch, and faults of links."""
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from eventconsumer_api.v1alpha1 import Position
 from eventconsumer_processor.errors import HubUnreachable, LinkStolen
-from eventconsumer_processor.source.batch import EVENT_OVERHEAD_BYTES, EventBatch, Kind
+from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import HubInfo, PartitionInfo
+from eventconsumer_processor.source.rows import EventRows, Kind
 
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -105,11 +107,10 @@ class FakeSource:
             raise LinkStolen("stolen")
         if self.broken:
             raise HubUnreachable("connection lost")
-        batch = EventBatch()
-        if not self.frozen:
-            for number in sorted(n for n in self._partition.events if n > self.position)[:max_events]:
-                append_event(batch, number, self._partition.events[number])
-                self.position = number
+        found = sorted(n for n in self._partition.events if n > self.position)[:max_events] if not self.frozen else []
+        batch = batch_of((number, self._partition.events[number]) for number in found)
+        if found:
+            self.position = found[-1]
         # A wait below the resolution of virtual time would never end.
         await asyncio.sleep(0 if len(batch) else max(max_wait, 0.001))
         return batch
@@ -124,19 +125,31 @@ def enqueued_ms(number: int) -> int:
     return 1_767_225_600_000 + number
 
 
-def append_event(batch: EventBatch, number: int, body: bytes) -> None:
-    """Add one event to a batch."""
-    batch.sequence_numbers.append(number)
-    batch.offsets.append(str(number * 10))
-    batch.enqueued_ms.append(enqueued_ms(number))
-    batch.partition_keys.append("key")
-    batch.bodies.append(body)
-    batch.properties.keys.append("number")
-    batch.properties.values.append(str(number))
-    batch.properties.kinds.append(Kind.INTEGER)
-    batch.properties.ends.append(len(batch.properties.keys))
-    batch.system_properties.ends.append(0)
-    batch.content_types.append(None)
-    batch.message_ids.append(None)
-    batch.correlation_ids.append(None)
-    batch.sizes.append(len(body) + EVENT_OVERHEAD_BYTES)
+def append_event(rows: EventRows, number: int, body: bytes) -> None:
+    """Add one event to rows."""
+    rows.sequence_numbers.append(number)
+    rows.offsets.append(str(number * 10))
+    rows.enqueued_ms.append(enqueued_ms(number))
+    rows.partition_keys.append("key")
+    rows.bodies.append(body)
+    rows.properties.keys.append("number")
+    rows.properties.values.append(str(number))
+    rows.properties.kinds.append(Kind.INTEGER)
+    rows.properties.ends.append(len(rows.properties.keys))
+    rows.system_properties.ends.append(0)
+    rows.content_types.append(None)
+    rows.message_ids.append(None)
+    rows.correlation_ids.append(None)
+
+
+def rows_of(events: Iterable[tuple[int, bytes]]) -> EventRows:
+    """Events, by number and body."""
+    rows = EventRows()
+    for number, body in events:
+        append_event(rows, number, body)
+    return rows
+
+
+def batch_of(events: Iterable[tuple[int, bytes]]) -> EventBatch:
+    """The same as columns."""
+    return EventBatch.of(rows_of(events))

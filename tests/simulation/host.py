@@ -52,7 +52,8 @@ class Surroundings:
 
 def encode(batches: Sequence[EventBatch], partition: str, facts: Mapping[str, str]) -> Content:
     """Numbers and bodies, in small blocks: what has to be known here. The real formats have tests of their own."""
-    rows = [(n, b.decode()) for batch in batches for n, b in zip(batch.sequence_numbers, batch.bodies, strict=True)]
+    parts = [batch.rows() for batch in batches]
+    rows = [(n, b.decode()) for part in parts for n, b in zip(part.sequence_numbers, part.bodies, strict=True)]
     writer = ContentWriter(block_bytes=80)
     for part in json.JSONEncoder().iterencode(rows):
         writer.write(part.encode())

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from eventconsumer_processor.errors import HostError, HubUnreachable, LinkStolen, Unavailable
 from eventconsumer_processor.source.batch import EventBatch
 from tests.fakes.blobs import FakeBlobStore
-from tests.fakes.hub import FakeHub, FakeSource, append_event
+from tests.fakes.hub import FakeHub, FakeSource, batch_of
 from tests.simulation.loop import Machine, SimLoop
 
 ANSWER_SECONDS = {"storage": 20.0, "hub": 10.0}  # longest wait for an answer
@@ -262,18 +262,16 @@ class RemoteSource:
                 raise HubUnreachable("the host is dead")
             if "hub" in self._node.cut:
                 await asyncio.sleep(max_wait)
-                return EventBatch()
+                return batch_of(())
             if self._server.stolen:
                 self._network.witness.stolen(self._node, self._partition, self._server.epoch)
             got = await self._server.receive(PREFETCH, max_wait)
-            self._coming += zip(got.sequence_numbers, got.bodies, strict=True)
+            rows = got.rows()
+            self._coming += zip(rows.sequence_numbers, rows.bodies, strict=True)
         taken, self._coming = self._coming[:max_events], self._coming[max_events:]
-        batch = EventBatch()
-        for number, body in taken:
-            append_event(batch, number, body)
         if taken:
             await asyncio.sleep(self._network.latency())
-        return batch
+        return batch_of(taken)
 
     async def close(self) -> None:
         """See `Source`."""

@@ -23,12 +23,12 @@ class Buffer:
     @property
     def first(self) -> int:
         """Sequence number of the first event."""
-        return self.batches[0].sequence_numbers[0]
+        return self.batches[0].first
 
     @property
     def last(self) -> int:
         """Sequence number of the last event."""
-        return self.batches[-1].sequence_numbers[-1]
+        return self.batches[-1].last
 
     def add(self, batch: EventBatch, now: float) -> None:
         """Append a batch that is not empty."""

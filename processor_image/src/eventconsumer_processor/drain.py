@@ -5,10 +5,10 @@ file it covers is committed. Where another writer's file is in the slot, that fi
 dropped and draining goes on behind it.
 """
 
-from bisect import bisect_left
 from datetime import UTC, datetime
 from uuid import uuid4
 
+import numpy as np
 import structlog
 
 from eventconsumer_api.host_report import Problem
@@ -79,7 +79,7 @@ class Drain:
         """See `Outlet`. Gaps without room in a file's metadata go into the next file, with the events behind them."""
         while len(missing) > (room := GAPS_IN_A_FILE - len(self._buffer.gaps)):
             first = missing[room].first
-            if count := bisect_left(batch.sequence_numbers, first):
+            if count := int(np.searchsorted(batch.numbers, first)):
                 self._take(batch.head(count), missing[:room])
             await self.flush()
             seen = max(first, self.expected) - 1  # a file that was adopted may reach farther
@@ -92,7 +92,7 @@ class Drain:
     def _take(self, batch: EventBatch, missing: list[Gap]) -> None:
         self._buffer.gaps += missing
         self._buffer.add(batch, self._work.clock())
-        self.expected = batch.sequence_numbers[-1] + 1
+        self.expected = batch.last + 1
         self._keep()
 
     async def flush(self) -> None:
@@ -156,8 +156,8 @@ class Drain:
             epoch=self._held.lease.epoch,
             writer=self._work.owner,
             nonce=str(uuid4()),
-            last_offset=last.offsets[-1],
-            last_enqueued_time=datetime.fromtimestamp(last.enqueued_ms[-1] / 1000, UTC),
+            last_offset=last.last_offset,
+            last_enqueued_time=datetime.fromtimestamp(last.last_enqueued_ms / 1000, UTC),
             gap=gaps.text(self._buffer.gaps),
         )
 

@@ -62,8 +62,8 @@ class Handled:
             self._lost += sum(map(len, missing))
             self._problems["gap"] = problems.data_gap(self._chain.partition, self._lost, missing[-1])
         self.events += len(batch)
-        self.expected = batch.sequence_numbers[-1] + 1
-        self._done = Checkpoint(batch.offsets[-1], batch.sequence_numbers[-1])
+        self.expected = batch.last + 1
+        self._done = Checkpoint(batch.last_offset, batch.last)
         self._schedule.note(len(batch), self._work.clock())
 
     async def flush(self) -> None:

@@ -32,7 +32,7 @@ from typing import TypeVar, overload
 
 from structlog.typing import FilteringBoundLogger
 
-from eventconsumer_processor.source.batch import EventBatch, FlatMap
+from eventconsumer_processor.source.rows import EventRows
 
 T = TypeVar("T")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -98,11 +98,11 @@ class Batch(Sequence[Event]):
 
     __slots__ = ("_events", "_indices")
 
-    def __init__(self, events: EventBatch, indices: Sequence[int] | None = None) -> None:
+    def __init__(self, events: EventRows, indices: Sequence[int] | None = None) -> None:
         """A view on some events of a batch.
 
         Args:
-            events: The columns.
+            events: The batch's.
             indices: Rising positions in them; absent: all.
         """
         self._events = events
@@ -155,12 +155,12 @@ class Batch(Sequence[Event]):
     @property
     def properties(self) -> tuple[dict[str, str], ...]:
         """Application properties."""
-        return tuple(_entries(self._events.properties, index) for index in self._indices)
+        return tuple(self._events.properties.entries(index) for index in self._indices)
 
     @property
     def system_properties(self) -> tuple[dict[str, str], ...]:
         """Message annotations and AMQP properties that have no column of their own."""
-        return tuple(_entries(self._events.system_properties, index) for index in self._indices)
+        return tuple(self._events.system_properties.entries(index) for index in self._indices)
 
     @property
     def content_types(self) -> tuple[str | None, ...]:
@@ -188,8 +188,8 @@ class Batch(Sequence[Event]):
             _time(events.enqueued_ms[index]),
             events.partition_keys[index],
             events.bodies[index],
-            _entries(events.properties, index),
-            _entries(events.system_properties, index),
+            events.properties.entries(index),
+            events.system_properties.entries(index),
             events.content_types[index],
             events.message_ids[index],
             events.correlation_ids[index],
@@ -257,11 +257,6 @@ class EventProcessor(ABC):
     def close(self, context: PartitionContext, reason: CloseReason) -> Awaitable[None] | None:
         """Let go of what `open` made. With `LEASE_LOST`, `process_events` may have been cancelled before."""
         return None
-
-
-def _entries(column: FlatMap, index: int) -> dict[str, str]:
-    entries = slice(column.ends[index - 1] if index else 0, column.ends[index])
-    return dict(zip(column.keys[entries], column.values[entries], strict=True))
 
 
 def _time(milliseconds: int) -> datetime:

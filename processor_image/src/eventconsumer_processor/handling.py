@@ -41,6 +41,7 @@ from eventconsumer_processor.handler import (
 from eventconsumer_processor.loading import FIELD, Factory, describe
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.source.batch import EventBatch
+from eventconsumer_processor.source.rows import EventRows
 
 PAUSE_FIRST = 0.5  # seconds, doubled each time
 PAUSE_MOST = 30.0
@@ -86,7 +87,7 @@ class _Piece:
 class _Round:
     """One batch on its way through the user's code."""
 
-    batch: EventBatch
+    rows: EventRows
     stop: asyncio.Event
     began: datetime
 
@@ -157,15 +158,16 @@ class PartitionHandler:
             How many leading events are done; fewer than all only where `stop` was set.
         """
         assert self._calls is not None and self._context is not None  # noqa: S101, PT018 - open
-        turn = _Round(batch, stop, self._means.now())
+        rows = batch.rows()
+        turn = _Round(rows, stop, self._means.now())
         pending = [_Piece(range(len(batch)), self._means.attempts)]  # the first of them last
         done = 0
         while pending and not stop.is_set():
             pending += await self._give(turn, self._calls, self._context, pending.pop())
             done = pending[-1].indices[0] if pending else len(batch)
             if done:
-                self._context.next_sequence_number = batch.sequence_numbers[done - 1] + 1
-                self._context.position = _position(batch, done - 1)
+                self._context.next_sequence_number = rows.sequence_numbers[done - 1] + 1
+                self._context.position = _position(rows, done - 1)
         if not pending:
             self._failing = None
         return done
@@ -190,7 +192,7 @@ class PartitionHandler:
 
     async def _give(self, turn: _Round, calls: Calls, context: PartitionContext, piece: _Piece) -> list[_Piece]:
         """Make one call, and pause behind it where that failed; what is left of the piece, the first part last."""
-        events = Batch(turn.batch, piece.indices)
+        events = Batch(turn.rows, piece.indices)
         piece = replace(piece, given=piece.given + 1)
         try:
             with self._means.metrics.handler_seconds.time():
@@ -201,7 +203,7 @@ class PartitionHandler:
             return [piece]
         except Exception as error:
             numbers = error.sequence_numbers if isinstance(error, RejectEvents) else frozenset()
-            rejected = [index for index in piece.indices if turn.batch.sequence_numbers[index] in numbers]
+            rejected = [index for index in piece.indices if turn.rows.sequence_numbers[index] in numbers]
             if isinstance(error, RejectEvents) and rejected:
                 return await self._reject(turn, context, piece, rejected, cause_of(error, error.reason))
             return await self._again(turn, context, piece, error)
@@ -211,7 +213,7 @@ class PartitionHandler:
 
     async def _again(self, turn: _Round, context: PartitionContext, piece: _Piece, error: Exception) -> list[_Piece]:
         """What follows a failure: the same events once more, or in parts, or the end for the only one."""
-        events, failed = Batch(turn.batch, piece.indices), self._means.attempts - piece.tries + 1
+        events, failed = Batch(turn.rows, piece.indices), self._means.attempts - piece.tries + 1
         piece = replace(piece, tries=piece.tries - 1)
         if piece.tries:
             self._failed(error, f"it is given {_named(events)} again", alarm=failed >= FAILED_CALLS)
@@ -232,7 +234,7 @@ class PartitionHandler:
     ) -> list[_Piece]:
         """Make events of a piece dead letters; the others of it are left, or all of it where there was a stop."""
         attempts = Attempts(piece.given, turn.began, self._means.now())
-        for event in Batch(turn.batch, rejected):
+        for event in Batch(turn.rows, rejected):
             failures = 0
             while True:
                 try:
@@ -279,8 +281,8 @@ class PartitionHandler:
             await asyncio.wait_for(stop.wait(), seconds * self._means.rng.uniform(0.5, 1.5))
 
 
-def _position(batch: EventBatch, index: int) -> Position:
-    event = Batch(batch)[index]
+def _position(rows: EventRows, index: int) -> Position:
+    event = Batch(rows)[index]
     return Position(event.sequence_number, event.offset, event.enqueued_time)
 
 

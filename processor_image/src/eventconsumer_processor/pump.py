@@ -228,27 +228,27 @@ class Pump:
             self._work.metrics.dropped.labels(self.partition).inc(dropped)
         if not len(fresh):
             return
-        missing = self._missing(expected, fresh.sequence_numbers)
-        self._last = (fresh.sequence_numbers[-1], fresh.enqueued_ms[-1], self._work.now())
+        missing = self._missing(expected, fresh)
+        self._last = (fresh.last, fresh.last_enqueued_ms, self._work.now())
         self._work.metrics.received.labels(self.partition).inc(len(fresh))
         if self._handler is not None:
             done = await self._handler.process(fresh, self.stop)
             if done < len(fresh):
                 fresh = fresh.head(done)
-                missing = [gap for gap in missing if done and gap.last < fresh.sequence_numbers[-1]]
+                missing = [gap for gap in missing if done and gap.last < fresh.last]
             self._held.keeper.check()
         if len(fresh):
             await self._outlet.accept(fresh, missing)
 
-    def _missing(self, expected: int, numbers: list[int]) -> list[Gap]:
+    def _missing(self, expected: int, fresh: EventBatch) -> list[Gap]:
         """Events that are missing: read again from the gap once, then believe it, record it and say so.
 
         Raises:
             HubUnreachable: The link is to be opened again.
         """
-        if numbers[-1] - expected + 1 == len(numbers):
+        if fresh.last - expected + 1 == len(fresh):
             return []
-        missing = gaps.find(expected, numbers)
+        missing = gaps.find(expected, fresh.numbers.tolist())
         if self._doubted != expected:
             self._doubted = expected
             shown = gaps.text(missing[:SHOWN_GAPS])

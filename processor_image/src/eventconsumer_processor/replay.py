@@ -9,6 +9,7 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -19,9 +20,11 @@ from eventconsumer_api.v1alpha1 import Position, PositionType
 from eventconsumer_processor.checkpoint import follow
 from eventconsumer_processor.errors import Blocked, Conflict, Damaged, HostError
 from eventconsumer_processor.sink.slots import Chain
-from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import Hub, HubInfo, PartitionInfo, Source
 from eventconsumer_processor.storage import BlobStore
+
+if TYPE_CHECKING:
+    from eventconsumer_processor.source.batch import EventBatch
 
 LOOK_SECONDS = 1.0
 ASK_SECONDS = 10.0  # between two questions to the hub whether what is missing is still there
@@ -85,10 +88,10 @@ class _BoundedSource:
         self._source = source
         self._end = end
 
-    async def receive(self, max_events: int, max_wait: float) -> EventBatch:
+    async def receive(self, max_events: int, max_wait: float) -> "EventBatch":
         """See `Source`."""
         batch = await self._source.receive(max_events, max_wait)
-        return batch.head(sum(number < self._end for number in batch.sequence_numbers))
+        return batch.head(int((batch.numbers < self._end).sum()))
 
     async def close(self) -> None:
         """See `Source`."""

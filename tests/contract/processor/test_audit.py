@@ -22,8 +22,9 @@ from eventconsumer_processor.audit.read import audit
 from eventconsumer_processor.registration import check_same_hub
 from eventconsumer_processor.sink.formats import files_of
 from eventconsumer_processor.sink.slots import Chain, Draft, incarnation
-from eventconsumer_processor.source.batch import EventBatch, FlatMap
+from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import HubInfo
+from eventconsumer_processor.source.rows import EventRows, FlatMap
 from eventconsumer_processor.storage import AzureBlobStore, BlobStore, client_options
 from tests.audited import assert_clean, run_audit, run_program
 from tests.azurite import KEY, AzuriteProcess, free_port
@@ -103,9 +104,9 @@ def events(start: int, count: int) -> EventBatch:
     text = [str(number) for number in numbers]
     none: list[str | None] = [None] * count
     bodies = [b"body %d" % number for number in numbers]
-    times, sizes = [1_767_225_600_000] * count, [100] * count
+    times = [1_767_225_600_000] * count
     one, two = FlatMap([0] * count), FlatMap([0] * count)
-    return EventBatch(numbers, text, times, none, bodies, one, two, none, none, none, sizes)
+    return EventBatch.of(EventRows(numbers, text, times, none, bodies, one, two, none, none, none))
 
 
 async def commit(chain: Chain, encode: Any, start: int, count: int = 10, epoch: int = 1) -> None:

@@ -135,7 +135,7 @@ async def numbers(source: Source, count: int, most: int = 300) -> list[int]:
         while len(found) < count:
             batch = await source.receive(most, 0.3)
             assert len(batch) <= most
-            found += batch.sequence_numbers
+            found += batch.numbers.tolist()
     return found
 
 

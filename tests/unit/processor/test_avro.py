@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from eventconsumer_processor.sink import avro
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.columns import to_batch
-from tests.fakes.hub import append_event
+from tests.fakes.hub import batch_of, rows_of
 
 # What a file of Capture starts with: 490 bytes, of which the last 16 are its sync marker.
 CAPTURE_HEADER = (
@@ -149,17 +149,14 @@ def test_batches_survive_the_round_trip(events: list[tuple[bytes, dict[str, Any]
 
 
 def test_batches_without_kinds_are_all_text() -> None:
-    batch = EventBatch()
-    append_event(batch, 1, b"x")
-    batch.properties.kinds.clear()
-    assert read(batch)[0]["Properties"] == {"number": "1"}
+    rows = rows_of([(1, b"x")])
+    rows.properties.kinds.clear()
+    assert read(EventBatch.of(rows))[0]["Properties"] == {"number": "1"}
 
 
 def test_large_and_empty_bodies_are_stored_in_bounded_blocks() -> None:
-    batch = EventBatch()
     bodies = [bytes([number]) * 1024**2 for number in range(5)] + [b""] * 3
-    for number, body in enumerate(bodies):
-        append_event(batch, number, body)
+    batch = batch_of(enumerate(bodies))
     data = bytes(avro.encode([batch], "0", {}))
     assert [record["Body"] for record in read(batch)] == bodies
     blocks = list(fastavro.block_reader(io.BytesIO(data)))

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from eventconsumer_api.v1alpha1 import Roll
 from eventconsumer_processor import gaps
 from eventconsumer_processor.buffer import Buffer
-from eventconsumer_processor.source.batch import EventBatch
-from tests.unit.processor.test_columns_and_parquet import append_event
+from tests.fakes.hub import batch_of
 
 
 def buffered(start: int, numbers: list[int], now: float = 0.0) -> Buffer:
@@ -15,11 +14,9 @@ def buffered(start: int, numbers: list[int], now: float = 0.0) -> Buffer:
     buffer = Buffer()
     expected = start
     for at in range(0, len(numbers), 3):
-        batch = EventBatch()
-        for number in numbers[at : at + 3]:
-            append_event(batch, number, b"x")
-        buffer.gaps += gaps.find(expected, batch.sequence_numbers)
-        expected = batch.sequence_numbers[-1] + 1
+        batch = batch_of((number, b"x") for number in numbers[at : at + 3])
+        buffer.gaps += gaps.find(expected, numbers[at : at + 3])
+        expected = batch.last + 1
         buffer.add(batch, now)
     return buffer
 
@@ -30,7 +27,7 @@ def test_events_and_gaps_behind_an_adopted_file_are_kept(present: set[int], adop
     numbers = sorted(present)
     buffer = buffered(0, numbers)
     buffer.drop_through(adopted)
-    kept = [number for batch in buffer.batches for number in batch.sequence_numbers]
+    kept = [number for batch in buffer.batches for number in batch.numbers.tolist()]
     missing = [number for gap in buffer.gaps for number in range(gap.first, gap.last + 1)]
     assert sorted([*kept, *missing]) == list(range(adopted + 1, numbers[-1] + 1))
     assert kept == [number for number in numbers if number > adopted]

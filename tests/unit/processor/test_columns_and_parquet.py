@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from eventconsumer_processor.sink.parquet import SCHEMA, encode
 from eventconsumer_processor.source import sdk
-from eventconsumer_processor.source.batch import EventBatch, Kind
+from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.columns import as_text, to_batch
-from tests.fakes.hub import append_event
+from eventconsumer_processor.source.rows import Kind
+from tests.fakes.hub import batch_of
 
 assert sdk  # its import completes the decoder
 
@@ -57,7 +58,8 @@ def read(batches: list[EventBatch], partition: str = "3") -> pa.Table:
     ],
 )
 def test_kinds_tell_what_a_text_was(value: Any, kind: Kind) -> None:
-    assert list(to_batch([message(1, application_properties={b"k": value})]).properties.kinds) == [kind]
+    rows = to_batch([message(1, application_properties={b"k": value})]).rows()
+    assert list(rows.properties.kinds) == [kind]
 
 
 @given(st.lists(st.lists(st.sampled_from([1, "1", None, 1.5]), max_size=3), min_size=1, max_size=6), st.data())
@@ -69,10 +71,8 @@ def test_kinds_stay_with_their_values(events: list[list[Any]], data: st.DataObje
     )
     start = data.draw(st.integers(0, len(events) - 1))
     stop = data.draw(st.integers(start + 1, len(events)))
-    cut = batch.after(start - 1).head(stop - start).properties
+    cut = batch.after(start - 1).head(stop - start).rows().properties
     assert list(cut.kinds) == [kinds[type(value)] for values in events[start:stop] for value in values]
-    taken = batch.properties.take([stop - 1, start])
-    assert list(taken.kinds) == [kinds[type(value)] for value in [*events[stop - 1], *events[start]]]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_all_columns_of_a_message() -> None:
     ],
 )
 def test_every_kind_of_body(parts: dict[str, Any], body: bytes) -> None:
-    assert to_batch([message(1, **parts)]).bodies == [body]
+    assert to_batch([message(1, **parts)]).rows().bodies == [body]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,8 @@ def test_every_wire_type_of_a_property_is_decoded(encoded: bytes, text: str) -> 
     entry = b"\xa1\x01k" + encoded
     payload = b"\x00\x53\x74\xc1" + bytes([len(entry) + 1, 2]) + entry
     decoded = decode_payload(memoryview(payload))
-    assert to_batch([message(1, application_properties=decoded.application_properties)]).properties.values == [text]
+    rows = to_batch([message(1, application_properties=decoded.application_properties)]).rows()
+    assert rows.properties.values == [text]
 
 
 properties = st.dictionaries(
@@ -188,9 +189,8 @@ def test_batches_survive_the_round_trip(events: list[tuple[bytes, dict[str, Any]
 
 
 def test_the_file_says_where_it_belongs() -> None:
-    batch = EventBatch()
-    append_event(batch, 5, b"x")
-    file = pq.ParquetFile(pa.BufferReader(bytes(encode([batch], "3", {"from": "4", "epoch": "2"}))))
+    data = bytes(encode([batch_of([(5, b"x")])], "3", {"from": "4", "epoch": "2"}))
+    file = pq.ParquetFile(pa.BufferReader(data))
     assert file.schema_arrow.metadata[b"eventconsumer.from"] == b"4"
     assert file.schema_arrow.metadata[b"eventconsumer.epoch"] == b"2"
     assert file.metadata.row_group(0).column(5).compression == "ZSTD"
@@ -199,18 +199,16 @@ def test_the_file_says_where_it_belongs() -> None:
 def test_row_groups_are_bounded_in_bytes_and_hold_every_event() -> None:
     batches, number = [], 0
     for sizes in ([20 * 1024**2, 20 * 1024**2], [1024**2] * 5, [0], [100] * 3000):
-        batch = EventBatch()
-        for size in sizes:
-            append_event(batch, number, bytes([number % 256]) * size)
-            number += 1
-        batches.append(batch)
+        numbers = range(number, number + len(sizes))
+        batches.append(batch_of((n, bytes([n % 256]) * size) for n, size in zip(numbers, sizes, strict=True)))
+        number += len(sizes)
     data = bytes(encode(batches, "3", {"from": "0"}))
     file = pq.ParquetFile(pa.BufferReader(data))
     groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
     assert [group.num_rows for group in groups] == [1, number - 1]
     table = file.read()
     assert table["sequence_number"].to_pylist() == list(range(number))
-    bodies = [body for batch in batches for body in batch.bodies]
+    bodies = [body for batch in batches for body in batch.rows().bodies]
     assert table["body"].to_pylist() == bodies
     assert [len(entries) for entries in table["properties"].to_pylist()] == [1] * number
 
@@ -220,12 +218,7 @@ def test_a_file_without_batches_is_a_file_without_rows() -> None:
 
 
 def test_large_and_many_batches_make_one_file() -> None:
-    batches = []
-    for start in (0, 10, 20):
-        batch = EventBatch()
-        for number in range(start, start + 10):
-            append_event(batch, number, bytes([number]) * 100_000)
-        batches.append(batch)
+    batches = [batch_of((n, bytes([n]) * 100_000) for n in range(start, start + 10)) for start in (0, 10, 20)]
     table = read(batches)
     assert table["sequence_number"].to_pylist() == list(range(30))
     assert table["body"][29].as_py() == bytes([29]) * 100_000
@@ -233,14 +226,12 @@ def test_large_and_many_batches_make_one_file() -> None:
 
 @given(st.lists(st.integers(0, 30), max_size=30), st.integers(-1, 30))
 def test_redelivered_events_are_dropped(numbers: list[int], seen: int) -> None:
-    batch = EventBatch()
-    for number in numbers:
-        append_event(batch, number, b"%d" % number)
+    batch = batch_of((number, b"%d" % number) for number in numbers)
     expected: list[int] = []
     for number in numbers:
         if not expected or number > expected[-1]:
             expected.append(number)
-    fresh = batch.rising().after(seen)
+    fresh = batch.rising().after(seen).rows()
     assert fresh.sequence_numbers == [number for number in expected if number > seen]
     assert fresh.bodies == [b"%d" % number for number in fresh.sequence_numbers]
     assert fresh.properties.values == [str(number) for number in fresh.sequence_numbers]

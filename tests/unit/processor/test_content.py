@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from eventconsumer_processor.sink.content import Content, ContentWriter, put_if_absent
 from eventconsumer_processor.sink.stretches import groups
-from eventconsumer_processor.source.batch import EVENT_OVERHEAD_BYTES, EventBatch
+from eventconsumer_processor.source.rows import EVENT_OVERHEAD_BYTES
 from tests.fakes.blobs import FakeBlobStore
-from tests.fakes.hub import append_event
+from tests.fakes.hub import batch_of
 
 
 @given(st.lists(st.binary(max_size=30)), st.integers(1, 40))
@@ -34,24 +34,22 @@ def test_what_is_written_is_in_the_blocks(writes: list[bytes], block_bytes: int)
 def test_stretches_hold_every_row_once_and_no_more_bytes_than_wanted(lengths: list[list[int]], limit: int) -> None:
     batches, number = [], 0
     for sizes in lengths:
-        batch = EventBatch()
-        for size in sizes:
-            append_event(batch, number, bytes(size))
-            number += 1
-        batches.append(batch)
-    seen = []
+        batches.append(batch_of((number + index, bytes(size)) for index, size in enumerate(sizes)))
+        number += len(sizes)
+    seen: list[int] = []
+    before = 0
     for group in groups(batches, limit):
-        rows = [(stretch.batch, row) for stretch in group for row in range(stretch.start, stretch.stop)]
-        assert sum(map(len, group)) == len(rows) > 0 and all(map(len, group))
-        assert len(rows) == 1 or sum(batch.sizes[row] for batch, row in rows) <= limit
-        seen += [batch.sequence_numbers[row] for batch, row in rows]
+        assert group and all(map(len, group))
+        assert sum(map(len, group)) == 1 or sum(stretch.size for stretch in group) <= limit
+        if seen:  # the first row of a group had no room in the one before
+            assert before + group[0].sizes[0] > limit
+        before = sum(stretch.size for stretch in group)
+        seen += [number for stretch in group for number in stretch.numbers.tolist()]
     assert seen == list(range(number))
 
 
 def test_groups_are_filled() -> None:
-    batch = EventBatch()
-    for number in range(10):
-        append_event(batch, number, bytes(100))
+    batch = batch_of((number, bytes(100 - len("number" + str(number)) - len("key"))) for number in range(10))
     sizes = [sum(map(len, group)) for group in groups([batch], 3 * (100 + EVENT_OVERHEAD_BYTES))]
     assert sizes == [3, 3, 3, 1]
 

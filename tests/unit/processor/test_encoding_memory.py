@@ -11,15 +11,12 @@ BUFFER_MIB = 128
 MEASURE = """
 import os, resource, sys
 from eventconsumer_processor.sink import avro, parquet
-from eventconsumer_processor.source.batch import EventBatch
-from tests.fakes.hub import append_event
+from tests.fakes.hub import batch_of
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
-batch = EventBatch()
-for number in range(int(sys.argv[2])):
-    append_event(batch, number, os.urandom(1024**2))  # nothing that could be compressed
+batch = batch_of((number, os.urandom(1024**2)) for number in range(int(sys.argv[2])))  # cannot be compressed
 encode = {"avro": avro.encode, "parquet": parquet.encode}[sys.argv[1]]
 encode([batch.head(1)], "0", {})
 before = peak()

@@ -14,22 +14,19 @@ from hypothesis import strategies as st
 from eventconsumer_processor.errors import Blocked
 from eventconsumer_processor.handler import Batch
 from eventconsumer_processor.loading import load
-from eventconsumer_processor.source.batch import EventBatch
-from tests.fakes.hub import append_event
+from eventconsumer_processor.source.rows import EventRows
+from tests.fakes.hub import rows_of
 
 
-def batch_of(count: int, first: int = 5) -> EventBatch:
-    batch = EventBatch()
-    for number in range(first, first + count):
-        append_event(batch, number, b"body %d" % number)
-    return batch
+def events_of(count: int, first: int = 5) -> EventRows:
+    return rows_of((number, b"body %d" % number) for number in range(first, first + count))
 
 
 # --- the view ---
 
 
 def test_events_have_every_column() -> None:
-    event = Batch(batch_of(3))[1]
+    event = Batch(events_of(3))[1]
     assert (event.sequence_number, event.offset, event.body) == (6, "60", b"body 6")
     assert event.enqueued_time == datetime(2026, 1, 1, 0, 0, 0, 6000, UTC)
     assert (event.partition_key, event.properties, event.system_properties) == ("key", {"number": "6"}, {})
@@ -38,7 +35,7 @@ def test_events_have_every_column() -> None:
 
 @given(st.integers(0, 20), st.data())
 def test_columns_events_and_parts_say_the_same(count: int, data: st.DataObject) -> None:
-    events = batch_of(count)
+    events = events_of(count)
     indices = sorted(data.draw(st.sets(st.integers(0, count - 1)))) if count else []
     view = Batch(events, indices)
     assert [event.sequence_number for event in view] == [index + 5 for index in indices]
@@ -65,7 +62,7 @@ def test_columns_events_and_parts_say_the_same(count: int, data: st.DataObject) 
 
 
 def test_a_user_cannot_change_what_goes_to_the_files() -> None:
-    events = batch_of(3)
+    events = events_of(3)
     view = Batch(events)
     with pytest.raises(FrozenInstanceError):
         view[0].body = b"x"  # type: ignore[misc]

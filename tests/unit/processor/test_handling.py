@@ -27,7 +27,7 @@ from eventconsumer_processor.handling import Means, PartitionHandler, Place
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.source.batch import EventBatch
 from tests.fakes.blobs import FakeBlobStore, Fault
-from tests.fakes.hub import append_event
+from tests.fakes.hub import batch_of as batch_of_events
 from tests.fakes.virtual import virtual
 
 PLACE = Place("shop.example", "orders", "$Default", "0", "host-a")
@@ -101,10 +101,7 @@ class Bench:
 
 
 def batch_of(*numbers: int) -> EventBatch:
-    batch = EventBatch()
-    for number in numbers:
-        append_event(batch, number, b"body %d" % number)
-    return batch
+    return batch_of_events((number, b"body %d" % number) for number in numbers)
 
 
 async def opened(processor: EventProcessor, attempts: int = 3) -> Bench:

@@ -22,7 +22,8 @@ import fastavro
 
 from eventconsumer_api.capture import AMQP_FIELDS, AVRO_SCHEMA
 from eventconsumer_processor.sink.content import Content, ContentWriter
-from eventconsumer_processor.source.batch import EventBatch, FlatMap, Kind
+from eventconsumer_processor.source.batch import EventBatch
+from eventconsumer_processor.source.rows import EventRows, FlatMap, Kind
 
 AVRO_BLOCK_BYTES = 1024**2  # of records
 SYNC_BYTES = 16
@@ -44,7 +45,7 @@ def encode(batches: Iterable[EventBatch], partition: str, facts: Mapping[str, st
     writer.write(header(sync))
     records, count = io.BytesIO(), 0
     for batch in batches:
-        for record in _records(batch):
+        for record in _records(batch.rows()):
             fastavro.schemaless_writer(records, _PARSED, record)
             count += 1
             if records.tell() >= AVRO_BLOCK_BYTES:
@@ -76,26 +77,26 @@ def enqueued_time(milliseconds: int) -> str:
     return f"{time.month}/{time.day}/{time.year} {hour}:{time.minute:02d}:{time.second:02d} {half}"
 
 
-def _records(batch: EventBatch) -> Iterator[dict[str, Any]]:
-    properties, system = _maps(batch.properties), _maps(batch.system_properties)
-    for row, number in enumerate(batch.sequence_numbers):
+def _records(rows: EventRows) -> Iterator[dict[str, Any]]:
+    properties, system = _maps(rows.properties), _maps(rows.system_properties)
+    for row, number in enumerate(rows.sequence_numbers):
         yield {
             "SequenceNumber": number,
-            "Offset": batch.offsets[row],
-            "EnqueuedTimeUtc": enqueued_time(batch.enqueued_ms[row]),
-            "SystemProperties": _system(batch, row, next(system)),
+            "Offset": rows.offsets[row],
+            "EnqueuedTimeUtc": enqueued_time(rows.enqueued_ms[row]),
+            "SystemProperties": _system(rows, row, next(system)),
             "Properties": next(properties),
-            "Body": batch.bodies[row],
+            "Body": rows.bodies[row],
         }
 
 
-def _system(batch: EventBatch, row: int, found: dict[str, Any]) -> dict[str, Any]:
+def _system(rows: EventRows, row: int, found: dict[str, Any]) -> dict[str, Any]:
     own = {
-        "x-opt-enqueued-time": batch.enqueued_ms[row],
-        "x-opt-partition-key": batch.partition_keys[row],
-        "message-id": batch.message_ids[row],
-        "correlation-id": batch.correlation_ids[row],
-        "content-type": batch.content_types[row],
+        "x-opt-enqueued-time": rows.enqueued_ms[row],
+        "x-opt-partition-key": rows.partition_keys[row],
+        "message-id": rows.message_ids[row],
+        "correlation-id": rows.correlation_ids[row],
+        "content-type": rows.content_types[row],
     }
     named = {_AMQP_NAMES.get(key, key): "null" if value is None else value for key, value in found.items()}
     return named | {key: value for key, value in own.items() if value is not None}
@@ -103,8 +104,7 @@ def _system(batch: EventBatch, row: int, found: dict[str, Any]) -> dict[str, Any
 
 def _maps(column: FlatMap) -> Iterator[dict[str, Any]]:
     """One map an event, with typed values."""
-    kinds = column.kinds or bytes(len(column.values))
-    entries = zip(column.keys, map(_value, column.values, kinds), strict=True)
+    entries = zip(column.keys, map(_value, column.values, column.kinds), strict=True)
     start = 0
     for end in column.ends:
         yield dict(next(entries) for _ in range(end - start))

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from eventconsumer_processor.sink.content import Content, ContentWriter
-from eventconsumer_processor.sink.stretches import Stretch, groups
-from eventconsumer_processor.source.batch import EventBatch, FlatMap
+from eventconsumer_processor.sink.stretches import groups
+from eventconsumer_processor.source.batch import EventBatch
 
 SCHEMA = pa.schema(
     [
@@ -59,8 +59,8 @@ def encode(batches: Sequence[EventBatch], partition: str, facts: Mapping[str, st
             write_batch_size=_rows_at_a_time(batches),
         ) as file,
     ):
-        for stretches in groups(batches, ROW_GROUP_BYTES):
-            table = pa.Table.from_batches([_record_batch(stretch, partition) for stretch in stretches], SCHEMA)
+        for group in groups(batches, ROW_GROUP_BYTES):
+            table = _table(group, partition)
             file.write_table(table, row_group_size=table.num_rows)
             del table
     return writer.content()
@@ -73,33 +73,10 @@ def _rows_at_a_time(batches: Sequence[EventBatch]) -> int:
     return max(1, min(1024, PAGE_BYTES * rows // max(1, size)))
 
 
-def _record_batch(stretch: Stretch, partition: str) -> pa.RecordBatch:
-    batch, rows = stretch.batch, slice(stretch.start, stretch.stop)
-    enqueued = pa.array(batch.enqueued_ms[rows], pa.timestamp("ms", tz="UTC")).cast(pa.timestamp("us", tz="UTC"))
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array(batch.sequence_numbers[rows], pa.int64()),
-            pa.array(batch.offsets[rows], pa.string()),
-            enqueued,
-            pa.array(batch.partition_keys[rows], pa.string()),
-            pa.repeat(pa.scalar(partition, pa.string()), len(stretch)),
-            pa.array(batch.bodies[rows], pa.binary()),
-            _map(batch.properties, stretch),
-            _map(batch.system_properties, stretch),
-            pa.array(batch.content_types[rows], pa.string()),
-            pa.array(batch.message_ids[rows], pa.string()),
-            pa.array(batch.correlation_ids[rows], pa.string()),
-        ],
-        schema=SCHEMA,
-    )
-
-
-def _map(column: FlatMap, stretch: Stretch) -> pa.MapArray:
-    base = column.ends[stretch.start - 1] if stretch.start else 0
-    ends = column.ends[stretch.start : stretch.stop]
-    entries = slice(base, ends[-1] if ends else base)
-    return pa.MapArray.from_arrays(
-        pa.array([0, *(end - base for end in ends)], pa.int32()),
-        pa.array(column.keys[entries], pa.string()),
-        pa.array(column.values[entries], pa.string()),
-    )
+def _table(batches: Sequence[EventBatch], partition: str) -> pa.Table:
+    """The file's columns of these batches, which share their memory."""
+    table = pa.Table.from_batches([batch.columns for batch in batches])
+    ids = pa.repeat(pa.scalar(partition, pa.string()), table.num_rows)
+    columns = [ids if name == "partition_id" else table.column(name) for name in SCHEMA.names]
+    columns[2] = columns[2].cast(SCHEMA.field(2).type)
+    return pa.Table.from_arrays(columns, schema=SCHEMA)

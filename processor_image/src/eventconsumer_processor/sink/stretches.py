@@ -1,10 +1,11 @@
 """Cuts batches into stretches of rows, so that an encoder works on a bounded number of bytes at a time. Pure.
 
-A stretch points into its batch instead of copying it: a batch may hold many events of a megabyte each.
+A stretch is a part of a batch and shares its memory: a batch may hold many events of a megabyte each.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+import numpy as np
 
 from eventconsumer_processor.sink.content import Content
 from eventconsumer_processor.source.batch import EventBatch
@@ -13,32 +14,23 @@ Encoder = Callable[[Sequence[EventBatch], str, Mapping[str, str]], Content]
 """Turns the batches of one partition into a file's content: batches, partition id, metadata."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """The rows from `start` up to, but not including, `stop` of a batch."""
-
-    batch: EventBatch
-    start: int
-    stop: int
-
-    def __len__(self) -> int:
-        return self.stop - self.start
-
-
-def groups(batches: Iterable[EventBatch], limit: int) -> Iterator[list[Stretch]]:
+def groups(batches: Iterable[EventBatch], limit: int) -> Iterator[list[EventBatch]]:
     """All rows in order, in groups of at most `limit` bytes; a larger row is a group of its own."""
-    group: list[Stretch] = []
+    group: list[EventBatch] = []
     used = 0
     for batch in batches:
-        start = 0
-        for row, size in enumerate(batch.sizes):
-            if used and used + size > limit:
-                if row > start:
-                    group.append(Stretch(batch, start, row))
+        ends = np.cumsum(batch.sizes)
+        start = done = 0  # rows and bytes of this batch that are in a group
+        while start < len(batch):
+            stop = int(np.searchsorted(ends, done + limit - used, side="right"))
+            if stop == start and not used:
+                stop = start + 1
+            if stop > start:
+                group.append(batch if stop - start == len(batch) else batch.slice(start, stop))
+                used += int(ends[stop - 1]) - done
+                start, done = stop, int(ends[stop - 1])
+            if start < len(batch):
                 yield group
-                group, used, start = [], 0, row
-            used += size
-        if len(batch) > start:
-            group.append(Stretch(batch, start, len(batch)))
+                group, used = [], 0
     if group:
         yield group

@@ -1,143 +1,170 @@
 """Events as columns: what moves from a source through the pump to the sink.
 
-A batch holds one list per column instead of one object per event, so that slicing, counting and encoding cost the same
-for any receiver. Application and system properties are flat: keys and values of all events in a row, and for each event
-where its own end. Values are text; their kinds say what they were, for formats that tell 5 from "5". A source may give
-an event again; `rising` and `after` drop what is not new.
+A batch is an Arrow record batch, so there is no object for an event on its way: counting, cutting and encoding cost the
+same for any receiver, and a part of a batch shares its memory. Code that wants events one by one takes `rows`. A source
+may give an event again; `rising` and `after` drop what is not new.
 """
 
-from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from enum import IntEnum
-from operator import lt
+from typing import Any
 
-EVENT_OVERHEAD_BYTES = 64  # what an event costs besides its body, key and properties
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from eventconsumer_processor.source.rows import EVENT_OVERHEAD_BYTES, EventRows, FlatMap
+
+COLUMNS = pa.schema(
+    [
+        ("sequence_number", pa.int64()),
+        ("offset", pa.string()),
+        ("enqueued_time", pa.timestamp("ms", tz="UTC")),
+        ("partition_key", pa.string()),
+        ("body", pa.binary()),
+        ("properties", pa.map_(pa.string(), pa.string())),
+        ("system_properties", pa.map_(pa.string(), pa.string())),
+        ("content_type", pa.string()),
+        ("message_id", pa.string()),
+        ("correlation_id", pa.string()),
+        ("property_kinds", pa.list_(pa.uint8())),  # a `rows.Kind` for each value
+        ("system_property_kinds", pa.list_(pa.uint8())),
+        ("size", pa.int64()),  # bytes of body, key and properties, and the overhead
+    ]
+)
 
 
-class Kind(IntEnum):
-    """What a property's value is the text of."""
+class EventBatch:
+    """Events of one partition, in sequence order; never changed.
 
-    TEXT = 0  # a string, or JSON of a type that no format has: a truth value, a list, a map
-    INTEGER = 1  # of 64 bits, signed
-    FLOAT = 2
-    NULL = 3
-    BINARY = 4  # {"$binary":"<base64>"}
+    Attributes:
+        columns: Their record batch, as `COLUMNS` says.
+        numbers: Sequence numbers.
+        sizes: Bytes of each event.
+    """
 
+    __slots__ = ("columns", "numbers", "sizes")
 
-@dataclass(slots=True)
-class FlatMap:
-    """One map per event, flattened: event i has the entries `ends[i-1]` to `ends[i]`."""
+    def __init__(self, columns: pa.RecordBatch) -> None:
+        self.columns = columns
+        self.numbers: npt.NDArray[np.int64] = columns.column(0).to_numpy()
+        self.sizes: npt.NDArray[np.int64] = columns.column(12).to_numpy()
 
-    ends: list[int] = field(default_factory=list)
-    keys: list[str] = field(default_factory=list)
-    values: list[str] = field(default_factory=list)
-    kinds: bytearray = field(default_factory=bytearray)  # a `Kind` for each value; empty: all are texts
+    @classmethod
+    def of(cls, rows: EventRows) -> "EventBatch":
+        """The columns of rows."""
+        properties, system = rows.properties, rows.system_properties
+        columns: list[Any] = [
+            rows.sequence_numbers, rows.offsets, rows.enqueued_ms, rows.partition_keys, rows.bodies,
+            _map(properties), _map(system), rows.content_types, rows.message_ids, rows.correlation_ids,
+            _kinds(properties), _kinds(system),
+        ]  # fmt: skip
+        arrays = [
+            column if isinstance(column, pa.Array) else pa.array(column, kind)
+            for column, kind in zip(columns, COLUMNS.types[:-1], strict=True)
+        ]
+        return cls(pa.RecordBatch.from_arrays([*arrays, sizes_of(arrays)], schema=COLUMNS))
 
-    def slice(self, start: int) -> "FlatMap":
-        """The maps from the event `start` on."""
-        base = self.ends[start - 1] if start else 0
-        return FlatMap(
-            [end - base for end in self.ends[start:]], self.keys[base:], self.values[base:], self.kinds[base:]
+    def rows(self) -> EventRows:
+        """The same as lists, which costs objects for each event; not kept here."""
+        names = ("sequence_number", "offset", "enqueued_time", "partition_key", "body")
+        number, offset, time, key, body = (self.columns.column(name) for name in names)
+        own = (self.columns.column(name).to_pylist() for name in ("content_type", "message_id", "correlation_id"))
+        return EventRows(
+            number.to_pylist(),
+            offset.to_pylist(),
+            time.view(pa.int64()).to_pylist(),
+            key.to_pylist(),
+            body.to_pylist(),
+            _flat(self.columns.column("properties"), self.columns.column("property_kinds")),
+            _flat(self.columns.column("system_properties"), self.columns.column("system_property_kinds")),
+            *own,
         )
 
-    def head(self, count: int) -> "FlatMap":
-        """The maps of the first `count` events."""
-        entries = self.ends[count - 1] if count else 0
-        return FlatMap(self.ends[:count], self.keys[:entries], self.values[:entries], self.kinds[:entries])
-
-    def take(self, indices: Sequence[int]) -> "FlatMap":
-        """The maps of the events at `indices`."""
-        taken = FlatMap()
-        for index in indices:
-            entries = slice(self.ends[index - 1] if index else 0, self.ends[index])
-            taken.keys += self.keys[entries]
-            taken.values += self.values[entries]
-            taken.kinds += self.kinds[entries]
-            taken.ends.append(len(taken.keys))
-        return taken
-
-
-@dataclass(slots=True)
-class EventBatch:
-    """Events of one partition, in sequence order."""
-
-    sequence_numbers: list[int] = field(default_factory=list)
-    offsets: list[str] = field(default_factory=list)
-    enqueued_ms: list[int] = field(default_factory=list)  # milliseconds since 1970, UTC
-    partition_keys: list[str | None] = field(default_factory=list)
-    bodies: list[bytes] = field(default_factory=list)
-    properties: FlatMap = field(default_factory=FlatMap)
-    system_properties: FlatMap = field(default_factory=FlatMap)
-    content_types: list[str | None] = field(default_factory=list)
-    message_ids: list[str | None] = field(default_factory=list)
-    correlation_ids: list[str | None] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)  # bytes of body, key and properties, and the overhead
-
     def __len__(self) -> int:
-        return len(self.sequence_numbers)
+        return len(self.numbers)
 
     @property
     def size(self) -> int:
         """Bytes of all events."""
-        return sum(self.sizes)
+        return int(self.sizes.sum())
+
+    @property
+    def first(self) -> int:
+        """Sequence number of the first event."""
+        return int(self.numbers[0])
+
+    @property
+    def last(self) -> int:
+        """Sequence number of the last event."""
+        return int(self.numbers[-1])
+
+    @property
+    def last_offset(self) -> str:
+        """Offset of the last event."""
+        return str(self.columns.column("offset")[-1].as_py())
+
+    @property
+    def last_enqueued_ms(self) -> int:
+        """When the last event was enqueued: milliseconds since 1970, UTC."""
+        return int(self.columns.column("enqueued_time")[-1].value)
+
+    def slice(self, start: int, stop: int) -> "EventBatch":
+        """The events from `start` up to, but not including, `stop`; shares memory."""
+        return EventBatch(self.columns.slice(start, stop - start))
 
     def rising(self) -> "EventBatch":
         """The events without any that does not rise above all before it, as redelivered ones do not."""
-        numbers = self.sequence_numbers
-        if all(map(lt, numbers, numbers[1:])):
+        numbers = self.numbers
+        if bool(np.all(numbers[1:] > numbers[:-1])):
             return self
-        kept: list[int] = []
-        for index, number in enumerate(numbers):
-            if not kept or number > numbers[kept[-1]]:
-                kept.append(index)
-        return EventBatch(
-            [self.sequence_numbers[index] for index in kept],
-            [self.offsets[index] for index in kept],
-            [self.enqueued_ms[index] for index in kept],
-            [self.partition_keys[index] for index in kept],
-            [self.bodies[index] for index in kept],
-            self.properties.take(kept),
-            self.system_properties.take(kept),
-            [self.content_types[index] for index in kept],
-            [self.message_ids[index] for index in kept],
-            [self.correlation_ids[index] for index in kept],
-            [self.sizes[index] for index in kept],
-        )
+        keep = np.concatenate(([True], numbers[1:] > np.maximum.accumulate(numbers)[:-1]))
+        return EventBatch(self.columns.take(pa.array(np.flatnonzero(keep))))
 
     def head(self, count: int) -> "EventBatch":
         """The first `count` events; itself where these are all."""
-        if count >= len(self):
-            return self
-        return EventBatch(
-            self.sequence_numbers[:count],
-            self.offsets[:count],
-            self.enqueued_ms[:count],
-            self.partition_keys[:count],
-            self.bodies[:count],
-            self.properties.head(count),
-            self.system_properties.head(count),
-            self.content_types[:count],
-            self.message_ids[:count],
-            self.correlation_ids[:count],
-            self.sizes[:count],
-        )
+        return self if count >= len(self) else self.slice(0, count)
 
     def after(self, sequence_number: int) -> "EventBatch":
         """The events above `sequence_number`; itself where all are. Sequence numbers must rise."""
-        start = bisect_right(self.sequence_numbers, sequence_number)
-        if not start:
-            return self
-        return EventBatch(
-            self.sequence_numbers[start:],
-            self.offsets[start:],
-            self.enqueued_ms[start:],
-            self.partition_keys[start:],
-            self.bodies[start:],
-            self.properties.slice(start),
-            self.system_properties.slice(start),
-            self.content_types[start:],
-            self.message_ids[start:],
-            self.correlation_ids[start:],
-            self.sizes[start:],
-        )
+        start = int(np.searchsorted(self.numbers, sequence_number, side="right"))
+        return self.slice(start, len(self)) if start else self
+
+
+def sizes_of(columns: Sequence[pa.Array]) -> pa.Int64Array:
+    """Bytes of each event's body, key and properties, and the overhead; of columns that were made whole."""
+    _, _, _, key, body, properties, system, *_ = columns
+    sizes = EVENT_OVERHEAD_BYTES + np.diff(_ends(body)) + np.diff(_ends(key))
+    for maps in (properties, system):
+        at = _ends(maps)
+        for texts in (maps.keys, maps.items):
+            sizes += np.diff(_ends(texts)[at])
+    return pa.array(sizes, pa.int64())
+
+
+def _ends(column: pa.Array) -> npt.NDArray[np.int64]:
+    """Where the values of a column end, behind where the first one starts; the column is no slice."""
+    count = len(column)
+    if not count or column.null_count == count:
+        return np.zeros(count + 1, np.int64)
+    return np.frombuffer(column.buffers()[1], np.int32, count + 1).astype(np.int64)
+
+
+def _map(column: FlatMap) -> pa.MapArray:
+    offsets = pa.array([0, *column.ends], pa.int32())
+    return pa.MapArray.from_arrays(offsets, pa.array(column.keys, pa.string()), pa.array(column.values, pa.string()))
+
+
+def _kinds(column: FlatMap) -> pa.ListArray:
+    kinds = np.frombuffer(column.kinds or bytes(len(column.values)), np.uint8)
+    return pa.ListArray.from_arrays(pa.array([0, *column.ends], pa.int32()), pa.array(kinds))
+
+
+def _flat(maps: pa.MapArray, kinds: pa.ListArray) -> FlatMap:
+    ends = maps.offsets.to_numpy()
+    base, count = int(ends[0]), int(ends[-1] - ends[0])
+    return FlatMap(
+        (ends[1:] - base).tolist(),
+        maps.keys.slice(base, count).to_pylist(),
+        maps.items.slice(base, count).to_pylist(),
+        bytearray(kinds.flatten().to_numpy()),
+    )

@@ -13,7 +13,8 @@ from decimal import Decimal
 from typing import Any, Protocol
 from uuid import UUID
 
-from eventconsumer_processor.source.batch import EVENT_OVERHEAD_BYTES, EventBatch, FlatMap, Kind
+from eventconsumer_processor.source.batch import EventBatch
+from eventconsumer_processor.source.rows import EventRows, FlatMap, Kind
 
 SEQUENCE_NUMBER = b"x-opt-sequence-number"
 OFFSET = b"x-opt-offset"
@@ -46,38 +47,35 @@ class Message(Protocol):
 
 def to_batch(messages: Iterable[Message]) -> EventBatch:
     """The columns of messages of one partition, in the order they came."""
-    batch = EventBatch()
+    rows = EventRows()
     for message in messages:
-        append(batch, message)
-    return batch
+        append(rows, message)
+    return EventBatch.of(rows)
 
 
-def append(batch: EventBatch, message: Message) -> None:
+def append(rows: EventRows, message: Message) -> None:
     """Add one message behind the others."""
     annotations = message.message_annotations or {}
     key = annotations.get(PARTITION_KEY)
-    body = _body(message)
-    size = EVENT_OVERHEAD_BYTES + len(body) + (len(key) if key else 0)
-    batch.sequence_numbers.append(int(annotations[SEQUENCE_NUMBER]))
-    batch.offsets.append(as_text(annotations.get(OFFSET, b"")))
-    batch.enqueued_ms.append(int(annotations.get(ENQUEUED_TIME) or 0))
-    batch.partition_keys.append(None if key is None else as_text(key))
-    batch.bodies.append(body)
-    size += _extend(batch.properties, (message.application_properties or {}).items())
+    rows.sequence_numbers.append(int(annotations[SEQUENCE_NUMBER]))
+    rows.offsets.append(as_text(annotations.get(OFFSET, b"")))
+    rows.enqueued_ms.append(int(annotations.get(ENQUEUED_TIME) or 0))
+    rows.partition_keys.append(None if key is None else as_text(key))
+    rows.bodies.append(_body(message))
+    _extend(rows.properties, (message.application_properties or {}).items())
     system = [item for item in annotations.items() if item[0] not in _OWN_COLUMNS] if len(annotations) > 3 else []
     properties = message.properties
     if properties is None:
-        batch.content_types.append(None)
-        batch.message_ids.append(None)
-        batch.correlation_ids.append(None)
+        rows.content_types.append(None)
+        rows.message_ids.append(None)
+        rows.correlation_ids.append(None)
     else:
-        batch.content_types.append(_optional(properties.content_type))
-        batch.message_ids.append(_optional(properties.message_id))
-        batch.correlation_ids.append(_optional(properties.correlation_id))
+        rows.content_types.append(_optional(properties.content_type))
+        rows.message_ids.append(_optional(properties.message_id))
+        rows.correlation_ids.append(_optional(properties.correlation_id))
         fields = properties._asdict().items()
         system += [(name, value) for name, value in fields if value is not None and name not in _OWN_FIELDS]
-    size += _extend(batch.system_properties, system)
-    batch.sizes.append(size)
+    _extend(rows.system_properties, system)
 
 
 def _body(message: Message) -> bytes:
@@ -91,18 +89,14 @@ def _body(message: Message) -> bytes:
     return b""
 
 
-def _extend(column: FlatMap, items: Iterable[tuple[Any, Any]]) -> int:
-    """Append one event's entries; their size in bytes."""
-    size = 0
+def _extend(column: FlatMap, items: Iterable[tuple[Any, Any]]) -> None:
+    """Append one event's entries."""
     for key, value in items:
-        name = as_text(key)
         text, kind = entry(value)
-        column.keys.append(name)
+        column.keys.append(as_text(key))
         column.values.append(text)
         column.kinds.append(kind)
-        size += len(name) + len(text)
     column.ends.append(len(column.keys))
-    return size
 
 
 def entry(value: Any) -> tuple[str, Kind]:

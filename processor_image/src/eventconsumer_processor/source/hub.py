@@ -6,10 +6,12 @@ opened, so retries, epochs and positions are decided in one place, the pump.
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from eventconsumer_api.v1alpha1 import Position
-from eventconsumer_processor.source.batch import EventBatch
+
+if TYPE_CHECKING:  # who only asks for facts loads no Arrow
+    from eventconsumer_processor.source.batch import EventBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class PartitionInfo:
 class Source(Protocol):
     """One attached link to a partition."""
 
-    async def receive(self, max_events: int, max_wait: float) -> EventBatch:
+    async def receive(self, max_events: int, max_wait: float) -> "EventBatch":
         """Wait up to `max_wait` seconds for events; an empty batch when none came.
 
         Raises:

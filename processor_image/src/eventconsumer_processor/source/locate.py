@@ -39,4 +39,4 @@ async def locate(
         await source.close()
     if not len(found):
         raise HubUnreachable(f"partition {partition} gave no event at {where} within {seconds:.0f} s")
-    return found.sequence_numbers[0]
+    return found.first

@@ -18,7 +18,7 @@ import asyncio
 import contextlib
 import struct
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from azure.core.exceptions import ClientAuthenticationError
 from azure.eventhub._pyamqp import _decode
@@ -30,11 +30,12 @@ from azure.eventhub.exceptions import AuthenticationError, EventHubError
 from eventconsumer_api.v1alpha1 import Position
 from eventconsumer_processor.credentials import HubAccess
 from eventconsumer_processor.errors import HubUnauthorized, HubUnreachable, LinkStolen, SourceError
-from eventconsumer_processor.source.batch import EventBatch
-from eventconsumer_processor.source.columns import to_batch
 from eventconsumer_processor.source.conditions import error_for
 from eventconsumer_processor.source.hub import HubInfo, PartitionInfo
 from eventconsumer_processor.source.locate import locate
+
+if TYPE_CHECKING:
+    from eventconsumer_processor.source.batch import EventBatch
 
 REQUEST_SECONDS = 10.0  # connecting, signing in and one answer
 CLOSE_SECONDS = 2.0
@@ -173,6 +174,9 @@ class SdkSource:
     """`source.hub.Source` on one link of the SDK."""
 
     def __init__(self, consumer: Any, prefetch: int) -> None:
+        from eventconsumer_processor.source.columns import to_batch  # who only asks needs none of what this loads
+
+        self._to_batch = to_batch
         self._consumer = consumer
         self._prefetch = prefetch
         self._messages: list[Any] = []
@@ -192,7 +196,7 @@ class SdkSource:
             raise source_error(error) from error
         self._consumer._handler._message_received_callback = self._take
 
-    async def receive(self, max_events: int, max_wait: float) -> EventBatch:
+    async def receive(self, max_events: int, max_wait: float) -> "EventBatch":
         """See `Source`."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + max_wait
@@ -207,7 +211,7 @@ class SdkSource:
         except _ERRORS as error:
             raise source_error(error) from error
         taken, self._messages = self._messages[:max_events], self._messages[max_events:]
-        return to_batch(taken)
+        return self._to_batch(taken)
 
     async def close(self) -> None:
         """See `Source`. The SDK stops half-way in closing a broken connection, so the socket is closed here."""

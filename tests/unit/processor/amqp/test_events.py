@@ -1,7 +1,5 @@
 """Messages become the same columns as by pyamqp's decoder and `source.columns`, whatever shape they have."""
 
-import dataclasses
-import math
 from typing import Any
 
 import pytest
@@ -28,21 +26,8 @@ def by_pyamqp(payloads: list[bytes]) -> EventBatch:
     return columns.to_batch(decode_payload(memoryview(payload)) for payload in payloads)
 
 
-def plain(batch: EventBatch) -> list[Any]:
-    """A batch for comparison; NaN equals itself."""
-    found = dataclasses.astuple(batch)
-    return [["NaN" if isinstance(item, float) and math.isnan(item) else item for item in column] for column in found]
-
-
 def assert_same(payloads: list[bytes]) -> None:
-    found, expected = events.to_batch(payloads), by_pyamqp(payloads)
-    assert plain(found) == plain(expected)
-    for one, other in (
-        (found.properties, expected.properties),
-        (found.system_properties, expected.system_properties),
-    ):
-        assert (one.ends, one.keys, one.values, one.kinds) == (other.ends, other.keys, other.values, other.kinds)
-    assert len(found.properties.kinds) == len(found.properties.keys)
+    assert events.to_batch(payloads).columns.equals(by_pyamqp(payloads).columns)
 
 
 def section(code: int, value: Any) -> bytes:
@@ -195,7 +180,7 @@ COMMON = [
 
 @pytest.mark.parametrize("payload", COMMON)
 def test_the_usual_messages_take_the_short_way(payload: bytes) -> None:
-    assert events.to_batch([payload]) == by_pyamqp([payload])
+    assert events.to_batch([payload]).columns.equals(by_pyamqp([payload]).columns)
     events._common(payload)
 
 
@@ -216,11 +201,11 @@ def test_the_usual_messages_take_the_short_way(payload: bytes) -> None:
 )
 def test_unusual_messages_give_the_same_columns(payload: bytes) -> None:
     wide = payload.startswith(b"\x00\x80")  # pyamqp takes every section to be named by a small number
-    assert events.to_batch([payload]) == by_pyamqp([NUMBERED + BODY if wide else payload])
+    assert events.to_batch([payload]).columns.equals(by_pyamqp([NUMBERED + BODY if wide else payload]).columns)
 
 
 def test_nothing_gives_nothing() -> None:
-    assert events.to_batch([]) == EventBatch()
+    assert len(events.to_batch([])) == 0
 
 
 def test_names_are_kept_once_and_not_for_ever() -> None:
@@ -238,7 +223,6 @@ def test_names_are_kept_once_and_not_for_ever() -> None:
         section(0x72, {Symbol("x-opt-sequence-number"): "x"}) + BODY,
         section(0x72, {Symbol("x-opt-sequence-number"): None}) + BODY,
         section(0x72, {Symbol("x-opt-sequence-number"): float("inf")}) + BODY,
-        section(0x72, annotations(**{Symbol("x-opt-partition-key"): 5})) + BODY,
         section(0x72, [1]) + BODY,
         NUMBERED + section(0x75, 5),
         NUMBERED + section(0x73, "x") + BODY,
@@ -262,4 +246,4 @@ def test_damaged_messages_are_events_or_one_kind_of_error(payload: bytes, data: 
             batch = events.to_batch([found])
         except FrameError:
             continue
-        assert len(batch) == len(batch.properties.ends) == 1
+        assert len(batch) == len(batch.rows().properties.ends) == 1

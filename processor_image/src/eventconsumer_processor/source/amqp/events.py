@@ -24,7 +24,8 @@ from eventconsumer_processor.source.amqp.messages import (
     BareProperties,
     decode_message,
 )
-from eventconsumer_processor.source.batch import EVENT_OVERHEAD_BYTES, EventBatch, FlatMap, Kind
+from eventconsumer_processor.source.batch import EventBatch
+from eventconsumer_processor.source.rows import EventRows, FlatMap, Kind
 
 _TEXT, _INTEGER = int(Kind.TEXT), int(Kind.INTEGER)
 _MAX_NAMES = 4096  # property names and content types that are kept as strings
@@ -46,7 +47,7 @@ class _Uncommon(Exception):
 
 
 Row = tuple[Any, ...]
-"""One event: an item for each column, in the order of `EventBatch`; a `FlatMap` is names, values and kinds."""
+"""One event: an item for each column, in the order of `EventRows`; a `FlatMap` is names, values and kinds."""
 
 
 def to_batch(payloads: Iterable[bytes]) -> EventBatch:
@@ -57,10 +58,10 @@ def to_batch(payloads: Iterable[bytes]) -> EventBatch:
     """
     rows = [_row(payload) for payload in payloads]
     if not rows:
-        return EventBatch()
+        return EventBatch.of(EventRows())
     found: list[Any] = list(map(list, zip(*rows, strict=True)))
     columns_found = [*found[:5], _flat(*found[5:8]), _flat(*found[8:11]), *found[11:]]
-    return EventBatch(*columns_found)
+    return EventBatch.of(EventRows(*columns_found))
 
 
 def _flat(names: Sequence[Any], values: Sequence[Any], kinds: Sequence[bytes]) -> FlatMap:
@@ -90,7 +91,6 @@ def _common(data: bytes) -> Row:  # noqa: PLR0912, PLR0915 - one function: a cal
     names: dict[str, str] = {}
     system: dict[str, str] = {}
     kinds = system_kinds = bytearray()
-    size = EVENT_OVERHEAD_BYTES
     while pos < end:
         if data[pos] or data[pos + 1] != 0x53:
             raise _Uncommon
@@ -109,8 +109,7 @@ def _common(data: bytes) -> Row:  # noqa: PLR0912, PLR0915 - one function: a cal
             stop = pos + 5 + data[pos + 4]
             if stop > end:
                 raise _Uncommon
-            names, kinds, more = _texts(data, pos + 6, stop, data[pos + 5])
-            size += more
+            names, kinds = _texts(data, pos + 6, stop, data[pos + 5])
             pos = stop
         elif section == MESSAGE_ANNOTATIONS and code == 0xC1 and number is None:
             length, count, first, number, second, offset_length = _FIRST.unpack_from(data, pos + 4)
@@ -126,7 +125,6 @@ def _common(data: bytes) -> Row:  # noqa: PLR0912, PLR0915 - one function: a cal
                 start = pos + 23
                 pos = start + data[pos + 22]
                 key = data[start:pos].decode()
-                size += pos - start
                 count = 6
             if pos != stop or count != 6:
                 raise _Uncommon
@@ -134,9 +132,8 @@ def _common(data: bytes) -> Row:  # noqa: PLR0912, PLR0915 - one function: a cal
             stop = pos + 5 + data[pos + 4]
             if stop > end:
                 raise _Uncommon
-            fields, system, system_kinds, more = _bare(data, pos + 6, stop, data[pos + 5])
+            fields, system, system_kinds = _bare(data, pos + 6, stop, data[pos + 5])
             message_id, correlation_id, content_type = fields
-            size += more
             pos = stop
         elif section in (HEADER, DELIVERY_ANNOTATIONS, FOOTER):
             pos = skip(data, pos + 3, end)
@@ -146,7 +143,7 @@ def _common(data: bytes) -> Row:  # noqa: PLR0912, PLR0915 - one function: a cal
         raise _Uncommon
     return (
         number, offset, milliseconds, key, body, names, names.values(), kinds, system, system.values(), system_kinds,
-        content_type, message_id, correlation_id, size + len(body),
+        content_type, message_id, correlation_id,
     )  # fmt: skip
 
 
@@ -161,11 +158,10 @@ def _name(raw: bytes) -> str:
     return found
 
 
-def _texts(data: bytes, pos: int, stop: int, count: int) -> tuple[dict[str, str], bytearray, int]:
-    """A map with texts as keys: its values as texts, what they were, and the size of all."""
+def _texts(data: bytes, pos: int, stop: int, count: int) -> tuple[dict[str, str], bytearray]:
+    """A map with texts as keys: its values as texts, and what they were."""
     found: dict[str, str] = {}
     kinds = bytearray()
-    size = 0
     while pos < stop:
         if data[pos] != 0xA1 and data[pos] != 0xA3:
             raise _Uncommon
@@ -193,20 +189,18 @@ def _texts(data: bytes, pos: int, stop: int, count: int) -> tuple[dict[str, str]
             text, kind = columns.entry(value)
         found[name] = text
         kinds.append(kind)
-        size += len(name) + len(text)
     if pos != stop or 2 * len(found) != count or len(kinds) != len(found):
         raise _Uncommon
-    return found, kinds, size
+    return found, kinds
 
 
 def _bare(
     data: bytes, pos: int, stop: int, count: int
-) -> tuple[tuple[str | None, str | None, str | None], dict[str, str], bytearray, int]:
-    """The properties section: message id, correlation id and content type; the other fields; their kinds and size."""
+) -> tuple[tuple[str | None, str | None, str | None], dict[str, str], bytearray]:
+    """The properties section: message id, correlation id and content type; the other fields; their kinds."""
     own: list[str | None] = [None] * len(_FIELDS)
     others: dict[str, str] = {}
     kinds = bytearray()
-    size = 0
     for index in range(count):
         code = data[pos]
         if code == 0x40:
@@ -227,17 +221,16 @@ def _bare(
             name = _FIELDS[index]
             others[name] = text
             kinds.append(kind)
-            size += len(name) + len(text)
     if pos != stop:
         raise _Uncommon
-    return (own[_MESSAGE_ID], own[_CORRELATION_ID], own[_CONTENT_TYPE]), others, kinds, size
+    return (own[_MESSAGE_ID], own[_CORRELATION_ID], own[_CONTENT_TYPE]), others, kinds
 
 
 # --- every shape ---
 
 
 def _any(payload: bytes) -> Row:
-    batch = EventBatch()
+    batch = EventRows()
     try:
         columns.append(batch, decode_message(payload))
     except FrameError:
@@ -248,5 +241,5 @@ def _any(payload: bytes) -> Row:
     return (
         batch.sequence_numbers[0], batch.offsets[0], batch.enqueued_ms[0], batch.partition_keys[0], batch.bodies[0],
         mine.keys, mine.values, mine.kinds, system.keys, system.values, system.kinds,
-        batch.content_types[0], batch.message_ids[0], batch.correlation_ids[0], batch.sizes[0],
+        batch.content_types[0], batch.message_ids[0], batch.correlation_ids[0],
     )  # fmt: skip

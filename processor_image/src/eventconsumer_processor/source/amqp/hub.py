@@ -13,16 +13,13 @@ from urllib.parse import urlsplit
 from eventconsumer_api.connection_string import parse_connection_string
 from eventconsumer_api.v1alpha1 import Position
 from eventconsumer_processor.credentials import HubAccess
-from eventconsumer_processor.errors import HubUnreachable
-from eventconsumer_processor.source.amqp import codec, events, performatives, tokens
+from eventconsumer_processor.source.amqp import codec, performatives, tokens
 from eventconsumer_processor.source.amqp.cbs import Claims
-from eventconsumer_processor.source.amqp.codec import FrameError
 from eventconsumer_processor.source.amqp.connection import IDLE_SECONDS, Connection, Endpoint
 from eventconsumer_processor.source.amqp.link import REQUEST_SECONDS, Receiver
 from eventconsumer_processor.source.amqp.performatives import Terminus
 from eventconsumer_processor.source.amqp.tokens import TokenSource
-from eventconsumer_processor.source.batch import EventBatch
-from eventconsumer_processor.source.hub import HubInfo, PartitionInfo
+from eventconsumer_processor.source.hub import HubInfo, PartitionInfo, Source
 from eventconsumer_processor.source.locate import locate
 from eventconsumer_processor.source.sdk import SdkHub
 
@@ -58,14 +55,14 @@ class AmqpHub:
         """See `Hub`."""
         await self._management.check_consumer_group(partition)
 
-    async def open(self, partition: str, after: int, epoch: int, prefetch: int) -> "AmqpSource":
+    async def open(self, partition: str, after: int, epoch: int, prefetch: int) -> Source:
         """See `Hub`."""
         return await self._open(partition, f"amqp.annotation.x-opt-sequence-number > '{after}'", epoch, prefetch)
 
     async def locate(self, partition: str, position: Position, epoch: int) -> int:
         """See `Hub`."""
 
-        async def open_at(where: str | datetime, inclusive: bool) -> AmqpSource:
+        async def open_at(where: str | datetime, inclusive: bool) -> Source:
             return await self._open(partition, selector(where, inclusive), epoch, prefetch=1)
 
         return await locate(partition, position, await self.partition(partition), open_at, REQUEST_SECONDS)
@@ -76,7 +73,7 @@ class AmqpHub:
         await asyncio.gather(*(claims.close() for _, claims in found), *(connection.close() for connection, _ in found))
         await self._management.close()
 
-    async def _open(self, partition: str, selector: str, epoch: int, prefetch: int) -> "AmqpSource":
+    async def _open(self, partition: str, selector: str, epoch: int, prefetch: int) -> Source:
         access = self._access
         path = f"{access.name}/ConsumerGroups/{access.consumer_group}/Partitions/{partition}"
         source = Terminus(f"amqps://{self._authority}/{path}", selector)
@@ -95,6 +92,8 @@ class AmqpHub:
 
         receiver = Receiver(await self._connection(), prefetch, frame)
         await receiver.attach()
+        from eventconsumer_processor.source.amqp.source import AmqpSource  # who only asks needs none of what this loads
+
         return AmqpSource(receiver)
 
     async def _connection(self) -> Connection:
@@ -118,25 +117,6 @@ class AmqpHub:
                 raise
             self._connections.append((connection, claims))
             return connection
-
-
-class AmqpSource:
-    """`source.hub.Source` on one link."""
-
-    def __init__(self, receiver: Receiver) -> None:
-        self._receiver = receiver
-
-    async def receive(self, max_events: int, max_wait: float) -> EventBatch:
-        """See `Source`."""
-        payloads = await self._receiver.take(max_events, max_wait)
-        try:
-            return events.to_batch(payloads)
-        except FrameError as error:
-            raise HubUnreachable(f"an event cannot be read: {error}") from error
-
-    async def close(self) -> None:
-        """See `Source`."""
-        await self._receiver.detach()
 
 
 def selector(where: str | datetime, inclusive: bool) -> str:

@@ -1,0 +1,54 @@
+"""Events as lists, one item for each event: for code that takes them one by one.
+
+Application and system properties are flat: keys and values of all events in a row, and for each event where its own
+end. Values are text; their kinds say what they were, for formats that tell 5 from "5".
+"""
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+EVENT_OVERHEAD_BYTES = 64  # what an event costs besides its body, key and properties
+
+
+class Kind(IntEnum):
+    """What a property's value is the text of."""
+
+    TEXT = 0  # a string, or JSON of a type that no format has: a truth value, a list, a map
+    INTEGER = 1  # of 64 bits, signed
+    FLOAT = 2
+    NULL = 3
+    BINARY = 4  # {"$binary":"<base64>"}
+
+
+@dataclass(slots=True)
+class FlatMap:
+    """One map per event, flattened: event i has the entries `ends[i-1]` to `ends[i]`."""
+
+    ends: list[int] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    values: list[str] = field(default_factory=list)
+    kinds: bytearray = field(default_factory=bytearray)  # a `Kind` for each value; empty: all are texts
+
+    def entries(self, index: int) -> dict[str, str]:
+        """The map of one event."""
+        own = slice(self.ends[index - 1] if index else 0, self.ends[index])
+        return dict(zip(self.keys[own], self.values[own], strict=True))
+
+
+@dataclass(slots=True)
+class EventRows:
+    """Events of one partition, in sequence order."""
+
+    sequence_numbers: list[int] = field(default_factory=list)
+    offsets: list[str] = field(default_factory=list)
+    enqueued_ms: list[int] = field(default_factory=list)  # milliseconds since 1970, UTC
+    partition_keys: list[str | None] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
+    properties: FlatMap = field(default_factory=FlatMap)
+    system_properties: FlatMap = field(default_factory=FlatMap)
+    content_types: list[str | None] = field(default_factory=list)
+    message_ids: list[str | None] = field(default_factory=list)
+    correlation_ids: list[str | None] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.sequence_numbers)
