@@ -184,7 +184,7 @@ async def test_deliveries_in_parts_aborted_and_unsettled(world: World) -> None:
     await link.attach()
     found: list[bytes] = []
     while len(found) < 4:
-        found += await link.take(10, 5)
+        found += await link.take(5)
     assert found == [b"one", b"two", b"three", b"four"]
     assert link._held == 0
     async with asyncio.timeout(5):
@@ -240,7 +240,7 @@ async def test_a_link_that_is_refused_or_detached_has_the_error_of_its_condition
     link = receiver(connection)
     await link.attach()
     with pytest.raises(expected, match="why"):
-        await link.take(1, 5)
+        await link.take(5)
     await link.detach()
     assert connection.error is None
 
@@ -272,7 +272,7 @@ async def test_whatever_ends_the_connection_ends_its_links(world: World, end: Sc
         await link.attach()
     for link in links:
         with pytest.raises(HubUnreachable):
-            await link.take(1, 5)
+            await link.take(5)
     with pytest.raises(HubUnreachable):
         await receiver(connection).attach()
     assert not connection.is_usable

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from azure.eventhub._pyamqp._decode import decode_payload
 from azure.eventhub._pyamqp._encode import encode_payload
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from eventconsumer_processor.source import columns, sdk
 from eventconsumer_processor.source.amqp import events
 from eventconsumer_processor.source.amqp.codec import FrameError
+from eventconsumer_processor.source.amqp.learner import MAX_SLOTS, learn
 from eventconsumer_processor.source.batch import EventBatch
 from eventhubs_emulator.codec import encode
 from eventhubs_emulator.messages import encode_event, parse_event
@@ -26,8 +28,16 @@ def by_pyamqp(payloads: list[bytes]) -> EventBatch:
     return columns.to_batch(decode_payload(memoryview(payload)) for payload in payloads)
 
 
+def decoded(payloads: list[bytes]) -> EventBatch:
+    return events.Decoder().batch(payloads)
+
+
 def assert_same(payloads: list[bytes]) -> None:
-    assert events.to_batch(payloads).columns.equals(by_pyamqp(payloads).columns)
+    """Alone and among many; messages that come again have the layout that was learnt."""
+    expected = by_pyamqp(payloads)
+    assert decoded(payloads).columns.equals(expected.columns)
+    again = -(-events.FEW // max(1, len(payloads)))
+    assert decoded(payloads * again).columns.equals(pa.concat_batches([expected.columns] * again))
 
 
 def section(code: int, value: Any) -> bytes:
@@ -113,8 +123,8 @@ def payloads(draw: st.DrawFn, number: int = 1) -> bytes:
     return b"".join(section(code, value) for code, value in parts)
 
 
-@settings(max_examples=50)
-@given(st.lists(payloads(), max_size=3))
+@settings(max_examples=100)
+@given(st.lists(payloads(), min_size=1, max_size=4))
 def test_any_messages_give_the_same_columns_as_pyamqp(found: list[bytes]) -> None:
     assert_same(found)
 
@@ -179,9 +189,54 @@ COMMON = [
 
 
 @pytest.mark.parametrize("payload", COMMON)
-def test_the_usual_messages_take_the_short_way(payload: bytes) -> None:
-    assert events.to_batch([payload]).columns.equals(by_pyamqp([payload]).columns)
-    events._common(payload)
+def test_the_usual_messages_are_read_together(payload: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert_same([payload])
+    monkeypatch.setattr(events, "by_rows", None)
+    assert len(decoded([payload] * events.FEW)) == events.FEW
+
+
+@given(
+    st.lists(st.integers(0, len(COMMON) - 1), min_size=events.FEW, max_size=200),
+    st.lists(st.binary(max_size=40), min_size=3, max_size=3),
+)
+def test_layouts_that_take_turns_keep_their_order(turns: list[int], found: list[bytes]) -> None:
+    decoder = events.Decoder()
+    for body in found:
+        sent = [COMMON[turn] if turn else NUMBERED + section(0x75, body) for turn in turns]
+        assert decoder.batch(sent).columns.equals(by_pyamqp(sent).columns)
+    assert len(decoder._layouts) <= events.LAYOUTS
+
+
+@given(
+    st.lists(
+        st.dictionaries(st.sampled_from("abcdef"), st.text(max_size=3) | st.integers(-999, 999), max_size=6),
+        min_size=30,
+    )
+)
+def test_more_layouts_than_are_remembered(found: list[dict[str, Any]]) -> None:
+    decoder = events.Decoder()
+    sent = [NUMBERED + section(0x74, properties) + BODY for properties in found]
+    for _ in range(2):
+        assert decoder.batch(sent).columns.equals(by_pyamqp(sent).columns)
+    assert len(decoder._layouts) <= events.LAYOUTS
+
+
+@given(st.integers(0, 200), st.integers(0, 255), st.integers(0, 30))
+def test_one_damaged_message_among_many_is_read_as_it_is_alone(at: int, value: int, place: int) -> None:
+    usual = COMMON[2]
+    damaged = bytearray(usual)
+    damaged[at % len(usual)] = value
+    sent = [usual] * 30
+    sent.insert(place, bytes(damaged))
+    try:
+        alone = events.by_rows([bytes(damaged)])
+    except FrameError:
+        with pytest.raises(FrameError):
+            decoded(sent)
+    else:
+        one = by_pyamqp([usual]).columns
+        expected = pa.concat_batches([one] * place + [alone.columns] + [one] * (30 - place))
+        assert decoded(sent).columns.equals(expected)
 
 
 @pytest.mark.parametrize(
@@ -197,21 +252,22 @@ def test_the_usual_messages_take_the_short_way(payload: bytes) -> None:
         section(0x72, {**annotations(), ULong(5): 5, Symbol("iothub-device"): "d"}) + BODY,
         section(0x72, {Symbol("x-opt-sequence-number"): 300, Symbol("other"): 1}) + BODY,
         NUMBERED + section(0x74, None) + BODY,
+        section(0x72, annotations(**{Symbol("x-opt-partition-key"): 5})) + BODY,
     ],
 )
 def test_unusual_messages_give_the_same_columns(payload: bytes) -> None:
     wide = payload.startswith(b"\x00\x80")  # pyamqp takes every section to be named by a small number
-    assert events.to_batch([payload]).columns.equals(by_pyamqp([NUMBERED + BODY if wide else payload]).columns)
+    expected = by_pyamqp([NUMBERED + BODY if wide else payload])
+    assert decoded([payload]).columns.equals(expected.columns)
+    assert decoded([payload] * events.FEW).columns.equals(pa.concat_batches([expected.columns] * events.FEW))
 
 
 def test_nothing_gives_nothing() -> None:
-    assert len(events.to_batch([])) == 0
+    assert len(decoded([])) == 0
 
 
-def test_names_are_kept_once_and_not_for_ever() -> None:
-    for number in range(events._MAX_NAMES + 10):
-        events.to_batch([NUMBERED + section(0x74, {f"name-{number}": "v"}) + BODY])
-    assert len(events._names) <= events._MAX_NAMES
+def test_what_no_publisher_sends_often_has_no_layout() -> None:
+    assert learn(NUMBERED + section(0x74, {f"k{number}": 1 for number in range(MAX_SLOTS)}) + BODY) is None
 
 
 @pytest.mark.parametrize(
@@ -231,8 +287,9 @@ def test_names_are_kept_once_and_not_for_ever() -> None:
     ],
 )
 def test_what_is_no_event_is_refused(payload: bytes) -> None:
-    with pytest.raises(FrameError):
-        events.to_batch([payload])
+    for count in (1, events.FEW):
+        with pytest.raises(FrameError):
+            decoded([payload] * count)
 
 
 @settings(max_examples=60)
@@ -243,7 +300,8 @@ def test_damaged_messages_are_events_or_one_kind_of_error(payload: bytes, data: 
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
     for found in (bytes(damaged), bytes(damaged[: data.draw(st.integers(0, len(damaged)))])):
         try:
-            batch = events.to_batch([found])
+            batch = decoded([found])
         except FrameError:
             continue
-        assert len(batch) == len(batch.rows().properties.ends) == 1
+        assert len(batch) == 1
+        assert decoded([found] * events.FEW).columns.equals(pa.concat_batches([batch.columns] * events.FEW))

@@ -82,7 +82,7 @@ class Claims:
 
     async def _answer(self, identifier: object) -> DecodedMessage:
         while True:
-            taking = asyncio.ensure_future(self._receiver.take(1, REQUEST_SECONDS))
+            taking = asyncio.ensure_future(self._receiver.take(REQUEST_SECONDS))
             pending: list[asyncio.Future[Any]] = [taking, self._sender.refused]
             try:
                 await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)

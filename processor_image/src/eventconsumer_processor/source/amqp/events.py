@@ -1,245 +1,170 @@
 """Messages to columns, straight from their bytes.
 
-Nearly every event has one shape: annotations as the service writes them, application properties that are texts and
-numbers, one data section. `_common` reads that shape with no object per event; whatever else there is makes it give
-up, and the message goes through `messages` and `source.columns`, which know every shape. Both give the same
-columns for the same bytes; the common one never guesses: a length that does not fit is a reason to give up.
+Messages of one layout become columns together: values are gathered by where they are, not one by one (see `layout`).
+Single messages, and those that no layout fits, go through `messages` and `source.columns`, which know every shape.
+Both give the same columns for the same bytes.
 """
 
-import struct
-from collections.abc import Iterable, Sequence
-from itertools import accumulate, chain
-from typing import Any
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
 
 from eventconsumer_processor.source import columns
-from eventconsumer_processor.source.amqp.codec import FrameError, decode, skip
-from eventconsumer_processor.source.amqp.messages import (
-    APPLICATION_PROPERTIES,
-    DATA,
-    DELIVERY_ANNOTATIONS,
-    FOOTER,
-    HEADER,
-    MESSAGE_ANNOTATIONS,
-    PROPERTIES,
-    BareProperties,
-    decode_message,
-)
-from eventconsumer_processor.source.batch import EventBatch
-from eventconsumer_processor.source.rows import EventRows, FlatMap, Kind
+from eventconsumer_processor.source.amqp.codec import FrameError
+from eventconsumer_processor.source.amqp.layout import NULL, Layout, Messages, Positions
+from eventconsumer_processor.source.amqp.learner import KEY, NUMBER, OFFSET, TIME, learn
+from eventconsumer_processor.source.amqp.messages import decode_message
+from eventconsumer_processor.source.amqp.values import Values
+from eventconsumer_processor.source.batch import COLUMNS, EventBatch, sizes_of
+from eventconsumer_processor.source.rows import EventRows
 
-_TEXT, _INTEGER = int(Kind.TEXT), int(Kind.INTEGER)
-_MAX_NAMES = 4096  # property names and content types that are kept as strings
+FEW = 24  # messages that are faster one by one
+LAYOUTS = 8  # that are remembered
+LEARNT = 4  # in one batch, at most
 
-# size and count of the map, then its first two entries: the sequence number and the length of the offset
-_FIRST = struct.Struct(">BB24sq15sB")
-_NUMBER_KEY, _OFFSET_KEY = b"\xa3\x15x-opt-sequence-number\x81", b"\xa3\x0cx-opt-offset\xa1"
-_TIME = struct.Struct(">22sq")
-_TIME_KEY, _PARTITION_KEY = b"\xa3\x13x-opt-enqueued-time\x83", b"\xa3\x13x-opt-partition-key\xa1"
-_I32, _U32, _I64 = (struct.Struct(">" + code).unpack_from for code in "iIq")
+_SINGLE = ("message_id", "correlation_id", "content_type")  # fields that are columns
 
 
-_FIELDS = BareProperties._fields
-_MESSAGE_ID, _CORRELATION_ID, _CONTENT_TYPE = map(_FIELDS.index, ("message_id", "correlation_id", "content_type"))
+class Decoder:
+    """Makes batches of messages; it remembers the layouts that it saw, so each partition has its own."""
+
+    def __init__(self) -> None:
+        self._layouts: list[Layout] = []  # the last one that fitted is the first
+
+    def batch(self, payloads: Sequence[bytes]) -> EventBatch:
+        """The columns of encoded messages of one partition, in the order they came.
+
+        Raises:
+            FrameError: One of them is no message, or has no sequence number.
+        """
+        if len(payloads) < FEW:
+            return by_rows(payloads)
+        messages = Messages(payloads)
+        parts: list[tuple[Positions, EventBatch]] = []
+        left = np.arange(len(payloads))
+        for layout in tuple(self._layouts):
+            left = self._take(messages, layout, left, parts)
+        for _ in range(LEARNT):
+            if len(left) >= FEW and (new := learn(payloads[int(left[0])])) is not None:
+                left = self._take(messages, new, left, parts)
+        if len(left):
+            parts.append((left, by_rows([payloads[index] for index in left.tolist()])))
+        return _in_order(parts)
+
+    def _take(
+        self, messages: Messages, layout: Layout, left: Positions, parts: list[tuple[Positions, EventBatch]]
+    ) -> Positions:
+        """Add the messages of a layout to `parts`; those that are left."""
+        if not len(left):
+            return left
+        fits, slots = layout.find(messages, left)
+        if not slots:
+            return left
+        try:
+            parts.append((left[fits], _Columns(messages, layout, slots).batch()))
+        except pa.ArrowInvalid:  # a text is no UTF-8
+            return left
+        if self._layouts[:1] != [layout]:
+            self._layouts = [layout, *(other for other in self._layouts if other is not layout)][:LAYOUTS]
+        return left[~fits]
 
 
-class _Uncommon(Exception):
-    """The message is of a shape that `_common` does not read."""
-
-
-Row = tuple[Any, ...]
-"""One event: an item for each column, in the order of `EventRows`; a `FlatMap` is names, values and kinds."""
-
-
-def to_batch(payloads: Iterable[bytes]) -> EventBatch:
-    """The columns of encoded messages of one partition, in the order they came.
+def by_rows(payloads: Sequence[bytes]) -> EventBatch:
+    """The same, one message after the other: any shape.
 
     Raises:
         FrameError: One of them is no message, or has no sequence number.
     """
-    rows = [_row(payload) for payload in payloads]
-    if not rows:
-        return EventBatch.of(EventRows())
-    found: list[Any] = list(map(list, zip(*rows, strict=True)))
-    columns_found = [*found[:5], _flat(*found[5:8]), _flat(*found[8:11]), *found[11:]]
-    return EventBatch.of(EventRows(*columns_found))
+    rows = EventRows()
+    for payload in payloads:
+        try:
+            columns.append(rows, decode_message(payload))
+        except FrameError:
+            raise
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
+            raise FrameError(f"an event's annotations or body are not what Event Hubs sends: {error!r}") from None
+    return EventBatch.of(rows)
 
 
-def _flat(names: Sequence[Any], values: Sequence[Any], kinds: Sequence[bytes]) -> FlatMap:
-    return FlatMap(
-        list(accumulate(map(len, kinds))),
-        list(chain.from_iterable(names)),
-        list(chain.from_iterable(values)),
-        bytearray(b"".join(kinds)),
-    )
+def _in_order(parts: list[tuple[Positions, EventBatch]]) -> EventBatch:
+    if len(parts) == 1:
+        return parts[0][1]
+    order = np.argsort(np.concatenate([indices for indices, _ in parts]))
+    return EventBatch(pa.concat_batches([batch.columns for _, batch in parts]).take(pa.array(order)))
 
 
-def _row(payload: bytes) -> Row:
-    try:
-        return _common(payload)
-    except (_Uncommon, IndexError, UnicodeDecodeError, struct.error, FrameError):
-        return _any(payload)
+class _Columns:
+    """The columns of messages that have one layout.
 
+    Args:
+        messages: Where they are.
+        layout: What they have.
+        slots: The slots' positions.
+    """
 
-# --- the common shape ---
+    def __init__(self, messages: Messages, layout: Layout, slots: list[Positions]) -> None:
+        self._messages = messages
+        self._values = Values(messages)
+        self._layout = layout
+        self._slots = slots
+        self._rows = len(slots[0])
 
+    def batch(self) -> EventBatch:
+        """All columns, as `batch.COLUMNS` has them."""
+        layout, slots = self._layout, self._slots
+        annotations = dict(layout.annotations)
+        number, offset, time = (slots[annotations.pop(name)] for name in (NUMBER, OFFSET, TIME))
+        key = annotations.pop(KEY, None)
+        fields = {name: slot for name, slot in layout.fields.items() if name not in _SINGLE}
+        properties, kinds = self._map(layout.properties)
+        system, system_kinds = self._map(annotations, fields)
+        single = {name: self._optional(layout.fields.get(name)) for name in _SINGLE}
+        found = [
+            pa.array(self._values.integers(number)),
+            self._values.texts(offset)[0],
+            pa.array(self._values.integers(time)).view(pa.timestamp("ms", tz="UTC")),
+            pa.nulls(self._rows, pa.string()) if key is None else self._values.texts(slots[key])[0],
+            self._values.binaries(slots[layout.body]),
+            properties,
+            system,
+            single["content_type"],
+            single["message_id"],
+            single["correlation_id"],
+            kinds,
+            system_kinds,
+        ]
+        return EventBatch(pa.RecordBatch.from_arrays([*found, sizes_of(found)], schema=COLUMNS))
 
-def _common(data: bytes) -> Row:  # noqa: PLR0912, PLR0915 - one function: a call for each section would cost more
-    """The row of a message of the common shape; raises where it is of another."""
-    pos, end = 0, len(data)
-    number = body = key = None
-    content_type = message_id = correlation_id = None
-    names: dict[str, str] = {}
-    system: dict[str, str] = {}
-    kinds = system_kinds = bytearray()
-    while pos < end:
-        if data[pos] or data[pos + 1] != 0x53:
-            raise _Uncommon
-        section, code = data[pos + 2], data[pos + 3]
-        if section == DATA and body is None:
-            if code == 0xA0:
-                start = pos + 5
-                pos = start + data[pos + 4]
-            elif code == 0xB0:
-                start = pos + 8
-                pos = start + _U32(data, pos + 4)[0]
-            else:
-                raise _Uncommon
-            body = data[start:pos]
-        elif section == APPLICATION_PROPERTIES and code == 0xC1 and not names:
-            stop = pos + 5 + data[pos + 4]
-            if stop > end:
-                raise _Uncommon
-            names, kinds = _texts(data, pos + 6, stop, data[pos + 5])
-            pos = stop
-        elif section == MESSAGE_ANNOTATIONS and code == 0xC1 and number is None:
-            length, count, first, number, second, offset_length = _FIRST.unpack_from(data, pos + 4)
-            stop = pos + 5 + length
-            pos += 4 + _FIRST.size
-            offset = data[pos : pos + offset_length].decode()
-            pos += offset_length
-            third, milliseconds = _TIME.unpack_from(data, pos)
-            pos += _TIME.size
-            if first != _NUMBER_KEY or second != _OFFSET_KEY or third != _TIME_KEY:
-                raise _Uncommon
-            if count == 8 and data[pos : pos + 22] == _PARTITION_KEY:
-                start = pos + 23
-                pos = start + data[pos + 22]
-                key = data[start:pos].decode()
-                count = 6
-            if pos != stop or count != 6:
-                raise _Uncommon
-        elif section == PROPERTIES and code == 0xC0 and not system_kinds:
-            stop = pos + 5 + data[pos + 4]
-            if stop > end:
-                raise _Uncommon
-            fields, system, system_kinds = _bare(data, pos + 6, stop, data[pos + 5])
-            message_id, correlation_id, content_type = fields
-            pos = stop
-        elif section in (HEADER, DELIVERY_ANNOTATIONS, FOOTER):
-            pos = skip(data, pos + 3, end)
+    def _optional(self, slot: int | None) -> pa.StringArray:
+        """Texts, null where the value is."""
+        if slot is None:
+            return pa.nulls(self._rows, pa.string())
+        at = self._slots[slot]
+        there = self._messages.u8[at] != NULL
+        texts, _ = self._values.texts(at[there])
+        if there.all():
+            return texts
+        return texts.take(pa.array(np.cumsum(there) - 1, mask=~there))
+
+    def _map(self, names: dict[str, int], optional: dict[str, int] | None = None) -> tuple[pa.MapArray, pa.ListArray]:
+        """One map per message, and the kinds of its values; what is optional is left out where it is null."""
+        every = [*names.items(), *(optional or {}).items()]
+        count = self._rows * len(every)
+        if not every:
+            flat = which = np.zeros(0, np.int64)
+            ends = np.zeros(self._rows + 1, np.int32)
         else:
-            raise _Uncommon
-    if pos != end or number is None or body is None:
-        raise _Uncommon
-    return (
-        number, offset, milliseconds, key, body, names, names.values(), kinds, system, system.values(), system_kinds,
-        content_type, message_id, correlation_id,
-    )  # fmt: skip
-
-
-_names: dict[bytes, str] = {}
-
-
-def _name(raw: bytes) -> str:
-    """A string for bytes that come again and again."""
-    found = _names[raw] = raw.decode()
-    if len(_names) > _MAX_NAMES:
-        _names.clear()
-    return found
-
-
-def _texts(data: bytes, pos: int, stop: int, count: int) -> tuple[dict[str, str], bytearray]:
-    """A map with texts as keys: its values as texts, and what they were."""
-    found: dict[str, str] = {}
-    kinds = bytearray()
-    while pos < stop:
-        if data[pos] != 0xA1 and data[pos] != 0xA3:
-            raise _Uncommon
-        start = pos + 2
-        pos = start + data[pos + 1]
-        raw = data[start:pos]
-        name = _names.get(raw) or _name(raw)
-        code = data[pos]
-        if code == 0xA1:
-            start = pos + 2
-            pos = start + data[pos + 1]
-            text, kind = data[start:pos].decode(), _TEXT
-        elif code == 0x81:
-            text, kind = str(_I64(data, pos + 1)[0]), _INTEGER
-            pos += 9
-        elif code == 0x71:
-            text, kind = str(_I32(data, pos + 1)[0]), _INTEGER
-            pos += 5
-        elif code in (0x54, 0x55):
-            small = data[pos + 1]
-            text, kind = str(small if small < 128 else small - 256), _INTEGER
-            pos += 2
-        else:
-            value, pos = decode(data, pos, stop)
-            text, kind = columns.entry(value)
-        found[name] = text
-        kinds.append(kind)
-    if pos != stop or 2 * len(found) != count or len(kinds) != len(found):
-        raise _Uncommon
-    return found, kinds
-
-
-def _bare(
-    data: bytes, pos: int, stop: int, count: int
-) -> tuple[tuple[str | None, str | None, str | None], dict[str, str], bytearray]:
-    """The properties section: message id, correlation id and content type; the other fields; their kinds."""
-    own: list[str | None] = [None] * len(_FIELDS)
-    others: dict[str, str] = {}
-    kinds = bytearray()
-    for index in range(count):
-        code = data[pos]
-        if code == 0x40:
-            pos += 1
-            continue
-        if code in (0xA1, 0xA3):
-            start = pos + 2
-            pos = start + data[pos + 1]
-            text, kind = data[start:pos].decode(), Kind.TEXT
-        else:
-            value, pos = decode(data, pos, stop)
-            if value is None:
-                continue
-            text, kind = columns.entry(value)
-        if index in (_MESSAGE_ID, _CORRELATION_ID, _CONTENT_TYPE):
-            own[index] = text
-        else:
-            name = _FIELDS[index]
-            others[name] = text
-            kinds.append(kind)
-    if pos != stop:
-        raise _Uncommon
-    return (own[_MESSAGE_ID], own[_CORRELATION_ID], own[_CONTENT_TYPE]), others, kinds
-
-
-# --- every shape ---
-
-
-def _any(payload: bytes) -> Row:
-    batch = EventRows()
-    try:
-        columns.append(batch, decode_message(payload))
-    except FrameError:
-        raise
-    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
-        raise FrameError(f"an event's annotations or body are not what Event Hubs sends: {error!r}") from None
-    mine, system = batch.properties, batch.system_properties
-    return (
-        batch.sequence_numbers[0], batch.offsets[0], batch.enqueued_ms[0], batch.partition_keys[0], batch.bodies[0],
-        mine.keys, mine.values, mine.kinds, system.keys, system.values, system.kinds,
-        batch.content_types[0], batch.message_ids[0], batch.correlation_ids[0],
-    )  # fmt: skip
+            at = np.stack([self._slots[slot] for _, slot in every], axis=1)
+            flat, which = at.ravel(), np.tile(np.arange(len(every)), self._rows)
+            ends = np.arange(0, count + 1, len(every), dtype=np.int32)
+        if optional:
+            there = (self._messages.u8[flat] != NULL) | (which < len(names))
+            flat, which = flat[there], which[there]
+            ends = np.concatenate(([0], np.cumsum(there)))[ends].astype(np.int32)
+        texts, kinds = self._values.texts(flat)
+        keys = pa.array([name for name, _ in every], pa.string()).take(pa.array(which))
+        return (
+            pa.MapArray.from_arrays(pa.array(ends), keys, texts),
+            pa.ListArray.from_arrays(pa.array(ends), pa.array(kinds)),
+        )

@@ -17,6 +17,8 @@ from eventconsumer_processor.source.amqp.connection import CLOSE_SECONDS, Connec
 from eventconsumer_processor.source.amqp.performatives import Fields
 
 REQUEST_SECONDS = 10.0
+LINGER_SECONDS = 0.1  # between two takes of few events
+MANY_EVENTS, MANY_BYTES = 2000, credit.BUDGET_BYTES // 2  # enough to be taken at once
 LIMIT_BYTES = 64 * 1024 * 1024  # that may wait on a link: a peer that sends more ignores its credit
 _WRAP = 0xFFFFFFFF
 
@@ -120,41 +122,64 @@ class Receiver(BaseLink):
         self._seen = self._seen_bytes = 0  # deliveries since credit was given, and their bytes
         self._typical = credit.FIRST_EVENT_BYTES
         self._waiter: asyncio.Future[None] | None = None
+        self._wanted = 1  # payloads that the reader waits for
+        self._taken = 0.0  # when it took some last, on the loop's clock
 
-    async def take(self, most: int, max_wait: float) -> list[bytes]:
-        """Payloads in order: at most `most`, about 4 MiB; none if none came within `max_wait` seconds.
+    async def take(self, max_wait: float) -> list[bytes]:
+        """Payloads in order, about 4 MiB at most; none if none came within `max_wait` seconds.
+
+        Many at a time cost little each, so while few come, what comes waits for more: not for long, and not at all
+        where the last payloads were taken a while ago.
 
         Raises:
             SourceError: The link is gone.
         """
-        if self._payloads or self.error is not None:
-            await asyncio.sleep(0)  # a reader that never has to wait lets others work too
-        else:
-            await self._wait(max_wait)
-        if self.error is not None:
-            raise self.error
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        await asyncio.sleep(0)  # a reader that never has to wait lets others work too
+        self._wanted = 1
+        await self._wait(started + max_wait)
+        self._wanted = min(MANY_EVENTS, self._prefetch // 2)
+        await self._wait(min(started + max_wait, self._taken + LINGER_SECONDS))
+        self.check()
+        self._taken = loop.time()
         taken: list[bytes] = []
         size = 0
-        while self._payloads and len(taken) < most and size < credit.BUDGET_BYTES:
+        while self._payloads and size < credit.BUDGET_BYTES:
             taken.append(self._payloads.popleft())
             size += len(taken[-1])
         self._held -= size
         self._top_up()
         return taken
 
-    async def _wait(self, seconds: float) -> None:
+    def check(self) -> None:
+        """Make sure that the link is there.
+
+        Raises:
+            SourceError: It is gone.
+        """
+        if self.error is not None:
+            raise self.error
+
+    async def _wait(self, until: float) -> None:
+        """Wait for as many payloads as are wanted, or many bytes, or the end of the link."""
         loop = asyncio.get_running_loop()
+        if self._has_enough() or until <= loop.time():
+            return
         waiter = self._waiter = loop.create_future()
-        timer = loop.call_later(seconds, self._wake)
+        timer = loop.call_at(until, _set, waiter)
         try:
             await waiter
         finally:
             timer.cancel()
             self._waiter = None
 
+    def _has_enough(self) -> bool:
+        return len(self._payloads) >= self._wanted or self._held >= MANY_BYTES or self.error is not None
+
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        if self._waiter is not None and self._has_enough():
+            _set(self._waiter)
 
     def _top_up(self) -> None:
         if self.error is not None:
@@ -252,3 +277,8 @@ class Receiver(BaseLink):
         self._parts.clear()
         self._held = 0
         self._wake()
+
+
+def _set(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -71,17 +71,26 @@ class Wire(asyncio.Protocol):
         if self._transport is None:
             return
         self.heard = self._clock()
-        if self._waiting:
-            self._waiting.append(data)
-            self._waiting_size += len(data)
-            if self._waiting_size < self._needed:
-                return
-            data = b"".join(self._waiting)
-            self._waiting.clear()
         try:
-            self._take(data)
+            start = 0
+            while self._waiting and start < len(data):  # twice where not even its size was there
+                start += self._complete(data, start)
+            if start < len(data) and self._transport is not None:
+                self._take(data, start)
         except FrameError as error:
             self._end(f"the hub sent what is no AMQP: {error}")
+
+    def _complete(self, data: bytes, start: int) -> int:
+        """Give the frame that waits what it lacks, and hand it on once it is whole; how many bytes it took."""
+        missing = self._needed - self._waiting_size
+        part = data[start : start + missing]
+        self._waiting.append(part)
+        self._waiting_size += len(part)
+        if self._waiting_size >= self._needed:
+            whole = b"".join(self._waiting)
+            self._waiting.clear()
+            self._take(whole, 0)
+        return len(part)
 
     # --- for the peer ---
 
@@ -109,9 +118,9 @@ class Wire(asyncio.Protocol):
 
     # --- frames ---
 
-    def _take(self, data: bytes) -> None:
-        """Hand on every frame of the bytes, and keep what is left."""
-        pos, end = 0, len(data)
+    def _take(self, data: bytes, pos: int) -> None:
+        """Hand on every frame from `pos` on, and keep what is left."""
+        end = len(data)
         shape = self._shape
         unpack, expected, head = shape.unpack, shape.expected, shape.size
         run: list[bytes] = []  # payloads of the last shape
