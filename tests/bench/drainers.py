@@ -88,8 +88,8 @@ def drainer(
     folder.mkdir()
     limits = {"maxBytes": roll.most_bytes, "maxSeconds": roll.most_seconds, "maxEvents": 10_000_000}
     consumer = Consumer(folder, emulator, azurite, hub, roll=limits)
-    consumer.config["eventHub"]["source"] = "amqp" if way is Way.OURS else "sdk"
-    consumer.config["processing"] = {"maxBatchSize": 3000, "prefetch": 3000, "maxWaitSeconds": 5}
+    source = "Amqp" if way is Way.OURS else "Sdk"
+    consumer.config["processing"] = {"maxBatchSize": 3000, "prefetch": 3000, "maxWaitSeconds": 5, "source": source}
     with consumer.container(consumer.leases) as leases, consumer.container(consumer.drained) as files:
         leases.create_container()
         files.create_container()

@@ -5,7 +5,6 @@ hash of its canonical JSON is the pod template's hash, so only a change that a h
 """
 
 import hashlib
-from enum import StrEnum
 
 from pydantic import AwareDatetime, Field
 
@@ -33,17 +32,6 @@ class Credential(Model):
     client_id: str | None = None
 
 
-class Receiver(StrEnum):
-    """What receives events from the hub."""
-
-    SDK = "sdk"
-    AMQP = "amqp"  # the host's own receiver
-
-
-def _is_default_receiver(receiver: Receiver) -> bool:
-    return receiver is Receiver.SDK
-
-
 class HubConfig(Model):
     """The Event Hub; namespace and name may be absent where the connection string has them."""
 
@@ -51,7 +39,6 @@ class HubConfig(Model):
     name: str | None = None
     consumer_group: str
     credential: Credential
-    source: Receiver = Field(default=Receiver.SDK, description="What receives events.", exclude_if=_is_default_receiver)
 
 
 class BlobLocation(Model):

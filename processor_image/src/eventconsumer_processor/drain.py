@@ -2,10 +2,12 @@
 
 The invariant: a file goes only into the slot that the chain expects next, and a checkpoint is written only after the
 file it covers is committed. Where another writer's file is in the slot, that file is the truth: what it covers is
-dropped and draining goes on behind it.
+dropped and draining goes on behind it. The buffer stays until then: of the file itself only a few blocks are ever in
+memory, and every try makes them again.
 """
 
 from datetime import UTC, datetime
+from functools import partial
 from uuid import uuid4
 
 import numpy as np
@@ -21,6 +23,7 @@ from eventconsumer_processor.lease.keeper import HeldLease
 from eventconsumer_processor.lease.model import Checkpoint
 from eventconsumer_processor.policy import CheckpointSchedule
 from eventconsumer_processor.sink.commit import commit
+from eventconsumer_processor.sink.content import Content
 from eventconsumer_processor.sink.slots import Chain, Draft, Slot
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.work import Work
@@ -103,24 +106,22 @@ class Drain:
             return
         assert self.position is not None  # noqa: S101 - set by locate
         draft = self._draft(self.position)
-        memory = self._work.memory
-        with memory.leaving(self._chain.partition):
-            async with memory.encoding:
-                data = await self._work.offload(
-                    self._work.encode, self._buffer.batches, self._chain.partition, self._facts(draft)
-                )
+        work, partition = self._work, self._chain.partition
+        content = Content(partial(work.encode, self._buffer.batches, partition, self._facts(draft)), work.offload)
+        with work.memory.leaving(partition):
             winner = await commit(
                 self._chain,
                 draft,
-                data,
+                content,
                 check=self._held.keeper.check,
                 failed=self._failed,
-                rng=self._work.rng,
+                rng=work.rng,
+                turn=work.memory.writing,
             )
         self._failures = 0
         self._problems.pop("sink", None)
         if winner is None:
-            await self._committed(draft, len(data))
+            await self._committed(draft, content.size)
         else:
             await self._adopt(winner)
 

@@ -10,14 +10,14 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 
-ENCODERS = 2  # files made at a time: a file in the making needs about its buffer's size again
+WRITERS = 2  # files made and put at a time: each needs memory for a few blocks besides its buffer
 
 
 class Memory:
     """Bytes kept by partition."""
 
     def __init__(self, limit: int) -> None:
-        self.encoding = asyncio.Semaphore(ENCODERS)
+        self.writing = asyncio.Semaphore(WRITERS)
         self._limit = limit
         self._kept: dict[str, int] = {}
         self._coming: dict[str, int] = {}

@@ -13,8 +13,9 @@ from datetime import datetime
 from typing import TypeVar
 
 from eventconsumer_api.conditions import Reason
-from eventconsumer_api.host_config import BlobLocation, HostConfig, Receiver, ReplayConfig
+from eventconsumer_api.host_config import BlobLocation, HostConfig, ReplayConfig
 from eventconsumer_api.host_report import Problem
+from eventconsumer_api.v1alpha1 import SourceKind
 from eventconsumer_processor import problems
 from eventconsumer_processor.credentials import blob_service, hub_access
 from eventconsumer_processor.errors import Blocked, Conflict, Damaged, HostError, HubNotFound, Unavailable
@@ -110,7 +111,7 @@ async def _load_handler(name: str | None) -> Factory | None:
 
 
 async def _reach_hub(config: HostConfig) -> tuple[Hub, HubInfo]:
-    adapter = AmqpHub if config.event_hub.source is Receiver.AMQP else SdkHub
+    adapter = SdkHub if config.processing.source is SourceKind.SDK else AmqpHub
     hub: Hub = adapter(hub_access(config.event_hub, config.allow_insecure_endpoints, config.endpoint_suffixes))
     try:
         info = await hub.describe()

@@ -7,12 +7,11 @@ put-if-absent that fails with "exists" may have been ours. Every call is bounded
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
-from uuid import uuid4
 
 from azure.core import MatchConditions
 from azure.core.credentials_async import AsyncTokenCredential
@@ -26,7 +25,7 @@ CONNECT_SECONDS = 5
 READ_SECONDS = 20
 FOREVER = -1  # as a lease's seconds: it never expires
 CALL_SECONDS = 120  # any one request, however slowly its bytes move
-MAX_PUT_BYTES = 2 * 1024**3  # `put` is one request whatever its size; large files go up by `put_blocks`
+MAX_PUT_BYTES = 2 * 1024**3  # `put` is one request whatever its size; large files go up in blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +76,15 @@ class BlobStore(Protocol):
     async def set_metadata(self, name: str, metadata: Mapping[str, str], *, if_match: str | None = None) -> str:
         """Replace the metadata of a blob that is not leased, its content stays, and return its etag."""
 
-    async def put_blocks(
-        self, name: str, blocks: Iterable[bytes], *, metadata: Mapping[str, str] | None = None, if_absent: bool = False
-    ) -> str:
-        """Write a whole blob, a request for each block and one that makes them the blob, and return its etag.
+    async def put_block(self, name: str, block_id: str, data: bytes) -> None:
+        """Put a block that can be made part of a blob; nothing can be seen of it. A blob's ids are equally long."""
 
-        Until the last request nothing can be seen. Ids of blocks are this call's own, so that writers cannot mix. A
-        writer that is overtaken gets `Conflict`, or `Refused` where storage drops its blocks before looking at
+    async def put_block_list(
+        self, name: str, block_ids: Sequence[str], *, metadata: Mapping[str, str] | None = None, if_absent: bool = False
+    ) -> str:
+        """Make blocks a whole blob, and return its etag; blocks that are not named are dropped.
+
+        A writer that is overtaken gets `Conflict`, or `Refused` where storage drops its blocks before looking at
         `if_absent`: look at the blob after either.
         """
 
@@ -186,19 +187,19 @@ class AzureBlobStore:
             answer = await self._blob(name).set_blob_metadata(dict(metadata), **options)
             return _etag(answer["etag"])
 
-    async def put_blocks(
-        self, name: str, blocks: Iterable[bytes], *, metadata: Mapping[str, str] | None = None, if_absent: bool = False
+    async def put_block(self, name: str, block_id: str, data: bytes) -> None:
+        """See `BlobStore`."""
+        async with self._call("put_block"):
+            await self._blob(name).stage_block(block_id, data, length=len(data))
+
+    async def put_block_list(
+        self, name: str, block_ids: Sequence[str], *, metadata: Mapping[str, str] | None = None, if_absent: bool = False
     ) -> str:
         """See `BlobStore`."""
-        blob, writer = self._blob(name), uuid4()
-        staged: list[BlobBlock] = []
-        for block in blocks:
-            staged.append(BlobBlock(f"{writer}-{len(staged):05d}"))  # all ids of a blob must be equally long
-            async with self._call("put_block"):
-                await blob.stage_block(staged[-1].id, block, length=len(block))
         options: dict[str, Any] = {"match_condition": MatchConditions.IfMissing} if if_absent else {}
+        blocks = [BlobBlock(block_id) for block_id in block_ids]
         async with self._call("put_block_list"):
-            answer = await blob.commit_block_list(staged, metadata=dict(metadata or {}), **options)
+            answer = await self._blob(name).commit_block_list(blocks, metadata=dict(metadata or {}), **options)
             return _etag(answer["etag"])
 
     async def remove(self, name: str, *, if_match: str) -> None:

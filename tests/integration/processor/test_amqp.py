@@ -164,13 +164,14 @@ async def test_over_tls_only_with_a_certificate_that_is_trusted(
     server.close()
 
 
-def test_a_host_drains_with_it(consumer: MakeConsumer) -> None:
+@pytest.mark.parametrize(("source", "connections_of_four_partitions"), [("Amqp", 1), ("Sdk", 4)])
+def test_a_host_drains_with_either(consumer: MakeConsumer, source: str, connections_of_four_partitions: int) -> None:
     orders = consumer(partitions=4)
-    orders.config["eventHub"]["source"] = "amqp"
+    orders.config["processing"]["source"] = source
     orders.publish(2000)
     host = orders.host()
     wait_drained(orders, 2000)
     connections = {link["connection"] for link in orders.emulator.admin.links(kind="reader")}
-    assert len(connections) == 1
+    assert len(connections) == connections_of_four_partitions
     assert host.terminate() == 0
     assert "Traceback" not in host.log

@@ -134,7 +134,7 @@ def test_an_event_reads_the_same_from_either_format(
     batch = every_type()
     slot = "shop/orders/inc=1/partition=7/from=00000000000000000000.parquet"
     for path, content in ((slot, parquet.encode([batch], "7", {})), (name, avro.encode([batch], "7", {}))):
-        service.get_blob_client(place.container, path).upload_blob(bytes(content))
+        service.get_blob_client(place.container, path).upload_blob(b"".join(content))
     first = manifest_of([slot], FileFormat.PARQUET, len(batch))
     second = manifest_of([name], FileFormat.AVRO, len(batch))
     expected, found = read_events(spark, first, place), read_events(spark, second, place)

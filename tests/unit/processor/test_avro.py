@@ -40,13 +40,13 @@ def message(number: int, **parts: Any) -> Message:
 
 def read(*batches: EventBatch) -> list[dict[str, Any]]:
     """The records of the encoded file."""
-    reader = fastavro.reader(io.BytesIO(bytes(avro.encode(batches, "3", {"from": "0"}))))
+    reader = fastavro.reader(io.BytesIO(b"".join(avro.encode(batches, "3", {"from": "0"}))))
     records: list[dict[str, Any]] = list(reader)
     return records
 
 
 def test_the_header_is_captures() -> None:
-    data = bytes(avro.encode([to_batch([message(1)])], "0", {}))
+    data = b"".join(avro.encode([to_batch([message(1)])], "0", {}))
     assert len(CAPTURE_HEADER) == 490 - 16
     assert data.startswith(CAPTURE_HEADER)
     assert data[-16:] == data[474:490]
@@ -157,7 +157,7 @@ def test_batches_without_kinds_are_all_text() -> None:
 def test_large_and_empty_bodies_are_stored_in_bounded_blocks() -> None:
     bodies = [bytes([number]) * 1024**2 for number in range(5)] + [b""] * 3
     batch = batch_of(enumerate(bodies))
-    data = bytes(avro.encode([batch], "0", {}))
+    data = b"".join(avro.encode([batch], "0", {}))
     assert [record["Body"] for record in read(batch)] == bodies
     blocks = list(fastavro.block_reader(io.BytesIO(data)))
     assert [block.num_records for block in blocks] == [1, 1, 1, 1, 1, 3]
@@ -165,6 +165,6 @@ def test_large_and_empty_bodies_are_stored_in_bounded_blocks() -> None:
 
 def test_equal_files_are_equal_bytes_and_others_differ_in_their_marker() -> None:
     batch = to_batch([message(1)])
-    one, same, other = (bytes(avro.encode([batch], "0", {"nonce": nonce})) for nonce in ("a", "a", "b"))
+    one, same, other = (b"".join(avro.encode([batch], "0", {"nonce": nonce})) for nonce in ("a", "a", "b"))
     assert one == same
     assert one[:474] == other[:474] and one[474:490] != other[474:490]

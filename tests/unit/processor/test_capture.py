@@ -13,7 +13,7 @@ from tests.unit.processor.chains import HUB, NOON, Seconds, chain, draft
 
 RECORD = "p/inc=era/partition=0/from=00000000000000000005.json"
 FIRST = "p/shop/orders/0/2026/11/21/12/00/00.avro"
-EVENTS = Content((b"eve", b"nts"), Content.of(b"events").sha256)  # goes up in blocks
+EVENTS = (b"eve", b"nts")  # goes up in blocks
 SECOND = "p/shop/orders/0/2026/11/21/12/00/01.avro"
 
 
@@ -78,12 +78,12 @@ async def test_a_second_try_goes_on_with_its_own_data_file(operation: str, appli
     files = chain("Capture", blobs, Seconds())
     blobs.faults.append(Fault(operation, applied))
     with pytest.raises(Unavailable):
-        await files.put(draft(5, 8), EVENTS)
+        await files.put(draft(5, 8), Content.of(*EVENTS))
     if operation == "put" and applied:
         with pytest.raises(Conflict):  # by itself
-            await files.put(draft(5, 8), EVENTS)
+            await files.put(draft(5, 8), Content.of(*EVENTS))
     else:
-        await files.put(draft(5, 8), EVENTS)
+        await files.put(draft(5, 8), Content.of(*EVENTS))
     assert sorted(blobs.blobs) == [RECORD, FIRST]
     slot = await files.at(5)
     assert slot is not None and (slot.nonce, slot.path, slot.etag) == ("mine", FIRST, blobs.blobs[FIRST].etag)
@@ -103,7 +103,7 @@ async def loser(blobs: FakeBlobStore) -> CaptureChain:
     mine = CaptureChain(blobs, "p", "era", "0", HUB, now=lambda: NOON)
     blobs.faults.append(Fault("put"))
     with pytest.raises(Unavailable):
-        await mine.put(draft(5, 8), EVENTS)
+        await mine.put(draft(5, 8), Content.of(*EVENTS))
     await chain("Capture", blobs).put(draft(5, 6, nonce="theirs"), b"theirs")
     assert sorted(blobs.blobs) == [RECORD, FIRST, SECOND]
     return mine

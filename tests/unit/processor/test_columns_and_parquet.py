@@ -36,7 +36,7 @@ def message(number: int, **parts: Any) -> Message:
 
 def read(batches: list[EventBatch], partition: str = "3") -> pa.Table:
     """The table of the encoded file."""
-    return pq.read_table(pa.BufferReader(bytes(encode(batches, partition, {"from": "0"}))))
+    return pq.read_table(pa.BufferReader(b"".join(encode(batches, partition, {"from": "0"}))))
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_batches_survive_the_round_trip(events: list[tuple[bytes, dict[str, Any]
 
 
 def test_the_file_says_where_it_belongs() -> None:
-    data = bytes(encode([batch_of([(5, b"x")])], "3", {"from": "4", "epoch": "2"}))
+    data = b"".join(encode([batch_of([(5, b"x")])], "3", {"from": "4", "epoch": "2"}))
     file = pq.ParquetFile(pa.BufferReader(data))
     assert file.schema_arrow.metadata[b"eventconsumer.from"] == b"4"
     assert file.schema_arrow.metadata[b"eventconsumer.epoch"] == b"2"
@@ -202,7 +202,7 @@ def test_row_groups_are_bounded_in_bytes_and_hold_every_event() -> None:
         numbers = range(number, number + len(sizes))
         batches.append(batch_of((n, bytes([n % 256]) * size) for n, size in zip(numbers, sizes, strict=True)))
         number += len(sizes)
-    data = bytes(encode(batches, "3", {"from": "0"}))
+    data = b"".join(encode(batches, "3", {"from": "0"}))
     file = pq.ParquetFile(pa.BufferReader(data))
     groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
     assert [group.num_rows for group in groups] == [1, number - 1]

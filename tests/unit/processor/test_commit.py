@@ -16,8 +16,7 @@ from tests.fakes.blobs import FakeBlobStore, Fault
 from tests.fakes.virtual import virtual
 from tests.unit.processor.chains import LAYOUTS, Seconds, chain, draft
 
-SMALL = Content.of(b"events")
-LARGE = Content((b"eve", b"nts"), SMALL.sha256)
+SMALL, LARGE = (b"events",), (b"eve", b"nts")
 OPERATIONS = ["head", "put", "put_block", "put_block_list", "remove"]
 ERRORS: dict[str, Callable[[], StorageError]] = {
     "no answer": lambda: Unavailable("no answer"),
@@ -34,9 +33,9 @@ def clock() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def committed(files: Chain, facts: Draft, content: Content) -> Slot | None:
+async def committed(files: Chain, facts: Draft, blocks: tuple[bytes, ...]) -> Slot | None:
     """Commit with a lease that lasts."""
-    return await commit(files, facts, content, check=lambda: None, failed=lambda _: None, rng=Random(1))
+    return await commit(files, facts, Content.of(*blocks), check=lambda: None, failed=lambda _: None, rng=Random(1))
 
 
 def data_of(blobs: FakeBlobStore, slot: Slot) -> bytes:
@@ -45,18 +44,18 @@ def data_of(blobs: FakeBlobStore, slot: Slot) -> bytes:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("content", [SMALL, LARGE], ids=["small", "large"])
+@pytest.mark.parametrize("blocks", [SMALL, LARGE], ids=["small", "large"])
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("applied", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("operation", OPERATIONS)
 @virtual
 async def test_one_failure_anywhere_commits_once(
-    layout: str, content: Content, error: str, applied: bool, operation: str
+    layout: str, blocks: tuple[bytes, ...], error: str, applied: bool, operation: str
 ) -> None:
     blobs = FakeBlobStore(clock)
     files = chain(layout, blobs, Seconds())
     blobs.faults.append(Fault(operation, applied, ERRORS[error]))
-    assert await committed(files, draft(5, 8), content) is None
+    assert await committed(files, draft(5, 8), blocks) is None
     blobs.faults.clear()
     slot = await files.at(5)
     assert slot is not None and slot.nonce == "mine"
@@ -81,8 +80,8 @@ def test_writers_of_one_slot_agree_on_one_file(
         async def write(index: int) -> Slot | None:
             await asyncio.sleep(rng.random())
             mine = f"events of {index}".encode()
-            content = Content((mine[:5], mine[5:]), Content.of(mine).sha256) if large else Content.of(mine)
-            return await committed(chain(layout, blobs), draft(5, 8, nonce=str(index)), content)
+            blocks = (mine[:5], mine[5:]) if large else (mine,)
+            return await committed(chain(layout, blobs), draft(5, 8, nonce=str(index)), blocks)
 
         answers = await asyncio.gather(*map(write, range(len(failures))))
         blobs.faults.clear()
@@ -112,7 +111,7 @@ async def test_blocks_of_a_dead_writer_are_no_obstacle_to_a_small_file() -> None
     blobs = FakeBlobStore(clock)
     blobs.faults.append(Fault("put_block_list"))
     with pytest.raises(Unavailable):
-        await chain("Slots", blobs).put(draft(5, 8, nonce="dead"), LARGE)
+        await chain("Slots", blobs).put(draft(5, 8, nonce="dead"), Content.of(*LARGE))
     assert await committed(chain("Slots", blobs), draft(5, 6), SMALL) is None
     slot = await chain("Slots", blobs).at(5)
     assert slot is not None and slot.last == 6
@@ -130,7 +129,9 @@ async def test_a_lost_lease_ends_the_attempts(layout: str) -> None:
             raise LeaseLost("gone")
 
     with pytest.raises(LeaseLost):
-        await commit(chain(layout, blobs), draft(5, 8), SMALL, check=check, failed=told.append, rng=Random(1))
+        await commit(
+            chain(layout, blobs), draft(5, 8), Content.of(*SMALL), check=check, failed=told.append, rng=Random(1)
+        )
     assert len(told) == 2 and not blobs.blobs
 
 

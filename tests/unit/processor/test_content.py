@@ -1,30 +1,35 @@
 """A file's content in blocks, and the stretches an encoder makes it of."""
 
+import asyncio
 import hashlib
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_processor.sink.content import Content, ContentWriter, put_if_absent
+from eventconsumer_processor.errors import Refused, Unavailable
+from eventconsumer_processor.sink.content import BlockWriter, Content, upload
 from eventconsumer_processor.sink.stretches import groups
 from eventconsumer_processor.source.rows import EVENT_OVERHEAD_BYTES
-from tests.fakes.blobs import FakeBlobStore
+from tests.fakes.blobs import FakeBlobStore, Fault
 from tests.fakes.hub import batch_of
 
 
-@given(st.lists(st.binary(max_size=30)), st.integers(1, 40))
-def test_what_is_written_is_in_the_blocks(writes: list[bytes], block_bytes: int) -> None:
-    writer = ContentWriter(block_bytes)
-    positions = []
-    for data in writes:
-        positions.append(writer.tell())
+@given(st.lists(st.tuples(st.binary(max_size=30), st.booleans())), st.integers(1, 40))
+def test_what_is_written_leaves_in_blocks(writes: list[tuple[bytes, bool]], block_bytes: int) -> None:
+    writer, blocks, written = BlockWriter(block_bytes), [], 0
+    for data, taken in writes:
+        assert writer.tell() == written
         assert writer.write(data) == len(data)
-    content, whole = writer.content(), b"".join(writes)
-    assert positions == [sum(map(len, writes[:index])) for index in range(len(writes))]
-    assert bytes(content) == whole and len(content) == len(whole)
-    assert content.sha256 == hashlib.sha256(whole).hexdigest()
-    assert all(block_bytes <= len(block) < block_bytes + 30 for block in content.blocks[:-1])
-    assert Content.of(whole).sha256 == content.sha256
+        written += len(data)
+        if taken:
+            blocks += writer.full()
+            assert written - sum(map(len, blocks)) < block_bytes
+    blocks += writer.rest()
+    assert b"".join(blocks) == b"".join(data for data, _ in writes)
+    assert all(block_bytes <= len(block) < block_bytes + 30 for block in blocks[:-1])
+    assert list(writer.rest()) == []
 
 
 @given(
@@ -56,8 +61,102 @@ def test_groups_are_filled() -> None:
 
 async def test_a_small_file_is_one_request_and_a_large_one_a_request_a_block() -> None:
     blobs = FakeBlobStore(lambda: 0.0)
-    await put_if_absent(blobs, "small", Content.of(b"x"), {})
-    await put_if_absent(blobs, "none", ContentWriter().content(), {})
-    await put_if_absent(blobs, "large", Content((b"a", b"b"), "hash"), {"first": "1"})
-    assert [call for call, _ in blobs.calls] == ["put", "put", "put_block", "put_block", "put_block_list"]
-    assert {name: blob.data for name, blob in blobs.blobs.items()} == {"small": b"x", "none": b"", "large": b"ab"}
+    await upload(blobs, "small", Content.of(b"x"), {})
+    await upload(blobs, "none", Content.of(), {})
+    await upload(blobs, "large", Content.of(b"a", b"b", b"c"), {"first": "1"})
+    assert [call for call, _ in blobs.calls] == ["put", "put", *["put_block"] * 3, "put_block_list"]
+    assert {name: blob.data for name, blob in blobs.blobs.items()} == {"small": b"x", "none": b"", "large": b"abc"}
+    assert blobs.blobs["large"].metadata == {"first": "1", "sha256": hashlib.sha256(b"abc").hexdigest()}
+    assert blobs.blobs["none"].metadata == {"sha256": hashlib.sha256(b"").hexdigest()}
+
+
+class Making:
+    """Counts what is made, and when."""
+
+    def __init__(self, *blocks: bytes) -> None:
+        self.made: list[bytes] = []
+        self.begun = self.ended = 0
+        self._blocks = blocks
+
+    def __call__(self) -> Iterator[bytes]:
+        self.begun += 1
+        try:
+            for block in self._blocks:
+                self.made.append(block)
+                yield block
+        finally:
+            self.ended += 1
+
+
+async def test_blocks_are_made_while_others_are_put_and_never_far_ahead() -> None:
+    making, put = Making(*(b"%d" % number for number in range(8))), 0
+    ahead = []
+
+    class Watched(FakeBlobStore):
+        async def put_block(self, name: str, block_id: str, data: bytes) -> None:
+            nonlocal put
+            for _ in range(20):  # time enough to make more
+                await asyncio.sleep(0.001)
+            ahead.append(len(making.made) - put)
+            put += 1
+            await super().put_block(name, block_id, data)
+
+    blobs = Watched(lambda: 0.0)
+    content = Content(making)
+    await upload(blobs, "large", content, {})
+    assert blobs.blobs["large"].data == b"01234567" and content.size == 8
+    assert ahead[:6] == [3] * 6  # the one that is put, the next, and the one that is made meanwhile
+    assert (making.begun, making.ended) == (1, 1)
+
+
+@pytest.mark.parametrize("failure", ["put_block", "put_block_list"])
+async def test_another_try_makes_the_blocks_again_or_sends_just_their_list(failure: str) -> None:
+    blobs, making = FakeBlobStore(lambda: 0.0), Making(b"a", b"b")
+    content = Content(making)
+    blobs.faults.append(Fault(failure))
+    with pytest.raises(Unavailable):
+        await upload(blobs, "large", content, {})
+    await upload(blobs, "large", content, {})
+    assert making.begun == making.ended == (2 if failure == "put_block" else 1)
+    assert blobs.blobs["large"].data == b"ab"
+
+
+async def test_blocks_that_storage_has_dropped_are_put_again() -> None:
+    blobs, making = FakeBlobStore(lambda: 0.0), Making(b"a", b"b")
+    content = Content(making)
+    blobs.faults.append(Fault("put_block_list"))
+    with pytest.raises(Unavailable):
+        await upload(blobs, "large", content, {})
+    await blobs.put("large", b"another's")
+    blobs.delete("large")
+    with pytest.raises(Refused):
+        await upload(blobs, "large", content, {})
+    await upload(blobs, "large", content, {})
+    assert blobs.blobs["large"].data == b"ab" and making.begun == 2
+
+
+async def test_a_try_that_is_cancelled_leaves_nothing_running() -> None:
+    making = Making(b"a", b"b", b"c")
+
+    class Stuck(FakeBlobStore):
+        async def put_block(self, name: str, block_id: str, data: bytes) -> None:
+            await asyncio.sleep(60)
+
+    trying = asyncio.create_task(upload(Stuck(lambda: 0.0), "large", Content(making), {}))
+    while len(making.made) < 3:
+        await asyncio.sleep(0.001)
+    trying.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await trying
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_an_error_in_the_making_is_the_uploads() -> None:
+    def broken() -> Iterator[bytes]:
+        yield b"a"
+        raise ValueError("no file")
+
+    blobs = FakeBlobStore(lambda: 0.0)
+    with pytest.raises(ValueError, match="no file"):
+        await upload(blobs, "large", Content(broken), {})
+    assert not blobs.blobs

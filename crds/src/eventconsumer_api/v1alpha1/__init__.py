@@ -11,7 +11,7 @@ from eventconsumer_api.v1alpha1.event_hub import EventHub
 from eventconsumer_api.v1alpha1.leases import LeaseLayout, LeaseStore
 from eventconsumer_api.v1alpha1.pods import Pods, Resources
 from eventconsumer_api.v1alpha1.position import Position, PositionType, StartingPosition
-from eventconsumer_api.v1alpha1.processing import CheckpointPolicy, CheckpointRule, HandlerMode, Processing
+from eventconsumer_api.v1alpha1.processing import CheckpointPolicy, CheckpointRule, HandlerMode, Processing, SourceKind
 from eventconsumer_api.v1alpha1.replay import Replay
 from eventconsumer_api.v1alpha1.resource import API_VERSION, GROUP, KIND, PLURAL, VERSION, EventConsumerSpec
 from eventconsumer_api.v1alpha1.scaling import LagScaling, Scaling, ScalingMode
@@ -45,6 +45,7 @@ __all__ = [
     "ScalingMode",
     "SecretKeyRef",
     "Sink",
+    "SourceKind",
     "StartingPosition",
     "WorkloadIdentity",
 ]

@@ -7,6 +7,17 @@ from pydantic import Field
 from eventconsumer_api.model import Model, rules
 
 
+class SourceKind(StrEnum):
+    """What receives events from the hub."""
+
+    AMQP = "Amqp"
+    SDK = "Sdk"
+
+
+def _is_default(source: SourceKind) -> bool:
+    return source is SourceKind.AMQP
+
+
 class HandlerMode(StrEnum):
     """What a handler is to the files."""
 
@@ -74,6 +85,12 @@ class Processing(Model):
         le=68_719_476_736,
         description="Bytes of events that one host keeps in memory before they are in files, all partitions together. "
         "Where it is reached, the largest buffer becomes a file early.",
+    )
+    source: SourceKind = Field(
+        default=SourceKind.AMQP,
+        description="What receives. Amqp: this project's own receiver, made for draining. Sdk: Azure's SDK for Python: "
+        "the same events for several times the processor time.",
+        exclude_if=_is_default,  # a host of an older version, in a handler's image, does not know the field
     )
     handler: str | None = Field(
         default=None,

@@ -22,6 +22,7 @@ from eventconsumer_operator.podfailures import pod_failures
 FOLDER = "_replays"
 KEEP_FINISHED_SECONDS = 3600  # long enough to read a log; one that failed is tried again after it
 ATTEMPTS = 20  # a pod may be evicted often; what needs a person shows in the status and ends nothing
+_RECEIVING = {"source", "max_batch_size", "prefetch", "max_wait_seconds", "buffer_bytes"}  # no handler, no checkpoints
 _MESSAGE_LIMIT = 1024
 
 
@@ -31,7 +32,9 @@ def replay_config(config: HostConfig, replay: Replay) -> HostConfig:
     leases, sink, hub = config.leases, config.sink, config.event_hub
     location = leases.location.model_copy(update={"prefix": f"{leases.location.prefix}{place}/"})
     by_time = StartingPosition(type=PositionType.ENQUEUED_TIME, enqueued_time=replay.from_)
-    kept = config.processing.model_dump(include={"max_batch_size", "prefetch", "max_wait_seconds", "buffer_bytes"})
+    kept = config.processing.model_dump(
+        include={"max_batch_size", "prefetch", "max_wait_seconds", "buffer_bytes", "source"}
+    )
     return config.model_copy(
         update={
             "event_hub": hub.model_copy(update={"consumer_group": replay.consumer_group}),

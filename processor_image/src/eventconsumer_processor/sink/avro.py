@@ -7,7 +7,7 @@ blob's metadata.
 What Capture's schema has no place for is among the system properties, under its AMQP name: x-opt-partition-key,
 message-id, correlation-id, content-type, and x-opt-enqueued-time with the milliseconds that EnqueuedTimeUtc lacks.
 Integers of 64 bits are `long`, floating point numbers `double`, binaries `bytes`, and all other types the text that
-`source.columns` makes of them. Encoding is pure and takes CPU time: call it in a thread.
+`source.columns` makes of them. Encoding is pure and takes CPU time: take blocks in a thread.
 """
 
 import base64
@@ -21,7 +21,7 @@ from typing import Any
 import fastavro
 
 from eventconsumer_api.capture import AMQP_FIELDS, AVRO_SCHEMA
-from eventconsumer_processor.sink.content import Content, ContentWriter
+from eventconsumer_processor.sink.content import BlockWriter
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.rows import EventRows, FlatMap, Kind
 
@@ -32,8 +32,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _AMQP_NAMES = {name.replace("-", "_"): name for name in AMQP_FIELDS}
 
 
-def encode(batches: Iterable[EventBatch], partition: str, facts: Mapping[str, str]) -> Content:
-    """The Avro file of these batches.
+def encode(batches: Iterable[EventBatch], partition: str, facts: Mapping[str, str]) -> Iterator[bytes]:
+    """The Avro file of these batches, in blocks.
 
     Args:
         batches: Events of one partition, in sequence order.
@@ -41,19 +41,20 @@ def encode(batches: Iterable[EventBatch], partition: str, facts: Mapping[str, st
         facts: The file's metadata; equal facts give an equal sync marker.
     """
     sync = _sync(json.dumps([partition, *sorted(facts.items())]))
-    writer = ContentWriter()
-    writer.write(header(sync))
+    blocks = BlockWriter()
+    blocks.write(header(sync))
     records, count = io.BytesIO(), 0
     for batch in batches:
         for record in _records(batch.rows()):
             fastavro.schemaless_writer(records, _PARSED, record)
             count += 1
             if records.tell() >= AVRO_BLOCK_BYTES:
-                writer.write(_block(count, records.getvalue(), sync))
+                blocks.write(_block(count, records.getvalue(), sync))
                 records, count = io.BytesIO(), 0
+                yield from blocks.full()
     if count:
-        writer.write(_block(count, records.getvalue(), sync))
-    return writer.content()
+        blocks.write(_block(count, records.getvalue(), sync))
+    yield from blocks.rest()
 
 
 def empty_file(name: str) -> bytes:

@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 
 from eventconsumer_processor.errors import Conflict, Damaged, NotFound, Refused, StorageError
 from eventconsumer_processor.sink.avro import empty_file
-from eventconsumer_processor.sink.content import Content, put_if_absent
+from eventconsumer_processor.sink.content import Content, put_if_absent, upload
 from eventconsumer_processor.sink.slots import Chain, Draft, Slot, utc_now
 from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_processor.storage import BlobInfo, BlobStore
@@ -31,6 +31,8 @@ class _DataFile:
     nonce: str
     time: datetime  # in its name
     etag: str = ""  # empty while it is not known to be there
+    size: int = 0
+    sha256: str = ""
 
 
 class CaptureChain(Chain):
@@ -58,7 +60,7 @@ class CaptureChain(Chain):
     async def put(self, draft: Draft, content: Content | bytes) -> None:
         """See `Chain`. A second try for the same draft goes on with the data file of the first."""
         content = content if isinstance(content, Content) else Content.of(content)
-        facts = draft.metadata() | {"sha256": content.sha256}
+        facts = draft.metadata()
         file = self._file
         if file is None or file.nonce != draft.nonce:
             file = self._file = _DataFile(draft.nonce, self._now())
@@ -66,8 +68,8 @@ class CaptureChain(Chain):
             if await self._blobs.head(self.path(draft.start)) is not None:
                 raise Conflict(f"slot {self.path(draft.start)} is taken")
             file = self._file = await self._put_data(file, content, facts)
-        facts |= {"path": self.data_path(file.time), "size": str(len(content)), "etag": file.etag}
-        record = Content.of(json.dumps({"from": draft.start, **facts}, indent=1).encode())
+        facts |= {"sha256": file.sha256, "path": self.data_path(file.time), "size": str(file.size), "etag": file.etag}
+        record = json.dumps({"from": draft.start, **facts}, indent=1).encode()
         await put_if_absent(self._blobs, self.path(draft.start), record, facts)
 
     async def forsake(self, draft: Draft) -> None:
@@ -77,7 +79,7 @@ class CaptureChain(Chain):
             return
         with contextlib.suppress(StorageError):
             info = await self._blobs.head(self.data_path(file.time))
-            if info is not None and _nonce(info) == draft.nonce:
+            if info is not None and _fact(info, "nonce") == draft.nonce:
                 await self._blobs.remove(info.name, if_match=info.etag)
 
     async def put_empty(self) -> None:
@@ -85,7 +87,7 @@ class CaptureChain(Chain):
         name = self.data_path(self._now())
         if await self._blobs.head(name) is None:
             with contextlib.suppress(Conflict):
-                await put_if_absent(self._blobs, name, Content.of(empty_file(name)), {"empty": "true"})
+                await put_if_absent(self._blobs, name, empty_file(name), {"empty": "true"})
 
     async def tombstone(self, slot: Slot) -> None:
         """See `Chain`. The record first, so that nobody follows it to a file that is gone."""
@@ -100,13 +102,14 @@ class CaptureChain(Chain):
             info = await self._blobs.head(name)
             if info is None:
                 try:
-                    return replace(file, etag=await put_if_absent(self._blobs, name, content, facts))
+                    etag = await upload(self._blobs, name, content, facts)
+                    return replace(file, etag=etag, size=content.size, sha256=content.sha256)
                 except (Conflict, Refused):
                     info = await self._blobs.head(name)
                     if info is None:
                         raise
-            if _nonce(info) == file.nonce:
-                return replace(file, etag=info.etag)
+            if _fact(info, "nonce") == file.nonce:
+                return replace(file, etag=info.etag, size=info.size, sha256=_fact(info, "sha256") or "")
             file = self._file = replace(file, time=file.time + timedelta(seconds=1))
 
     def _slot(self, info: BlobInfo, start: int) -> Slot:
@@ -129,5 +132,5 @@ def namespace_name(host: str) -> str:
     return host.partition(".")[0]
 
 
-def _nonce(info: BlobInfo) -> str | None:
-    return next((value for key, value in info.metadata.items() if key.lower() == "nonce"), None)
+def _fact(info: BlobInfo, name: str) -> str | None:
+    return next((value for key, value in info.metadata.items() if key.lower() == name), None)

@@ -7,7 +7,9 @@ be adopted; an empty slot means try again. Nothing here gives up: the lease does
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from random import Random
+from typing import Any
 
 from eventconsumer_processor.errors import StorageError
 from eventconsumer_processor.sink.content import Content
@@ -26,6 +28,7 @@ async def commit(
     check: Callable[[], None],
     failed: Callable[[StorageError], None],
     rng: Random,
+    turn: AbstractAsyncContextManager[Any] | None = None,
 ) -> Slot | None:
     """Put a file into its slot; None where it is in there now, else the winner's file.
 
@@ -36,15 +39,17 @@ async def commit(
         check: Asked before every attempt; raises `LeaseLost` when the lease is gone.
         failed: Told of every failure that will be tried again.
         rng: Spreads retries.
+        turn: Held during each attempt, and not between them.
 
     Raises:
         LeaseLost: From `check`.
     """
     pause = BACKOFF_FIRST
     while True:
-        check()
         try:
-            await chain.put(draft, content)
+            async with turn or nullcontext():
+                check()
+                await chain.put(draft, content)
             return None
         except StorageError as error:
             failure = error

@@ -1,55 +1,40 @@
-"""A file's content, encoded: its blocks, size and hash, and how it is put where no blob is yet.
+"""A file's content: blocks that are made while others are on their way, and how it is put where no blob is yet.
 
-An encoder writes into a `ContentWriter`, which cuts what it gets into blocks and hashes it on the way, so that a file
-is never held twice. A small file is one request; a large one goes up block by block, each request bounded in time, and
-appears as a whole with its metadata when the list of blocks is written. Either way nothing that is there is replaced.
+An encoder writes into a `BlockWriter`, which cuts what it gets into blocks. A file is never in memory as a whole: the
+next block is made in a thread while one is put, and none is kept. So a try that fails makes the blocks again, and what
+they are made of has to stay until the file is committed; only where all blocks were put and just the answer about the
+list of them is missing does the list alone go again.
+
+A small file is one request; a large one goes up block by block, each request bounded in time, and appears as a whole
+with its metadata when the list of blocks is written. Either way nothing that is there is replaced.
 """
 
+import asyncio
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+from uuid import uuid4
 
-from eventconsumer_processor.errors import Conflict
+from eventconsumer_processor.errors import Conflict, Refused
 from eventconsumer_processor.storage import BlobStore
 
 BLOCK_BYTES = 8 * 1024**2
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
-    """What a file holds; `len` gives its bytes."""
-
-    blocks: tuple[bytes, ...]
-    sha256: str  # of all blocks in a row, hexadecimal
-
-    @classmethod
-    def of(cls, data: bytes) -> "Content":
-        """Content that is in one piece."""
-        return cls((data,), hashlib.sha256(data).hexdigest())
-
-    def __len__(self) -> int:
-        return sum(map(len, self.blocks))
-
-    def __bytes__(self) -> bytes:
-        """All of it in one piece, which copies it."""
-        return b"".join(self.blocks)
-
-
-class ContentWriter:
-    """A binary file to write into, as far as encoders need one."""
+class BlockWriter:
+    """A binary file to write into, as far as encoders need one; what was written leaves it in blocks."""
 
     def __init__(self, block_bytes: int = BLOCK_BYTES) -> None:
         self.closed = False
         self._block_bytes = block_bytes
-        self._blocks: list[bytes] = []
+        self._full: list[bytes] = []
         self._parts: list[bytes] = []
         self._open_bytes = 0
         self._written = 0
-        self._hash = hashlib.sha256()
 
     def write(self, data: bytes) -> int:
         """Append bytes."""
-        self._hash.update(data)
         self._parts.append(bytes(data))
         self._open_bytes += len(data)
         self._written += len(data)
@@ -65,36 +50,127 @@ class ContentWriter:
         """Nothing to do."""
 
     def close(self) -> None:
-        """Nothing to do: `content` is what ends a file."""
+        """Nothing to do: `rest` is what ends a file."""
         self.closed = True
 
-    def content(self) -> Content:
-        """Everything that was written; the writer is empty then."""
+    def full(self) -> Iterator[bytes]:
+        """The blocks that are full, each let go as it is taken."""
+        self._full.reverse()
+        while self._full:
+            yield self._full.pop()
+
+    def rest(self) -> Iterator[bytes]:
+        """All blocks that are left."""
         self._cut()
-        blocks, self._blocks = tuple(self._blocks), []
-        return Content(blocks, self._hash.hexdigest())
+        return self.full()
 
     def _cut(self) -> None:
         if self._parts:
-            self._blocks.append(self._parts[0] if len(self._parts) == 1 else b"".join(self._parts))
+            self._full.append(self._parts[0] if len(self._parts) == 1 else b"".join(self._parts))
             self._parts, self._open_bytes = [], 0
 
 
-async def put_if_absent(blobs: BlobStore, name: str, content: Content, metadata: Mapping[str, str]) -> str:
-    """Put a file where no blob is yet, and return its etag.
+class Content:
+    """What a file holds, made anew whenever it is needed.
 
-    Blocks of a writer that never finished make some storages answer "exists" to a single put although nobody can see a
-    blob. A list of blocks does not mind them, so it is what follows then.
+    Attributes:
+        size: Bytes; known once all blocks were made.
+        sha256: Of all blocks in a row, hexadecimal; likewise.
+        staged: The blob and the ids of its blocks, once all of them were put.
+    """
+
+    def __init__(
+        self, make: Callable[[], Iterator[bytes]], offload: Callable[..., Awaitable[Any]] = asyncio.to_thread
+    ) -> None:
+        """Content that is not made yet.
+
+        Args:
+            make: Gives its blocks; all times the same ones.
+            offload: Runs work that takes CPU time.
+        """
+        self.size = 0
+        self.sha256 = ""
+        self.staged: tuple[str, Sequence[str]] | None = None
+        self._make = make
+        self._offload = offload
+
+    @classmethod
+    def of(cls, *blocks: bytes) -> "Content":
+        """Content that is made already."""
+        content = cls(lambda: iter(blocks), _here)
+        content.size, content.sha256 = sum(map(len, blocks)), hashlib.sha256(b"".join(blocks)).hexdigest()
+        return content
+
+    async def blocks(self) -> AsyncGenerator[bytes, None]:
+        """Its blocks in order; while one is used, the next one is made."""
+        made, digest, size = self._make(), hashlib.sha256(), 0
+
+        def following() -> bytes | None:
+            block = next(made, None)
+            if block is not None:
+                digest.update(block)
+            return block
+
+        coming = asyncio.ensure_future(self._offload(following))
+        try:
+            while (block := await coming) is not None:
+                size += len(block)
+                coming = asyncio.ensure_future(self._offload(following))
+                yield block
+                del block
+            self.size, self.sha256 = size, digest.hexdigest()
+        finally:
+            coming.cancel()
+            await asyncio.gather(coming, return_exceptions=True)
+
+
+async def upload(blobs: BlobStore, name: str, content: Content, facts: Mapping[str, str]) -> str:
+    """Put a file where no blob is yet, with `facts` and its hash as metadata, and return its etag.
 
     Raises:
         Conflict: A blob is there, perhaps this very one.
         Unavailable: The outcome is unknown.
         StorageError: Nothing was put.
     """
-    if len(content.blocks) <= 1:
-        try:
-            return await blobs.put(name, bytes(content), metadata=metadata, if_absent=True)
-        except Conflict:
-            if await blobs.head(name) is not None:
-                raise
-    return await blobs.put_blocks(name, content.blocks, metadata=metadata, if_absent=True)
+    if content.staged is None or content.staged[0] != name:
+        async with aclosing(content.blocks()) as blocks:
+            block: bytes | None = await anext(blocks, b"")
+            following = await anext(blocks, None)
+            if block is not None and following is None:
+                return await put_if_absent(blobs, name, block, {**facts, "sha256": content.sha256})
+            ids: list[str] = []
+            upload_id = uuid4()  # ids are this try's own, so that writers cannot mix
+            while block is not None:
+                ids.append(f"{upload_id}-{len(ids):05d}")
+                await blobs.put_block(name, ids[-1], block)
+                block, following = following, await anext(blocks, None)
+        content.staged = name, ids
+    try:
+        return await _join(blobs, name, content.staged[1], {**facts, "sha256": content.sha256})
+    except Refused:
+        content.staged = None  # storage does not have them any more
+        raise
+
+
+async def put_if_absent(blobs: BlobStore, name: str, data: bytes, metadata: Mapping[str, str]) -> str:
+    """Put a small blob where none is yet, and return its etag; raises as `upload` does.
+
+    Blocks of a writer that never finished make some storages answer "exists" to a single put although nobody can see a
+    blob. A list of blocks does not mind them, so it is what follows then.
+    """
+    try:
+        return await blobs.put(name, data, metadata=metadata, if_absent=True)
+    except Conflict:
+        if await blobs.head(name) is not None:
+            raise
+    block_id = f"{uuid4()}-{0:05d}"
+    await blobs.put_block(name, block_id, data)
+    return await _join(blobs, name, [block_id], metadata)
+
+
+async def _join(blobs: BlobStore, name: str, ids: Sequence[str], metadata: Mapping[str, str]) -> str:
+    return await blobs.put_block_list(name, ids, metadata=metadata, if_absent=True)
+
+
+async def _here(work: Callable[..., Any], *arguments: Any) -> Any:
+    return work(*arguments)

@@ -1,13 +1,12 @@
 """Chooses how a consumer's files look: the encoder of their format, and the chain of their layout (see `chains`)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.v1alpha1 import FileFormat
 from eventconsumer_processor.sink import avro, parquet
 from eventconsumer_processor.sink.chains import chains_of
-from eventconsumer_processor.sink.content import Content
 from eventconsumer_processor.sink.slots import Chain, utc_now
 from eventconsumer_processor.sink.stretches import Encoder
 from eventconsumer_processor.source.batch import EventBatch
@@ -33,7 +32,7 @@ def files_of(
     encode = parquet.encode if config.files.format is FileFormat.PARQUET else avro.encode
     hub = {"hub": f"{info.namespace}/{info.name}", "incarnation": incarnation}
 
-    def encoder(batches: Sequence[EventBatch], partition: str, facts: Mapping[str, str]) -> Content:
+    def encoder(batches: Sequence[EventBatch], partition: str, facts: Mapping[str, str]) -> Iterator[bytes]:
         return encode(batches, partition, {**facts, **hub})
 
     return encoder, chains_of(config, info, incarnation, blobs, now)

@@ -1,17 +1,17 @@
 """Encodes batches as one Parquet file, the format of drained files.
 
 Columns and their order are fixed (`SCHEMA`); rows are in sequence order; the file's key/value metadata repeats the
-slot's facts, so that a file says by itself where it belongs. Row groups are made and written one after the other, so
-that encoding needs memory for the file and one row group, however large the events are. Encoding is pure and takes CPU
-time: call it in a thread.
+slot's facts, so that a file says by itself where it belongs. Row groups are made and written one after the other, and
+what is written leaves in blocks, so that encoding needs memory for one row group, however large the file is. Encoding
+is pure and takes CPU time: take blocks in a thread.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from eventconsumer_processor.sink.content import Content, ContentWriter
+from eventconsumer_processor.sink.content import BlockWriter
 from eventconsumer_processor.sink.stretches import groups
 from eventconsumer_processor.source.batch import EventBatch
 
@@ -35,8 +35,8 @@ ROW_GROUP_BYTES = 32 * 1024**2  # of events, before they are compressed
 PAGE_BYTES = 1024**2  # likewise
 
 
-def encode(batches: Sequence[EventBatch], partition: str, facts: Mapping[str, str]) -> Content:
-    """The Parquet file of these batches.
+def encode(batches: Sequence[EventBatch], partition: str, facts: Mapping[str, str]) -> Iterator[bytes]:
+    """The Parquet file of these batches, in blocks.
 
     Args:
         batches: Events of one partition, in sequence order.
@@ -44,9 +44,9 @@ def encode(batches: Sequence[EventBatch], partition: str, facts: Mapping[str, st
         facts: The file's metadata.
     """
     schema = SCHEMA.with_metadata({f"eventconsumer.{key}": value for key, value in facts.items()})
-    writer = ContentWriter()
+    blocks = BlockWriter()
     with (
-        pa.PythonFile(writer, "w") as sink,
+        pa.PythonFile(blocks, "w") as sink,
         pq.ParquetWriter(
             sink,
             schema,
@@ -63,7 +63,8 @@ def encode(batches: Sequence[EventBatch], partition: str, facts: Mapping[str, st
             table = _table(group, partition)
             file.write_table(table, row_group_size=table.num_rows)
             del table
-    return writer.content()
+            yield from blocks.full()
+    yield from blocks.rest()
 
 
 def _rows_at_a_time(batches: Sequence[EventBatch]) -> int:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from eventconsumer_processor.errors import Conflict, Damaged
-from eventconsumer_processor.sink.content import Content, put_if_absent
+from eventconsumer_processor.sink.content import Content, upload
 from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_processor.storage import BlobInfo, BlobStore
 
@@ -156,8 +156,7 @@ class Chain:
             StorageError: It was not committed, or that is unknown: look at the slot.
         """
         content = content if isinstance(content, Content) else Content.of(content)
-        metadata = draft.metadata() | {"sha256": content.sha256}
-        await put_if_absent(self._blobs, self.path(draft.start), content, metadata)
+        await upload(self._blobs, self.path(draft.start), content, draft.metadata())
 
     async def forsake(self, draft: Draft) -> None:
         """Clean up what was put for a draft whose slot another writer's file is in; never fails."""

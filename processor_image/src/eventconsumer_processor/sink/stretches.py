@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from eventconsumer_processor.sink.content import Content
 from eventconsumer_processor.source.batch import EventBatch
 
-Encoder = Callable[[Sequence[EventBatch], str, Mapping[str, str]], Content]
-"""Turns the batches of one partition into a file's content: batches, partition id, metadata."""
+Encoder = Callable[[Sequence[EventBatch], str, Mapping[str, str]], Iterator[bytes]]
+"""Turns the batches of one partition into the blocks of a file: batches, partition id, metadata. Equal batches and
+metadata give equal blocks."""
 
 
 def groups(batches: Iterable[EventBatch], limit: int) -> Iterator[list[EventBatch]]:

@@ -1,23 +1,20 @@
-"""Which receiver a host uses: the SDK unless told otherwise, and nothing changes for hosts that are not told."""
+"""Which receiver a host uses: our own unless told otherwise."""
 
 import pytest
 from pydantic import ValidationError
 
-from eventconsumer_api.host_config import Credential, HubConfig, Receiver
-
-GIVEN = '{"consumerGroup":"$Default","credential":{"field":"spec.eventHub"}}'
+from eventconsumer_api.v1alpha1 import Processing, SourceKind
 
 
-def test_the_sdk_is_the_default_and_leaves_configurations_as_they_were() -> None:
-    config = HubConfig.model_validate_json(GIVEN)
-    assert config.source is Receiver.SDK
-    assert "source" not in config.model_dump_json(by_alias=True)
-    assert config == HubConfig(consumer_group="$Default", credential=Credential(field="spec.eventHub"), source="sdk")
+def test_our_own_is_the_default_and_older_hosts_are_not_told_of_it() -> None:
+    processing = Processing.model_validate_json("{}")
+    assert processing.source is SourceKind.AMQP
+    assert "source" not in processing.model_dump_json(by_alias=True)
 
 
-def test_another_receiver_is_written_and_read() -> None:
-    config = HubConfig.model_validate_json(GIVEN[:-1] + ',"source":"amqp"}')
-    assert config.source is Receiver.AMQP
-    assert HubConfig.model_validate_json(config.model_dump_json(by_alias=True)) == config
+def test_another_one_is_written_and_read() -> None:
+    processing = Processing.model_validate_json('{"source":"Sdk"}')
+    assert processing.source is SourceKind.SDK
+    assert Processing.model_validate_json(processing.model_dump_json(by_alias=True)) == processing
     with pytest.raises(ValidationError):
-        HubConfig.model_validate_json(GIVEN[:-1] + ',"source":"other"}')
+        Processing.model_validate_json('{"source":"other"}')
