@@ -23,6 +23,7 @@ from eventconsumer_api.fleet import FLEET_CLOCK_SECONDS, FLEET_MAX_BYTES, FLEET_
 from eventconsumer_processor.lease.planned import Fleet
 from eventconsumer_processor.metrics import Metrics
 
+LATE_SECONDS = 20.0  # above the operator's pause between two looks at a resting resource: then it may have ended
 FIRST_SECONDS = 5.0  # that a new host waits for the first message before it takes what it may have to give away
 _KEY_BYTES = 16 * 1024
 
@@ -137,6 +138,10 @@ class FleetNews:
         if last is None or self._clock() - self._heard >= FLEET_SILENCE_SECONDS:
             return None
         return Fleet(last.hosts, frozenset(last.ready), frozenset(last.gone), last.partitions)
+
+    def late(self) -> bool:
+        """Whether a message should have come by now: until the next one, nothing is certain."""
+        return self._last is None or self._clock() - self._heard >= LATE_SECONDS
 
     def expected(self) -> bool:
         """Whether a first message should come any moment: this host just started, and knows an operator's key."""

@@ -15,7 +15,7 @@ from eventconsumer_api.host_report import FleetReport, Problem
 from eventconsumer_processor import problems
 from eventconsumer_processor.batcher import Batcher
 from eventconsumer_processor.batches import BatchLog
-from eventconsumer_processor.errors import Conflict, LeaseLost, StorageError
+from eventconsumer_processor.errors import Conflict, LeaseLost, NotFound, StorageError
 from eventconsumer_processor.lease.keeper import Keeper
 from eventconsumer_processor.measure import Measure
 from eventconsumer_processor.partitions import PartitionManager
@@ -24,6 +24,7 @@ from eventconsumer_processor.storage import BlobStore
 from eventconsumer_processor.work import Work
 
 MEASURE_SECONDS = 5.0
+STAND_BY = 30  # the pauses after which a host tries that is not to lead
 
 log = structlog.get_logger(__name__)
 
@@ -59,15 +60,19 @@ class Leader:
                 await self._elect()
             except StorageError as error:
                 log.warning("cannot lead", error=str(error))
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Wait for the next attempt: a host that stands by makes one now and then, or once it is the first."""
+        for _ in range(STAND_BY):
             await asyncio.sleep(self._seconds / 3 * self._work.rng.uniform(0.5, 1))
+            if not self._partitions.stands_by:
+                return
 
     async def _elect(self) -> None:
         token = str(uuid4())
-        with contextlib.suppress(Conflict):
-            await self._blobs.put(self._name, b"", if_absent=True)
-        since = self._work.clock()
         try:
-            await self._blobs.acquire_lease(self._name, token, self._seconds)
+            since = await self._take(token)
         except Conflict:
             return
         keeper = Keeper("the lead", lambda: self._renew(token), self._seconds, since, self._work.clock)
@@ -88,6 +93,18 @@ class Leader:
             with contextlib.suppress(StorageError):
                 await self._blobs.release_lease(self._name, token)
 
+    async def _take(self, token: str) -> float:
+        """Take the lead; when the request that took it was sent."""
+        since = self._work.clock()
+        try:
+            await self._blobs.acquire_lease(self._name, token, self._seconds)
+        except NotFound:  # nobody led before
+            with contextlib.suppress(Conflict):
+                await self._blobs.put(self._name, b"", if_absent=True)
+            since = self._work.clock()
+            await self._blobs.acquire_lease(self._name, token, self._seconds)
+        return since
+
     async def _renew(self, token: str) -> None:
         try:
             await self._blobs.renew_lease(self._name, token)
@@ -97,6 +114,7 @@ class Leader:
     def _forget(self) -> None:
         self.fleet = None
         self.problems = []
+        self._partitions.watched = False
         work, batches = self._work, BatchLog(self._blobs, self._work.config.sink.prefix)
         self._measure = Measure(work.config, work.hub, work.info, batches=batches, chain=self._chain, now=work.now)
         self._batcher = Batcher(work.config, self._measure, batches, incarnation=self._incarnation, now=work.now)
@@ -113,3 +131,4 @@ class Leader:
             return
         await self._measure.ask_heads(partitions)
         self.fleet = self._measure.report(partitions, listing)
+        self._partitions.watched = self.fleet.lag_events != 0  # new files are noticed by their checkpoints

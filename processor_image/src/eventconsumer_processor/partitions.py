@@ -1,7 +1,9 @@
 """The partition manager: scan after scan, leases are listed, taken and given up; each lease held is one `Tenure`.
 
 Scans come every sixth of the lease's duration, with jitter so that hosts do not move in step; at once when the operator
-says something new about the fleet, and faster while another host is about to hand over. A scan lists all leases, makes
+says something new about the fleet, and faster while partitions move. While the operator says again and again that all
+hosts are well, and each partition is where it should be, there is little to see, and each look is paid for: then scans
+are rare. Rest ends when the operator says anything else, or nothing for some seconds. A scan lists all leases, makes
 sure of those this host holds where the listing says otherwise, decides which to take and which to give up, and begins
 to. It waits for that only a little: a slow acquisition goes on beside the next scans. Every chain of storage calls is
 bounded in time, below the two minutes after which a host counts as stuck.
@@ -23,7 +25,7 @@ from eventconsumer_processor.fleetnews import FleetNews
 from eventconsumer_processor.lease.balance import Decision
 from eventconsumer_processor.lease.keeper import HeldLease
 from eventconsumer_processor.lease.model import Lease, Listing
-from eventconsumer_processor.lease.planned import Balancer, View
+from eventconsumer_processor.lease.planned import Balancer, View, ordinal_of, pod_of
 from eventconsumer_processor.lease.store import CONCURRENT_REQUESTS, LeaseStore, for_each
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.tenure import Tenure
@@ -31,10 +33,11 @@ from eventconsumer_processor.work import Work
 
 RELEASE_SECONDS = 3.0  # of the drain time, kept for giving leases up
 FAILED_SCANS = 2  # in a row, before it is a problem
-HUB_CHECK_SCANS = 6  # partitions may be added: ask the hub every this many scans
+HUB_CHECK_LEASES = 1.0  # partitions may be added: ask the hub every so many durations of a lease
 STORAGE_SECONDS = 60.0  # longest chain of storage calls of a scan
 ACQUIRE_WAIT_SECONDS = 2.0  # that a scan waits for acquisitions; slower ones go on
-HURRY_SECONDS = 0.75  # between scans while a partition is about to come
+HURRY_SECONDS = 0.25  # between scans while a partition is about to move
+REST_SCANS = 24  # a scan at rest comes after so many of the usual pauses
 
 log = structlog.get_logger(__name__)
 
@@ -59,11 +62,21 @@ class PartitionManager:
         self._news = news or FleetNews(work.config.resource.uid, None, work.metrics, work.clock)
         self._balancer = Balancer(work.owner, work.rng, shared=work.config.leases.shared)
         self._hurry = False
+        self._rest = False
+        self.watched = False  # somebody needs to know the checkpoints as they are: no rest
         self._owned: dict[str, _Owned] = {}
         self._acquiring: dict[str, asyncio.Task[None]] = {}
         self._gate = asyncio.Semaphore(CONCURRENT_REQUESTS)
         self._problems: dict[str, Problem] = {}
-        self._scans = 0
+        self._asked = work.clock()  # when the hub was last asked for its partitions
+
+    @property
+    def stands_by(self) -> bool:
+        """Whether another host is to lead: the operator says so by the first of the hosts that are ready."""
+        fleet, pod = self._news.current(), pod_of(self._work.owner)
+        if fleet is None or self._news.late() or pod not in fleet.ready:
+            return False
+        return ordinal_of(pod) != min((ordinal_of(each) or 0 for each in fleet.ready), default=None)
 
     def reports(self) -> list[PartitionReport]:
         """The partitions owned, by id."""
@@ -84,14 +97,28 @@ class PartitionManager:
                 self._problems.pop("leases", None)
             except StorageError as error:
                 failures += 1
+                self._rest = False
                 log.warning("scan failed", error=str(error), in_a_row=failures)
                 if failures >= FAILED_SCANS:
                     self._problems["leases"] = problems.of(self._work.config, problems.LEASES, error)
             beat()
-            pause = HURRY_SECONDS if self._hurry else self._leases.seconds / 6
+            await self._pause(beat)
+
+    async def _pause(self, beat: Callable[[], None]) -> None:
+        """Wait for the time of the next scan, or for a reason to look now."""
+        pause = HURRY_SECONDS if self._hurry else self._leases.seconds / 6
+        held = {*self._owned}
+        for _ in range(REST_SCANS if self._rest else 1):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause * self._work.rng.uniform(0.8, 1.2)):
                     await self._news.changed.wait()
+            beat()
+            if self._news.changed.is_set() or self._news.late() or self.watched or not self._rest:
+                return
+            known = self.partition_ids
+            await self._find_partitions()
+            if self.partition_ids != known or self._owned.keys() != held:
+                return
 
     async def drain(self, seconds: float) -> None:
         """End all tenures: flush, commit, checkpoint, release.
@@ -114,7 +141,7 @@ class PartitionManager:
 
     async def _scan(self) -> None:
         self._news.changed.clear()
-        self._hurry = False
+        self._hurry = self._rest = False
         await self._find_partitions()
         tokens = {partition: owned.tenure.token for partition, owned in self._owned.items()}
         async with _bounded("listing the leases"):
@@ -152,6 +179,7 @@ class PartitionManager:
         view = View(self._work.clock(), self.partition_ids, leases | held, mine)
         decision = self._balancer.decide(view, self._news.current())
         self._hurry = decision.hurry
+        self._rest = decision.rest and not self.listing.invalid and self._owned.keys() == mine  # nothing under way
         return decision
 
     def _give(self, partition: str) -> None:
@@ -163,10 +191,11 @@ class PartitionManager:
             owned.tenure.stop()
 
     async def _find_partitions(self) -> None:
-        self._scans += 1
+        now = self._work.clock()
         fleet = self._news.current()
         news = fleet is not None and fleet.partitions not in {None, len(self.partition_ids)}
-        if news or self._scans % HUB_CHECK_SCANS == 0:
+        if news or now - self._asked >= HUB_CHECK_LEASES * self._leases.seconds:
+            self._asked = now
             with contextlib.suppress(SourceError):  # pumps say what is wrong with the hub
                 found = await self._work.hub.describe()
                 if found.created_at == self._work.info.created_at and found.partition_ids != self.partition_ids:
@@ -211,7 +240,8 @@ class PartitionManager:
             StorageError: One failed.
         """
         if self._acquiring:
-            await asyncio.wait(self._acquiring.values(), timeout=ACQUIRE_WAIT_SECONDS)
+            wait = HURRY_SECONDS if self._hurry else ACQUIRE_WAIT_SECONDS
+            await asyncio.wait(self._acquiring.values(), timeout=wait)
         ended = {partition: task for partition, task in self._acquiring.items() if task.done()}
         for partition in ended:
             del self._acquiring[partition]

@@ -117,8 +117,8 @@ class Pump:
                     return CloseReason.STOLEN
                 except (SourceError, StorageError, Blocked, LeaseInvalid) as error:
                     await self._retry_later(error)
-            await self._detach()
-            await self._outlet.finish()
+            # Nothing more is taken from the link: it closes while what is kept becomes a file.
+            await asyncio.gather(self._detach(), self._outlet.finish())
             lost = False
             return CloseReason.SHUTDOWN
         except Fenced as error:

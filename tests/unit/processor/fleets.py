@@ -13,6 +13,7 @@ from eventconsumer_api.fleet import FleetMessage
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import Problem
 from eventconsumer_processor.fleetnews import FleetNews
+from eventconsumer_processor.leader import Leader
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.lease.planned import pod_of
 from eventconsumer_processor.metrics import Metrics
@@ -37,6 +38,23 @@ async def inline(work: Callable[..., Any], *args: Any) -> Any:
     return work(*args)
 
 
+class Distant:
+    """A store or a hub as a host reaches it: each request takes its time."""
+
+    def __init__(self, near: Any, seconds: float) -> None:
+        self._near = near
+        self._seconds = seconds
+
+    def __getattr__(self, operation: str) -> Callable[..., Awaitable[Any]]:
+        """Any operation."""
+
+        async def call(*args: Any, **options: Any) -> Any:
+            await asyncio.sleep(self._seconds)
+            return await getattr(self._near, operation)(*args, **options)
+
+        return call
+
+
 @dataclass
 class Fleet:
     """Hosts on one hub, one lease container and one sink."""
@@ -46,7 +64,11 @@ class Fleet:
     leases: FakeBlobStore = field(default_factory=lambda: FakeBlobStore(virtual_clock))
     sink: FakeBlobStore = field(default_factory=lambda: FakeBlobStore(virtual_clock))
     hosts: dict[str, "Running"] = field(default_factory=dict)
+    leading: bool = False  # hosts elect a leader, too
+    storage_seconds: float = 0.0  # that a request takes
+    hub_seconds: float = 0.0
     generation: int = 0
+    seen: set[str] = field(default_factory=set)  # owners that an operator knows
     telling: list[asyncio.Task[None]] = field(default_factory=list)
 
     def blob(self, partition: str) -> str:
@@ -63,7 +85,7 @@ class Fleet:
         work = Work(
             owner=name,
             config=config,
-            hub=self.hub,
+            hub=self._far(self.hub, self.hub_seconds),
             info=info,
             encode=encode,
             metrics=Metrics(),
@@ -71,12 +93,30 @@ class Fleet:
             rng=Random(name),
             offload=inline,
         )
-        store = lease_store(config, info, leases or self.leases, virtual_clock)
+        store = lease_store(config, info, leases or self._far(self.leases, self.storage_seconds), virtual_clock)
         key_file = Path(__file__) if self.telling else None  # any file: it is never used
         news = FleetNews("u", key_file, work.metrics, virtual_clock, lambda: CREATED)
         manager = PartitionManager(work, store, self.chain, news)
-        self.hosts[name] = Running(manager, asyncio.create_task(manager.run(lambda: None)), news)
+        tasks = [asyncio.create_task(manager.run(lambda: None))]
+        if self.leading:
+            tasks.append(asyncio.create_task(self._leader(work, manager).run()))
+        self.hosts[name] = Running(manager, tasks, news)
         return self.hosts[name]
+
+    @staticmethod
+    def _far(near: Any, seconds: float) -> Any:
+        return Distant(near, seconds) if seconds else near
+
+    def _leader(self, work: Work, manager: PartitionManager) -> Leader:
+        seconds = work.config.leases.duration_seconds
+        return Leader(
+            work,
+            blobs=self._far(self.sink, self.storage_seconds),
+            incarnation=incarnation(INFO),
+            chain=self.chain,
+            partitions=manager,
+            seconds=seconds,
+        )
 
     def tell(self, hosts: int, *, ready: tuple[str, ...] = (), gone: tuple[str, ...] = ()) -> None:
         """Tell every host once, as the operator does."""
@@ -87,25 +127,23 @@ class Fleet:
         for host in self.hosts.values():
             host.news.believe(message)
 
-    def keep_telling(self, hosts: int) -> None:
-        """From now on, tell what is true every three seconds: the hosts that run, and which of their pods ended."""
+    def keep_telling(self, hosts: int, seconds: float = 3) -> None:
+        """From now on, tell what is true every few seconds: the hosts that run, and which of their pods ended."""
         for task in self.telling:
             task.cancel()
 
-        seen: set[str] = set()
-
         async def tell() -> None:
             while True:
-                seen.update(self.hosts)
+                self.seen.update(self.hosts)
                 ready = tuple(pod_of(name) for name in self.hosts if int(pod_of(name).rpartition("-")[2]) < hosts)
-                self.tell(hosts, ready=ready, gone=tuple(seen - self.hosts.keys()))
-                await asyncio.sleep(3)
+                self.tell(hosts, ready=ready, gone=tuple(self.seen - self.hosts.keys()))
+                await asyncio.sleep(seconds)
 
         self.telling = [asyncio.create_task(tell())]
 
     def chain(self, partition: str) -> Chain:
         """The files of a partition."""
-        return Chain(self.sink, "p", incarnation(INFO), partition)
+        return Chain(self._far(self.sink, self.storage_seconds), "p", incarnation(INFO), partition)
 
     def counts(self) -> list[int]:
         """How many partitions each host owns."""
@@ -151,7 +189,7 @@ class Running:
     """A host at work."""
 
     manager: PartitionManager
-    task: asyncio.Task[None]
+    tasks: list[asyncio.Task[None]]
     news: FleetNews
 
     def owned(self) -> set[str]:
@@ -164,12 +202,14 @@ class Running:
 
     async def stop(self) -> None:
         """SIGTERM."""
-        await cancelled(self.task)
+        for task in self.tasks:
+            await cancelled(task)
         await self.manager.drain(20)
 
     async def kill(self) -> None:
         """End with all that it started, without a word."""
-        await cancelled(self.task)
+        for task in self.tasks:
+            await cancelled(task)
         for owned in list(self.manager._owned.values()):
             owned.tenure._held.keeper.lose("killed")
             await cancelled(owned.task)

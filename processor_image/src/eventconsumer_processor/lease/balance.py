@@ -20,13 +20,15 @@ STEAL_GAP = 2
 class Decision:
     """Partitions to take: free ones, in the order to try them, or one of another host.
 
-    Where the operator tells what the fleet is, `planned` also decides what to give up, and whether to look again soon.
+    Where the operator tells what the fleet is, `planned` also decides what to give up, and whether to look again soon
+    (`hurry`), or rarely, since everything is as it should be (`rest`).
     """
 
     acquire: tuple[str, ...] = ()
     steal: str | None = None
     release: tuple[str, ...] = ()
     hurry: bool = False
+    rest: bool = False
 
 
 def decide(owner: str, leases: Iterable[Lease], rng: Random) -> Decision:

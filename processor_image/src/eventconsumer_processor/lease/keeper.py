@@ -1,9 +1,10 @@
 """Keeps leases, and knows when they are lost without being told.
 
-A keeper renews its lease every third of its duration. It trusts a renewal from the moment the request was *sent*, by a
-clock that also counts while the machine sleeps (CLOCK_BOOTTIME), and fences itself a margin before the lease could
-expire: a host that was stopped, or that storage does not answer, stops by itself before another host may start.
-`Keeper.check` is asked before every effect.
+A keeper renews its lease at three fifths of its duration: each renewal is a request that is paid for, and what is left
+until the fence (9 s of 30) is time for several attempts, each bounded, so that one that hangs is not the last. It
+trusts a renewal from the moment the request was *sent*, by a clock that also counts while the machine sleeps
+(CLOCK_BOOTTIME), and fences itself a margin before the lease could expire: a host that was stopped, or that storage
+does not answer, stops by itself before another host may start. `Keeper.check` is asked before every effect.
 """
 
 import asyncio
@@ -16,6 +17,8 @@ from eventconsumer_processor.errors import LeaseInvalid, LeaseLost, NotFound, St
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Taken
 from eventconsumer_processor.lease.store import LeaseStore
 
+RENEW = 0.6  # of the duration
+ATTEMPT = 0.15  # of the duration: one request
 MARGIN = 0.1  # of the duration
 RETRY_SECONDS = 1.0
 
@@ -57,16 +60,16 @@ class Keeper:
 
     async def run(self) -> None:
         """Renew until the lease is lost (then `lost` is set and this returns) or the task is cancelled."""
-        pause = self._seconds / 3
+        pause = self._seconds * RENEW
         while not self.lost.is_set():
             await asyncio.sleep(min(pause, max(0.0, self._deadline - self._clock())))
             try:
                 self.check()
                 sent = self._clock()
-                async with asyncio.timeout(max(0.01, self._deadline - sent)):
+                async with asyncio.timeout(max(0.01, min(self._deadline - sent, self._seconds * ATTEMPT))):
                     await self._renew()
                 self._deadline = self._until(sent)
-                pause = self._seconds / 3
+                pause = self._seconds * RENEW
             except LeaseLost as error:
                 self.lose(str(error))
             except (StorageError, TimeoutError):

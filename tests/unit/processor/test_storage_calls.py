@@ -1,0 +1,46 @@
+"""What a consumer at rest costs in storage requests: all hosts, both containers, an hour of virtual time."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from tests.unit.processor.fleets import LAYOUTS, Fleet, fleet_test, until
+from tests.unit.processor.test_fleet_partitions import as_planned, pod
+
+HOUR = 3600.0
+HOSTS = 8
+RESTING_SECONDS = 15.0  # between two looks of the operator at a resource at rest
+
+
+def idle_hour(layout: str, *, told: bool, partitions: int = 32) -> Counter[str]:
+    """Requests by operation in an hour without events."""
+    found: Counter[str] = Counter()
+
+    async def test(fleet: Fleet) -> None:
+        fleet.leading = True
+        if told:
+            fleet.keep_telling(HOSTS)
+        for ordinal in range(HOSTS):
+            fleet.start(pod(ordinal))
+        await until(lambda: as_planned(fleet, HOSTS) if told else fleet.balanced(), 600)
+        if told:
+            fleet.keep_telling(HOSTS, RESTING_SECONDS)
+        await asyncio.sleep(300)
+        for blobs in (fleet.leases, fleet.sink):
+            blobs.calls.clear()
+        await asyncio.sleep(HOUR / 3)  # a part stands for the whole
+        assert fleet.balanced()
+        for where, blobs in (("leases", fleet.leases), ("sink", fleet.sink)):
+            found.update([f"{where} {operation}" for operation, _ in blobs.calls] * 3)
+
+    fleet_test(test, partitions, layout)
+    return found
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("told", [False, True], ids=["silent", "told"])
+def test_an_idle_hour(layout: str, told: bool) -> None:
+    calls = idle_hour(layout, told=told)
+    print(f"calls in an idle hour, 32 partitions, 8 hosts, {layout}, told {told}: {calls.total()} {dict(calls)}")
+    assert calls.total() > 0
