@@ -117,6 +117,15 @@ class FleetReport(Report):
     open_batch: BatchReport | None = None
 
 
+class StorageReport(Report):
+    """Storage requests of one host, both containers."""
+
+    calls_per_hour: float | None = Field(
+        default=None, description="At the rate of the last quarter of an hour; absent: it started just now."
+    )
+    idle_calls_per_hour: float = Field(description="What it would make with what it holds now, were there no events.")
+
+
 class HostReport(Report):
     """The answer of `GET /status`."""
 
@@ -126,3 +135,4 @@ class HostReport(Report):
     partitions: tuple[PartitionReport, ...] = ()
     problems: tuple[Problem, ...] = ()
     fleet: FleetReport | None = Field(default=None, description="Only from the leading host.")
+    storage: StorageReport | None = Field(default=None, description="Absent before it is registered.")

@@ -95,6 +95,19 @@ class DrainedStatus(Report):
     last_file_time: datetime | None = Field(default=None, description="When the last file was committed.")
 
 
+class StorageStatus(Report):
+    """What the hosts ask of storage, both containers: estimates, to two digits, that follow changes above a tenth."""
+
+    calls_per_month: Count | None = Field(
+        default=None,
+        description="Requests in 730 hours at the rate of the last quarter of an hour; absent: not known yet.",
+    )
+    idle_calls_per_month: Count | None = Field(
+        default=None,
+        description="Requests in 730 hours without events: leases, scans and the lead; absent: not known yet.",
+    )
+
+
 class CommitStatus(Report):
     """The last batch that was committed."""
 
@@ -173,6 +186,7 @@ class EventConsumerStatus(Report):
     scaling: ScalingStatus | None = Field(default=None, description="How many hosts, and why; absent: not decided yet.")
     replay: ReplayStatus | None = Field(default=None, description="The replay; absent where the spec asks for none.")
     drained: DrainedStatus = Field(default=DrainedStatus(), description="What is in files.")
+    storage: StorageStatus = Field(default=StorageStatus(), description="Storage requests of the hosts.")
     spark: SparkStatus | None = Field(default=None, description="Spark; absent where it is not enabled.")
     effective: EffectiveStatus | None = Field(default=None, description="Computed values; absent for an invalid spec.")
 

@@ -20,6 +20,7 @@ from eventconsumer_api.status import (
     LagStatus,
     PartitionsStatus,
     SparkStatus,
+    StorageStatus,
 )
 from eventconsumer_api.v1alpha1 import ScalingMode
 from eventconsumer_operator.errors import OperatorError
@@ -34,6 +35,7 @@ from eventconsumer_operator.plan.replay import replay_status
 from eventconsumer_operator.podfailures import pod_failures, restart_texts, restarts, slow_pods
 from eventconsumer_operator.settings import Settings
 from eventconsumer_operator.sparkstatus import spark_facts, spark_status
+from eventconsumer_operator.storagestatus import storage_status
 
 MESSAGE_LIMIT = 1024
 
@@ -79,6 +81,7 @@ def make_status(
         scaling=plan.scaling if plan else previous.scaling,
         replay=replay_status(observed, plan.spec) if plan else previous.replay,
         drained=drained,
+        storage=storage_status(observed),
         spark=spark,
         effective=_effective(plan, settings) if plan else previous.effective,
     )
@@ -226,4 +229,5 @@ def _without_numbers(status: EventConsumerStatus) -> EventConsumerStatus:
         if status.spark
         else None
     )
-    return status.model_copy(update={"lag": LagStatus(), "drained": DrainedStatus(), "spark": spark})
+    numbers = {"lag": LagStatus(), "drained": DrainedStatus(), "storage": StorageStatus(), "spark": spark}
+    return status.model_copy(update=numbers)

@@ -19,7 +19,7 @@ import structlog
 
 from eventconsumer_api.conditions import ADVISORY
 from eventconsumer_api.host_config import Credential, HostConfig
-from eventconsumer_api.host_report import HostReport, HostState, Problem
+from eventconsumer_api.host_report import HostReport, HostState, Problem, StorageReport
 from eventconsumer_processor.credentials import fingerprint
 from eventconsumer_processor.deadletter import DeadLetters
 from eventconsumer_processor.errors import StorageError
@@ -36,6 +36,7 @@ from eventconsumer_processor.registration import Registration, register
 from eventconsumer_processor.replay import BoundedHub, Totals, completed, totals
 from eventconsumer_processor.sink.formats import files_of
 from eventconsumer_processor.sink.slots import Chain, incarnation
+from eventconsumer_processor.storagecalls import StorageCalls, idle_per_hour
 from eventconsumer_processor.work import Work
 
 REGISTER_RETRY_SECONDS = 4.0
@@ -59,6 +60,7 @@ class Host:
         self._clock = clock
         self._metrics = Metrics()
         self._news = FleetNews(config.resource.uid, fleet_key, self._metrics, clock)
+        self._storage_calls = StorageCalls(self._metrics.observe_storage, clock)
         self._heartbeat = Heartbeat(clock)
         self._stop = asyncio.Event()
         self._state = HostState.STARTING
@@ -84,7 +86,7 @@ class Host:
         try:
             while not self._stop.is_set():
                 seen = fingerprint(self._credentials())
-                registered = await register(self._config, self._metrics.observe_storage)
+                registered = await register(self._config, self._storage_calls.observe)
                 self._heartbeat.beat()
                 if isinstance(registered, Registration):
                     await self._session(registered, seen)
@@ -111,7 +113,18 @@ class Host:
             partitions=partitions.reports() if partitions else [],
             problems=_distinct(found),
             fleet=leader.fleet if leader else None,
+            storage=self._storage() if partitions else None,
         )
+
+    def _storage(self) -> StorageReport:
+        partitions, leader = self._partitions, self._leader
+        idle = idle_per_hour(
+            len(partitions.reports()) if partitions else 0,
+            self._config.leases.duration_seconds,
+            leads=leader is not None and leader.fleet is not None,
+            rests=self._news.current() is not None and not self._config.leases.shared,
+        )
+        return StorageReport(calls_per_hour=self._storage_calls.per_hour(), idle_calls_per_hour=idle)
 
     def _credentials(self) -> list[Credential]:
         return [

@@ -1,0 +1,35 @@
+"""The rate of a host's storage requests, and what rest costs: against a fleet in virtual time."""
+
+import asyncio
+
+import pytest
+
+from eventconsumer_processor.storagecalls import SOON_SECONDS, WINDOW_SECONDS, StorageCalls, idle_per_hour
+from tests.fakes.virtual import virtual
+from tests.unit.processor.fleets import LAYOUTS, virtual_clock
+from tests.unit.processor.test_storage_calls import HOSTS, idle_hour
+
+
+@virtual
+async def test_the_rate_is_of_the_last_quarter_of_an_hour() -> None:
+    told: list[tuple[str, str]] = []
+    calls = StorageCalls(lambda operation, outcome: told.append((operation, outcome)), virtual_clock)
+    for _ in range(2 * int(WINDOW_SECONDS)):
+        calls.observe("list", "ok")
+        if virtual_clock() < 1000 + SOON_SECONDS - 1:
+            assert calls.per_hour() is None
+        await asyncio.sleep(1)
+    assert len(told) == 2 * WINDOW_SECONDS
+    assert told[0] == ("list", "ok")
+    assert calls.per_hour() == pytest.approx(3600, rel=0.1)
+    await asyncio.sleep(WINDOW_SECONDS / 2)
+    assert calls.per_hour() == pytest.approx(1800, rel=0.15)
+    await asyncio.sleep(WINDOW_SECONDS)
+    assert calls.per_hour() == 0
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("told", [False, True], ids=["silent", "told"])
+def test_what_hosts_expect_of_rest_is_what_rest_costs(layout: str, told: bool) -> None:
+    expected = sum(idle_per_hour(32 // HOSTS, 30, leads=number == 0, rests=told) for number in range(HOSTS))
+    assert idle_hour(layout, told=told).total() == pytest.approx(expected, rel=0.1)
