@@ -8,12 +8,13 @@ is how the history of a blob can be checked and not only its end. Administrators
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from uuid import uuid4
 
 from eventconsumer_processor.errors import Conflict, NotFound, Refused, StorageError, Unavailable
-from eventconsumer_processor.storage import FOREVER, Blob, BlobInfo
+from eventconsumer_processor.storage import FOREVER, Blob, BlobInfo, BlobStore
 
 METADATA_BYTES = 8192  # of one blob: Azure takes no more
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)  # when the clock was 0
@@ -66,7 +67,6 @@ class FakeBlobStore:
         self._clock = clock
         self._staged: dict[str, dict[str, bytes]] = {}  # by blob and id: blocks in no blob yet
         self._version = 0
-        self._writers = 0
         self._exists = True
 
     async def ensure_container(self) -> None:
@@ -131,30 +131,27 @@ class FakeBlobStore:
             raise lost
         return etag
 
-    async def put_blocks(
-        self, name: str, blocks: Iterable[bytes], *, metadata: Mapping[str, str] | None = None, if_absent: bool = False
+    async def put_block(self, name: str, block_id: str, data: bytes) -> None:
+        """See `BlobStore`."""
+        lost = self._begin("put_block", name)
+        self._need_container()
+        self._staged.setdefault(name, {})[block_id] = data
+        if lost:
+            raise lost
+
+    async def put_block_list(
+        self, name: str, block_ids: Sequence[str], *, metadata: Mapping[str, str] | None = None, if_absent: bool = False
     ) -> str:
         """See `BlobStore`."""
-        self._writers += 1
-        writer = self._writers
-        ids: list[str] = []
-        for block in blocks:
-            lost = self._begin("put_block", name)
-            self._need_container()
-            ids.append(f"{writer}-{len(ids)}")
-            self._staged.setdefault(name, {})[ids[-1]] = block
-            if lost:
-                raise lost
-            await asyncio.sleep(0)  # another writer may come between two requests
         lost = self._begin("put_block_list", name)
         _check_metadata(metadata)
         self._need_container()
         if name in self.blobs:
             self._check_conditions(self.blobs[name], None, None, if_absent)
         staged = self._staged.get(name, {})
-        if any(block_id not in staged for block_id in ids):
+        if any(block_id not in staged for block_id in block_ids):
             raise Refused("put_block_list: InvalidBlockList", 400, "InvalidBlockList")
-        etag = self._write(name, b"".join(staged[block_id] for block_id in ids), metadata)
+        etag = self._write(name, b"".join(staged[block_id] for block_id in block_ids), metadata)
         if lost:
             raise lost
         return etag
@@ -299,6 +296,23 @@ class FakeBlobStore:
         held = self._lease(blob)
         forever = held is not None and held.until == math.inf
         return BlobInfo(name, blob.etag, len(blob.data), blob.modified, dict(blob.metadata), held is not None, forever)
+
+
+async def put_blocks(
+    blobs: BlobStore,
+    name: str,
+    blocks: Iterable[bytes],
+    *,
+    metadata: Mapping[str, str] | None = None,
+    if_absent: bool = False,
+) -> str:
+    """Put a blob block by block, as a writer of large files does, and return its etag."""
+    writer, ids = uuid4(), list[str]()
+    for block in blocks:
+        ids.append(f"{writer}-{len(ids):05d}")
+        await blobs.put_block(name, ids[-1], block)
+        await asyncio.sleep(0)  # another writer may come between two requests
+    return await blobs.put_block_list(name, ids, metadata=metadata, if_absent=if_absent)
 
 
 def _check_metadata(metadata: Mapping[str, str] | None) -> None:

@@ -7,7 +7,7 @@ hub. A crash leaves nothing behind but requests that were already sent.
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from random import Random
@@ -24,7 +24,7 @@ from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.partitions import PartitionManager
 from eventconsumer_processor.registration import check_same_hub
-from eventconsumer_processor.sink.content import Content, ContentWriter
+from eventconsumer_processor.sink.content import BlockWriter
 from eventconsumer_processor.sink.slots import Chain, incarnation
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.work import Work
@@ -50,14 +50,15 @@ class Surroundings:
     failed: Callable[[str], None]  # told of a host that ended by itself
 
 
-def encode(batches: Sequence[EventBatch], partition: str, facts: Mapping[str, str]) -> Content:
+def encode(batches: Sequence[EventBatch], partition: str, facts: Mapping[str, str]) -> Iterator[bytes]:
     """Numbers and bodies, in small blocks: what has to be known here. The real formats have tests of their own."""
     parts = [batch.rows() for batch in batches]
     rows = [(n, b.decode()) for part in parts for n, b in zip(part.sequence_numbers, part.bodies, strict=True)]
-    writer = ContentWriter(block_bytes=80)
+    writer = BlockWriter(block_bytes=80)
     for part in json.JSONEncoder().iterencode(rows):
         writer.write(part.encode())
-    return writer.content()
+        yield from writer.full()
+    yield from writer.rest()
 
 
 class SimHost:

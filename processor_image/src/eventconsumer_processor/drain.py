@@ -106,14 +106,15 @@ class Drain:
             return
         assert self.position is not None  # noqa: S101 - set by locate
         draft = self._draft(self.position)
-        work, partition = self._work, self._chain.partition
-        content = Content(partial(work.encode, self._buffer.batches, partition, self._facts(draft)), work.offload)
+        work, partition, check = self._work, self._chain.partition, self._held.keeper.check
+        make = partial(work.encode, self._buffer.batches, partition, self._facts(draft))
+        content = Content(make, work.offload, check)
         with work.memory.leaving(partition):
             winner = await commit(
                 self._chain,
                 draft,
                 content,
-                check=self._held.keeper.check,
+                check=check,
                 failed=self._failed,
                 rng=work.rng,
                 turn=work.memory.writing,

@@ -113,7 +113,7 @@ async def commit(chain: Chain, encode: Any, start: int, count: int = 10, epoch: 
     """Commit a file as a host does."""
     last = start + count - 1
     draft = Draft(start, start, last, count, epoch, "host-a", f"nonce-{start}", str(last), CREATED)
-    await chain.put(draft, encode([events(start, count)], chain.partition, draft.metadata()))
+    await chain.put(draft, b"".join(encode([events(start, count)], chain.partition, draft.metadata())))
 
 
 def make(azurite: AzuriteProcess, folder: Path, files: dict[str, Any]) -> Drained:

@@ -8,6 +8,7 @@ import pytest
 from eventconsumer_processor.errors import Conflict, NotFound, Refused
 from eventconsumer_processor.storage import FOREVER
 from tests.contract.processor.conftest import World
+from tests.fakes.blobs import put_blocks
 
 ONE = "11111111-1111-1111-1111-111111111111"
 TWO = "22222222-2222-2222-2222-222222222222"
@@ -223,9 +224,9 @@ def broken_off(*blocks: bytes) -> Iterator[bytes]:
 
 async def test_blocks_are_seen_as_a_whole_or_not_at_all(world: World) -> None:
     with pytest.raises(ConnectionResetError):
-        await world.other.put_blocks("slot", broken_off(b"a", b"b"), if_absent=True)
+        await put_blocks(world.other, "slot", broken_off(b"a", b"b"), if_absent=True)
     assert await world.blobs.head("slot") is None and not await world.blobs.list("slot")
-    etag = await world.blobs.put_blocks("slot", [b"one", b"two"], metadata={"first": "1"}, if_absent=True)
+    etag = await put_blocks(world.blobs, "slot", [b"one", b"two"], metadata={"first": "1"}, if_absent=True)
     blob = await world.other.read("slot", 100)
     assert blob is not None
     assert (blob.data, blob.info.etag, dict(blob.info.metadata)) == (b"onetwo", etag, {"first": "1"})
@@ -233,19 +234,19 @@ async def test_blocks_are_seen_as_a_whole_or_not_at_all(world: World) -> None:
 
 async def test_blocks_of_a_dead_writer_are_in_the_way_of_a_single_put_only(world: World) -> None:
     with pytest.raises(ConnectionResetError):
-        await world.other.put_blocks("slot", broken_off(b"dead"), if_absent=True)
+        await put_blocks(world.other, "slot", broken_off(b"dead"), if_absent=True)
     with pytest.raises(Conflict) as raised:  # Azure itself takes the put: either must be coped with
         await world.blobs.put("slot", b"small", if_absent=True)
     assert raised.value.code == "BlobAlreadyExists"
-    await world.blobs.put_blocks("slot", [b"small"], if_absent=True)
+    await put_blocks(world.blobs, "slot", [b"small"], if_absent=True)
     blob = await world.blobs.read("slot", 100)
     assert blob is not None and blob.data == b"small"
 
 
 async def test_two_writers_of_blocks_never_mix(world: World) -> None:
     writers = [
-        world.blobs.put_blocks("slot", [b"1" * 9, b"1" * 9], metadata={"writer": "1"}, if_absent=True),
-        world.other.put_blocks("slot", [b"2" * 9, b"2" * 9], metadata={"writer": "2"}, if_absent=True),
+        put_blocks(world.blobs, "slot", [b"1" * 9, b"1" * 9], metadata={"writer": "1"}, if_absent=True),
+        put_blocks(world.other, "slot", [b"2" * 9, b"2" * 9], metadata={"writer": "2"}, if_absent=True),
     ]
     answers = await asyncio.gather(*writers, return_exceptions=True)
     assert [isinstance(answer, Conflict | Refused) for answer in answers].count(True) == 1
@@ -257,10 +258,10 @@ async def test_two_writers_of_blocks_never_mix(world: World) -> None:
 async def test_blocks_do_not_replace_a_blob_where_they_must_not(world: World) -> None:
     await world.blobs.put("slot", b"mine", if_absent=True)
     with pytest.raises(Conflict):
-        await world.other.put_blocks("slot", [b"yours"], if_absent=True)
+        await put_blocks(world.other, "slot", [b"yours"], if_absent=True)
     blob = await world.blobs.read("slot", 10)
     assert blob is not None and blob.data == b"mine"
-    await world.other.put_blocks("slot", [b"yours"])
+    await put_blocks(world.other, "slot", [b"yours"])
     blob = await world.blobs.read("slot", 10)
     assert blob is not None and blob.data == b"yours"
 
@@ -272,7 +273,7 @@ async def test_a_put_in_between_drops_staged_blocks(world: World) -> None:
             entered.set()
             yield b"b"
 
-        await world.blobs.put_blocks("slot", blocks(), if_absent=True)
+        await put_blocks(world.blobs, "slot", blocks(), if_absent=True)
 
     entered = asyncio.Event()
     slow = asyncio.create_task(while_staging())
@@ -313,7 +314,7 @@ async def test_metadata_has_a_limit(world: World) -> None:
     await world.blobs.put("b", b"x", metadata={"gap": "1" * 7000})
     for write in (
         world.blobs.put("b", b"x", metadata={"gap": "1" * 17_000}),
-        world.blobs.put_blocks("b", [b"x"], metadata={"gap": "1" * 17_000}),
+        put_blocks(world.blobs, "b", [b"x"], metadata={"gap": "1" * 17_000}),
         world.blobs.set_metadata("b", {"gap": "1" * 17_000}),
     ):
         with pytest.raises(Refused):

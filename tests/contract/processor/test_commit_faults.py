@@ -19,7 +19,7 @@ from tests.faultproxy import Action, FaultProxy, Match
 from tests.unit.processor.chains import LAYOUTS, chain, draft
 
 BLOCK = b"0123456789abcdef" * 4096
-SMALL, LARGE = Content.of(BLOCK), Content((BLOCK, BLOCK, b"end"), hashlib.sha256(BLOCK + BLOCK + b"end").hexdigest())
+DATA = {"small": (BLOCK,), "large": (BLOCK, BLOCK, b"end")}
 ACTIONS: dict[str, Callable[[], Action]] = {
     "no connection": Down,
     "answer lost": DropReply,
@@ -52,31 +52,31 @@ async def store(connection_string: str, container: str) -> AsyncIterator[BlobSto
     await opened.close()
 
 
-async def write(blobs: BlobStore, layout: str, nonce: str, content: Content) -> Slot | None:
+async def write(blobs: BlobStore, layout: str, nonce: str, blocks: tuple[bytes, ...]) -> Slot | None:
     """Commit to slot 5."""
     facts = draft(5, 8, nonce=nonce)
     return await commit(
-        chain(layout, blobs), facts, content, check=lambda: None, failed=lambda _: None, rng=Random(nonce)
+        chain(layout, blobs), facts, Content.of(*blocks), check=lambda: None, failed=lambda _: None, rng=Random(nonce)
     )
 
 
-async def check(blobs: BlobStore, layout: str, nonce: str, content: Content) -> None:
+async def check(blobs: BlobStore, layout: str, nonce: str, blocks: tuple[bytes, ...]) -> None:
     """The slot holds this file, whole, and there is no other."""
     slot = await chain(layout, blobs).at(5)
     assert slot is not None and slot.nonce == nonce
     blob = await blobs.read(slot.path, 1024**2)
     assert blob is not None and blob.info.etag == slot.etag
-    assert blob.data == bytes(content)
+    assert blob.data == b"".join(blocks)
     assert blob.info.metadata["sha256"] == hashlib.sha256(blob.data).hexdigest()
     files = [info.name for info in await blobs.list("p/") if not info.name.endswith(".json")]
     assert files == [slot.path]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("content", [SMALL, LARGE], ids=["small", "large"])
+@pytest.mark.parametrize("size", DATA)
 @pytest.mark.parametrize("action", ACTIONS)
 async def test_every_request_of_a_commit_may_fail(
-    azurite: AzuriteProcess, proxy: FaultProxy, layout: str, content: Content, action: str
+    azurite: AzuriteProcess, proxy: FaultProxy, layout: str, size: str, action: str
 ) -> None:
     container = azurite.container()
     async with store(azurite.connection_string, container) as good:
@@ -84,31 +84,31 @@ async def test_every_request_of_a_commit_may_fail(
             # Each kind of request meets it once: the puts of file and record, a block, the list of blocks.
             for query in ({"comp": None}, {"comp": "block"}, {"comp": "blocklist"}):
                 proxy.add(Match("PUT", path=f"/{container}/", query=query), ACTIONS[action](), times=1)
-            assert await write(bad, layout, "mine", content) is None
+            assert await write(bad, layout, "mine", DATA[size]) is None
             proxy.clear()
         met = {
             exchange.request.query.get("comp") for exchange in proxy.met(Match(path=f"/{container}/")) if exchange.fault
         }
-        blocks = {"block", "blocklist"} if content is LARGE else set()
-        assert met == blocks | ({None} if content is SMALL or layout == "Capture" else set())
-        await check(good, layout, "mine", content)
+        blocks = {"block", "blocklist"} if size == "large" else set()
+        assert met == blocks | ({None} if size == "small" or layout == "Capture" else set())
+        await check(good, layout, "mine", DATA[size])
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("content", [SMALL, LARGE], ids=["small", "large"])
+@pytest.mark.parametrize("size", DATA)
 async def test_what_lands_after_a_takeover_changes_nothing(
-    azurite: AzuriteProcess, proxy: FaultProxy, layout: str, content: Content
+    azurite: AzuriteProcess, proxy: FaultProxy, layout: str, size: str
 ) -> None:
     """The request that would commit is on its way while another writer commits, and lands afterwards."""
     container = azurite.container()
-    ends = {"comp": "blocklist" if layout == "Slots" and len(content.blocks) > 1 else None}
+    ends = {"comp": "blocklist" if layout == "Slots" and size == "large" else None}
     deciding = Match("PUT", path=rf"/{container}/.*/from=", query=ends)
     async with store(azurite.connection_string, container) as good:
         async with store(proxy.connection_string, container) as bad:
             held = proxy.add(deciding, Hold(), times=1)
-            zombie = asyncio.create_task(write(bad, layout, "zombie", content))
+            zombie = asyncio.create_task(write(bad, layout, "zombie", DATA[size]))
             await asyncio.to_thread(held.wait, 10.0)
-            successor = Content.of(b"of the successor")
+            successor = (b"of the successor",)
             assert await write(good, layout, "successor", successor) is None
             held.release()
             winner = await zombie
@@ -126,12 +126,12 @@ async def test_what_lands_after_its_own_second_try_changes_nothing(
     async with store(azurite.connection_string, container) as good:
         async with store(proxy.connection_string, container) as bad:
             held = proxy.add(file, Hold(), times=1)
-            first = asyncio.create_task(write(bad, layout, "mine", SMALL))
+            first = asyncio.create_task(write(bad, layout, "mine", (BLOCK,)))
             await asyncio.to_thread(held.wait, 10.0)
             first.cancel()  # gave up on the answer; the request goes on
             await asyncio.gather(first, return_exceptions=True)
-            assert await write(bad, layout, "mine", SMALL) is None
+            assert await write(bad, layout, "mine", (BLOCK,)) is None
             held.release()
             await asyncio.sleep(0.3)
             proxy.clear()
-        await check(good, layout, "mine", SMALL)
+        await check(good, layout, "mine", (BLOCK,))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_processor.errors import Refused, Unavailable
+from eventconsumer_processor.errors import LeaseLost, Refused, Unavailable
 from eventconsumer_processor.sink.content import BlockWriter, Content, upload
 from eventconsumer_processor.sink.stretches import groups
 from eventconsumer_processor.source.rows import EVENT_OVERHEAD_BYTES
@@ -149,6 +149,19 @@ async def test_a_try_that_is_cancelled_leaves_nothing_running() -> None:
     with pytest.raises(asyncio.CancelledError):
         await trying
     assert len(asyncio.all_tasks()) == 1
+
+
+async def test_a_large_file_is_given_up_as_soon_as_it_must_not_be_put() -> None:
+    blobs, asked = FakeBlobStore(lambda: 0.0), []
+
+    def check() -> None:
+        asked.append(len(blobs.calls))
+        if len(asked) == 4:
+            raise LeaseLost("gone")
+
+    with pytest.raises(LeaseLost):
+        await upload(blobs, "large", Content(Making(b"a", b"b", b"c"), check=check), {})
+    assert asked == [0, 1, 2, 3] and not blobs.blobs  # every block, and then the list
 
 
 async def test_an_error_in_the_making_is_the_uploads() -> None:

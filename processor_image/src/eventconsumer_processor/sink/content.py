@@ -77,17 +77,23 @@ class Content:
         size: Bytes; known once all blocks were made.
         sha256: Of all blocks in a row, hexadecimal; likewise.
         staged: The blob and the ids of its blocks, once all of them were put.
+        check: As given.
     """
 
     def __init__(
-        self, make: Callable[[], Iterator[bytes]], offload: Callable[..., Awaitable[Any]] = asyncio.to_thread
+        self,
+        make: Callable[[], Iterator[bytes]],
+        offload: Callable[..., Awaitable[Any]] = asyncio.to_thread,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         """Content that is not made yet.
 
         Args:
             make: Gives its blocks; all times the same ones.
             offload: Runs work that takes CPU time.
+            check: Asked before each request of a large file; raises where it must not be put any more.
         """
+        self.check = check
         self.size = 0
         self.sha256 = ""
         self.staged: tuple[str, Sequence[str]] | None = None
@@ -142,9 +148,11 @@ async def upload(blobs: BlobStore, name: str, content: Content, facts: Mapping[s
             upload_id = uuid4()  # ids are this try's own, so that writers cannot mix
             while block is not None:
                 ids.append(f"{upload_id}-{len(ids):05d}")
+                content.check()
                 await blobs.put_block(name, ids[-1], block)
                 block, following = following, await anext(blocks, None)
         content.staged = name, ids
+    content.check()
     try:
         return await _join(blobs, name, content.staged[1], {**facts, "sha256": content.sha256})
     except Refused:
