@@ -13,7 +13,7 @@ from tests.servers import EmulatorProcess
 
 PARTITIONS = 32
 LARGE = 1_040_000  # bytes of a body: with its properties it is just below 1 MiB
-BACKLOG = 32 * 48  # events
+BACKLOG = 32 * 24  # events
 QUICK_BACKLOG = 32 * 8
 SMALL = 200  # bytes of a body
 ROUNDS, ROUND = 20, 500_000  # events

@@ -57,10 +57,10 @@ GOALS = (
 def write(rows: Sequence[Row], folder: Path = FOLDER) -> list[Row]:
     """Put rows in place of those with the same names, in latest.json and in the page; all rows that are there now."""
     folder.mkdir(parents=True, exist_ok=True)
-    kept = {row.name: row for row in (*read(folder), *rows)}
-    entries = [asdict(row) | {"ratio": row.ratio} for row in kept.values()]
-    rounded = [{key: _rounded(value) for key, value in entry.items()} for entry in entries]
-    lines = ",\n".join(f"  {json.dumps(entry)}" for entry in rounded)
+    fresh = [Row(row.name, row.unit, _rounded(row.ours), row.peer and _rounded(row.peer)) for row in rows]
+    kept = {row.name: row for row in (*read(folder), *fresh)}
+    entries = [asdict(row) | {"ratio": row.ratio and _rounded(row.ratio)} for row in kept.values()]
+    lines = ",\n".join(f"  {json.dumps(entry)}" for entry in entries)
     (folder / "latest.json").write_text(f"[\n{lines}\n]\n")
     page = folder / "README.md"
     before, _, rest = page.read_text().partition(_BEGIN) if page.exists() else ("", "", "")
@@ -93,5 +93,5 @@ def _shown(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def _rounded(value: object) -> object:
-    return float(f"{value:.4g}") if isinstance(value, float) else value
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")
