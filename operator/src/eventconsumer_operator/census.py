@@ -1,9 +1,10 @@
 """Which pods exist, which are ready, and whose owners have certainly ended: what hosts are told of each other. Pure.
 
 An owner (<pod name>.<pod uid>) has ended when its pod object is gone, or all its containers have terminated for good.
-Absence is believed late, because a list may be older than a pod: an owner must be absent in two looks in a row, and
-then a direct read must not find its pod either. A pod that is being deleted still exists, and may still write. What is
-told wrongly costs hosts some moves and never an event.
+Absence from what is watched is not believed, because that may be older than a pod: a direct read, which the API server
+answers with its newest state, must not find the pod either. Its uid was seen before and never comes again, so one such
+read is enough. A pod that is being deleted still exists, and may still write. What is told wrongly costs hosts some
+moves and never an event.
 """
 
 import re
@@ -27,12 +28,10 @@ class Census:
 
     Attributes:
         known: Owners that were seen and are not known to have ended.
-        missing: Those of them that had no pod in the last look.
         gone: Owners that have ended, and when that became known.
     """
 
     known: frozenset[str] = frozenset()
-    missing: frozenset[str] = frozenset()
     gone: Mapping[str, datetime] = field(default_factory=dict)
 
 
@@ -40,22 +39,21 @@ def look(before: Census, observed: Observed) -> tuple[Census, frozenset[str]]:
     """Look again.
 
     Returns:
-        The new memory, and the owners that were absent twice in a row, to be confirmed by a direct read.
+        The new memory, and the owners that have no pod, to be confirmed by a direct read.
     """
     present = {owner_of(pod) for pod in observed.pods}
     ended = {owner_of(pod) for pod in observed.pods if _has_ended(pod)}
     holders = _holders(observed)
     known = (before.known | present | holders) - before.gone.keys() - ended
-    missing = frozenset(known - present)
     gone = {owner: since for owner, since in before.gone.items() if observed.now - since < REMEMBERED}
     gone |= dict.fromkeys(before.gone.keys() & holders | ended, observed.now)
-    return Census(frozenset(known), missing, gone), missing & before.missing
+    return Census(frozenset(known), gone), frozenset(known - present)
 
 
 def confirm(census: Census, suspects: Collection[str], pods: Iterable[Manifest], now: datetime) -> Census:
     """Believe that suspects have ended whose pods a direct read does not find."""
     ended = set(suspects) - {owner_of(pod) for pod in pods}
-    return Census(census.known - ended, census.missing - ended, dict(census.gone) | dict.fromkeys(ended, now))
+    return Census(census.known - ended, dict(census.gone) | dict.fromkeys(ended, now))
 
 
 def message(observed: Observed, census: Census, hosts: int, generation: int) -> FleetMessage:
