@@ -9,6 +9,7 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
+from eventconsumer_api.host_report import HostState
 from eventconsumer_api.status import EventConsumerStatus
 from eventconsumer_operator import metrics
 from eventconsumer_operator.api import Api
@@ -29,6 +30,7 @@ from eventconsumer_operator.writethrough import WriteThrough
 
 _log = logging.getLogger(__name__)
 
+STARTING_SECONDS = 1.0  # look again after this while hosts are about to be ready: partitions wait for the word
 MOVING_SECONDS = 3.0  # look again after this while anything moves
 RESTING_SECONDS = 15.0  # and after this while nothing does: hosts tell of problems only when asked
 CALM_SECONDS = 30.0  # what did not change for this long rests, whether it is as wanted or stuck
@@ -101,7 +103,8 @@ class Reconciler:
             memory.moved = now
             await self._write(observed, status, memory, now)
         leaving = plan is not None and bool(plan.running.leaving)
-        return _next(outcome, status, calm=now - memory.moved >= CALM_SECONDS and not leaving)
+        calm = now - memory.moved >= CALM_SECONDS and not leaving
+        return _next(outcome, status, calm=calm, starting=not calm and _are_starting(observed, status))
 
     async def _plan_and_apply(self, observed: Observed) -> tuple[Plan | None, Outcome]:
         if not self._store.synced(observed.consumer.key.namespace):
@@ -144,7 +147,13 @@ def _wanted_hosts(observed: Observed, plan: Plan | None) -> int | None:
     return effective.replicas if effective else None
 
 
-def _next(outcome: Outcome, status: EventConsumerStatus, *, calm: bool) -> Next:
+def _are_starting(observed: Observed, status: EventConsumerStatus) -> bool:
+    """Whether there are pods whose hosts do not read yet."""
+    running = sum(report.state is HostState.RUNNING for report in observed.reports.values())
+    return running < min(status.hosts.desired, len(observed.pods))
+
+
+def _next(outcome: Outcome, status: EventConsumerStatus, *, calm: bool, starting: bool) -> Next:
     if any(isinstance(error, Transient) for error in outcome.errors):
         return Next(None, failed=True)
     delays = [error.delay for error in outcome.errors if isinstance(error, DependencyNotReady)]
@@ -152,4 +161,6 @@ def _next(outcome: Outcome, status: EventConsumerStatus, *, calm: bool) -> Next:
         return Next(min(delays))
     # Files that wait become a batch, and a batch a Job, without any change before it.
     waiting = bool(status.lag.events or (status.spark and status.spark.pending_files))
-    return Next(RESTING_SECONDS if calm and not waiting else MOVING_SECONDS)
+    if calm and not waiting:
+        return Next(RESTING_SECONDS)
+    return Next(STARTING_SECONDS if starting else MOVING_SECONDS)

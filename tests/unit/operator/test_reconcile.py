@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api.host_report import HostReport
+from eventconsumer_api.host_report import HostReport, HostState
 from eventconsumer_operator.api import Api
 from eventconsumer_operator.errors import Forbidden, OperatorError, Transient
 from eventconsumer_operator.load import load
@@ -22,7 +22,7 @@ from eventconsumer_operator.manifest import (
     Manifest,
     name_of,
 )
-from eventconsumer_operator.reconcile import CALM_SECONDS, MOVING_SECONDS, RESTING_SECONDS, Reconciler
+from eventconsumer_operator.reconcile import CALM_SECONDS, MOVING_SECONDS, RESTING_SECONDS, STARTING_SECONDS, Reconciler
 from eventconsumer_operator.resync import Resync
 from eventconsumer_operator.store import Store
 from tests.fakes.kubernetes import FakeKubernetes, event_consumer
@@ -130,6 +130,14 @@ async def test_a_pod_that_only_has_the_labels_of_a_host_is_asked_nothing(cluster
 
 
 async def test_while_things_move_it_looks_again_soon(cluster: Cluster) -> None:
+    assert (await cluster.reconciler.reconcile(KEY)).delay == MOVING_SECONDS
+
+
+async def test_while_hosts_start_it_looks_again_at_once(cluster: Cluster) -> None:
+    cluster.hosts.answer = report(fleet=fleet()).model_copy(update={"state": HostState.STARTING})
+    await cluster.settle()
+    assert (await cluster.reconciler.reconcile(KEY)).delay == STARTING_SECONDS
+    cluster.hosts.answer = report(fleet=fleet())
     assert (await cluster.reconciler.reconcile(KEY)).delay == MOVING_SECONDS
 
 
