@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from eventconsumer_api.v1alpha1 import Roll
 from eventconsumer_processor import gaps
-from eventconsumer_processor.buffer import Buffer
+from eventconsumer_processor.buffer import JOINED_BATCHES, SMALL_BYTES, Buffer
 from tests.fakes.hub import batch_of
 
 
@@ -42,3 +42,28 @@ def test_it_must_become_a_file_by_bytes_events_or_age() -> None:
     assert buffered(0, [0, 1], now=100.0).seconds_left(roll, 111.0) == 0
     assert buffered(0, [0, 1, 2, 3, 4]).seconds_left(roll, 0.0) == 0
     assert buffered(0, list(range(40))).seconds_left(Roll(max_bytes=1024), 0.0) == 0
+
+
+@given(st.lists(st.one_of(st.integers(0, 2000), st.just(SMALL_BYTES)), max_size=300), st.integers(0, 300))
+def test_small_batches_are_joined_and_nothing_is_lost(sizes: list[int], adopted: int) -> None:
+    buffer = Buffer()
+    for number, size in enumerate(sizes):
+        buffer.add(batch_of([(number, bytes(size))]), 0.0)
+    assert [number for batch in buffer.batches for number in batch.numbers.tolist()] == list(range(len(sizes)))
+    assert [len(body) for batch in buffer.batches for body in batch.rows().bodies] == sizes
+    assert (buffer.count, buffer.size) == (len(sizes), sum(batch.size for batch in buffer.batches))
+    large = sum(size == SMALL_BYTES for size in sizes)
+    assert len(buffer.batches) <= 2 * large + len(sizes) // JOINED_BATCHES + JOINED_BATCHES
+    buffer.drop_through(adopted)
+    buffer.add(batch_of([(1000, b"x")]), 0.0)
+    kept = [number for batch in buffer.batches for number in batch.numbers.tolist()]
+    assert kept == [*range(adopted + 1, len(sizes)), 1000]
+
+
+def test_a_trickle_takes_little_more_memory_than_it_counts() -> None:
+    buffer = Buffer()
+    for number in range(5000):
+        buffer.add(batch_of([(number, bytes(1000))]), 0.0)
+    assert len(buffer.batches) < 5000 / JOINED_BATCHES + JOINED_BATCHES
+    whole = sum(batch.columns.get_total_buffer_size() for batch in buffer.batches)
+    assert whole < 1.2 * buffer.size

@@ -64,6 +64,11 @@ class EventBatch:
         ]
         return cls(pa.RecordBatch.from_arrays([*arrays, sizes_of(arrays)], schema=COLUMNS))
 
+    @classmethod
+    def joined(cls, batches: "Sequence[EventBatch]") -> "EventBatch":
+        """Batches that follow each other as one, which copies them."""
+        return cls(pa.concat_batches([batch.columns for batch in batches]))
+
     def rows(self) -> EventRows:
         """The same as lists, which costs objects for each event; not kept here."""
         names = ("sequence_number", "offset", "enqueued_time", "partition_key", "body")
