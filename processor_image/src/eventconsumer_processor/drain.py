@@ -52,6 +52,7 @@ class Drain:
         self._schedule = CheckpointSchedule(work.config.processing.checkpoint, replaces_files=False)
         self._reached: Checkpoint | None = None  # committed, and perhaps not in a checkpoint yet
         self._log = log.bind(partition=chain.partition)
+        self._buffered = work.metrics.buffered.labels(chain.partition)
 
     async def locate(self) -> None:
         """See `Outlet`."""
@@ -218,4 +219,4 @@ class Drain:
 
     def _keep(self) -> None:
         self._work.memory.keep(self._chain.partition, self._buffer.size)
-        self._work.metrics.buffered.labels(self._chain.partition).set(self._buffer.size)
+        self._buffered.set(self._buffer.size)

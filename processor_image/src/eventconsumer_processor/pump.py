@@ -75,6 +75,7 @@ class Pump:
         self._failures = 0  # of opening or keeping a link, in a row
         self._last: tuple[int, int, datetime] | None = None  # number, enqueued ms and retrieval time of the last event
         self._log = log.bind(partition=chain.partition)
+        self._received = work.metrics.received.labels(chain.partition)
 
     @property
     def partition(self) -> str:
@@ -230,7 +231,7 @@ class Pump:
             return
         missing = self._missing(expected, fresh)
         self._last = (fresh.last, fresh.last_enqueued_ms, self._work.now())
-        self._work.metrics.received.labels(self.partition).inc(len(fresh))
+        self._received.inc(len(fresh))
         if self._handler is not None:
             done = await self._handler.process(fresh, self.stop)
             if done < len(fresh):

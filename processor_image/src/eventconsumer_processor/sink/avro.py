@@ -16,16 +16,18 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import Any
 
 import fastavro
 
 from eventconsumer_api.capture import AMQP_FIELDS, AVRO_SCHEMA
 from eventconsumer_processor.sink.content import BlockWriter
+from eventconsumer_processor.sink.stretches import groups
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.rows import EventRows, FlatMap, Kind
 
-AVRO_BLOCK_BYTES = 1024**2  # of records
+AVRO_BLOCK_BYTES = 1024**2  # of records, and of events that are rows at a time
 SYNC_BYTES = 16
 _PARSED = fastavro.parse_schema(json.loads(AVRO_SCHEMA))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -44,8 +46,8 @@ def encode(batches: Iterable[EventBatch], partition: str, facts: Mapping[str, st
     blocks = BlockWriter()
     blocks.write(header(sync))
     records, count = io.BytesIO(), 0
-    for batch in batches:
-        for record in _records(batch.rows()):
+    for stretch in chain.from_iterable(groups(batches, AVRO_BLOCK_BYTES)):
+        for record in _records(stretch.rows()):
             fastavro.schemaless_writer(records, _PARSED, record)
             count += 1
             if records.tell() >= AVRO_BLOCK_BYTES:
