@@ -18,11 +18,11 @@ from tests.bench.failover import Operator
 from tests.bench.machine import servers_at
 from tests.bench.options import Options
 from tests.bench.results import Row
-from tests.integration.processor.hosts import Consumer, wait_until
+from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
 from tests.servers import EmulatorProcess
 
 PARTITIONS, HOSTS, LEASE_SECONDS = 32, 8, 30
-SETTLE_SECONDS, COUNT_SECONDS = 45.0, 240.0
+SETTLE_SECONDS, COUNT_SECONDS = 45.0, 180.0
 QUICK_SECONDS = 60.0
 START_SECONDS = 900.0  # the SDK moves one partition in 30 s
 
@@ -62,13 +62,19 @@ def our_fleet(consumer: Consumer, servers: Servers, folder: Path) -> Iterator[No
     operator.start()
     try:
         operator.wanted = HOSTS
-        hosts = [consumer.host(f"orders-host-{number}") for number in range(HOSTS)]
+        hosts = [_started(consumer, number) for number in range(HOSTS)]
         share = PARTITIONS // HOSTS
         wait_until(lambda: all(len(host.owned()) == share for host in hosts), START_SECONDS, "balanced")
         yield
     finally:
         operator.end()
         consumer.close()
+
+
+def _started(consumer: Consumer, number: int) -> HostProcess:
+    host = consumer.host(f"orders-host-{number}")
+    host.get("/healthz")  # one after the other: eight at once would start slowly
+    return host
 
 
 @contextmanager

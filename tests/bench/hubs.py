@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.servers import EmulatorProcess
 
-ATTACH_SECONDS = 60.0
+ATTACH_SECONDS = 180.0
 
 
 def body(size: int, number: int) -> bytes:
@@ -52,7 +52,7 @@ def await_readers(emulator: EmulatorProcess, hub: str, partitions: int) -> None:
     """Wait until each partition has a reader that gave credit.
 
     Raises:
-        TimeoutError: Not in a minute.
+        TimeoutError: Not in three minutes.
     """
     deadline = time.monotonic() + ATTACH_SECONDS
     while True:
