@@ -13,7 +13,7 @@ import pytest
 from tests.fakes.blobs import Version
 from tests.simulation.checker import Checker
 from tests.simulation.driver import episode, run
-from tests.simulation.rules import RULES
+from tests.simulation.rules import RULES, Step
 
 RUNS = 120
 
@@ -32,6 +32,14 @@ def test_random_runs_violate_nothing() -> None:
     print(f"{steps} steps, {checks.total()} checks: {dict(sorted(checks.items()))}")
     every = {"S1", "S2", "S3", "S4", "S5", "S6", "S7", "S8", "F1", "F2", "L1", "L2", "L3"}
     assert every <= set(checks)
+
+
+def test_a_stolen_link_is_not_opened_again_before_the_epoch_is_raised() -> None:
+    """Storage refuses the first write that would raise it."""
+    script: list[Step] = [("start", (1, 0)), ("wait", (3,)), ("rival", (5, 3)), ("upset", (0, 2)), ("wait", (6,))]
+    outcome = run("cols/11", script)
+    assert any("the epoch could not be raised" in line for line in outcome.trace)
+    assert not outcome.violation
 
 
 def test_the_same_seed_is_the_same_run() -> None:

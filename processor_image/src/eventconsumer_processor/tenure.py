@@ -122,19 +122,28 @@ class Tenure:
         pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(self._losses - 1, 10))
         self._log.warning("a rival is at work", reason=str(reason), in_a_row=self._losses, pause=pause)
         self._work.metrics.lease_changes.labels(str(reason)).inc()
+        while True:
+            await self._pause(pause, keeping)
+            if self._stop.is_set() or self._held.keeper.lost.is_set():
+                return False
+            try:
+                await self._held.raise_epoch(above=self._held.lease.epoch)
+            except LeaseLost:
+                return False
+            except StorageError as error:  # never again under an epoch whose link was taken
+                self._log.warning("the epoch could not be raised, will try again", error=str(error))
+            else:
+                return True
+
+    async def _pause(self, seconds: float, keeping: asyncio.Task[None]) -> None:
+        """Wait; no longer than until the stop, or the end of the lease."""
         stopping = asyncio.create_task(self._stop.wait())
         await asyncio.wait(
             {keeping, stopping},
-            timeout=pause * self._work.rng.uniform(0.75, 1.25),
+            timeout=seconds * self._work.rng.uniform(0.75, 1.25),
             return_when=asyncio.FIRST_COMPLETED,
         )
         await _end(stopping)
-        try:
-            with contextlib.suppress(StorageError):
-                await self._held.raise_epoch(above=self._held.lease.epoch)
-        except LeaseLost:
-            return False
-        return not self._stop.is_set()
 
     def _left_alone(self) -> bool:
         return self._pump_since is not None and self._work.clock() - self._pump_since >= HEALED_SECONDS

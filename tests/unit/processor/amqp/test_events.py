@@ -279,6 +279,8 @@ def test_what_no_publisher_sends_often_has_no_layout() -> None:
         section(0x72, {Symbol("x-opt-sequence-number"): "x"}) + BODY,
         section(0x72, {Symbol("x-opt-sequence-number"): None}) + BODY,
         section(0x72, {Symbol("x-opt-sequence-number"): float("inf")}) + BODY,
+        section(0x72, {**annotations(), Symbol("x-opt-sequence-number"): ULong(2**64 - 1)}) + BODY,
+        section(0x72, {**annotations(), Symbol("x-opt-enqueued-time"): ULong(2**64 - 1)}) + BODY,
         section(0x72, [1]) + BODY,
         NUMBERED + section(0x75, 5),
         NUMBERED + section(0x73, "x") + BODY,

@@ -77,14 +77,14 @@ def by_rows(payloads: Sequence[bytes]) -> EventBatch:
         FrameError: One of them is no message, or has no sequence number.
     """
     rows = EventRows()
-    for payload in payloads:
-        try:
+    try:
+        for payload in payloads:
             columns.append(rows, decode_message(payload))
-        except FrameError:
-            raise
-        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
-            raise FrameError(f"an event's annotations or body are not what Event Hubs sends: {error!r}") from None
-    return EventBatch.of(rows)
+        return EventBatch.of(rows)
+    except FrameError:
+        raise
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:  # Arrow's are of these
+        raise FrameError(f"an event's annotations or body are not what Event Hubs sends: {error!r}") from None
 
 
 def _in_order(parts: list[tuple[Positions, EventBatch]]) -> EventBatch:
