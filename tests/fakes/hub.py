@@ -119,6 +119,10 @@ class FakeSource:
         """See `Source`."""
         self.closed = True
 
+    async def abandon(self) -> None:
+        """See `Source`."""
+        await self.close()
+
 
 def enqueued_ms(number: int) -> int:
     """When an event was enqueued: one a millisecond."""

@@ -112,7 +112,7 @@ def test_10_storage_is_down(stage: Stage, everything: bool) -> None:
     usual = _memory(host)
     down = time.monotonic()
     proxy.add(Match(path="" if everything else f"/{orders.drained}"), Down())
-    sent = _publish_large(orders, events=600, start=40)
+    sent = _publish_large(orders, events=900, start=40)
     while time.monotonic() < down + LEASE_SECONDS - 5:
         time.sleep(0.2)
     credit = _credit(orders)
@@ -126,8 +126,8 @@ def test_10_storage_is_down(stage: Stage, everything: bool) -> None:
     assert _memory(host) - usual < 64 * MIB
     proxy.clear()
     stage.settled(orders, sent, 90)
-    # Bursts above the buffer of 16 MiB were seen up to 84 MiB; without a bound it would be all that was sent, 114 MiB.
-    assert _memory(host, peak=True) - usual < 100 * MIB
+    # Bursts above the buffer of 16 MiB were seen up to 101 MiB; without a bound it would be all that was sent, 171 MiB.
+    assert _memory(host, peak=True) - usual < 130 * MIB
     wait_until(lambda: not host.report().problems, 20, "no problem is left")
     assert_checkpoints_follow_files(proxy.exchanges)
 

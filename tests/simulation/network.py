@@ -278,6 +278,10 @@ class RemoteSource:
         if self._node.alive and "hub" not in self._node.cut:
             self._server.closed = True
 
+    async def abandon(self) -> None:
+        """See `Source`."""
+        await self.close()
+
 
 def _complete(coroutine: Coroutine[Any, Any, Any]) -> Any:
     """The result of a coroutine that waits for nothing; it may give way, and nobody takes it."""

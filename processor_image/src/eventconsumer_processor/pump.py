@@ -273,5 +273,7 @@ class Pump:
         batch = await self._source.receive(self._work.config.processing.max_batch_size, POLL_SECONDS)
         self._held.keeper.check()
         if not len(batch):  # else the first one came just now
+            source, self._source = self._source, None
+            await source.abandon()
             raise HubUnreachable(f"partition {self.partition} has events, but the link gives none: opening a new one")
         await self._accept(batch)

@@ -97,6 +97,10 @@ class _BoundedSource:
         """See `Source`."""
         await self._source.close()
 
+    async def abandon(self) -> None:
+        """See `Source`."""
+        await self._source.abandon()
+
 
 async def bounded(hub: Hub, info: HubInfo, config: ReplayConfig, sink: BlobStore, prefix: str) -> BoundedHub:
     """The hub as a replay sees it.

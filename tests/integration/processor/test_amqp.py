@@ -70,6 +70,48 @@ async def test_a_link_that_is_closed_leaves_the_others_and_makes_room(hub: AmqpH
     await stays.close()
 
 
+def connections(emulator: EmulatorProcess) -> dict[str, str]:
+    """By partition, the connection of its link."""
+    return {link["partition"]: link["connection"] for link in emulator.admin.links(kind="reader")}
+
+
+async def test_what_gives_nothing_is_not_relied_on(hub: AmqpHub, emulator: EmulatorProcess) -> None:
+    frozen = [await hub.open(str(number), -1, 1, 100) for number in range(2)]
+    before = connections(emulator)
+    emulator.admin.freeze(hub="orders", connection=before["0"])
+    emulator.admin.put_event("orders", "0", b"x")
+    await frozen[0].abandon()
+    opened = await hub.open("0", -1, 2, 100)
+    assert (await receive(opened, 1))[0].rows().bodies == [b"x"]
+    assert connections(emulator)["0"] != before["0"]
+    assert connections(emulator)["1"] == before["1"], "the other one is left alone"
+    await frozen[1].close()
+    again = await hub.open("1", -1, 2, 100)
+    assert set(connections(emulator).values()) == {connections(emulator)["0"]}, "and closed with its last link"
+    await asyncio.gather(opened.close(), again.close())
+
+
+async def test_a_connection_whose_token_is_not_good_any_more_is_replaced(
+    hub: AmqpHub, emulator: EmulatorProcess
+) -> None:
+    sources = [await hub.open(str(number), -1, 1, 100) for number in range(2)]
+    before = connections(emulator)
+    assert emulator.admin.expire_tokens() >= 1
+    for number, source in enumerate(sources):
+        with pytest.raises(HubUnauthorized):
+            await receive(source, 1)
+        await source.close()
+        sources[number] = await hub.open(str(number), -1, 2, 100)
+    assert len({*connections(emulator).values(), before["0"]}) == 2
+    emulator.admin.fail_cbs(401, "Unauthorized access.")
+    emulator.admin.expire_tokens()
+    with pytest.raises(HubUnauthorized):
+        await hub.open("2", -1, 1, 100)
+    emulator.admin.clear_faults()
+    for source in sources:
+        await source.close()
+
+
 async def test_heartbeats_keep_a_silent_connection_and_a_dead_peer_is_noticed(
     hub: AmqpHub, emulator: EmulatorProcess
 ) -> None:

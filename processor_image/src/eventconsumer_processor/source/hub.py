@@ -55,6 +55,9 @@ class Source(Protocol):
     async def close(self) -> None:
         """Detach; never fails."""
 
+    async def abandon(self) -> None:
+        """Detach a link that gives nothing although there are events; what carries it is not relied on any more."""
+
 
 class Hub(Protocol):
     """An Event Hub."""

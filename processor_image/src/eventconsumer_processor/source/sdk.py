@@ -223,6 +223,10 @@ class SdkSource:
         if connection is not None and connection._transport.writer is not None:
             connection._transport.writer.close()
 
+    async def abandon(self) -> None:
+        """See `Source`. Each link has a connection of its own."""
+        await self.close()
+
     def _fitting(self) -> int:
         """How many frames like those just read make `READ_BYTES`."""
         size = sum(len(part) for message in self._messages for part in message.data or ())

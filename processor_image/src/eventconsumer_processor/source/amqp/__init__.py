@@ -9,9 +9,11 @@
     link, credit   deliveries of one partition, and how many may be on their way
     sender         requests to a service
     messages       messages whole
-    events         messages to columns
+    layout, learner  the layout of one message, and all messages that have it
+    values, events   values of many messages, and their columns
     tokens, cbs    signing in, and again before it expires
-    hub            the protocol of `source.hub` on all of it
+    pool           connections, and whether they are relied on
+    hub, source    the protocols of `source.hub` on all of it
 
 The bytes come from strangers: whatever is wrong with them is a `FrameError`, and what is held for a peer is bounded.
 """

@@ -1,10 +1,5 @@
-"""`source.hub.Hub` on our own receiver: one connection for all partitions of a hub.
+"""`source.hub.Hub` on our own receiver; properties of the hub and its partitions are asked for through the SDK."""
 
-The connection is opened with the first link, and again by the next `open` after it broke. Properties of the hub and its
-partitions are asked for through the SDK.
-"""
-
-import asyncio
 import calendar
 from collections.abc import Callable
 from datetime import datetime
@@ -14,10 +9,10 @@ from eventconsumer_api.connection_string import parse_connection_string
 from eventconsumer_api.v1alpha1 import Position
 from eventconsumer_processor.credentials import HubAccess
 from eventconsumer_processor.source.amqp import codec, performatives, tokens
-from eventconsumer_processor.source.amqp.cbs import Claims
-from eventconsumer_processor.source.amqp.connection import IDLE_SECONDS, Connection, Endpoint
+from eventconsumer_processor.source.amqp.connection import IDLE_SECONDS, Endpoint
 from eventconsumer_processor.source.amqp.link import REQUEST_SECONDS, Receiver
 from eventconsumer_processor.source.amqp.performatives import Terminus
+from eventconsumer_processor.source.amqp.pool import Pool
 from eventconsumer_processor.source.amqp.tokens import TokenSource
 from eventconsumer_processor.source.hub import HubInfo, PartitionInfo, Source
 from eventconsumer_processor.source.locate import locate
@@ -37,11 +32,10 @@ class AmqpHub:
 
     def __init__(self, access: HubAccess, idle_seconds: float = IDLE_SECONDS) -> None:
         self._access = access
-        self._idle_seconds = idle_seconds
         self._management = SdkHub(access)
-        self._authority, self._endpoint, self._tokens = _signing_in(access)
-        self._connections: list[tuple[Connection, Claims]] = []
-        self._connecting = asyncio.Lock()
+        self._authority, endpoint, tokens_for = _signing_in(access)
+        audience = f"sb://{self._authority}/{access.name}/consumergroups/{access.consumer_group}"
+        self._pool = Pool(endpoint, audience, tokens_for(audience), idle_seconds)
 
     async def describe(self) -> HubInfo:
         """See `Hub`."""
@@ -69,8 +63,7 @@ class AmqpHub:
 
     async def close(self) -> None:
         """See `Hub`."""
-        found, self._connections = self._connections, []
-        await asyncio.gather(*(claims.close() for _, claims in found), *(connection.close() for connection, _ in found))
+        await self._pool.close()
         await self._management.close()
 
     async def _open(self, partition: str, selector: str, epoch: int, prefetch: int) -> Source:
@@ -90,33 +83,10 @@ class AmqpHub:
                 properties={"com.microsoft:epoch": codec.long(epoch)},
             )
 
-        receiver = Receiver(await self._connection(), prefetch, frame)
-        await receiver.attach()
+        receiver, shared = await self._pool.attach(lambda connection: Receiver(connection, prefetch, frame))
         from eventconsumer_processor.source.amqp.source import AmqpSource  # who only asks needs none of what this loads
 
-        return AmqpSource(receiver)
-
-    async def _connection(self) -> Connection:
-        async with self._connecting:
-            for connection, claims in tuple(self._connections):
-                if connection.error is not None:
-                    self._connections.remove((connection, claims))
-                    await claims.close()
-            for connection, _ in self._connections:
-                if connection.is_usable:
-                    return connection
-            access = self._access
-            connection = Connection(self._endpoint.host, self._idle_seconds)
-            await connection.connect(self._endpoint, REQUEST_SECONDS)
-            audience = f"sb://{self._authority}/{access.name}/consumergroups/{access.consumer_group}"
-            claims = Claims(connection, audience, self._tokens(audience))
-            try:
-                await claims.claim()
-            except BaseException:
-                await connection.close()
-                raise
-            self._connections.append((connection, claims))
-            return connection
+        return AmqpSource(receiver, lambda trusted: self._pool.leave(shared, trusted=trusted))
 
 
 def selector(where: str | datetime, inclusive: bool) -> str:

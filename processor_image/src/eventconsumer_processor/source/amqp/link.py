@@ -126,7 +126,7 @@ class Receiver(BaseLink):
         self._taken = 0.0  # when it took some last, on the loop's clock
 
     async def take(self, max_wait: float) -> list[bytes]:
-        """Payloads in order, about 4 MiB at most; none if none came within `max_wait` seconds.
+        """Payloads in order, about 2 MiB at most; none if none came within `max_wait` seconds.
 
         Many at a time cost little each, so while few come, what comes waits for more: not for long, and not at all
         where the last payloads were taken a while ago.
@@ -145,7 +145,7 @@ class Receiver(BaseLink):
         self._taken = loop.time()
         taken: list[bytes] = []
         size = 0
-        while self._payloads and size < credit.BUDGET_BYTES:
+        while self._payloads and size < MANY_BYTES:
             taken.append(self._payloads.popleft())
             size += len(taken[-1])
         self._held -= size

@@ -1,6 +1,7 @@
 """`source.hub.Source` on a link of our own: its payloads as columns."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from eventconsumer_processor.errors import HubUnreachable
 from eventconsumer_processor.source.amqp import events
@@ -13,10 +14,16 @@ NOTHING = EventBatch.of(EventRows())
 
 
 class AmqpSource:
-    """`source.hub.Source` on one link."""
+    """`source.hub.Source` on one link.
 
-    def __init__(self, receiver: Receiver) -> None:
+    Args:
+        receiver: The link.
+        left: Told when it is closed, and whether its connection did what it should.
+    """
+
+    def __init__(self, receiver: Receiver, left: Callable[[bool], Awaitable[None]]) -> None:
         self._receiver = receiver
+        self._left = left
         self._decoder = events.Decoder()
         self._rest = NOTHING  # decoded, and not handed over
 
@@ -36,4 +43,17 @@ class AmqpSource:
 
     async def close(self) -> None:
         """See `Source`."""
+        await self._end(trusted=True)
+
+    async def abandon(self) -> None:
+        """See `Source`."""
+        await self._end(trusted=False)
+
+    async def _end(self, *, trusted: bool) -> None:
         await self._receiver.detach()
+        left, self._left = self._left, _nobody
+        await left(trusted)
+
+
+async def _nobody(_: bool) -> None:
+    """Whom a source tells that is closed again."""
