@@ -86,7 +86,8 @@ MUTANTS: Mapping[str, Mutant] = {
                 'etag = await self._blobs.put(name, b"", metadata=layout.encode_checkpoint(checkpoint))',
             ),
         ),
-        ZOMBIES | {"upset": 3},
+        ZOMBIES | ALONE | {"upset": 6, "produce": 2},
+        steps=100,
     ),
     "checkpoints are written by force (EventProcessorHost)": Mutant(
         (
