@@ -3,9 +3,7 @@
 import asyncio
 from collections import Counter
 
-import pytest
-
-from tests.unit.processor.fleets import LAYOUTS, Fleet, fleet_test, until
+from tests.unit.processor.fleets import Fleet, fleet_test, until
 from tests.unit.processor.test_fleet_partitions import as_planned, pod
 
 HOUR = 3600.0
@@ -36,11 +34,3 @@ def idle_hour(layout: str, *, told: bool, partitions: int = 32) -> Counter[str]:
 
     fleet_test(test, partitions, layout)
     return found
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("told", [False, True], ids=["silent", "told"])
-def test_an_idle_hour(layout: str, told: bool) -> None:
-    calls = idle_hour(layout, told=told)
-    print(f"calls in an idle hour, 32 partitions, 8 hosts, {layout}, told {told}: {calls.total()} {dict(calls)}")
-    assert calls.total() > 0
