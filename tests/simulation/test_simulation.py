@@ -13,6 +13,7 @@ import pytest
 from tests.fakes.blobs import Version
 from tests.simulation.checker import Checker
 from tests.simulation.driver import episode, run
+from tests.simulation.mutants import ALONE, REBUILT, ZOMBIES
 from tests.simulation.rules import RULES, Step
 
 RUNS = 120
@@ -39,6 +40,13 @@ def test_a_stolen_link_is_not_opened_again_before_the_epoch_is_raised() -> None:
     script: list[Step] = [("start", (1, 0)), ("wait", (3,)), ("rival", (5, 3)), ("upset", (0, 2)), ("wait", (6,))]
     outcome = run("cols/11", script)
     assert any("the epoch could not be raised" in line for line in outcome.trace)
+    assert not outcome.violation
+
+
+def test_a_partition_is_given_up_although_its_epoch_is_being_raised() -> None:
+    """The plan takes it away between two pumps."""
+    emphasis = ZOMBIES | ALONE | REBUILT | {"produce": 2}
+    outcome = run("mutants/1027", episode("mutants/1027", 100, emphasis))
     assert not outcome.violation
 
 

@@ -133,7 +133,7 @@ class Tenure:
             except StorageError as error:  # never again under an epoch whose link was taken
                 self._log.warning("the epoch could not be raised, will try again", error=str(error))
             else:
-                return True
+                return not self._stop.is_set()  # it stopped the pump that was, not the one to come
 
     async def _pause(self, seconds: float, keeping: asyncio.Task[None]) -> None:
         """Wait; no longer than until the stop, or the end of the lease."""
