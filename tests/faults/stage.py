@@ -29,6 +29,7 @@ LEASE_SECONDS = 15
 SCAN_SECONDS = LEASE_SECONDS / 6 * 1.2
 PATIENCE = 3  # a limit costs time only where it is not kept, and a busy machine is slow
 L1_SECONDS = LEASE_SECONDS + SCAN_SECONDS + 5  # until somebody owns a lost partition, of hosts that run already
+RENEWED_SECONDS = 0.9 * LEASE_SECONDS  # renewals may go on landing until the fence although no answer comes back
 TAKEOVER_SECONDS = 90  # the same, of a host that has to be started first
 PROBLEM_SECONDS = 90
 NEVER = {"maxBytes": 100_000_000, "maxSeconds": 600, "maxEvents": 1_000_000}  # files only when told to stop
@@ -256,9 +257,13 @@ def wait_owned(host: HostProcess, partitions: int, seconds: float = 30) -> None:
     wait_until(lambda: len(host.owned()) == partitions, seconds, f"{host.name} owns {partitions}: {host.log[-3000:]}")
 
 
-def wait_taken_over(host: HostProcess, partitions: int) -> None:
-    """Wait until a host that runs already owns so many partitions, no longer than L1 allows."""
-    hosts.wait_until(lambda: len(host.owned()) == partitions, L1_SECONDS, f"{host.name} took over: {host.log[-3000:]}")
+def wait_taken_over(host: HostProcess, partitions: int, renewed: float = 0) -> None:
+    """Wait until a host that runs already owns so many partitions, no longer than L1 allows.
+
+    `renewed` is for how many seconds the owner's renewals may still have landed.
+    """
+    seconds = renewed + L1_SECONDS
+    hosts.wait_until(lambda: len(host.owned()) == partitions, seconds, f"{host.name} took over: {host.log[-3000:]}")
 
 
 def wait_attached(host: HostProcess, partition: str, seconds: float = 40) -> None:

@@ -13,6 +13,7 @@ from tests.faultproxy import Action, Fault, Match
 from tests.faults.stage import (
     LEASE_SECONDS,
     PROBLEM_SECONDS,
+    RENEWED_SECONDS,
     TAKEOVER_SECONDS,
     Stage,
     assert_checkpoints_follow_files,
@@ -82,7 +83,7 @@ def test_09_fences_itself_before_the_lease_expires(stage: Stage, match: Match, a
     (partition,) = first.owned()
     proxy.add(match, action)
     publish(orders, 100, start=200)
-    wait_taken_over(second, 2)
+    wait_taken_over(second, 2, RENEWED_SECONDS if isinstance(action, Slow) else 0)
     closed = [entry for entry in logged(first, "pump closed") if entry["partition"] == partition]
     taken = [
         e for e in logged(second, "lease acquired") + logged(second, "lease stolen") if e["partition"] == partition

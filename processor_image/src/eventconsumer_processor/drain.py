@@ -118,7 +118,7 @@ class Drain:
                 check=check,
                 failed=self._failed,
                 rng=work.rng,
-                turn=work.memory.writing,
+                turn=partial(work.memory.writing, self._buffer.size),
             )
         self._failures = 0
         self._problems.pop("sink", None)

@@ -4,25 +4,33 @@ A pump tells how much it keeps. While the whole is at the limit nobody receives,
 buffer a file early; so a backlog on many partitions costs smaller files, never memory. What is being committed still
 counts, but once half of the limit is on its way out no further pump has to follow. What a pump is about to receive
 counts as much as it received last: else all pumps would find room at once, and each would bring a batch.
+
+Making and putting files needs memory besides the buffers, for a few blocks each, and is bounded by bytes too: two large
+files at a time, or many small ones, so that one that storage lets hang does not hold up the small ones.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
-WRITERS = 2  # files made and put at a time: each needs memory for a few blocks besides its buffer
+from eventconsumer_processor.sink.content import BLOCK_BYTES
+
+BLOCKS = 3  # of a file: one on its way, one ready, one being made
+WRITING_BYTES = 2 * BLOCKS * BLOCK_BYTES
 
 
 class Memory:
     """Bytes kept by partition."""
 
     def __init__(self, limit: int) -> None:
-        self.writing = asyncio.Semaphore(WRITERS)
         self._limit = limit
         self._kept: dict[str, int] = {}
         self._coming: dict[str, int] = {}
         self._leaving: set[str] = set()
         self._less = asyncio.Event()
+        self._written = 0  # bytes that files being made and put may need
+        self._next_writer = asyncio.Lock()  # whoever waits for them, in order
+        self._writer_left = asyncio.Event()
 
     @property
     def used(self) -> int:
@@ -68,6 +76,21 @@ class Memory:
             yield
         finally:
             self._leaving.discard(partition)
+
+    @contextlib.asynccontextmanager
+    async def writing(self, size: int) -> AsyncIterator[None]:
+        """While a file of `size` bytes of events is made and put; waits for its turn first."""
+        needed = BLOCKS * min(size, BLOCK_BYTES)
+        async with self._next_writer:
+            while self._written + needed > WRITING_BYTES:
+                self._writer_left.clear()
+                await self._writer_left.wait()
+            self._written += needed
+        try:
+            yield
+        finally:
+            self._written -= needed
+            self._writer_left.set()
 
     async def room(self, seconds: float) -> None:
         """Wait until something was let go, at most `seconds`."""

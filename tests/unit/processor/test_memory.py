@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_processor.memory import Memory
+from eventconsumer_processor.memory import WRITING_BYTES, Memory
 from tests.fakes.virtual import virtual
 from tests.unit.processor.stage import virtual_clock
 
@@ -75,3 +75,44 @@ def test_what_is_about_to_come_counts_until_it_is_there() -> None:
     with pytest.raises(ValueError, match="link"), memory.coming("1", 40):
         raise ValueError("link")
     assert not memory.full
+
+
+@virtual
+async def test_a_file_that_hangs_holds_up_large_ones_but_no_small_ones() -> None:
+    memory, hanging, written = Memory(100), asyncio.Event(), []
+
+    async def write(name: str, size: int, until: asyncio.Event | None = None) -> None:
+        async with memory.writing(size):
+            if until is not None:
+                await until.wait()
+            written.append(name)
+
+    async with asyncio.TaskGroup() as writers:
+        writers.create_task(write("hangs", WRITING_BYTES, hanging))
+        writers.create_task(write("hangs too", 1000, hanging))
+        for name in "abc":
+            writers.create_task(write(name, 100_000))
+        await asyncio.sleep(1)
+        assert written == ["a", "b", "c"]
+        writers.create_task(write("large", WRITING_BYTES))
+        writers.create_task(write("behind", 1000))
+        await asyncio.sleep(1)
+        assert written == ["a", "b", "c"]
+        hanging.set()
+    assert written[-2:] == ["large", "behind"]
+
+
+@virtual
+async def test_a_writer_that_stops_waiting_takes_no_turn() -> None:
+    memory = Memory(100)
+
+    async def write() -> None:
+        async with memory.writing(WRITING_BYTES):
+            return
+
+    async with memory.writing(WRITING_BYTES), memory.writing(WRITING_BYTES):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await write()
+    async with asyncio.timeout(1):
+        await write()

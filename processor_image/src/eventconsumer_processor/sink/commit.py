@@ -28,7 +28,7 @@ async def commit(
     check: Callable[[], None],
     failed: Callable[[StorageError], None],
     rng: Random,
-    turn: AbstractAsyncContextManager[Any] | None = None,
+    turn: Callable[[], AbstractAsyncContextManager[Any]] = nullcontext,
 ) -> Slot | None:
     """Put a file into its slot; None where it is in there now, else the winner's file.
 
@@ -47,7 +47,7 @@ async def commit(
     pause = BACKOFF_FIRST
     while True:
         try:
-            async with turn or nullcontext():
+            async with turn():
                 check()
                 await chain.put(draft, content)
             return None
