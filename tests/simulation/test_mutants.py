@@ -43,7 +43,7 @@ def test_every_mutant_is_killed_and_the_product_lives(tmp_path: Path) -> None:
         return name, play(name, package, MOST)
 
     with ThreadPoolExecutor(PROCESSES) as pool:
-        found = dict(pool.map(attempt, ["", *(name for name, mutant in MUTANTS.items() if not mutant.rare)]))
+        found = dict(pool.map(attempt, ["", *MUTANTS]))
     product = found.pop("")
     for name, answer in found.items():
         print(f"{name}: {answer['violation'][:90] or 'SURVIVES'} (run {answer['runs']})")
