@@ -28,7 +28,7 @@ class Memory:
         self._coming: dict[str, int] = {}
         self._leaving: set[str] = set()
         self._less = asyncio.Event()
-        self._written = 0  # bytes that files being made and put may need
+        self._writers_need = 0  # bytes that files being made and put may need
         self._next_writer = asyncio.Lock()  # whoever waits for them, in order
         self._writer_left = asyncio.Event()
 
@@ -82,14 +82,14 @@ class Memory:
         """While a file of `size` bytes of events is made and put; waits for its turn first."""
         needed = BLOCKS * min(size, BLOCK_BYTES)
         async with self._next_writer:
-            while self._written + needed > WRITING_BYTES:
+            while self._writers_need + needed > WRITING_BYTES:
                 self._writer_left.clear()
                 await self._writer_left.wait()
-            self._written += needed
+            self._writers_need += needed
         try:
             yield
         finally:
-            self._written -= needed
+            self._writers_need -= needed
             self._writer_left.set()
 
     async def room(self, seconds: float) -> None:

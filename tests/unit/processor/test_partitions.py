@@ -11,6 +11,7 @@ import pytest
 
 from eventconsumer_processor.errors import LinkStolen
 from eventconsumer_processor.lease.azuresdk_store import FOREIGN_SECONDS
+from eventconsumer_processor.lease.keeper import HeldLease
 from eventconsumer_processor.partitions import STORAGE_SECONDS
 from eventconsumer_processor.storage import FOREVER, BlobInfo
 from eventconsumer_processor.tenure import HEALED_SECONDS, LONGEST_PAUSE_SECONDS
@@ -310,6 +311,31 @@ def test_a_rival_that_takes_the_link_once_is_no_problem() -> None:
         assert host.manager.reports()[0].epoch == 2
 
     fleet_test(test, 2, "EventProcessorHost")
+
+
+def test_a_stop_while_a_stolen_links_epoch_is_raised_gives_the_partition_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    raising = asyncio.Event()
+    raise_epoch = HeldLease.raise_epoch
+
+    async def slowly(self: HeldLease, above: int) -> None:
+        raising.set()
+        await asyncio.sleep(1)
+        await raise_epoch(self, above)
+
+    async def test(fleet: Fleet) -> None:
+        host = fleet.start("a")
+        await until(lambda: fleet.counts() == [1], 10)
+        await asyncio.sleep(5)
+        monkeypatch.setattr(HeldLease, "raise_epoch", slowly)
+        await steal_link(fleet)
+        async with asyncio.timeout(20):
+            await raising.wait()
+        began = virtual_clock()
+        await host.manager.drain(60)
+        assert virtual_clock() - began < 5, "it does not wait for a pump that nobody told to stop"
+        assert not host.owned()
+
+    fleet_test(test, 1, "EventProcessorHost")
 
 
 def test_two_rivals_with_equal_epochs_are_no_busy_loop() -> None:

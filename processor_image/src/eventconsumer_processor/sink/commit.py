@@ -39,7 +39,7 @@ async def commit(
         check: Asked before every attempt; raises `LeaseLost` when the lease is gone.
         failed: Told of every failure that will be tried again.
         rng: Spreads retries.
-        turn: Held during each attempt, and not between them.
+        turn: Makes what is held during each attempt, and not between them.
 
     Raises:
         LeaseLost: From `check`.
