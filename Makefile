@@ -3,7 +3,6 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 VENV := .venv
 PY := $(VENV)/bin/python
-SUITES := tests/unit tests/contract tests/simulation tests/integration
 DISTS := crds operator processor_image spark local/emulator local/cluster local/demo
 
 .PHONY: help
@@ -79,10 +78,7 @@ check: lint types borders ## The fast subset, two minutes
 test: lint types borders azurite jars ## Everything: style, types, borders, unit, contract, simulation, integration, faults, end to end
 	@./local/need promtool prometheus
 	@$(PY) -m local_cluster tools
-	@# In several processes, as most of a test is waiting; what shares a server stays together (tests/conftest.py).
-	@$(VENV)/bin/pytest -n 2 --dist loadgroup --durations=20 $(SUITES)
-	@# Faults are judged by time, too, and there is one cluster: one after the other.
-	@$(VENV)/bin/pytest --durations=20 tests/faults tests/e2e --ignore tests/e2e/test_kubeflow.py
+	@$(PY) -m tests.lanes
 
 .PHONY: test-kubeflow
 test-kubeflow: env azurite jars ## The launcher Kubeflow, end to end; builds its operator first, 4 minutes

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.azurite import free_port
+from tests.patience import patiently
 
 ADMIN = "admin"
 READY_SECONDS = 90
@@ -197,7 +198,7 @@ class ApiServerProcess:
 
     def _ask_etcd(self, method: str, body: dict[str, Any]) -> Any:
         request = urllib.request.Request(f"{self._etcd_url}/v3/kv/{method}", data=json.dumps(body).encode())
-        return urllib.request.urlopen(request, timeout=10)
+        return urllib.request.urlopen(request, timeout=patiently(10))
 
     @property
     def _etcd_url(self) -> str:
@@ -208,7 +209,7 @@ class ApiServerProcess:
             return subprocess.Popen([find_binary(name), *flags], stdout=log, stderr=log)
 
     def _wait_ready(self) -> None:
-        deadline = time.monotonic() + READY_SECONDS
+        deadline = time.monotonic() + patiently(READY_SECONDS)
         context = _without_verification()
         request = urllib.request.Request(
             f"{self.url}/readyz", headers={"Authorization": f"Bearer {self._tokens[ADMIN]}"}
@@ -217,7 +218,7 @@ class ApiServerProcess:
             if any(process is None or process.poll() is not None for process in (self._etcd, self._api)):
                 break
             try:
-                with urllib.request.urlopen(request, timeout=5, context=context):
+                with urllib.request.urlopen(request, timeout=patiently(5), context=context):
                     return
             except (urllib.error.URLError, OSError):
                 time.sleep(0.2)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.azurite import AzuriteProcess
+from tests.patience import patiently
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def run_program(*arguments: str, **environment: str) -> "subprocess.CompletedPro
         [sys.executable, "-W", "error", "-m", "eventconsumer_processor", *arguments],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=patiently(120),
         env=os.environ | environment,
         check=False,
     )

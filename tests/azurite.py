@@ -9,6 +9,8 @@ import uuid
 from pathlib import Path
 from typing import IO
 
+from tests.patience import patiently
+
 ACCOUNT = "devstoreaccount1"
 # The development key that every copy of Azurite ships; it protects nothing.
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
@@ -70,7 +72,7 @@ class AzuriteProcess:
             stdout=self._log,
             stderr=self._log,
         )
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + patiently(timeout)
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 raise RuntimeError(f"Azurite ended with {self._process.returncode}: see {self._log.name}")

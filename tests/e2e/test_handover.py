@@ -25,6 +25,7 @@ from eventhubs_emulator.admin_client import AdminClient
 from tests.e2e.conftest import Demo
 from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
 from tests.e2e.waiting import until
+from tests.patience import patiently
 from tests.readers import Readers
 
 pytestmark = pytest.mark.timeout(900)
@@ -113,7 +114,7 @@ class Stage:
 
     def settle(self, hosts: int, seconds: float = 180) -> float:
         """Wait until the fleet is settled and stays so; when that began."""
-        deadline, since = time.monotonic() + seconds, 0.0
+        deadline, since = time.monotonic() + patiently(seconds), 0.0
         while not since or time.monotonic() - since < SETTLED_SECONDS:
             assert time.monotonic() < deadline, f"{[self.owned(number) for number in range(3)]} is not {hosts} hosts"
             if not self.settled(hosts):

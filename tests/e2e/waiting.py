@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from eventconsumer_demo.steps import DemoError
 from tests.e2e.conftest import Demo
+from tests.patience import patiently
 
 T = TypeVar("T")
 
@@ -22,7 +23,7 @@ def until(question: Callable[[], T | None], seconds: float, what: object = "", *
         what: What is waited for; made text only where it does not come.
         pause: Seconds between questions.
     """
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + patiently(seconds)
     answer: T | None = None
     while True:
         seen: object

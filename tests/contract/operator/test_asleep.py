@@ -15,6 +15,7 @@ from eventconsumer_api.host_report import BatchReport, CommitReport, HostReport,
 from tests.contract.operator.conftest import Cluster
 from tests.contract.operator.simulation import Simulation
 from tests.contract.operator.test_operator import PARTITIONS, SPEC, Hub, World, build, condition
+from tests.patience import patiently
 
 SLEEPY: dict[str, Any] = {
     **SPEC,
@@ -65,7 +66,7 @@ async def world(cluster: Cluster, tmp_path: Path) -> AsyncIterator[World]:
 
 async def job_of(world: World, number: int) -> Any:
     """The application of a batch, once it is there."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + patiently(30)
     selector = f"eventconsumer.io/batch={number}"
     while time.monotonic() < deadline:
         items = json.loads(await world.kubectl("get", "jobs", "-l", selector, "-o", "json"))["items"]

@@ -9,6 +9,7 @@ import pytest
 
 from tests.contract.operator.conftest import Cluster
 from tests.fakes.kubernetes import event_consumer
+from tests.patience import patiently
 
 SECRET = {"connectionStringSecretRef": {"name": "s", "key": "k"}}
 IDENTITY = {"workloadIdentity": {"clientId": "0000"}}
@@ -194,7 +195,7 @@ def test_kubectl_scale_sets_the_number_of_hosts(cluster: Cluster, namespace: str
     ],
 )
 def test_kubectl_explains_fields(cluster: Cluster, field: str, text: str) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + patiently(60)
     explained = ""
     # The API server publishes what it explains some seconds after it serves the resource.
     while text not in explained:

@@ -9,6 +9,7 @@ from eventconsumer_processor.fleetnews import FleetNews
 from eventconsumer_processor.lease.planned import Fleet
 from eventconsumer_processor.metrics import Metrics
 from tests.contract.operator.test_operator import SPEC, World, hub, ready, world
+from tests.patience import patiently
 
 __all__ = ["hub", "world"]  # fixtures
 
@@ -22,7 +23,7 @@ async def believed(world: World, folder: Path, wanted: Callable[[Fleet], bool]) 
     uid = (await world.get("evc", "orders"))["metadata"]["uid"]
     news = FleetNews(uid, key_file, Metrics(), time.monotonic)
     world.simulation.heard.clear()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + patiently(60)
     while time.monotonic() < deadline:
         heard, world.simulation.heard = world.simulation.heard, []
         for name, body, signature in heard:
@@ -58,7 +59,7 @@ async def test_an_operator_that_starts_anew_is_believed_by_its_new_key_and_resta
     before = (await world.get("cm", "orders-host"))["data"]
     world.operator.stop()
     world.operator.start()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + patiently(60)
     while (after := (await world.get("cm", "orders-host"))["data"]) == before:
         assert time.monotonic() < deadline, world.operator.log.read_text()[-5000:]
         await asyncio.sleep(0.3)

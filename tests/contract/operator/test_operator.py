@@ -21,6 +21,7 @@ from tests.azurite import free_port
 from tests.contract.operator.conftest import OPERATOR_USER, Cluster, start_cluster
 from tests.contract.operator.simulation import Simulation
 from tests.fakes.kubernetes import event_consumer
+from tests.patience import patiently
 
 SECRET = {"connectionStringSecretRef": {"name": "s", "key": "k"}}
 SPEC: dict[str, Any] = {
@@ -133,7 +134,7 @@ class World:
 
     async def until(self, question: Callable[[Any], object], timeout: float = 90) -> Any:
         """Wait until the resource's status satisfies `question`; return the status."""
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + patiently(timeout)
         while True:
             status = await self.status()
             try:
@@ -229,7 +230,7 @@ async def test_what_others_change_is_put_right(world: World) -> None:
     await world.kubectl("scale", "sts", "orders-host", "--replicas=1")
     await world.kubectl("delete", "svc", "orders-host")
     await world.kubectl("patch", "cm", "orders-host", "--type=merge", "-p", '{"data":{"config.json":"{}"}}')
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + patiently(30)
     while time.monotonic() < deadline:
         stateful_set, service = await world.get("sts", "orders-host"), await world.get("svc", "orders-host")
         config_map = await world.get("cm", "orders-host")
@@ -287,7 +288,7 @@ async def test_a_batch_is_attempted_one_job_at_a_time_until_it_is_committed(worl
     assert (spark["lastApplication"], spark["attempt"], spark["mode"]) == (name, 1, "Local")
 
     async def job(name: str) -> Any:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + patiently(20)
         while time.monotonic() < deadline:
             found = await world.get("job", name)
             if found:
@@ -323,7 +324,7 @@ async def test_a_batch_is_attempted_one_job_at_a_time_until_it_is_committed(worl
     assert (begun - now.replace(microsecond=0)).total_seconds() >= 3
     status = await world.until(lambda status: status["spark"]["attempt"] == 3)
     assert (status["spark"]["failures"], condition(status, "SparkHealthy")[0]) == (1, "False")
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + patiently(20)
     while await world.get("job", f"{name}-a2"):  # no failed one is kept
         assert time.monotonic() < deadline
         await asyncio.sleep(0.2)

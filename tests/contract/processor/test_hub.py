@@ -12,6 +12,7 @@ from eventconsumer_processor.source.amqp.hub import AmqpHub
 from eventconsumer_processor.source.hub import Hub, Source
 from eventconsumer_processor.source.sdk import SdkHub
 from tests.fakes.hub import FakeHub
+from tests.patience import patiently
 from tests.servers import EmulatorProcess
 
 
@@ -131,7 +132,7 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
 async def numbers(source: Source, count: int, most: int = 300) -> list[int]:
     """Receive until `count` events came."""
     found: list[int] = []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(patiently(30)):
         while len(found) < count:
             batch = await source.receive(most, 0.3)
             assert len(batch) <= most
@@ -178,7 +179,7 @@ async def test_a_reader_of_an_equal_or_higher_epoch_displaces_the_one_there(worl
     assert await numbers(former, 3) == [0, 1, 2]
     successor = await world.hub.open("0", 2, 5 + above, 100)
     with pytest.raises(LinkStolen):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patiently(20)):
             while True:
                 await former.receive(10, 0.3)
     world.produce(1)
@@ -192,7 +193,7 @@ async def test_a_reader_of_a_lower_epoch_is_refused_until_the_higher_one_is_gone
     with pytest.raises(LinkStolen):
         await world.hub.open("0", -1, 4, 100)
     await there.close()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(patiently(20)):
         while True:
             try:
                 source = await world.hub.open("0", -1, 4, 100)
@@ -210,7 +211,7 @@ async def test_a_lost_connection_ends_the_link_and_another_one_goes_on(world: Wo
     assert await numbers(source, 2) == [0, 1]
     world.drop()
     with pytest.raises(HubUnreachable):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patiently(20)):
             while True:
                 await source.receive(10, 0.3)
     await source.close()
@@ -259,7 +260,7 @@ async def test_a_hub_created_again_is_another_one_and_ends_all_links(world: Worl
     assert await numbers(source, 3) == [0, 1, 2]
     world.recreate()
     with pytest.raises(SourceError):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patiently(20)):
             while True:
                 await source.receive(10, 0.3)
     await source.close()

@@ -18,6 +18,7 @@ from tests.e2e.conftest import ROOT, Demo, image
 from tests.e2e.gitops.engine import MARK, Agent, Repository, build, local
 from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
 from tests.e2e.waiting import until
+from tests.patience import patiently
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -138,7 +139,7 @@ def test_nothing_drifts_while_operator_and_hosts_restart(gitops: GitOps) -> None
     before = gitops.live()["metadata"]["generation"]
     gitops.cluster.kubectl("delete", "pod", "-l", "app.kubernetes.io/component=operator", "--wait=false")
     gitops.cluster.kubectl("delete", "pod", f"{NAME}-host-0", "--wait=false")
-    ends = time.monotonic() + 20
+    ends = time.monotonic() + patiently(20)
     while time.monotonic() < ends:
         assert (state := gitops.agent.state())[RESOURCE]["synced"], state[RESOURCE]
         time.sleep(1)

@@ -13,6 +13,7 @@ from typing import Any
 from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient
 from azure.eventhub.aio import EventHubConsumerClient as AsyncConsumerClient
 
+from tests.patience import patiently
 from tests.servers import EmulatorProcess
 
 # Fewer retries than the SDK's three and less waiting between them: errors are expected here.
@@ -45,7 +46,7 @@ class Hub:
 
     def wait_for_readers(self, count: int, timeout: float = 15, **selection: Any) -> list[dict[str, Any]]:
         """Waits until so many readers are attached; returns them."""
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + patiently(timeout)
         while True:
             readers = self.server.admin.links(kind="reader", hub=self.name, **selection)
             if len(readers) == count or time.monotonic() > deadline:
@@ -165,7 +166,7 @@ async def attach(hub: Hub, position: Any = "-1", group: str = "$Default", partit
     async with AsyncConsumerClient.from_connection_string(hub.connection_string, group, **FAST) as client:
         consumer = client._create_consumer(group, partition, position, unused)
         try:
-            await asyncio.wait_for(consumer._open(), 15)
+            await asyncio.wait_for(consumer._open(), patiently(15))
         finally:
             await consumer.close()
 

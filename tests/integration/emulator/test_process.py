@@ -16,12 +16,17 @@ from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerCl
 from eventhubs_emulator.framing import AMQP_HEADER, EMPTY_FRAME, frame
 from eventhubs_emulator.performatives import Open
 from tests.integration.emulator.sdk import Hub, count, receive_sync
+from tests.patience import patiently
 from tests.servers import EmulatorProcess
 
 
 def run(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "eventhubs_emulator", *options], capture_output=True, text=True, timeout=20, check=False
+        [sys.executable, "-m", "eventhubs_emulator", *options],
+        capture_output=True,
+        text=True,
+        timeout=patiently(20),
+        check=False,
     )
 
 
@@ -70,7 +75,7 @@ def test_the_ports_are_printed(tmp_path: Path) -> None:
     with socket.create_connection((found["host"], found["port"]), 5):
         pass
     process.terminate()
-    _, said = process.communicate(timeout=10)
+    _, said = process.communicate(timeout=patiently(10))
     assert (process.returncode, said) == (0, "")
 
 

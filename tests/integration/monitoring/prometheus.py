@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from tests.azurite import free_port
+from tests.patience import patiently
 
 ROOT = Path(__file__).parents[3]
 ALERTS = ROOT / "helm/eventconsumer/files/alerts.yaml"
@@ -67,10 +68,10 @@ class Prometheus:
                 ],
                 stdout=log, stderr=log,
             )  # fmt: skip
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + patiently(30)
         while time.monotonic() < deadline and self._process.poll() is None:
             try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/-/ready", timeout=2):
+                with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/-/ready", timeout=patiently(2)):
                     return
             except OSError:
                 time.sleep(0.2)
@@ -90,7 +91,7 @@ class Prometheus:
         """
         url = f"http://127.0.0.1:{self._port}/api/v1/{path}?{urllib.parse.urlencode(query)}"
         try:
-            with urllib.request.urlopen(url, timeout=10) as answer:
+            with urllib.request.urlopen(url, timeout=patiently(10)) as answer:
                 return json.loads(answer.read())["data"]
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{path} {query}: {error.read().decode()}") from error

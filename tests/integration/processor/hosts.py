@@ -18,6 +18,7 @@ from azure.storage.blob import ContainerClient
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import HostReport, Problem
 from tests.azurite import AzuriteProcess
+from tests.patience import patiently
 from tests.servers import EmulatorProcess
 
 
@@ -27,7 +28,7 @@ def wait_until(met: Callable[[], bool], seconds: float, what: str) -> None:
     Raises:
         AssertionError: It was not met in time.
     """
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + patiently(seconds)
     while not met():
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
         time.sleep(0.1)
@@ -81,7 +82,7 @@ class HostProcess:
             found = re.search(r'"port": (\d+)', self.log)
             assert found
             self._port = int(found[1])
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=patiently(30)) as answer:
             content: bytes = answer.read()
             return content
 
@@ -89,7 +90,7 @@ class HostProcess:
         """Send something to its HTTP side, which must take it."""
         self.get("/healthz")  # it listens
         request = urllib.request.Request(f"http://127.0.0.1:{self._port}{path}", body, headers, method="POST")
-        with urllib.request.urlopen(request, timeout=30):
+        with urllib.request.urlopen(request, timeout=patiently(30)):
             pass
 
     def report(self) -> HostReport:

@@ -12,6 +12,7 @@ from tests.integration.processor.drained import read_drained
 from tests.integration.processor.hosts import Consumer
 from tests.integration.processor.legacy_host import OWNER, LegacyHost
 from tests.integration.processor.test_sdk_processor import foreign, publish
+from tests.patience import patiently
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
 
@@ -71,7 +72,7 @@ class Shared:
 
     def until(self, met: Callable[[], bool], seconds: float, what: str) -> None:
         """Turn after turn, until it is met."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + patiently(seconds)
         while not met():
             assert time.monotonic() < deadline, f"not within {seconds} s: {what}; {self.owners}"
             self.turn()
@@ -165,7 +166,7 @@ def test_a_legacy_host_goes_on_at_our_checkpoint_and_ours_at_its(shared: Shared)
         found = {part.id: part.next_sequence_number for part in ours.report().partitions}
         return found == {partition: head + 1 for partition, head in orders.heads().items()}
 
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + patiently(40)
     while not drained():
         assert time.monotonic() < deadline, ours.log[-2000:]
         time.sleep(0.2)

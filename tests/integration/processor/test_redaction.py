@@ -12,6 +12,7 @@ import pytest
 from tests.azurite import KEY as STORAGE_KEY
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
+from tests.patience import patiently
 from tests.servers import KEY, KEY_NAME
 
 pytestmark = pytest.mark.timeout(240)
@@ -60,7 +61,7 @@ def audit(orders: Consumer, host: HostProcess) -> bytes:
     """What the auditor prints, of what is there and of what it cannot reach."""
     command = [sys.executable, "-m", "eventconsumer_processor", "audit", "--hub", "--config"]
     config = str(host.log_file.with_suffix(".json"))
-    result = subprocess.run([*command, config], capture_output=True, timeout=60, check=False)
+    result = subprocess.run([*command, config], capture_output=True, timeout=patiently(60), check=False)
     assert result.stdout or result.stderr
     return result.stdout + result.stderr
 

@@ -16,6 +16,7 @@ from eventconsumer_processor.source.amqp.hub import AmqpHub
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import Hub, Source
 from eventconsumer_processor.source.sdk import SdkHub
+from tests.patience import patiently
 from tests.servers import EmulatorProcess
 
 
@@ -52,7 +53,7 @@ def send(emulator: EmulatorProcess, *bodies: bytes, **properties: Any) -> None:
 async def receive(source: Source, count: int, seconds: float = 20) -> list[EventBatch]:
     """Receive until `count` events came."""
     batches: list[EventBatch] = []
-    async with asyncio.timeout(seconds):
+    async with asyncio.timeout(patiently(seconds)):
         while sum(map(len, batches)) < count:
             batches.append(await source.receive(300, 0.5))
     return [batch for batch in batches if len(batch)]

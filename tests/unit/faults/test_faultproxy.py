@@ -12,6 +12,7 @@ import pytest
 
 from tests.faultactions import Delay, Down, DropReply, Fail, Hold, Replay, ResetUpload, Slow, Truncate
 from tests.faultproxy import Action, FaultProxy, Match
+from tests.patience import patiently
 from tests.wire import Request
 
 PUT = Match("PUT")
@@ -213,7 +214,7 @@ def test_a_held_request_lands_after_its_client_has_gone(proxy: FaultProxy, stora
     fault.wait(1)
     assert not storage.seen
     fault.release()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + patiently(5)
     while not storage.seen and time.monotonic() < deadline:
         time.sleep(0.01)
     assert storage.seen == [("PUT /c/blob HTTP/1.1", b"late")]
@@ -233,7 +234,7 @@ def test_a_held_answer_is_of_a_request_that_was_applied(proxy: FaultProxy, stora
     client = threading.Thread(target=lambda: answers.append(ask(proxy)))
     client.start()
     fault.wait(5)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + patiently(5)
     while not storage.seen and time.monotonic() < deadline:
         time.sleep(0.01)
     assert storage.seen and not answers
