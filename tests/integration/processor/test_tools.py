@@ -1,4 +1,4 @@
-"""The tools beside real hosts: what they print, what they refuse while a host owns, and where hosts go on afterwards."""
+"""The tools beside real hosts: what they print, what they refuse while a host owns, where hosts go on."""
 
 import json
 import subprocess

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from uuid import uuid4
 
-from eventconsumer_processor.errors import HostError, LeaseInvalid, LeaseLost, StorageError
+from eventconsumer_processor.errors import HostError, LeaseInvalid, LeaseLost
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing
 from eventconsumer_processor.lease.store import LeaseStore, for_each
 from eventconsumer_processor.storage import BlobStore
@@ -88,8 +88,8 @@ async def carry_out(
                 done[step.partition] = await _write(step, taken, store, keep)
     except HostError as error:
         written = ", ".join(done) or "none"
-        raise StorageError(
-            f"the checkpoint was not set: {error}; partitions written: {written}; run this again"
+        raise HostError(
+            f"not all checkpoints were set: {error}; partitions written: {written}; run this again"
         ) from error
     finally:
         for lease in taken.values():

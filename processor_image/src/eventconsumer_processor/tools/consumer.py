@@ -1,7 +1,7 @@
 """Opens the consumer that a command is about: its configuration, both containers, and the hub where it is asked."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -19,7 +19,7 @@ from eventconsumer_processor.audit.container import AzureContainer, Container
 from eventconsumer_processor.audit.leases import LeaseFacts
 from eventconsumer_processor.audit.owners import LeaseReader, LeaseSubject
 from eventconsumer_processor.credentials import blob_service, hub_access
-from eventconsumer_processor.errors import Blocked
+from eventconsumer_processor.errors import Blocked, Damaged, HostError, SourceError, StorageError, Unauthorized
 from eventconsumer_processor.registration import hub_of, recorded_hub
 from eventconsumer_processor.source.hub import Hub, HubInfo
 from eventconsumer_processor.storage import AzureBlobStore, BlobStore
@@ -118,18 +118,40 @@ async def opened(config_file: Path, *, hub: bool = False) -> AsyncIterator[Consu
         asked = hub_of(config) if hub else None
         if asked is not None:
             stack.push_async_callback(asked.close)
-        yield Consumer(
-            config=config,
-            host=access.host,
-            hub_name=access.name,
-            record=await recorded_hub(files, config.sink.prefix),
-            files=AzureContainer(sink, config.sink.container),
-            lease_files=AzureContainer(leases, location.container),
-            leases=AzureBlobStore(leases, location.container, _unseen),
-            sink=files,
-            now=partial(storage_time, leases, location.container),
-            hub=asked,
-        )
+        with _remedies(config):
+            yield Consumer(
+                config=config,
+                host=access.host,
+                hub_name=access.name,
+                record=await recorded_hub(files, config.sink.prefix),
+                files=AzureContainer(sink, config.sink.container),
+                lease_files=AzureContainer(leases, location.container),
+                leases=AzureBlobStore(leases, location.container, _unseen),
+                sink=files,
+                now=partial(storage_time, leases, location.container),
+                hub=asked,
+            )
+
+
+@contextmanager
+def _remedies(config: HostConfig) -> Iterator[None]:
+    """Say what to do about requests that failed."""
+    where = f"containers {config.sink.container} (sink) and {config.leases.location.container} (leases)"
+    try:
+        yield
+    except SourceError as error:
+        raise HostError(problems.hub_problem(config.event_hub, error).message) from error
+    except Damaged:
+        raise
+    except Unauthorized as error:
+        raise HostError(
+            f"storage refuses a credential for {where}: give it the role Storage Blob Data Contributor, or renew "
+            f"its key ({error})"
+        ) from error
+    except StorageError as error:
+        raise HostError(
+            f"storage does not answer as it should for {where}: eventconsumer check says what is wrong ({error})"
+        ) from error
 
 
 async def _service(stack: AsyncExitStack, config: HostConfig, field: str, location: BlobLocation) -> BlobServiceClient:

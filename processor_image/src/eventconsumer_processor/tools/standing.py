@@ -11,7 +11,7 @@ from eventconsumer_api.v1alpha1 import Position as HubPosition
 from eventconsumer_api.v1alpha1 import PositionType
 from eventconsumer_processor.audit.leases import LeaseFacts
 from eventconsumer_processor.checkpoint import walk
-from eventconsumer_processor.errors import HubUnreachable, SourceError
+from eventconsumer_processor.errors import HostError, HubUnreachable
 from eventconsumer_processor.lease.eventprocessorhost import START_OF_STREAM
 from eventconsumer_processor.lease.model import Checkpoint, Lease
 from eventconsumer_processor.sink.chains import chains_of
@@ -26,7 +26,7 @@ EPOCH = 0
 WAIT_SECONDS = 10.0
 
 
-class NoSuchPosition(SourceError):  # noqa: N818 - says what it is
+class NoSuchPosition(HostError):  # noqa: N818 - says what it is
     """The hub and the files have no event at this position."""
 
 
