@@ -9,7 +9,6 @@ Memory is bounded: 1 KiB for each partition (two numbers of four bytes for each 
 """
 
 import math
-import sys
 from array import array
 from collections import deque
 from collections.abc import Mapping
@@ -208,12 +207,13 @@ class History:
             self._lag_seconds = self._lag_seconds.widened(width)
 
     def _see_owners(self, time: float, told: Mapping[str, str]) -> None:
-        # Owners stand in many moves of many partitions: each text is kept once.
-        owners = {
-            sys.intern(partition): sys.intern(owner[:_TEXT])
-            for partition, owner in told.items()
-            if (column := _column(partition)) is not None and column < MAX_PARTITIONS
-        }
+        # Each name stands for many partitions and in many moves: one copy of it is kept.
+        names = {owner: owner for owner in self.owners.values()}
+        owners = {}
+        for partition, whole in told.items():
+            column, owner = _column(partition), whole[:_TEXT]
+            if column is not None and column < MAX_PARTITIONS:
+                owners[partition] = names.setdefault(owner, owner)
         if self.owners_since is None:
             self.owners_since = time
         else:
