@@ -20,8 +20,8 @@ from eventconsumer_api.host_report import BatchReport, CommitReport, PartitionLa
 
 SLOT_SECONDS = 30
 SLOTS = 120
-MOVES = 128
-BATCHES = 32
+MOVES = 96
+BATCHES = 24
 MAX_PARTITIONS = 2048  # Event Hubs has none with more; a report that says so must not take the operator's memory
 _TEXT = 256  # characters that are kept of what a host calls an owner or a reason
 _MOST = 1e15  # what a host says beyond it is no number of events or seconds
@@ -39,12 +39,12 @@ class Move(NamedTuple):
     """
 
     time: float
-    partition: str
+    partition: int
     source: str
     target: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Batch:
     """A batch of files, as far as it was seen; what is None was not.
 
@@ -134,7 +134,7 @@ class History:
         """Start with nothing seen."""
         self.last: int | None = None
         """Number of the newest slot, counted since 1970; None: nothing was seen yet."""
-        self.owners: dict[str, str] = {}
+        self.owners: dict[int, str] = {}
         """Who reads which partition, as last told."""
         self.owners_since: float | None = None
         """Since when all changes of owners are known, seconds since 1970; None: owners were never told."""
@@ -209,20 +209,20 @@ class History:
     def _see_owners(self, time: float, told: Mapping[str, str]) -> None:
         # Each name stands for many partitions and in many moves: one copy of it is kept.
         names = {owner: owner for owner in self.owners.values()}
-        owners = {}
+        owners: dict[int, str] = {}
         for partition, whole in told.items():
             column, owner = _column(partition), whole[:_TEXT]
             if column is not None and column < MAX_PARTITIONS:
-                owners[partition] = names.setdefault(owner, owner)
+                owners[column] = names.setdefault(owner, owner)
         if self.owners_since is None:
             self.owners_since = time
         else:
-            for partition in sorted(owners.keys() | self.owners.keys(), key=int):
-                source, target = self.owners.get(partition, ""), owners.get(partition, "")
+            for moved in sorted(owners.keys() | self.owners.keys()):
+                source, target = self.owners.get(moved, ""), owners.get(moved, "")
                 if source != target:
                     if len(self.moves) == MOVES:
                         self.owners_since = self.moves[0].time
-                    self.moves.append(Move(time, partition, source, target))
+                    self.moves.append(Move(time, moved, source, target))
         self.owners = owners
 
     def _see_batches(self, sight: Sight) -> None:

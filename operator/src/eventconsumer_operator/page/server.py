@@ -27,6 +27,7 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Cache-Control": "no-cache",
+    "Server": "eventconsumer-operator",
 }
 _FILES = {
     "/": ("index.html", "text/html"),

@@ -61,7 +61,7 @@ def detail(key: Key, entry: Entry) -> ConsumerDetail:
         moves=[
             MoveView(
                 time=_time(move.time),
-                partition=move.partition,
+                partition=str(move.partition),
                 source=pod_of(move.source),
                 target=pod_of(move.target),
             )
@@ -90,14 +90,14 @@ def pod_of(owner: str) -> str:
     return owner.partition(".")[0]
 
 
-def tenures(history: History) -> dict[str, list[Tenure]]:
+def tenures(history: History) -> dict[int, list[Tenure]]:
     """Who read each partition, oldest first, since owners are known; a partition that nobody read has nobody's."""
     if history.owners_since is None:
         return {}
-    named = {*history.owners, *(move.partition for move in history.moves), *map(str, range(history.partitions))}
-    ends: dict[str, float] = {}
+    named = {*history.owners, *(move.partition for move in history.moves), *range(history.partitions)}
+    ends: dict[int, float] = {}
     last = {partition: history.owners.get(partition, "") for partition in named}
-    found: dict[str, list[Tenure]] = {partition: [] for partition in named}
+    found: dict[int, list[Tenure]] = {partition: [] for partition in named}
     # From now back: what was before a move is what the move names as its source.
     for move in reversed(history.moves):
         found[move.partition].append(_tenure(move.target, move.time, ends.get(move.partition)))
@@ -118,10 +118,10 @@ def _partitions(history: History) -> list[PartitionView]:
     return [
         PartitionView(
             id=str(number),
-            owner=pod_of(history.owners.get(str(number), "")),
+            owner=pod_of(history.owners.get(number, "")),
             events=history.lag_events(number),
             seconds=history.lag_seconds(number),
-            tenures=known.get(str(number), []),
+            tenures=known.get(number, []),
         )
         for number in range(history.partitions)
     ]
