@@ -77,6 +77,7 @@ check: lint types borders ## The fast subset, two minutes
 
 test: lint types borders azurite jars ## Everything: style, types, borders, unit, contract, simulation, integration, faults, end to end
 	@./local/need promtool prometheus
+	@./local/need chromedriver chromium chromium-driver
 	@$(PY) -m local_cluster tools
 	@$(PY) -m tests.lanes
 
