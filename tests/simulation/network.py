@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from eventconsumer_processor.errors import HostError, HubUnreachable, LinkStolen, Unavailable
 from eventconsumer_processor.source.batch import EventBatch
+from eventconsumer_processor.storage import FOREVER
 from tests.fakes.blobs import FakeBlobStore
 from tests.fakes.hub import FakeHub, FakeSource, batch_of
 from tests.simulation.loop import Machine, SimLoop
@@ -58,8 +59,8 @@ class Witness(Protocol):
     def sent(self, node: Node, operation: str, subject: str) -> None:
         """A request leaves a host."""
 
-    def granted(self, node: Node, subject: str, since: float) -> None:
-        """A host knows that a lease is its own, by a request sent at `since` on its clock."""
+    def granted(self, node: Node, subject: str, since: float, *, tied: bool) -> None:
+        """A host knows that a lease is its own, by a request sent at `since` on its clock; maybe as its session is."""
 
     def attaching(self, node: Node, partition: str, after: int, epoch: int) -> None:
         """A host opens a link."""
@@ -194,7 +195,8 @@ class RemoteStore:
                 lambda text: Unavailable(f"{operation}: {text}"),
             )
             if operation in {"acquire_lease", "renew_lease"} or "/ownership/" in subject:
-                self._network.witness.granted(self._node, subject, since)
+                tied = FOREVER in args or "session" in (options.get("metadata") or {}) or _names_session(args)
+                self._network.witness.granted(self._node, subject, since, tied=tied)
             return result
 
         return call
@@ -281,6 +283,11 @@ class RemoteSource:
     async def abandon(self) -> None:
         """See `Source`."""
         await self.close()
+
+
+def _names_session(args: tuple[Any, ...]) -> bool:
+    """Whether a request writes metadata that names a session."""
+    return any(isinstance(each, dict) and "session" in each for each in args)
 
 
 def _complete(coroutine: Coroutine[Any, Any, Any]) -> Any:
