@@ -241,14 +241,17 @@ class Checker:
                 "F1", age < self.lease_seconds, f"{node.name} sends {subject}; it last had its lease {age:.1f} s ago"
             )
 
-    def granted(self, node: Node, subject: str, since: float, *, tied: bool) -> None:
-        """See `Witness`. A session that begins is another one than that which leases were tied to."""
+    def granted(self, node: Node, subject: str, since: float, *, tied: bool | None) -> None:
+        """See `Witness`."""
         folder, _, name = subject.rpartition("/")
         if folder.endswith("sessions"):
             self._sessions[node.name] = since
+            if not tied:
+                self._tied = {each for each in self._tied if each[0] != node.name}
             return
         self._grants[node.name, name] = since
-        (self._tied.add if tied else self._tied.discard)((node.name, name))
+        if tied is not None:
+            (self._tied.add if tied else self._tied.discard)((node.name, name))
 
     def attaching(self, node: Node, partition: str, after: int, epoch: int) -> None:
         """See `Witness`."""

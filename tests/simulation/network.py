@@ -59,8 +59,11 @@ class Witness(Protocol):
     def sent(self, node: Node, operation: str, subject: str) -> None:
         """A request leaves a host."""
 
-    def granted(self, node: Node, subject: str, since: float, *, tied: bool) -> None:
-        """A host knows that a lease is its own, by a request sent at `since` on its clock; maybe as its session is."""
+    def granted(self, node: Node, subject: str, since: float, *, tied: bool | None) -> None:
+        """A host knows that a lease is its own, by a request sent at `since` on its clock.
+
+        From then on as long as its session, if it is tied; None: as before. Of a session: whether it is the same still.
+        """
 
     def attaching(self, node: Node, partition: str, after: int, epoch: int) -> None:
         """A host opens a link."""
@@ -195,7 +198,7 @@ class RemoteStore:
                 lambda text: Unavailable(f"{operation}: {text}"),
             )
             if operation in {"acquire_lease", "renew_lease"} or "/ownership/" in subject:
-                tied = FOREVER in args or "session" in (options.get("metadata") or {}) or _names_session(args)
+                tied = _tied(operation, subject, args, options)
                 self._network.witness.granted(self._node, subject, since, tied=tied)
             return result
 
@@ -285,9 +288,14 @@ class RemoteSource:
         await self.close()
 
 
-def _names_session(args: tuple[Any, ...]) -> bool:
-    """Whether a request writes metadata that names a session."""
-    return any(isinstance(each, dict) and "session" in each for each in args)
+def _tied(operation: str, subject: str, args: tuple[Any, ...], options: dict[str, Any]) -> bool | None:
+    """See `Witness.granted`."""
+    if "sessions/" in subject:
+        return operation == "renew_lease"
+    if "/ownership/" in subject:
+        facts = [each for each in (*args, options.get("metadata")) if isinstance(each, dict)]
+        return any("session" in each for each in facts) if facts else None
+    return FOREVER in args
 
 
 def _complete(coroutine: Coroutine[Any, Any, Any]) -> Any:
