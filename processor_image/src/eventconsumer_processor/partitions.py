@@ -23,9 +23,11 @@ from eventconsumer_processor import problems
 from eventconsumer_processor.errors import LeaseInvalid, SourceError, StorageError, Unavailable
 from eventconsumer_processor.fleetnews import FleetNews
 from eventconsumer_processor.lease.balance import Decision
+from eventconsumer_processor.lease.hostsession import HostSession
 from eventconsumer_processor.lease.keeper import HeldLease
 from eventconsumer_processor.lease.model import Lease, Listing
 from eventconsumer_processor.lease.planned import Balancer, View, ordinal_of, pod_of
+from eventconsumer_processor.lease.sessions import TieRule
 from eventconsumer_processor.lease.store import CONCURRENT_REQUESTS, LeaseStore, for_each
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.tenure import Tenure
@@ -60,6 +62,8 @@ class PartitionManager:
         self._leases = leases
         self._chain = chain
         self._news = news or FleetNews(work.config.resource.uid, None, work.metrics, work.clock)
+        self._session = HostSession(leases.sessions, work.owner, leases.seconds, work.clock)
+        self._ties = TieRule(leases.seconds, shared=work.config.leases.shared)
         self._balancer = Balancer(work.owner, work.rng, shared=work.config.leases.shared)
         self._hurry = False
         self._rest = False
@@ -77,6 +81,11 @@ class PartitionManager:
         if fleet is None or self._news.late() or pod not in fleet.ready:
             return False
         return ordinal_of(pod) != min((ordinal_of(each) or 0 for each in fleet.ready), default=None)
+
+    def renewals(self) -> int:
+        """How many leases it renews: its session, and the leases that are not tied to it."""
+        untied = [owned for owned in self._owned.values() if not owned.tenure.tied]
+        return len(untied) + self._session.alive
 
     def reports(self) -> list[PartitionReport]:
         """The partitions owned, by id."""
@@ -138,16 +147,19 @@ class PartitionManager:
             if late:
                 log.error("files could not be committed in time; their events will be read again", partitions=len(late))
                 await asyncio.wait(late, timeout=RELEASE_SECONDS)
+        await self._session.end()
 
     async def _scan(self) -> None:
         self._news.changed.clear()
         self._hurry = self._rest = False
         await self._find_partitions()
         tokens = {partition: owned.tenure.token for partition, owned in self._owned.items()}
+        tied = {partition for partition, owned in self._owned.items() if owned.tenure.tied}
         async with _bounded("listing the leases"):
             self.listing = await self._leases.list(self.partition_ids)
             await self._confirm(tokens)
             rebuild = await self._rebuildable()
+        self._check_ties(tied)
         leases = self.listing.leases | rebuild
         me = self._work.owner
         mine = {*self._owned, *self._acquiring}
@@ -214,6 +226,16 @@ class PartitionManager:
         ]
         await for_each(doubted, Tenure.confirm)
 
+    def _check_ties(self, tied: set[str]) -> None:
+        """Decide whether leases may be tied; renew those that were tied and are listed as if they were not."""
+        listing = self.listing
+        self._ties.look(self._work.clock(), self._work.owner, listing.leases, listing.sessions)
+        self._session.may_tie = self._ties.may_tie
+        for partition in tied & self._owned.keys():
+            lease = listing.leases.get(partition)
+            if self._ties.must_untie or lease is None or not lease.endless:
+                self._owned[partition].tenure.loosen()
+
     async def _rebuildable(self) -> dict[str, Lease]:
         """Damaged leases to be written anew, where the files know how far the partition was read; problems else.
 
@@ -253,6 +275,8 @@ class PartitionManager:
         partition = lease.partition
         async with self._gate:
             try:
+                if not self._work.config.leases.shared:
+                    await self._session.start()
                 async with _bounded(f"acquiring partition {partition}"):
                     taken = await self._leases.acquire(lease, self._work.owner, rebuild=how == "rebuilt")
             except LeaseInvalid as error:
@@ -262,7 +286,7 @@ class PartitionManager:
             return
         log.info("lease " + how, partition=partition, epoch=taken.lease.epoch, before=lease.owner or None)
         self._work.metrics.lease_changes.labels(how).inc()
-        held = HeldLease(self._leases, taken, self._work.clock)
+        held = HeldLease(self._leases, taken, self._work.clock, self._session.bond)
         tenure = Tenure(self._work, held, self._chain(partition))
         self._owned[partition] = _Owned(tenure, asyncio.create_task(self._hold(partition, tenure), name=partition))
 

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol, TypeVar
 
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing, Taken
+from eventconsumer_processor.lease.session_blobs import SessionBlobs
 
 ACQUIRE_ATTEMPTS = 2
 CONCURRENT_REQUESTS = 8
@@ -25,6 +26,10 @@ class LeaseStore(Protocol):
     @property
     def seconds(self) -> int:
         """Duration of a lease."""
+
+    @property
+    def sessions(self) -> SessionBlobs:
+        """The sessions that leases can be tied to."""
 
     async def list(self, partitions: Iterable[str]) -> Listing:
         """All leases; those of `partitions` that do not exist yet are free."""
@@ -70,6 +75,12 @@ class LeaseStore(Protocol):
 
     async def raise_epoch(self, lease: Lease, epoch: int) -> Lease:
         """Write a higher epoch; raises as `advance`."""
+
+    async def tie(self, lease: Lease, session: str) -> Lease:
+        """Hold a lease as long as a session of this host from now on; raises as `advance`."""
+
+    async def untie(self, lease: Lease) -> Lease:
+        """Renew a lease, and hold it for its own duration again; raises as `advance`."""
 
     async def release(self, lease: Lease) -> None:
         """Give the partition up.
