@@ -40,6 +40,11 @@ crds: env ## The CRD, its reference page and its copies, from the models
 	@$(PY) -m eventconsumer_api.reference > docs/reference/eventconsumer.md
 	@$(MAKE) -s chart
 
+.PHONY: pictures
+pictures: env ## Run the demo, and draw its terminal and its dashboard for the docs
+	@./local/need prometheus prometheus
+	@$(PY) -m tests.pictures
+
 .PHONY: chart
 chart: env ## The chart's README and the Kustomize base, from the chart
 	@$(PY) -m local_cluster tools >/dev/null

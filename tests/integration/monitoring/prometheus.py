@@ -34,16 +34,24 @@ def program(name: str) -> str:
 class Prometheus:
     """The server's process."""
 
-    def __init__(self, folder: Path, jobs: dict[str, tuple[int, dict[str, str]]]) -> None:
+    def __init__(
+        self, folder: Path, jobs: dict[str, tuple[int, dict[str, str]]], *, discovered: Path | None = None
+    ) -> None:
         """Prepare.
 
         Args:
             folder: For its data and log.
             jobs: Port on this machine and additional labels, by job name.
+            discovered: A file of targets that come and go, in the form of file-based service discovery.
         """
         self._port = free_port()
         self._folder = folder
-        configuration = {
+        changing = {
+            "job_name": "discovered",
+            "honor_labels": True,
+            "file_sd_configs": [{"files": [str(discovered)], "refresh_interval": "2s"}],
+        }
+        configuration: dict[str, Any] = {
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
             "rule_files": [str(ALERTS)],
             "scrape_configs": [
@@ -53,7 +61,8 @@ class Prometheus:
                     "static_configs": [{"targets": [f"127.0.0.1:{port}"], "labels": labels}],
                 }
                 for job, (port, labels) in jobs.items()
-            ],
+            ]
+            + ([changing] if discovered else []),
         }
         (folder / "prometheus.yml").write_text(yaml.safe_dump(configuration))
         self._process: subprocess.Popen[bytes] | None = None

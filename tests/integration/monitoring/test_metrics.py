@@ -38,6 +38,11 @@ def expressions() -> list[str]:
     return [rule["expr"] for rule in alerts()] + [target["expr"] for panel in panels for target in panel["targets"]]
 
 
+def filled(expression: str) -> str:
+    """With every variable of the dashboard."""
+    return expression.replace("$namespace", ".*").replace("$consumer", ".*")
+
+
 def documented() -> dict[str, metricsdoc.Described]:
     return {each.name: each for each in (*metricsdoc.operators(), *metricsdoc.hosts())}
 
@@ -141,6 +146,9 @@ def test_prometheus_scrapes_everything_that_is_documented(prometheus: Prometheus
         wait_until(lambda: bool(question()), 60, what)
 
     soon(lambda: prometheus.value("sum(eventconsumer_events_total)") == EVENTS, "all events are counted")
+    (rate,) = [text for text in expressions() if text.startswith("sum by") and "eventconsumer_events_total" in text]
+    shown = prometheus.value(filled(rate))
+    assert shown == pytest.approx(EVENTS / 60), "what a new series begins with is drawn, too"
     soon(lambda: prometheus.value("sum(eventconsumer_lease_epoch) > 1"), "leases")
     soon(
         lambda: prometheus.value("count(time() - eventconsumer_checkpoint_timestamp_seconds < 600)") == 2, "checkpoints"
@@ -165,4 +173,4 @@ def test_prometheus_scrapes_everything_that_is_documented(prometheus: Prometheus
     for rule in prometheus.api("rules")["groups"]:
         assert all(each["health"] == "ok" and not each.get("lastError") for each in rule["rules"]), rule
     for text in expressions():
-        prometheus.api("query", query=text.replace("$namespace", ".*").replace("$consumer", ".*"))
+        prometheus.api("query", query=filled(text))

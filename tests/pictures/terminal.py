@@ -1,0 +1,76 @@
+"""A program in a terminal, and a picture of what it printed."""
+
+import fcntl
+import io
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+COLUMNS, ROWS = 120, 50
+
+
+def record(command: Sequence[str], cwd: Path) -> tuple[int, str]:
+    """Run a program in a terminal of its own, and show what it prints meanwhile.
+
+    Args:
+        command: What to run.
+        cwd: Where.
+
+    Returns:
+        Its exit code, and all that it printed, colours as ANSI sequences.
+    """
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(COLUMNS)}
+    environment.pop("CI", None)
+    process = subprocess.Popen(command, cwd=cwd, env=environment, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    printed = bytearray()
+    while chunk := _read(ours):
+        printed += chunk
+        sys.stdout.write(chunk.decode(errors="replace"))
+        sys.stdout.flush()
+    os.close(ours)
+    return process.wait(), printed.decode(errors="replace")
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # Linux says so when the last program has closed the other side
+        return b""
+
+
+def lines(printed: str) -> list[str]:
+    """What stands on the screen at the end, line by line: what was written over is gone.
+
+    Args:
+        printed: With ANSI sequences for colours; cursor movements but carriage returns are dropped.
+    """
+    text = re.sub(r"\x1b\[[0-9;?]*[A-HJKSTfhln]", "", printed)
+    return [line.rstrip("\r").rpartition("\r")[2].rstrip() for line in text.split("\n")]
+
+
+def picture(shown: Sequence[str], title: str) -> str:
+    """An SVG of lines in a terminal's window.
+
+    Args:
+        shown: Lines, colours as ANSI sequences.
+        title: Of the window.
+    """
+    width = max(len(Text.from_ansi(line)) for line in shown)
+    # The window is as wide as the console; what the console prints itself is of no use.
+    console = Console(record=True, width=width, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    for line in shown:
+        console.print(Text.from_ansi(line), soft_wrap=True)
+    svg = console.export_svg(title=title, unique_id="demo")
+    return re.sub(r"@font-face \{.*?\}\n", "", svg, flags=re.DOTALL)  # fonts from elsewhere
