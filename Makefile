@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 VENV := .venv
 PY := $(VENV)/bin/python
-DISTS := crds operator processor_image spark local/emulator local/cluster local/demo
+DISTS := crds operator processor_image spark local/emulator local/cluster local/demo local/release
 
 .PHONY: help
 help: ## List the commands
@@ -64,6 +64,11 @@ demo: env ## Event Hub to files to Spark, on a real Kubernetes on this machine (
 
 demo-down: env ## Remove all that the demo made; caches stay
 	@$(PY) -m eventconsumer_demo down
+
+# --- a release -----------------------------------------------------------------------------------
+.PHONY: release
+release: env ## Wheels, chart, install.yaml, SBOM, images into dist/: VERSION=1.2.0 [REGISTRY=…] [IMAGES=no]
+	@$(PY) -m eventconsumer_release "$(VERSION)"
 
 # --- checks --------------------------------------------------------------------------------------
 .PHONY: lint types borders check test

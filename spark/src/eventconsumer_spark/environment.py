@@ -1,21 +1,29 @@
 """What a driver is given: the job's description in its environment, and a log on standard error."""
 
 import logging
-import sys
 from collections.abc import Mapping
 
 from pydantic import ValidationError
 
+from eventconsumer_api import logs
 from eventconsumer_api.batch import BatchJob
 from eventconsumer_api.labels import BATCH_JOB_ENV
 from eventconsumer_spark.errors import ConfigurationError
 
+_ours: list[logging.Handler] = []
 
-def set_up_log() -> None:
-    """Log to standard error, one line an entry; where the program has set up a log already, to that."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    logging.getLogger("azure").setLevel(logging.WARNING)
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+
+def set_up_log(job: BatchJob | None = None) -> None:
+    """Log to standard error, as the other programs do; where the user's program has set up a log already, to that.
+
+    Args:
+        job: What each entry is about, once it is known.
+    """
+    root = logging.getLogger()
+    if not root.handlers or root.handlers == _ours:
+        about = {"namespace": job.resource.namespace, "name": job.resource.name} if job else {}
+        logs.configure("INFO", stream=None, **about)
+        _ours[:] = root.handlers
 
 
 def load_job(environment: Mapping[str, str]) -> BatchJob:

@@ -76,6 +76,7 @@ def read_batches(spark: SparkSession, *, several: bool = True) -> Iterator[Claim
         ending = Ending()
         ending.install()
         job = load_job(os.environ)
+        set_up_log(job)
         if job.replay and job.replay.first != job.replay.last and not several:
             raise ConfigurationError(
                 "spec.spark.replay: this program reads one batch: replay one (from and to alike), or let it loop over "

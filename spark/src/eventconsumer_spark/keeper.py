@@ -102,7 +102,7 @@ class Keeper:
             try:
                 held = self._renew()
             except StorageError as error:
-                log.warning("%s: %s", self._what, error)
+                log.warning("%s was not renewed, will try again: %s", self._what, error)
                 pause = self._retry_seconds
                 continue
             if not held:

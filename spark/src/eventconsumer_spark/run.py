@@ -28,6 +28,7 @@ def run_batch(program: Program) -> None:
     ending.install()
     try:
         job = load_job(os.environ)
+        set_up_log(job)
         last = process(job, program, os.environ, ending)
     except SparkJobError as error:
         ending.give_up(f"{type(error).__name__}: {error}")
