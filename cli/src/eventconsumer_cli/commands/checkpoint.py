@@ -22,6 +22,16 @@ group = typer.Typer(
 _File = Annotated[str, typer.Option("--file", "-f", metavar="FILE", help="A file here; -: stdin or stdout.")]
 
 
+_AllowBehind = Annotated[
+    bool,
+    typer.Option("--allow-behind", help="Also to before committed files; events are handled again, not written again."),
+]
+_AllowSkip = Annotated[
+    bool,
+    typer.Option("--allow-skip", help="Also over events that are in no file: only with a handler or shared leases."),
+]
+
+
 def show(session: Session, name: ConsumerName = None, new_pod: NewPod = False) -> None:
     """Show where each partition goes on."""
     answer(session, name, ["checkpoint", "show"], new_pod=new_pod)
@@ -36,6 +46,8 @@ def set_(
         int | None, typer.Option("--sequence-number", min=-1, help="Go on behind the event with this number.")
     ] = None,
     offset: Annotated[str | None, typer.Option("--offset", help="Go on behind the event with this offset.")] = None,
+    allow_behind: _AllowBehind = False,
+    allow_skip: _AllowSkip = False,
     yes: Yes = False,
     new_pod: NewPod = False,
 ) -> None:
@@ -48,7 +60,7 @@ def set_(
     place = ["--offset", offset] if offset is not None else ["--sequence-number", str(sequence_number)]
     consumer = session.consumer(name)
     with toolbox(session).at(consumer, new_pod=new_pod) as tool:
-        arguments = ["checkpoint", "set", "--partition", partition, *place]
+        arguments = ["checkpoint", "set", "--partition", partition, *place, *_allowed(allow_behind, allow_skip)]
         question = f"Move the checkpoint of partition {partition} of {name_of(consumer)}?"
         ended = change(session, tool, arguments, question=question, yes=yes)
     _hint(session, consumer, ended.exit_code)
@@ -68,7 +80,14 @@ def export(session: Session, name: ConsumerName = None, *, file: _File = "-", ne
 
 
 def import_(
-    session: Session, name: ConsumerName = None, *, file: _File, yes: Yes = False, new_pod: NewPod = False
+    session: Session,
+    name: ConsumerName = None,
+    *,
+    file: _File,
+    allow_behind: _AllowBehind = False,
+    allow_skip: _AllowSkip = False,
+    yes: Yes = False,
+    new_pod: NewPod = False,
 ) -> None:
     """Put saved checkpoints back; refused while hosts hold partitions.
 
@@ -78,11 +97,15 @@ def import_(
         raise RefusedError("with the document on stdin nobody can be asked", "add --yes, or name a file")
     consumer, document = session.consumer(name), read_input(file)
     with toolbox(session).at(consumer, new_pod=new_pod) as tool:
-        arguments = ["checkpoint", "import", "-"]
+        arguments = ["checkpoint", "import", "-", *_allowed(allow_behind, allow_skip)]
         question = f"Write these checkpoints for {name_of(consumer)}?"
         ended = change(session, tool, arguments, question=question, yes=yes, stdin=document)
     _hint(session, consumer, ended.exit_code)
     end(ended)
+
+
+def _allowed(behind: bool, skip: bool) -> list[str]:
+    return [option for option, wanted in (("--allow-behind", behind), ("--allow-skip", skip)) if wanted]
 
 
 def _hint(session: Session, consumer: Manifest, code: int) -> None:

@@ -32,6 +32,9 @@ def migrate(
     consumer_group: Annotated[
         str | None, typer.Option("--consumer-group", help="Its consumer group; left out: the consumer's own.")
     ] = None,
+    hub_name: Annotated[
+        str | None, typer.Option("--hub-name", help="Its Event Hub, by which an Azure SDK files its checkpoints.")
+    ] = None,
     connection_string_file: Annotated[
         Path | None,
         typer.Option(
@@ -51,7 +54,7 @@ def migrate(
     if yes is False and str(connection_string_file) == "-":
         raise RefusedError("with the connection string on stdin nobody can be asked", "add --yes, or name a file")
     arguments = ["migrate", "--from", source.value, "--container", container]
-    for option, value in (("--prefix", prefix), ("--consumer-group", consumer_group)):
+    for option, value in (("--prefix", prefix), ("--consumer-group", consumer_group), ("--hub-name", hub_name)):
         arguments += [option, value] if value is not None else []
     secret = read_input(str(connection_string_file)) if connection_string_file else None
     if secret is not None:

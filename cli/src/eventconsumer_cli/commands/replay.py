@@ -64,18 +64,15 @@ def replay(
     # None for what an earlier replay had and this one has not: a merge keeps what is not named.
     change = {key: document.get(key) for key in ("nonce", "consumerGroup", "from", "to", "partitions")}
     session.cluster.merge(EVENT_CONSUMER, namespace_of(consumer), name_of(consumer), {"spec": {"replay": change}})
+    place = files(consumer, wanted)
+    name_, namespace = name_of(consumer), namespace_of(consumer)
     session.out.show(
-        {
-            "consumer": name_of(consumer),
-            "namespace": namespace_of(consumer),
-            "replay": document,
-            "files": files(consumer, wanted),
-        },
+        {"consumer": name_, "namespace": namespace, "replay": document, "files": place},
         lambda: [
             Text(f"replay {wanted.nonce} is asked for; its files: {place}"),
-            Text(f"see how far it is: kubectl eventconsumer status {name_of(consumer)} -n {namespace_of(consumer)}"),
+            Text(f"see how far it is: kubectl eventconsumer status {name_} -n {namespace}"),
         ],
-        [f"eventconsumer.eventconsumer.io/{name_of(consumer)}"],
+        [f"eventconsumer.eventconsumer.io/{name_}"],
     )
 
 
@@ -135,10 +132,6 @@ def plan(consumer: Manifest, wanted: Replay) -> list[RenderableType]:
         f"events      {start}, {stop}",
         f"partitions  {parts}",
         f"writes      {files(consumer, wanted)}",
-        *(
-            ["waits       the consumer is suspended: it starts when that ends"]
-            if consumer["spec"].get("suspend")
-            else []
-        ),
+        *waits,
     ]
     return [Text(line) for line in lines]
