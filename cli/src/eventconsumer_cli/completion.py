@@ -14,7 +14,8 @@ import typer
 from typer._completion_classes import completion_init
 
 from eventconsumer_cli.kube.cluster import Cluster
-from eventconsumer_cli.main import PROGRAM, app
+from eventconsumer_cli.main import app
+from eventconsumer_cli.remedies import PROGRAM
 from eventconsumer_cli.session import Options, Session, kubernetes
 
 _VARIABLE = "_KUBECTL_EVENTCONSUMER_COMPLETE"

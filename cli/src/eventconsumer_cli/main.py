@@ -10,14 +10,30 @@ import typer
 from typer.exceptions import TyperException
 
 from eventconsumer_api.redaction import redact
-from eventconsumer_cli.commands import audit, checkpoint, files, lag, leases, migrate, replay, status
+from eventconsumer_cli.commands import (
+    audit,
+    batches,
+    checkpoint,
+    doctor,
+    files,
+    hosts,
+    lag,
+    leases,
+    logs,
+    migrate,
+    partitions,
+    replay,
+    status,
+    suspend,
+    top,
+)
 from eventconsumer_cli.errors import EXIT_CODES, CliError, ExitCode
 from eventconsumer_cli.kube.cluster import Cluster
 from eventconsumer_cli.options import add, complete_namespace
 from eventconsumer_cli.output import BAD, Format, console
+from eventconsumer_cli.remedies import PROGRAM
 from eventconsumer_cli.session import Options, Session, kubernetes
 
-PROGRAM = "kubectl eventconsumer"
 LOOK, STEER, CHECK, START = "Look", "Steer", "Check", "Start"
 
 app = typer.Typer(
@@ -53,14 +69,18 @@ def _root(  # noqa: PLR0917 - the options of every command
 
 
 add(app, "status", status.status, panel=LOOK)
+add(app, "top", top.top, panel=LOOK)
 add(app, "partitions", partitions.partitions, panel=LOOK)
 add(app, "hosts", hosts.hosts, panel=LOOK)
+add(app, "batches", batches.batches, panel=LOOK)
+add(app, "logs", logs.logs, panel=LOOK)
 add(app, "suspend", suspend.suspend, panel=STEER)
 add(app, "resume", suspend.resume, panel=STEER)
 add(app, "leases", leases.leases, panel=LOOK)
 add(app, "files", files.files, panel=LOOK)
 add(app, "lag", lag.lag, panel=LOOK)
 add(app, "audit", audit.audit, panel=CHECK)
+add(app, "doctor", doctor.doctor, panel=CHECK)
 add(app, "replay", replay.replay, panel=STEER)
 add(app, "migrate", migrate.migrate, panel=START)
 app.add_typer(checkpoint.group, name="checkpoint", rich_help_panel=STEER)

@@ -18,6 +18,7 @@ CONNECT_SECONDS = 10
 READ_SECONDS = 30
 _PAGE = 500
 _MERGE = "application/merge-patch+json"
+_MANAGER: dict[str, str | int] = {"fieldManager": "kubectl-eventconsumer"}  # by which the API server tells our changes
 _IN_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
@@ -115,12 +116,12 @@ class KubernetesCluster:
 
     def create(self, kind: Kind, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
         """See `Cluster`."""
-        query = {"dryRun": "All"} if dry_run else None
+        query = _MANAGER | ({"dryRun": "All"} if dry_run else {})
         return self.request("POST", kind.path(manifest["metadata"].get("namespace", "")), query, manifest)
 
     def merge(self, kind: Kind, namespace: str, name: str, change: Manifest) -> Manifest:
         """See `Cluster`."""
-        return self.request("PATCH", kind.path(namespace, name), None, change, _MERGE)
+        return self.request("PATCH", kind.path(namespace, name), _MANAGER, change, _MERGE)
 
     def delete(self, kind: Kind, namespace: str, name: str, *, grace_seconds: int | None = None) -> None:
         """See `Cluster`."""
