@@ -15,6 +15,7 @@ from eventconsumer_cli.commands import (
     batches,
     checkpoint,
     doctor,
+    doctor,
     files,
     hosts,
     lag,
