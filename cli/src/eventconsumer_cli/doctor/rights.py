@@ -36,7 +36,7 @@ NEEDED = (
     Right("get", GROUP, PLURAL, "everything"),
     Right("list", GROUP, PLURAL, "everything"),
     Right("patch", GROUP, PLURAL, "suspend, resume, replay"),
-    Right("create", GROUP, PLURAL, "init with --apply"),
+    Right("create", GROUP, PLURAL, "init"),
     Right("list", "", "pods", "hosts, logs, and " + _TOOLS),
     Right("get", "", "pods/log", "logs"),
     Right("create", "", "pods/exec", _TOOLS),
