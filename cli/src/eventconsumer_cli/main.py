@@ -15,9 +15,9 @@ from eventconsumer_cli.commands import (
     batches,
     checkpoint,
     doctor,
-    doctor,
     files,
     hosts,
+    init,
     lag,
     leases,
     logs,
@@ -83,6 +83,7 @@ add(app, "lag", lag.lag, panel=LOOK)
 add(app, "audit", audit.audit, panel=CHECK)
 add(app, "doctor", doctor.doctor, panel=CHECK)
 add(app, "replay", replay.replay, panel=STEER)
+add(app, "init", init.init, panel=START)
 add(app, "migrate", migrate.migrate, panel=START)
 app.add_typer(checkpoint.group, name="checkpoint", rich_help_panel=STEER)
 

@@ -85,7 +85,7 @@ def look(cluster: Cluster, namespace: str) -> Iterator[Finding]:
             "rights",
             Level.WARNING,
             f"you may not {right} in namespace {namespace}: needed by {right.commands}",
-            "ask an administrator for it; the chart's ClusterRoles eventconsumer-viewer and -editor have it",
+            "ask an administrator for it; the chart's ClusterRoles eventconsumer-viewer, -editor and -tools have it",
         )
     if not reports:
         yield Finding(
