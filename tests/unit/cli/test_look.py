@@ -184,6 +184,17 @@ def test_tables_fit_and_nothing_important_is_cut(shell: Shell, command: str, col
     assert "…" not in seen.out
 
 
+@pytest.mark.parametrize("command", ["partitions", "hosts", "top"])
+def test_long_names_are_folded_and_numbers_stay(shell: Shell, command: str) -> None:
+    cluster, long = FakeCluster(), "payments-eu-west-settlement-orders-host-0"
+    cluster.put(EVENT_CONSUMER, consumer())
+    cluster.put(POD, pod(long))
+    cluster.reports = {long: report(long, "0", "1", "2", "3", events=7_654_321, fleet=fleet({}))}
+    seen = shell.run(cluster, command, "orders", *(["--interval", "0.2"] if command == "top" else []), columns=80)
+    assert seen.code == 0 and max(map(len, seen.out.splitlines())) <= 80
+    assert "…" not in seen.out and ("30,617,284" if command == "hosts" else "7654321") in seen.out
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_documents_are_documents(shell: Shell, command: str) -> None:
     cluster = shop()

@@ -37,7 +37,7 @@ def hosts(session: Session, name: ConsumerName = None) -> None:
 
 def view(found: Sequence[Host], now: datetime) -> Iterator[RenderableType]:
     """The table, and the problems below it."""
-    yield table(_HEADERS, [_row(each, now) for each in found], right=_NUMBERS)
+    yield table(_HEADERS, [_row(each, now) for each in found], right=_NUMBERS, fold=("host", "node", "partitions"))
     for host in found:
         for problem in host.report.problems if host.report else ():
             yield Text.assemble((f"{host.name}: ", BAD), f"{problem.reason}: {problem.field}: {problem.message}")

@@ -64,7 +64,7 @@ def explain_silence(look: Look, found: bool) -> None:
 
 def view(found: Sequence[Partition], now: datetime) -> Iterator[RenderableType]:
     """The table."""
-    yield table(_HEADERS, [_row(each, now) for each in found], right=_NUMBERS)
+    yield table(_HEADERS, [_row(each, now) for each in found], right=_NUMBERS, fold=("owner",))
     nobody = [each.id for each in found if not each.owner]
     if nobody:
         yield Text(f"nobody reads {'partition' if len(nobody) == 1 else 'partitions'} {', '.join(nobody)}", style=BAD)

@@ -152,7 +152,8 @@ def _spark(look: Look) -> Iterator[tuple[str, str]]:
     spark = look.status.spark
     if spark is None:
         return
-    parts = [f"{plural(spark.pending_files, 'file')} ({size(spark.pending_bytes)}) in no committed batch"]
+    pending = look.hosts.fleet or spark
+    parts = [f"{plural(pending.pending_files, 'file')} ({size(pending.pending_bytes)}) in no committed batch"]
     if spark.last_commit:
         parts.insert(0, f"batch {spark.last_commit.number} committed {age(spark.last_commit.time, look.now)} ago")
     if spark.quarantine:

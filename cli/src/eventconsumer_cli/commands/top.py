@@ -127,7 +127,9 @@ def screen(look: Look, rates: Rates, sort: Sort, height: int | None = None, trou
     partitions = _sorted(look.partitions(), sort)
     shown = partitions[:height]
     if shown:
-        parts.append(table(_HEADERS, [_row(each, by_partition, look.now) for each in shown], right=_NUMBERS))
+        parts.append(
+            table(_HEADERS, [_row(each, by_partition, look.now) for each in shown], right=_NUMBERS, fold=("owner",))
+        )
     else:
         parts.append(
             Text("no host tells of partitions" + (" while it is suspended" if look.suspended else ""), style=WARN)
