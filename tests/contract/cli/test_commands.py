@@ -60,7 +60,8 @@ def namespace(cluster: Cluster) -> str:
 
 
 def _apply(cluster: Cluster, namespace: str, manifest: dict[str, Any]) -> None:
-    made = cluster.kubectl("apply", "--server-side", "-n", namespace, "-f", "-", stdin=json.dumps(manifest), check=False)
+    text = json.dumps(manifest)
+    made = cluster.kubectl("apply", "--server-side", "-n", namespace, "-f", "-", stdin=text, check=False)
     assert made.returncode == 0, made.stderr
 
 

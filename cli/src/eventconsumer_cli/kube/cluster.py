@@ -17,6 +17,7 @@ from eventconsumer_cli.kube.kinds import Kind, Manifest
 CONNECT_SECONDS = 10
 READ_SECONDS = 30
 _PAGE = 500
+_NOT_SERVED = ("could not find the requested resource", "404 page not found")  # of a kind, and of a whole group
 _MERGE = "application/merge-patch+json"
 _MANAGER: dict[str, str | int] = {"fieldManager": "kubectl-eventconsumer"}  # by which the API server tells our changes
 _IN_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -161,7 +162,7 @@ class KubernetesCluster:
                 return bytes(self._open("GET", proxy, None, read_seconds=CONNECT_SECONDS).data)
             except Forbidden:
                 self._proxy_refused = True  # one right serves all pods
-            except (NotFound, Failed, ClusterError):
+            except CliError:
                 pass  # a network policy may keep the API server's node out; a forwarded port comes from inside
         with self._one_forward:
             return forwarded(self.client, namespace, pod, port, path)
@@ -196,14 +197,13 @@ class KubernetesCluster:
         from urllib3.exceptions import HTTPError
 
         headers = {"Accept": "application/json, */*", "Content-Type": content_type}
-        serialized = json.dumps(body) if body is not None and content_type != "application/json" else body
         try:
             request = self.client.param_serialize(
                 method,
                 path,
                 query_params=list((query or {}).items()),
                 header_params=headers,
-                body=serialized,
+                body=body,
                 auth_settings=["BearerToken"],
             )
             response = self.client.call_api(*request, _request_timeout=(CONNECT_SECONDS, read_seconds)).response
@@ -248,7 +248,7 @@ def answer_error(status: int, method: str, path: str, content: bytes) -> CliErro
     if status == 403:
         return Forbidden(message, "ask an administrator of the cluster for that right")
     if status == 404:
-        if "could not find the requested resource" in message:
+        if any(text in message for text in _NOT_SERVED):
             return NotFound(
                 f"the cluster does not serve {path.rpartition('/')[2]}",
                 "install EventConsumer (its chart brings the definition), or choose another cluster with --context",
