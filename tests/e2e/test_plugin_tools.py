@@ -1,4 +1,4 @@
-"""`kubectl eventconsumer` on the real cluster: programs in host pods and in pods made for them, and what they change."""
+"""`kubectl eventconsumer` on the real cluster: programs in host pods and in pods made for them."""
 
 import json
 import signal
