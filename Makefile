@@ -61,6 +61,16 @@ demo: env ## Event Hub to files to Spark, on a real Kubernetes on this machine (
 demo-down: env ## Remove all that the demo made; caches stay
 	@$(PY) -m eventconsumer_demo down
 
+# --- documentation -------------------------------------------------------------------------------
+.PHONY: docs diagrams
+docs: env ## The documentation as a site, in build/docs
+	@$(VENV)/bin/sphinx-build -W -n --keep-going -q -b html -d build/doctrees docs build/docs
+	@echo "build/docs/index.html"
+
+diagrams: ## The pictures of docs/diagrams, from their text
+	@./local/need dot graphviz
+	@python3 docs/diagrams/draw.py
+
 # --- checks --------------------------------------------------------------------------------------
 .PHONY: lint types borders check test
 lint: env ## Style

@@ -7,7 +7,7 @@ from pathlib import Path
 from eventconsumer_api import labels
 from tests.contract.operator.conftest import Cluster
 
-INSTALL = (Path(__file__).parents[3] / "docs/install.md").read_text()
+INSTALL = (Path(__file__).parents[3] / "docs/how-to/install.md").read_text()
 
 
 def commands(text: str, start: str) -> list[list[str]]:
