@@ -118,7 +118,8 @@ def parse_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Setti
     parser.add_argument("--resync-seconds", type=float, default=Settings.resync_seconds, help="full list this often")
     parser.add_argument("--health-port", type=int, default=Settings.health_port, help="port of /healthz and /metrics")
     parser.add_argument("--workers", type=int, default=Settings.workers, help="resources reconciled at a time")
-    parser.add_argument("--log-level", default=Settings.log_level, choices=["DEBUG", "INFO", "WARNING", "ERROR"])
+    levels = ["DEBUG", "INFO", "WARNING", "ERROR"]
+    parser.add_argument("--log-level", default=Settings.log_level, choices=levels, help="level of the log")
     given = parser.parse_args(argv)
     own = _own_namespace(environment)
     namespaces = ("",) if given.all_namespaces else tuple(dict.fromkeys(given.namespace)) or own

@@ -3,7 +3,6 @@
 import base64
 import importlib.util
 import json
-import re
 import subprocess
 from pathlib import Path
 from types import ModuleType
