@@ -18,8 +18,8 @@ Made from the programs by `python -m tests.clidoc`. Every one has `--help`.
 PLUGIN = """
 ## `kubectl eventconsumer`
 
-The plugin of kubectl, for people. `pip install ./crds ./cli` (or `pipx`) puts `kubectl-eventconsumer` on the PATH, where kubectl finds it.
-[Look into a consumer](../how-to/plugin.md) shows it at work.
+The plugin of kubectl, for people. `pip install ./crds ./cli` puts `kubectl-eventconsumer` on the PATH, where kubectl
+finds it. [Look into a consumer](../how-to/plugin.md) shows it at work.
 """
 HOST = """
 ## `eventconsumer`

@@ -11,9 +11,10 @@ ABNORMAL = {ConditionType.RECONCILING, ConditionType.STALLED, ConditionType.DATA
 HEAD = """\
 # Conditions
 
-Made from the code by `python -m tests.conditionsdoc`. `status.conditions` of an EventConsumer; each has `status`, `reason`,
-`message`, `lastTransitionTime` and `observedGeneration`. The message says which field is concerned and what to write. They keep to
-kstatus: `kubectl wait --for=condition=Ready evc/orders` works, and so do Flux and Argo CD ([GitOps](../how-to/gitops.md)).
+Made from the code by `python -m tests.conditionsdoc`. They stand in `status.conditions` of an EventConsumer; each has
+`status`, `reason`, `message`, `lastTransitionTime` and `observedGeneration`. The message says which field is concerned
+and what to write. They keep to kstatus: `kubectl wait --for=condition=Ready evc/orders` works, and so do Flux and Argo
+CD ([GitOps](../how-to/gitops.md)).
 
 | condition | good is | meaning |
 |---|---|---|

@@ -3,6 +3,7 @@
 `python -m tests.docpages` lists the links that lead elsewhere; nothing fetches them.
 """
 
+import itertools
 import re
 import shlex
 from collections.abc import Iterator
@@ -100,7 +101,7 @@ def anchors(page: Path) -> set[str]:
     """Names that a page's headings have, as GitHub and the site give them."""
     found: set[str] = set()
     tokens = _tokens(page)
-    for before, token in zip(tokens, tokens[1:], strict=False):
+    for before, token in itertools.pairwise(tokens):
         if before.type == "heading_open":
             text = "".join(child.content for child in token.children or () if child.type in {"text", "code_inline"})
             found.add(re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", "-"))

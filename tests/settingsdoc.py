@@ -76,8 +76,9 @@ def values() -> dict[str, str]:
                 scopes.pop()
             if action[1] != "end":
                 scopes.append((action[1], _value(action[2], scopes)))
-        elif flag := re.search(r"- (--[a-z-]+)(.*)", line):
-            value = _value(flag[2], scopes) or next((value for _, value in reversed(scopes) if value), "")
+        elif flag := re.search(r"- (--[a-z-]+)(?:=(.*))?", line):
+            inside = "".join(re.findall(r"\{\{(.*)\}\}", flag[2] or ""))
+            value = _value(inside, scopes) or next((value for _, value in reversed(scopes) if value), "")
             if value:
                 found.setdefault(flag[1], value)
     return found
@@ -103,7 +104,7 @@ def flags() -> Iterator[tuple[str, str, str, str]]:
         choices = f" One of {', '.join(f'`{choice}`' for choice in action.choices)}." if action.choices else ""
         text = (action.help or "").rstrip(".")
         value = f"`{of_chart[name]}`" if name in of_chart else ""
-        yield f"`{name}`", default, value, text[0].upper() + text[1:] + "." + choices
+        yield f"`{name}`", "required" if action.required else default, value, text[0].upper() + text[1:] + "." + choices
 
 
 def page() -> str:

@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -104,7 +105,7 @@ def test_kubectl(command: Command) -> None:
             check(program, words[1:])
         return
     assert words[0] in KUBECTL
-    for before, word in zip(words, words[1:], strict=False):
+    for before, word in itertools.pairwise(words):
         if before in {"-f", "-k", "--patch-file", "--filename"} and re.match(
             r"(examples|crds|gitops|kustomize)/", word
         ):
