@@ -98,9 +98,10 @@ def links(page: Path) -> list[str]:
 
 
 def anchors(page: Path) -> set[str]:
-    """Names that a page's headings have, as GitHub and the site give them."""
-    found: set[str] = set()
+    """Names that a page's headings have, as GitHub and the site give them; those of a page that it includes, too."""
     tokens = _tokens(page)
+    included = [token.info.removeprefix("{include}").strip() for token in tokens if token.info.startswith("{include}")]
+    found = {name for target in included for name in anchors((page.parent / target).resolve())}
     for before, token in itertools.pairwise(tokens):
         if before.type == "heading_open":
             text = "".join(child.content for child in token.children or () if child.type in {"text", "code_inline"})
