@@ -4,7 +4,7 @@ SHELL := /bin/bash
 VENV := .venv
 PY := $(VENV)/bin/python
 SUITES := tests/unit tests/contract tests/simulation tests/integration
-DISTS := crds operator processor_image spark local/emulator local/cluster local/demo
+DISTS := crds operator processor_image spark cli local/emulator local/cluster local/demo
 
 .PHONY: help
 help: ## List the commands

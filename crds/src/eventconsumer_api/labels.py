@@ -17,6 +17,8 @@ COMPONENT_SPARK = "spark"
 COMPONENT_PROBE = "probe"
 COMPONENT_REPLAY = "replay"
 COMPONENT_BATCH_REPLAY = "batch-replay"
+COMPONENT_TOOL = "tool"
+"""A pod that `kubectl eventconsumer` makes for one command; the operator makes none and counts none."""
 
 HOST_PORT = 8080
 CONFIG_FILE = "/etc/eventconsumer/config.json"

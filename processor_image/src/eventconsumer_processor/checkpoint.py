@@ -56,7 +56,22 @@ async def resume(chain: Chain, lease: Lease, hub: Hub, starting: StartingPositio
         StorageError: A request failed, or a blob in the chain is not a file of ours.
         SourceError: The starting position could not be resolved.
     """
-    start = await begin(chain, lease, hub, starting)
+    return await walk(chain, await begin(chain, lease, hub, starting), lease, shared=shared)
+
+
+async def walk(chain: Chain, start: int, lease: Lease, *, shared: bool = False) -> Resume:
+    """Find the end of a chain that has begun. Only reads.
+
+    Args:
+        chain: The partition's files.
+        start: Where it starts.
+        lease: Its lease, as it is now.
+        shared: Whether other programs write checkpoints too.
+
+    Raises:
+        Blocked: The checkpoint would skip events.
+        StorageError: A request failed, or a blob in the chain is not a file of ours.
+    """
     if lease.checkpoint is None or lease.checkpoint.sequence_number < start:
         return follow(start, {slot.start: slot for slot in await chain.listed()})
     reached = lease.checkpoint.sequence_number

@@ -1,4 +1,4 @@
-"""The program `eventconsumer`: `host` (also without a command), `probe`, `audit` and `prune`.
+"""The program `eventconsumer`: `host` (also without a command), `probe`, `audit`, `prune`, and the tools.
 
 Exit codes of `audit` are its verdict: 0 clean, 1 explained gaps, 2 violation, 3 not readable; whatever keeps it from
 being carried out, a wrong option too, is 3, so that 2 always means a proven violation. No traceback is ever the answer
@@ -6,7 +6,6 @@ to a mistake in the call.
 """
 
 import asyncio
-import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,9 +14,12 @@ from typing import Annotated, NoReturn
 import typer
 from typer.exceptions import TyperException
 
-from eventconsumer_api.labels import CONFIG_FILE
 from eventconsumer_api.redaction import redact
 from eventconsumer_api.v1alpha1 import LeaseLayout
+from eventconsumer_processor import options
+from eventconsumer_processor.options import Output
+from eventconsumer_processor.tools import commands
+from eventconsumer_processor.tools.running import quiet
 
 UNREADABLE = 3
 
@@ -26,27 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Drains an Event Hub into files, each event exactly once; checks and cleans up what was drained.",
 )
-
-_Config = Annotated[
-    Path,
-    typer.Option("--config", envvar="EVENTCONSUMER_CONFIG", help="A host's configuration; in a host pod it is there."),
-]
-_ConnectionString = Annotated[
-    Path | None, typer.Option("--connection-string-file", help="File with the storage account's connection string.")
-]
-_AccountUrl = Annotated[
-    str | None,
-    typer.Option("--account-url", help="Blob endpoint; signs in as Azure CLI, environment or managed identity do."),
-]
-_Container = Annotated[str | None, typer.Option("--container", help="Container of the drained files.")]
-_Prefix = Annotated[str | None, typer.Option("--prefix", help="Their folder, spec.sink.prefix.")]
-_LeaseContainer = Annotated[str | None, typer.Option("--lease-container", help="Container of the leases.")]
-_LeasePrefix = Annotated[str, typer.Option("--lease-prefix", help="spec.leaseStore.prefix.")]
-_LeaseLayout = Annotated[LeaseLayout, typer.Option("--lease-layout", help="spec.leaseStore.layout.")]
-_Group = Annotated[str, typer.Option("--consumer-group", help="spec.eventHub.consumerGroup.")]
-_Shared = Annotated[
-    bool, typer.Option("--shared-leases", help="spec.leaseStore.shared: other programs move checkpoints too.")
-]
+commands.add_to(app)
 
 
 @app.callback(invoke_without_command=True)
@@ -78,25 +60,26 @@ def _host() -> NoReturn:
 
 @app.command()
 def audit(  # noqa: PLR0917 - the options of the command
-    config: _Config = Path(CONFIG_FILE),
-    connection_string_file: _ConnectionString = None,
-    account_url: _AccountUrl = None,
-    container: _Container = None,
-    prefix: _Prefix = None,
-    lease_container: _LeaseContainer = None,
-    lease_prefix: _LeasePrefix = "",
-    lease_layout: _LeaseLayout = LeaseLayout.EVENT_PROCESSOR_HOST,
-    consumer_group: _Group = "$Default",
+    config: options.Config = options.DEFAULT_CONFIG,
+    connection_string_file: options.ConnectionString = None,
+    account_url: options.AccountUrl = None,
+    container: options.Container = None,
+    prefix: options.Prefix = None,
+    lease_container: options.LeaseContainer = None,
+    lease_prefix: options.LeasePrefix = "",
+    lease_layout: options.Layout = LeaseLayout.EVENT_PROCESSOR_HOST,
+    consumer_group: options.Group = "$Default",
     files: Annotated[
         bool, typer.Option(help="Whether events go to files; --no-files: a handler replaces them.")
     ] = True,
-    shared: _Shared = False,
+    shared: options.Shared = False,
     hub: Annotated[bool, typer.Option("--hub", help="Ask the hub too, for the lag.")] = False,
     hub_connection_string_file: Annotated[
         Path | None, typer.Option("--hub-connection-string-file", help="With --hub and without --config.")
     ] = None,
     deep: Annotated[bool, typer.Option("--deep", help="Read every file: hashes and rows.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    output: options.OutputOption = Output.TABLE,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,
 ) -> None:
     """Check that every event stands in exactly one file. Only reads.
 
@@ -107,8 +90,9 @@ def audit(  # noqa: PLR0917 - the options of the command
     from eventconsumer_processor.audit.model import AuditReport, unreadable
     from eventconsumer_processor.audit.read import audit as run
     from eventconsumer_processor.errors import HostError
+    from eventconsumer_processor.tools.output import show as show_document
 
-    options = Options(
+    how = Options(
         connection_string_file,
         account_url,
         container,
@@ -125,31 +109,31 @@ def audit(  # noqa: PLR0917 - the options of the command
     async def go() -> AuditReport:
         with show.progress(visible=True) as progress:
             try:
-                async with opened(config, options, hub=hub) as found:
+                async with opened(config, how, hub=hub) as found:
                     return await run(found.subject, deep=deep, progress=progress)
             except HostError as error:
                 return unreadable(str(error), container or "", prefix or "", deep=deep)
 
-    _quiet()
+    quiet()
     report = asyncio.run(go())
-    (show.show_json if as_json else show.show)(report)
+    show_document(report, Output.JSON if as_json else output, lambda console: show.show(report, console))
     raise typer.Exit(report.exit_code)
 
 
 @app.command()
 def prune(  # noqa: PLR0917 - the options of the command
     before: Annotated[str, typer.Option("--before", help="ISO time, or an age such as 7d, 12h or 30m.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Do it; without, only say what would be done.")] = False,
-    config: _Config = Path(CONFIG_FILE),
-    connection_string_file: _ConnectionString = None,
-    account_url: _AccountUrl = None,
-    container: _Container = None,
-    prefix: _Prefix = None,
-    lease_container: _LeaseContainer = None,
-    lease_prefix: _LeasePrefix = "",
-    lease_layout: _LeaseLayout = LeaseLayout.EVENT_PROCESSOR_HOST,
-    consumer_group: _Group = "$Default",
-    shared: _Shared = False,
+    yes: options.Yes = False,
+    config: options.Config = options.DEFAULT_CONFIG,
+    connection_string_file: options.ConnectionString = None,
+    account_url: options.AccountUrl = None,
+    container: options.Container = None,
+    prefix: options.Prefix = None,
+    lease_container: options.LeaseContainer = None,
+    lease_prefix: options.LeasePrefix = "",
+    lease_layout: options.Layout = LeaseLayout.EVENT_PROCESSOR_HOST,
+    consumer_group: options.Group = "$Default",
+    shared: options.Shared = False,
 ) -> None:
     """Replace old files by tombstones: the chain stays whole, the events' bytes become free.
 
@@ -160,7 +144,7 @@ def prune(  # noqa: PLR0917 - the options of the command
     from eventconsumer_processor.audit.access import Options
     from eventconsumer_processor.audit.pruning import run
 
-    options = Options(
+    how = Options(
         connection_string_file,
         account_url,
         container,
@@ -171,8 +155,8 @@ def prune(  # noqa: PLR0917 - the options of the command
         consumer_group,
         shared,
     )
-    _quiet()
-    raise typer.Exit(run(config, options, before, yes=yes))
+    quiet()
+    raise typer.Exit(run(config, how, before, yes=yes))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -194,9 +178,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("stopped", file=sys.stderr)  # noqa: T201
         return UNREADABLE
     return answer if isinstance(answer, int) else 0
-
-
-def _quiet() -> None:
-    """The libraries' own logs are no part of the answer."""
-    logging.basicConfig(level=logging.ERROR, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
-    logging.getLogger("azure").setLevel(logging.CRITICAL)

@@ -143,6 +143,12 @@ class Measure:
     async def _check_hub(self) -> bool:
         return (await self._hub.describe()).created_at == self._info.created_at
 
+    def head(self, partition: str) -> int | None:
+        """The hub's last sequence number; None where it did not say lately."""
+        heads = self._heads.get(partition)
+        info = heads.known(self._now()) if heads else None
+        return info.last if info else None
+
     def lag(self, partition: str, lease: Lease | None) -> PartitionLag:
         """How far one partition is behind.
 

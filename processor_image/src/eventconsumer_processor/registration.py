@@ -82,23 +82,45 @@ async def check_same_hub(sink: BlobStore, prefix: str, info: HubInfo) -> None:
         Blocked: The hub was created again since the first host drained it.
         StorageError: A request failed, or the record cannot be read.
     """
-    name = f"{prefix}/_hub.json"
     record = {"namespace": info.namespace, "name": info.name, "createdAt": info.created_at.isoformat()}
-    blob = await sink.read(name, _RECORD_LIMIT)
-    if blob is None:
+    known = await recorded_hub(sink, prefix)
+    if known is None:
         try:
-            await sink.put(name, json.dumps(record).encode(), if_absent=True)
+            await sink.put(_record_name(prefix), json.dumps(record).encode(), if_absent=True)
             return
         except Conflict:
-            blob = await sink.read(name, _RECORD_LIMIT)
-    try:
-        seen = json.loads(blob.data) if blob else record
-        known = HubInfo(seen["namespace"], seen["name"], datetime.fromisoformat(seen["createdAt"]), ())
-    except (ValueError, KeyError, TypeError):
-        raise Damaged(f"the record of the hub, blob {name}, cannot be read: restore it from a backup") from None
+            known = await recorded_hub(sink, prefix)
+    if known is None:  # removed as soon as it was there
+        return
     if known.created_at != info.created_at:
         problem = problems.hub_changed(known, info)
         raise Blocked(problem.field, Reason.HUB_CHANGED, problem.message)
+
+
+async def recorded_hub(sink: BlobStore, prefix: str) -> HubInfo | None:
+    """The hub that these files are of, by the record that its first host wrote; None where there is none.
+
+    Args:
+        sink: The container of the files.
+        prefix: Their folder.
+
+    Raises:
+        Damaged: The record cannot be read.
+        StorageError: The request failed.
+    """
+    name = _record_name(prefix)
+    blob = await sink.read(name, _RECORD_LIMIT)
+    if blob is None:
+        return None
+    try:
+        seen = json.loads(blob.data)
+        return HubInfo(seen["namespace"], seen["name"], datetime.fromisoformat(seen["createdAt"]), ())
+    except (ValueError, KeyError, TypeError):
+        raise Damaged(f"the record of the hub, blob {name}, cannot be read: restore it from a backup") from None
+
+
+def _record_name(prefix: str) -> str:
+    return f"{prefix}/_hub.json"
 
 
 async def _bounded(found: Registration, config: ReplayConfig, prefix: str) -> Registration:
@@ -110,9 +132,18 @@ async def _load_handler(name: str | None) -> Factory | None:
     return await asyncio.to_thread(load, name) if name else None
 
 
-async def _reach_hub(config: HostConfig) -> tuple[Hub, HubInfo]:
+def hub_of(config: HostConfig) -> Hub:
+    """The hub, by the adapter that the resource asks for; nothing is asked of it yet.
+
+    Raises:
+        Blocked: The credential cannot be used.
+    """
     adapter = SdkHub if config.processing.source is SourceKind.SDK else AmqpHub
-    hub: Hub = adapter(hub_access(config.event_hub, config.allow_insecure_endpoints, config.endpoint_suffixes))
+    return adapter(hub_access(config.event_hub, config.allow_insecure_endpoints, config.endpoint_suffixes))
+
+
+async def _reach_hub(config: HostConfig) -> tuple[Hub, HubInfo]:
+    hub = hub_of(config)
     try:
         info = await hub.describe()
         try:

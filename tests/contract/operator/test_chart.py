@@ -68,7 +68,7 @@ def test_each_served_namespace_gets_roles_and_accounts_and_nothing_is_cluster_wi
     assert accounts == wanted | {("home", "eventconsumer-operator")}
     assert not of_kind(documents, "ClusterRoleBinding")
     people = {role["metadata"]["name"] for role in of_kind(documents, "ClusterRole")}
-    assert people == {"eventconsumer-viewer", "eventconsumer-editor"}
+    assert people == {"eventconsumer-viewer", "eventconsumer-editor", "eventconsumer-tools"}
     (deployment,) = of_kind(documents, "Deployment")
     arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
     assert [argument for argument in arguments if argument.startswith("--namespace")] == [

@@ -189,6 +189,13 @@ def test_roles_for_people() -> None:
     assert prefix + "view" not in editor["metadata"]["labels"]
     written = [rule["resources"] for rule in editor["rules"] if "patch" in rule["verbs"]]
     assert written == [["eventconsumers"], ["eventconsumers/scale"]], "the status is the operator's"
+    # Whoever may start programs in host pods can read their Secrets: that is a role of its own.
+    asked = {resource for role in (viewer, editor) for rule in role["rules"] for resource in rule["resources"]}
+    assert not asked & {"pods/exec", "pods/proxy", "pods/portforward", "secrets"}
+    tools = one("ClusterRole", "eventconsumer-tools")
+    assert {name for name in tools["metadata"]["labels"] if name.startswith(prefix)} == {
+        prefix + role for role in ("edit", "admin")
+    }
 
 
 def test_network_policy() -> None:

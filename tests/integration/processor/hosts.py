@@ -153,7 +153,8 @@ class Consumer:
         self.hub_secret.write_text(emulator.connection_string(hub))
         self.storage_secret.write_text(azurite.connection_string)
         self._connection_string = azurite.connection_string
-        self._directory = directory
+        self.directory = directory
+        self.azurite = azurite
         self.fleet_key = directory / "fleet.pem"
         self.config: dict[str, Any] = {
             "resource": {"namespace": "shop", "name": "orders", "uid": "uid-1"},
@@ -189,7 +190,7 @@ class Consumer:
     ) -> HostProcess:
         """Start a host."""
         config = self.config | overrides
-        host = HostProcess(self._directory, name, config, checked=checked, environment=environment)
+        host = HostProcess(self.directory, name, config, checked=checked, environment=environment)
         self.hosts.append(host)
         return host
 

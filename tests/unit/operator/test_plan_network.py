@@ -78,7 +78,10 @@ def test_emulators_listen_on_any_port() -> None:
     assert all(leaves(port, settings=replace(CLOSED, allow_insecure_endpoints=True)) for port in (80, 5672, 10000))
 
 
-@pytest.mark.parametrize("component", [labels.COMPONENT_HOST, labels.COMPONENT_PROBE, labels.COMPONENT_REPLAY])
+@pytest.mark.parametrize(
+    "component",
+    [labels.COMPONENT_HOST, labels.COMPONENT_PROBE, labels.COMPONENT_REPLAY, labels.COMPONENT_TOOL],
+)
 def test_it_covers_every_pod_of_the_host_image(component: str) -> None:
     assert selects(policy()["podSelector"], child_labels(KEY, component))
 

@@ -3,23 +3,15 @@
 from eventconsumer_api.host_config import (
     BatchConfig,
     BlobLocation,
-    Credential,
     FilesConfig,
     HostConfig,
     HubConfig,
     LeaseConfig,
 )
-from eventconsumer_api.labels import SECRETS_DIR
-from eventconsumer_api.v1alpha1 import Authentication, EventConsumerSpec
+from eventconsumer_api.mounts import HUB_SECRET, LEASE_SECRET, SINK_SECRET, credential
+from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.observed import Consumer
 from eventconsumer_operator.settings import Settings
-
-# Folders under SECRETS_DIR, one for each credential, and the one file in each. A fixed file name: the key of a Secret
-# is the user's text and must not become a path.
-HUB_SECRET = "event-hub"  # noqa: S105 - a folder
-LEASE_SECRET = "lease-store"  # noqa: S105 - a folder
-SINK_SECRET = "sink"  # noqa: S105 - a folder
-SECRET_FILE = "connection-string"  # noqa: S105 - a file name
 
 
 def host_config(consumer: Consumer, spec: EventConsumerSpec, settings: Settings) -> HostConfig:
@@ -32,14 +24,14 @@ def host_config(consumer: Consumer, spec: EventConsumerSpec, settings: Settings)
             fully_qualified_namespace=spec.event_hub.fully_qualified_namespace,
             name=spec.event_hub.name,
             consumer_group=spec.event_hub.consumer_group,
-            credential=_credential("spec.eventHub", HUB_SECRET, spec.event_hub.authentication),
+            credential=credential("spec.eventHub", HUB_SECRET, spec.event_hub.authentication),
         ),
         leases=LeaseConfig(
             location=BlobLocation(
                 storage_account_url=spec.lease_store.storage_account_url,
                 container=spec.lease_store.container,
                 prefix=spec.lease_store.prefix,
-                credential=_credential("spec.leaseStore", LEASE_SECRET, spec.lease_store.authentication),
+                credential=credential("spec.leaseStore", LEASE_SECRET, spec.lease_store.authentication),
             ),
             layout=spec.lease_store.layout,
             shared=spec.lease_store.shared,
@@ -51,7 +43,7 @@ def host_config(consumer: Consumer, spec: EventConsumerSpec, settings: Settings)
             storage_account_url=spec.sink.storage_account_url,
             container=spec.sink.container,
             prefix=spec.sink.prefix.rstrip("/") or f"{consumer.key.namespace}/{consumer.key.name}",
-            credential=_credential("spec.sink", SINK_SECRET, spec.sink.authentication),
+            credential=credential("spec.sink", SINK_SECRET, spec.sink.authentication),
         ),
         files=FilesConfig(format=spec.sink.format, layout=spec.sink.layout, empty_files=spec.sink.empty_files),
         roll=spec.sink.roll,
@@ -61,17 +53,3 @@ def host_config(consumer: Consumer, spec: EventConsumerSpec, settings: Settings)
         allow_insecure_endpoints=settings.allow_insecure_endpoints,
         endpoint_suffixes=settings.endpoint_suffixes,
     )
-
-
-def _credential(field: str, folder: str, authentication: Authentication) -> Credential:
-    path = f"{field}.authentication"
-    secret = authentication.connection_string_secret_ref
-    if secret is not None:
-        return Credential(
-            field=f"{path}.connectionStringSecretRef",
-            secret=secret.name,
-            key=secret.key,
-            connection_string_file=f"{SECRETS_DIR}/{folder}/{SECRET_FILE}",
-        )
-    identity = authentication.workload_identity
-    return Credential(field=f"{path}.workloadIdentity", client_id=identity.client_id if identity else None)

@@ -21,7 +21,7 @@ from eventconsumer_operator.plan.names import APPLICATION, child, host_name, spa
 from eventconsumer_operator.settings import Settings
 
 SPARK_COMPONENTS = (labels.COMPONENT_SPARK, labels.COMPONENT_BATCH_REPLAY)
-COMPONENTS = (labels.COMPONENT_HOST, labels.COMPONENT_PROBE, labels.COMPONENT_REPLAY)
+COMPONENTS = (labels.COMPONENT_HOST, labels.COMPONENT_PROBE, labels.COMPONENT_REPLAY, labels.COMPONENT_TOOL)
 OPERATOR_LABELS = {labels.LABEL_NAME: APPLICATION, labels.LABEL_COMPONENT: "operator"}
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"  # the API server puts it on every namespace
 _DNS = 53

@@ -12,16 +12,15 @@ from typing import Any
 from pydantic import BaseModel
 
 from eventconsumer_api import labels
-from eventconsumer_api.host_config import Credential, HostConfig
-from eventconsumer_api.labels import SECRETS_DIR
+from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.mounts import HUB_SECRET, LEASE_SECRET, SINK_SECRET, secret_mount, secret_volume
+from eventconsumer_api.podsecurity import container_security, pod_security
 from eventconsumer_api.v1alpha1 import EventConsumerSpec, Pods
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.manifest import Manifest
-from eventconsumer_operator.plan.config import HUB_SECRET, LEASE_SECRET, SECRET_FILE, SINK_SECRET
 from eventconsumer_operator.plan.names import child_labels, selector
 from eventconsumer_operator.plan.quantities import canonical
 
-USER = 65532  # "nonroot" in distroless images, and in ours
 WORKLOAD_IDENTITY_LABEL = {"azure.workload.identity/use": "true"}
 PORT_NAME = "http"
 # Enough for an idle host; a busy one wants limits and requests of its own in spec.pods.resources.
@@ -165,53 +164,6 @@ def _canonical(quantities: Mapping[Any, str]) -> dict[str, str]:
     return {name: canonical(quantity) for name, quantity in quantities.items()}
 
 
-def pod_security() -> dict[str, Any]:
-    """Security context of a pod that the restricted Pod Security Standard admits."""
-    return {
-        "runAsNonRoot": True,
-        "runAsUser": USER,
-        "runAsGroup": USER,
-        "fsGroup": USER,  # so that the user can read mounted Secrets
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-
-
-def container_security() -> dict[str, Any]:
-    """Security context of each container."""
-    return {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
-
-
 def downward(variable: str, field_path: str) -> dict[str, Any]:
     """An environment variable with a field of the pod."""
     return {"name": variable, "valueFrom": {"fieldRef": {"fieldPath": field_path}}}
-
-
-def secret_volume(folder: str, credential: Credential, *, optional: bool) -> dict[str, Any] | None:
-    """The volume with one key of a Secret, or None where no Secret is used.
-
-    Args:
-        folder: Name of the volume and of its folder.
-        credential: Which Secret and key.
-        optional: Whether the pod starts without the Secret. It appears in a running pod later, when somebody creates
-            it.
-    """
-    if not credential.secret:
-        return None
-    return {
-        "name": folder,
-        "secret": {
-            "secretName": credential.secret,
-            "optional": optional,
-            "defaultMode": 0o440,
-            "items": [{"key": credential.key, "path": SECRET_FILE}],
-        },
-    }
-
-
-def secret_mount(folder: str) -> dict[str, Any]:
-    """Where the volume of the same name appears in the container."""
-    return {"name": folder, "mountPath": f"{SECRETS_DIR}/{folder}", "readOnly": True}

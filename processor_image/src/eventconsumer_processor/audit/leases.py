@@ -7,6 +7,7 @@ Reading is lenient where the libraries that share these blobs differ (key order 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 _NO_OFFSET = frozenset({"", "-1"})
 
@@ -24,11 +25,15 @@ class LeaseFacts:
     held: bool = False  # by a storage lease that has not run out
     etag: str = ""
     damage: str = ""  # why it cannot be read
+    modified: datetime | None = None  # when the blob that names the owner was written last
+    seconds: int | None = None  # after which an owner that writes no more is gone; None: another library's
 
 
-def legacy(partition: str, blob: str, data: bytes, *, held: bool, etag: str) -> LeaseFacts:
+def legacy(
+    partition: str, blob: str, data: bytes, *, held: bool, etag: str, modified: datetime | None = None
+) -> LeaseFacts:
     """A lease in the EventProcessorHost layout: one JSON body."""
-    found = LeaseFacts(partition, blob, held=held, etag=etag)
+    found = LeaseFacts(partition, blob, held=held, etag=etag, modified=modified)
     try:
         body = json.loads(data)
         values = {str(key).lower(): value for key, value in body.items()}
@@ -46,14 +51,19 @@ def legacy(partition: str, blob: str, data: bytes, *, held: bool, etag: str) -> 
     return replace(found, checkpoint=checkpoint, offset=offset, owner=owner, epoch=epoch)
 
 
-def ownership(found: LeaseFacts, metadata: Mapping[str, str], *, etag: str) -> LeaseFacts:
+def ownership(
+    found: LeaseFacts, metadata: Mapping[str, str], *, etag: str, modified: datetime | None = None
+) -> LeaseFacts:
     """Add an ownership blob of the AzureSdk layout: only metadata."""
     values = {key.lower(): value for key, value in metadata.items()}
     try:
         epoch = int(values["epoch"]) if values.get("epoch") else None
     except ValueError:
         return replace(found, damage="the ownership's epoch is no integer")
-    return replace(found, owner=values.get("ownerid", ""), epoch=epoch, etag=etag)
+    text = values.get("seconds", "")
+    seconds = int(text) if epoch is not None and text.isdecimal() else None
+    owner = values.get("ownerid") or ""
+    return replace(found, owner=owner, epoch=epoch, etag=etag, modified=modified, seconds=seconds)
 
 
 def checkpoint(found: LeaseFacts, blob: str, metadata: Mapping[str, str]) -> LeaseFacts:

@@ -100,7 +100,11 @@ class LeaseReader:
             if "/" in partition or info.metadata.get("hdi_isfolder"):
                 return None
             data = await container.read(info.name)
-            return None if data is None else leases.legacy(partition, info.name, data, held=info.leased, etag=info.etag)
+            if data is None:
+                return None
+            return leases.legacy(
+                partition, info.name, data, held=info.leased, etag=info.etag, modified=info.last_modified
+            )
 
         found = [lease async for lease in in_order(read, container.walk(folder)) if lease is not None]
         return {lease.partition: lease for lease in found}
@@ -124,7 +128,9 @@ class LeaseReader:
                 kind, partition = match.groups()
                 lease = found.get(partition, LeaseFacts(partition, info.name))
                 if kind.lower() == "ownership":
-                    found[partition] = leases.ownership(lease, info.metadata, etag=info.etag)
+                    found[partition] = leases.ownership(
+                        lease, info.metadata, etag=info.etag, modified=info.last_modified
+                    )
                 else:
                     found[partition] = leases.checkpoint(lease, info.name, info.metadata)
         return found

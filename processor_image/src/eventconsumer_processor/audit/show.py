@@ -1,4 +1,4 @@
-"""Prints a report: a table and a verdict for people, or one JSON document for programs. Progress goes to stderr."""
+"""Prints a report as a table and a verdict for people. Progress goes to stderr."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,21 +12,12 @@ from eventconsumer_processor.audit.codes import Level
 from eventconsumer_processor.audit.files import Progress
 from eventconsumer_processor.audit.model import AuditReport, PartitionAudit
 
-_WIDTH = 150  # where the output is no terminal
 _COLOURS = {Level.NOTE: "green", Level.EXPLAINED: "yellow", Level.VIOLATION: "red", Level.UNREADABLE: "red"}
 _RIGHT = ("start", "next", "checkpoint", "lag", "files", "events", "gaps", "epoch")
 
 
-def show_json(report: AuditReport) -> None:
-    """Print the document."""
-    print(report.model_dump_json(by_alias=True, indent=2))  # noqa: T201 - the command's output
-
-
-def show(report: AuditReport) -> None:
+def show(report: AuditReport, console: Console) -> None:
     """Print the table, what was found, and the verdict as the last line."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = _WIDTH
     eras = sorted({partition.incarnation for partition in report.partitions})
     for era in eras:
         console.print(_table(report, era, several=len(eras) > 1))

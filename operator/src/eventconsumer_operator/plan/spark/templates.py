@@ -9,15 +9,9 @@ from typing import Any
 
 from eventconsumer_api import labels
 from eventconsumer_api.batch import manifest_url
-from eventconsumer_operator.plan.config import SINK_SECRET
-from eventconsumer_operator.plan.pods import (
-    WORKLOAD_IDENTITY_LABEL,
-    container_security,
-    downward,
-    pod_security,
-    secret_mount,
-    secret_volume,
-)
+from eventconsumer_api.mounts import SINK_SECRET, secret_mount, secret_volume
+from eventconsumer_api.podsecurity import container_security, pod_security
+from eventconsumer_operator.plan.pods import WORKLOAD_IDENTITY_LABEL, downward
 from eventconsumer_operator.plan.spark.launch import Launch
 
 SPARK_VERSION = "4.1.1"

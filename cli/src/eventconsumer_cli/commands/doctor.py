@@ -1,0 +1,53 @@
+"""`doctor`: looks at everything that must be right, and says what to do about what is not."""
+
+from typing import Annotated
+
+import typer
+
+from eventconsumer_cli.doctor import consumer as one
+from eventconsumer_cli.doctor import installation, rights
+from eventconsumer_cli.doctor.findings import Finding, exit_code, summary, view
+from eventconsumer_cli.errors import Forbidden, NotFound
+from eventconsumer_cli.hosttool import toolbox
+from eventconsumer_cli.kube.kinds import Manifest, namespace_of
+from eventconsumer_cli.options import ConsumerName
+from eventconsumer_cli.session import Session
+
+
+def doctor(
+    session: Session,
+    name: ConsumerName = None,
+    *,
+    inside: Annotated[
+        bool, typer.Option("--inside/--no-inside", help="Ask hub and storage from a pod; makes one where no host runs.")
+    ] = True,
+) -> None:
+    """Find what is wrong: rights, definition, operator, versions, Secrets, images, hub, storage, clock.
+
+    Changes nothing. Ends with 0 all well, 1 warnings, 2 something is broken.
+    """
+    consumers, findings = _consumers(session, name)
+    namespaces = sorted(
+        {*map(namespace_of, consumers), *([] if session.options.all_namespaces else [session.namespace])}
+    )
+    for namespace in namespaces:
+        findings += rights.look(session.cluster, namespace)
+    findings += installation.look(session.cluster, namespaces)
+    tools = toolbox(session) if inside else None
+    for consumer in consumers:
+        findings += one.look(session.cluster, tools, consumer)
+    code = exit_code(findings)
+    document = {"version": 1, "exitCode": int(code), "findings": [each.document() for each in findings]}
+    session.out.show(document, lambda: [*view(findings), summary(findings)], [each.check for each in findings])
+    if code:
+        raise typer.Exit(code)
+
+
+def _consumers(session: Session, name: str | None) -> tuple[list[Manifest], list[Finding]]:
+    """The consumers to look at; that there are none, or nobody may ask, is itself something to look into."""
+    try:
+        return session.consumers(name), []
+    except (NotFound, Forbidden):
+        if name is not None:
+            raise
+        return [], []

@@ -1,0 +1,187 @@
+"""`init`: the manifest of a first consumer, from answers, checked against hub and storage from inside the cluster."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from eventconsumer_api.endpoints import AZURE_SUFFIXES
+from eventconsumer_api.labels import HOST_SERVICE_ACCOUNT
+from eventconsumer_cli.doctor.consumer import checks
+from eventconsumer_cli.doctor.findings import Finding, Level, exit_code, view
+from eventconsumer_cli.errors import ClusterError, Failed, Forbidden, NotFound, RefusedError
+from eventconsumer_cli.hosttool import toolbox
+from eventconsumer_cli.init.manifest import Answers, host_config, manifest, render
+from eventconsumer_cli.kube.kinds import EVENT_CONSUMER
+from eventconsumer_cli.kube.operators import Operator, find
+from eventconsumer_cli.output import Format
+from eventconsumer_cli.session import Session
+
+_Text = str | None
+
+
+def init(
+    session: Session,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Name of the consumer to be made.")] = None,
+    *,
+    hub: Annotated[_Text, typer.Option("--hub", help="Name of the Event Hub.")] = None,
+    hub_namespace: Annotated[
+        _Text, typer.Option("--hub-namespace", help="Its namespace, such as shop.servicebus.windows.net.")
+    ] = None,
+    consumer_group: Annotated[str, typer.Option("--consumer-group", help="Consumer group to read with.")] = "$Default",
+    hub_secret: Annotated[
+        _Text, typer.Option("--hub-secret", help="Secret, or Secret/key, with the hub's connection string.")
+    ] = None,
+    storage_secret: Annotated[
+        _Text, typer.Option("--storage-secret", help="Secret, or Secret/key, with the storage account's.")
+    ] = None,
+    client_id: Annotated[_Text, typer.Option("--client-id", help="Workload identity instead of Secrets.")] = None,
+    storage_account_url: Annotated[
+        _Text, typer.Option("--storage-account-url", help="Such as https://shop.blob.core.windows.net.")
+    ] = None,
+    lease_container: Annotated[_Text, typer.Option("--lease-container", help="Container of leases [leases].")] = None,
+    container: Annotated[_Text, typer.Option("--container", help="Container of drained files [drained].")] = None,
+    spark_output: Annotated[
+        _Text, typer.Option("--spark-output", help="Where Spark writes, such as abfss://results@…; else no Spark.")
+    ] = None,
+    file: Annotated[str, typer.Option("--file", "-f", help="Where to write it; - for stdout [<name>.yaml].")] = "",
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check/--no-check", help="Ask hub and storage from a pod, which is removed.")
+    ] = True,
+    image: Annotated[_Text, typer.Option("--image", help="Processor image for that pod; else the operator's.")] = None,
+) -> None:
+    """Write the manifest of a consumer, from options or from answers, and check it first.
+
+    Creates nothing but a pod for the check, which has the Secrets a host would have. Ends with 2 where the check fails.
+    """
+    given = {
+        "name": name, "hub": hub, "hub_namespace": hub_namespace, "consumer_group": consumer_group,
+        "hub_secret": hub_secret, "storage_secret": storage_secret, "client_id": client_id,
+        "storage_account_url": storage_account_url, "lease_container": lease_container, "sink_container": container,
+        "spark_output": spark_output,
+    }  # fmt: skip
+    asked = {key: value for key, value in given.items() if value is not None}
+    if sys.stdin.isatty():
+        asked = ask(asked, lambda text, default: str(typer.prompt(text, default=default, err=True)))
+    if "name" not in asked:
+        raise Failed(
+            "say how the consumer is to be called",
+            "kubectl eventconsumer init NAME --hub HUB --hub-secret NAME --storage-secret NAME",
+        )
+    resource = manifest(Answers(namespace=session.namespace, **asked))
+    target = file or f"{asked['name']}.yaml"
+    if target != "-" and Path(target).exists() and not force:
+        raise RefusedError(f"{target} is there already", "name another --file, or add --force")
+    _judge(session, resource)
+    if check:
+        _look_inside(session, resource, image)
+    _write(session, resource, target)
+
+
+def ask(given: dict[str, str], prompt: Callable[[str, str | None], str]) -> dict[str, str]:
+    """Ask for what was not given.
+
+    Args:
+        given: Answers so far, by field of `Answers`.
+        prompt: Asks a question with a default; None: an answer is needed.
+    """
+    found = dict(given)
+
+    def need(field: str, text: str, default: str | None) -> None:
+        if field not in found:
+            found[field] = prompt(text, default)
+
+    need("name", "Name of the consumer", None)
+    need("hub", "Name of the Event Hub (empty: EntityPath of the connection string)", "")
+    if not found.keys() & {"client_id", "hub_secret", "storage_secret"}:
+        how = prompt("Sign in by connection strings in Secrets, or by workload identity (secrets/identity)", "secrets")
+        if how.strip().lower().startswith("i"):
+            need("client_id", "Client id of the identity", None)
+    if found.get("client_id"):
+        need("hub_namespace", "Namespace of the hub, such as shop.servicebus.windows.net", None)
+        need("storage_account_url", "Storage account, such as https://shop.blob.core.windows.net", None)
+    else:
+        need("hub_secret", "Secret with the hub's connection string, NAME or NAME/KEY", f"{found['name']}-hub")
+        need("storage_secret", "Secret with the storage account's, NAME or NAME/KEY", f"{found['name']}-storage")
+    need("lease_container", "Container of leases and checkpoints", "leases")
+    need("sink_container", "Container of drained files", "drained")
+    need("spark_output", "Where Spark writes its results (empty: no Spark)", "")
+    return found
+
+
+def _judge(session: Session, resource: dict[str, Any]) -> None:
+    """Let the API server judge it, as `kubectl apply --dry-run=server` does; without one the models have."""
+    try:
+        session.cluster.create(EVENT_CONSUMER, resource, dry_run=True)
+        session.out.note("the API server would accept it")
+    except RefusedError as error:
+        if "already exists" in str(error):
+            raise RefusedError(str(error), "take another name, or edit the one that is there") from error
+        raise
+    except (ClusterError, NotFound) as error:  # Forbidden is one of them
+        session.out.note(f"not judged by the API server: {error}")
+
+
+def _look_inside(session: Session, resource: dict[str, Any], image: str | None) -> None:
+    """Ask hub and storage from a pod.
+
+    Raises:
+        RefusedError: Something is wrong, and nobody wants the manifest all the same.
+    """
+    operator = _operator(session, image)
+    config = host_config(resource, operator)
+    place = toolbox(session).for_config(
+        session.namespace, config, operator.processor_image, operator.host_service_account
+    )
+    with place as tool:
+        findings: list[Finding] = checks(tool, ["--config-json", "-"], config.to_json().encode())
+    for line in view([replace(each, consumer=resource["metadata"]["name"]) for each in findings]):
+        session.out.err.print(line)
+    if any(each.level is Level.BROKEN for each in findings) and not session.out.confirm("Write it all the same?"):
+        raise RefusedError("nothing was written", "correct what is broken, or add --no-check")
+    if exit_code(findings) == 0:
+        session.out.note("hub and storage can be reached")
+
+
+def _operator(session: Session, image: str | None) -> Operator:
+    """The operator that will serve it; with an image of the user's it need not be seen.
+
+    Raises:
+        NotFound: There is none.
+    """
+    namespace = session.namespace
+    try:
+        found = [each for each in find(session.cluster, [namespace, "eventconsumer-system"]) if each.serves(namespace)]
+    except Forbidden as error:
+        if image is None:
+            raise Forbidden(str(error), "name the processor image with --image, or add --no-check") from error
+        found = []
+    if found:
+        return replace(found[0], processor_image=image or found[0].processor_image)
+    if image is None:
+        raise NotFound(
+            f"no operator serves namespace {namespace}, so the processor image is not known",
+            "install the chart (watchNamespaces), name the image with --image, or add --no-check",
+        )
+    return Operator(
+        namespace="", name="", version="", image="", desired=0, ready=0, namespaces=(), processor_image=image,
+        host_service_account=HOST_SERVICE_ACCOUNT, allow_insecure_endpoints=False, endpoint_suffixes=AZURE_SUFFIXES,
+    )  # fmt: skip
+
+
+def _write(session: Session, resource: dict[str, Any], target: str) -> None:
+    if session.options.output in (Format.JSON, Format.YAML):
+        session.out.show(resource, list)
+        return
+    if target == "-":
+        session.out.raw(render(resource))
+        return
+    try:
+        Path(target).write_text(render(resource), encoding="utf-8")
+    except OSError as error:
+        raise Failed(f"{target} cannot be written: {error.strerror}") from error
+    session.out.note(f"written to {target}; next: kubectl apply -f {target}")

@@ -1,0 +1,13 @@
+"""`leases`: who holds which partition, and where its checkpoint is, as storage has it."""
+
+from eventconsumer_cli.hosttool import NewPod, answer
+from eventconsumer_cli.options import ConsumerName
+from eventconsumer_cli.session import Session
+
+
+def leases(session: Session, name: ConsumerName = None, new_pod: NewPod = False) -> None:
+    """Show the leases and checkpoints in storage.
+
+    Asked by a host pod, or by a pod made for it where no host runs.
+    """
+    answer(session, name, ["leases"], new_pod=new_pod)

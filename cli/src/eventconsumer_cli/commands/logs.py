@@ -1,0 +1,141 @@
+"""`logs`: of the host that reads a partition, wherever it moves; or of all hosts."""
+
+from collections.abc import Callable, Iterator
+from typing import Annotated
+
+import typer
+
+from eventconsumer_api import labels
+from eventconsumer_cli.commands.partitions import look_at
+from eventconsumer_cli.errors import Failed, NotFound
+from eventconsumer_cli.follow import Follower
+from eventconsumer_cli.kube.kinds import EVENT_CONSUMER
+from eventconsumer_cli.loglines import LogLine, parse
+from eventconsumer_cli.options import ConsumerName
+from eventconsumer_cli.output import Format
+from eventconsumer_cli.remedies import PROGRAM
+from eventconsumer_cli.session import Session
+from eventconsumer_cli.view import Look
+
+LOOK_SECONDS = 2.0
+_AFTER_MOVE_SECONDS = 30  # of a new owner's log: what it did to take the partition over
+
+
+def logs(  # noqa: PLR0917 - the options of the command
+    session: Session,
+    name: ConsumerName = None,
+    partition: Annotated[
+        str | None, typer.Option("--partition", "-p", help="Of the host that reads it, what is about it or the host.")
+    ] = None,
+    host: Annotated[str | None, typer.Option("--host", help="Of this pod, or host with this number.")] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on; with --partition to the next owner where it moves.")
+    ] = False,
+    tail: Annotated[
+        int | None,
+        typer.Option("--tail", help="So many of the newest lines of each host; -1: all.", show_default="100"),
+    ] = None,
+    since: Annotated[int | None, typer.Option("--since", help="Not older than so many seconds.", min=1)] = None,
+) -> None:
+    """Print the logs of hosts: of all, of one, or of whichever reads a partition. -o json prints lines as they came."""
+    if partition is not None and host is not None:
+        raise Failed("--partition and --host exclude each other: a partition is read where it is read")
+    if session.out.format in {Format.YAML, Format.NAME}:
+        raise Failed(f"a log is no {session.out.format.value}: use -o json for lines as they came, or no -o")
+    look = look_at(session, name)
+    wanted = _wanted(look, partition, host)
+    newest = (None if since else 100) if tail is None else tail if tail >= 0 else None
+    show = _printer(session, partition)
+    if not follow:
+        for pod in wanted:
+            for line in _once(session, look, pod, newest, since):
+                show(line, pod in wanted)
+        return
+    try:
+        _follow(session, look, partition, host, wanted, newest, since, show)
+    except KeyboardInterrupt:
+        return
+
+
+def _follow(  # noqa: PLR0917 - what the command was told
+    session: Session,
+    look: Look,
+    partition: str | None,
+    host: str | None,
+    wanted: list[str],
+    tail: int | None,
+    since: int | None,
+    show: Callable[[LogLine, bool], None],
+) -> None:
+    follower = Follower(session.cluster, look.namespace, labels.COMPONENT_HOST)
+    for pod in wanted:
+        follower.read(pod, tail=tail, since=since)
+    while True:
+        for line in follower.lines(LOOK_SECONDS):
+            show(line, line.pod in wanted)
+        try:
+            now = _wanted(look_at(session, look.name), partition, host)
+        except (NotFound, Failed):
+            session.cluster.get(EVENT_CONSUMER, look.namespace, look.name)  # while it exists, hosts may come back
+            continue
+        if partition is not None and now != wanted:
+            session.out.note(f"partition {partition} moved from {', '.join(wanted)} to {', '.join(now)}")
+        new = [pod for pod in now if pod not in wanted]
+        wanted = now
+        for pod in wanted:
+            moved = pod in new
+            follower.read(pod, tail=None if moved else tail, since=_AFTER_MOVE_SECONDS if moved else since)
+
+
+def _wanted(look: Look, partition: str | None, host: str | None) -> list[str]:
+    """Pods whose logs are asked for.
+
+    Raises:
+        NotFound: No such partition, host, or none at all.
+        Failed: Nobody reads the partition, or it is not known who does.
+    """
+    where = f"{look.name} -n {look.namespace}"
+    pods = [each.name for each in look.host_list()]
+    if not pods:
+        hint = f"`{PROGRAM} resume {where}` starts them" if look.suspended else f"`{PROGRAM} status {where}` says why"
+        raise NotFound(f"no host of {look.name} exists", hint)
+    if host is not None:
+        found = [pod for pod in pods if host in {pod, pod.rpartition("-")[2]}]
+        if not found:
+            raise NotFound(f"{look.name} has no host {host}", f"its hosts: {', '.join(pods)}")
+        return found
+    if partition is None:
+        return pods
+    known = look.partitions()
+    one = next((each for each in known if each.id == partition), None)
+    if one is None and known:
+        raise NotFound(f"the hub has no partition {partition}", f"it has {known[0].id} to {known[-1].id}")
+    if one is None:
+        raise Failed(
+            f"no host says who reads partition {partition}{f': {look.hosts.trouble}' if look.hosts.trouble else ''}",
+            f"`{PROGRAM} logs {where}` prints the logs of all hosts",
+        )
+    if not one.owner:
+        raise Failed(f"nobody reads partition {partition} now", f"`{PROGRAM} status {where}` says why")
+    if one.owner not in pods:
+        raise Failed(f"partition {partition} is read by {one.owner}, which is no host of {look.name}")
+    return [one.owner]
+
+
+def _once(session: Session, look: Look, pod: str, tail: int | None, since: int | None) -> Iterator[LogLine]:
+    lines = session.cluster.logs(look.namespace, pod, labels.COMPONENT_HOST, follow=False, tail=tail, since=since)
+    return (parse(pod, line) for line in lines)
+
+
+def _printer(session: Session, partition: str | None) -> Callable[[LogLine, bool], None]:
+    """Prints lines that are about the partition, or, of its present owner, about the whole host."""
+
+    def show(line: LogLine, current: bool) -> None:
+        if partition is not None and line.partition != partition and (line.partition or not current):
+            return
+        if session.out.format is Format.JSON:
+            session.out.raw(line.raw + "\n")
+        else:
+            session.out.out.print(line.text(), soft_wrap=True)
+
+    return show

@@ -1,0 +1,66 @@
+"""`migrate`: a consumer goes on where another program stopped."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from eventconsumer_cli.errors import RefusedError
+from eventconsumer_cli.hosttool import NewPod, change, end, read_input, toolbox
+from eventconsumer_cli.kube.kinds import name_of
+from eventconsumer_cli.options import ConsumerName, Yes
+from eventconsumer_cli.session import Session
+
+_STDIN = "/dev/stdin"
+
+
+class Source(StrEnum):
+    """Where positions come from."""
+
+    EVENT_PROCESSOR_HOST = "event-processor-host"
+    AZURE_SDK = "azure-sdk"
+
+
+def migrate(
+    session: Session,
+    name: ConsumerName = None,
+    *,
+    source: Annotated[Source, typer.Option("--from", help="What wrote the checkpoints.")] = Source.EVENT_PROCESSOR_HOST,
+    container: Annotated[str, typer.Option("--container", help="Container of its leases or checkpoints.")],
+    prefix: Annotated[str | None, typer.Option("--prefix", help="Folder of them in the container.")] = None,
+    consumer_group: Annotated[
+        str | None, typer.Option("--consumer-group", help="Its consumer group; left out: the consumer's own.")
+    ] = None,
+    hub_name: Annotated[
+        str | None, typer.Option("--hub-name", help="Its Event Hub, by which an Azure SDK files its checkpoints.")
+    ] = None,
+    connection_string_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--connection-string-file",
+            help="File here with the storage account's connection string; left out: the account of the leases.",
+        ),
+    ] = None,
+    yes: Yes = False,
+    new_pod: NewPod = False,
+) -> None:
+    """Take over the checkpoints of an EventProcessorHost or of an Azure SDK's processor.
+
+    Shows where each partition would go on, asks, and writes the checkpoints. Stop the old program first, and suspend
+    the consumer: `kubectl eventconsumer suspend`.
+    """
+    consumer = session.consumer(name)
+    if yes is False and str(connection_string_file) == "-":
+        raise RefusedError("with the connection string on stdin nobody can be asked", "add --yes, or name a file")
+    arguments = ["migrate", "--from", source.value, "--container", container]
+    for option, value in (("--prefix", prefix), ("--consumer-group", consumer_group), ("--hub-name", hub_name)):
+        arguments += [option, value] if value is not None else []
+    secret = read_input(str(connection_string_file)) if connection_string_file else None
+    if secret is not None:
+        # On stdin and not as an argument, which everybody who may look at processes could read.
+        arguments += ["--connection-string-file", _STDIN]
+    with toolbox(session).at(consumer, new_pod=new_pod) as tool:
+        question = f"Write these checkpoints for {name_of(consumer)}?"
+        ended = change(session, tool, arguments, question=question, yes=yes, stdin=secret)
+    end(ended)

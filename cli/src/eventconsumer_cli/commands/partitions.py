@@ -1,0 +1,86 @@
+"""`partitions`: who reads what, how far, and how late."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from eventconsumer_cli.errors import ClusterError, Failed
+from eventconsumer_cli.kube.reports import read
+from eventconsumer_cli.options import ConsumerName
+from eventconsumer_cli.output import BAD, DIM, table
+from eventconsumer_cli.remedies import PROGRAM
+from eventconsumer_cli.session import Session
+from eventconsumer_cli.text import age, count, duration
+from eventconsumer_cli.view import Look, Partition
+
+_HEADERS = ("partition", "owner", "epoch", "lag", "late", "next", "last event", "events", "files")
+_NUMBERS = ("partition", "epoch", "lag", "late", "next", "last event", "events", "files")
+
+
+def partitions(session: Session, name: ConsumerName = None) -> None:
+    """Show who reads each partition, how far its files are, and how late.
+
+    LAG is in events that are in no file, LATE is the age of the oldest of them; EVENTS and FILES are those of the
+    present owner since it took over.
+    """
+    look = look_at(session, name)
+    found = look.partitions()
+    explain_silence(look, bool(found))
+    session.out.show([each.document() for each in found], lambda: view(found, look.now), [each.id for each in found])
+
+
+def look_at(session: Session, name: str | None) -> Look:
+    """A consumer and what its hosts say, now."""
+    consumer = session.consumer(name)
+    return Look(consumer, read(session.cluster, consumer), datetime.now(UTC))
+
+
+def explain_silence(look: Look, found: bool) -> None:
+    """Go on where there is something to show.
+
+    Raises:
+        ClusterError: Nobody could be asked.
+        Failed: No host runs, or none has answered yet.
+    """
+    if found:
+        return
+    where = f"{look.name} -n {look.namespace}"
+    if look.suspended:
+        raise Failed(
+            f"{look.name} is suspended, so no host runs that could tell",
+            f"`{PROGRAM} resume {where}` starts them, `{PROGRAM} leases {where}` asks the storage",
+        )
+    if look.hosts.trouble:
+        raise ClusterError(look.hosts.trouble, f"`{PROGRAM} status {where}` shows what the operator knows")
+    if not look.hosts.pods:
+        raise Failed(f"no host of {look.name} runs", f"`{PROGRAM} status {where}` says why")
+    raise Failed(
+        f"no host of {look.name} has answered yet; its pods: {', '.join(sorted(look.hosts.pods))}",
+        f"`{PROGRAM} hosts {where}` shows how they are",
+    )
+
+
+def view(found: Sequence[Partition], now: datetime) -> Iterator[RenderableType]:
+    """The table."""
+    yield table(_HEADERS, [_row(each, now) for each in found], right=_NUMBERS, fold=("owner",))
+    nobody = [each.id for each in found if not each.owner]
+    if nobody:
+        yield Text(f"nobody reads {'partition' if len(nobody) == 1 else 'partitions'} {', '.join(nobody)}", style=BAD)
+
+
+def _row(one: Partition, now: datetime) -> list[str | Text | None]:
+    report = one.report
+    return [
+        one.id,
+        one.owner or Text("nobody", style=BAD),
+        count(report.epoch) if report else None,
+        count(one.lag_events),
+        duration(one.lag_seconds),
+        # Sequence numbers are names, too: without commas they can be compared with file names.
+        None if report is None or report.next_sequence_number is None else str(report.next_sequence_number),
+        age(report.enqueued_time, now) if report else None,
+        Text(count(report.events)) if report else Text("-", style=DIM),
+        count(report.files) if report else None,
+    ]

@@ -1,0 +1,137 @@
+"""`replay`: retained events are read once more, into files of their own."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+from rich.console import RenderableType
+from rich.text import Text
+
+from eventconsumer_api.v1alpha1 import Replay
+from eventconsumer_cli.durations import moment
+from eventconsumer_cli.errors import Failed, RefusedError
+from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, Manifest, name_of, namespace_of
+from eventconsumer_cli.options import ConsumerName, Yes
+from eventconsumer_cli.session import Session
+
+_ENDED = frozenset({"Succeeded", "Failed"})
+
+
+def replay(
+    session: Session,
+    name: ConsumerName = None,
+    *,
+    consumer_group: Annotated[
+        str, typer.Option("--consumer-group", help="Consumer group to read with; not the consumer's own.")
+    ],
+    since: Annotated[
+        str | None, typer.Option("--from", help="Events enqueued since: ISO time, or an age such as 12h; else all.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--to", help="Events enqueued before: ISO time, or an age; else all that are there.")
+    ] = None,
+    partition: Annotated[
+        list[str] | None, typer.Option("--partition", "-p", help="Of this partition; may be repeated; else all.")
+    ] = None,
+    nonce: Annotated[
+        str | None, typer.Option("--nonce", help="Name of the replay; else made of the time. One of a name runs once.")
+    ] = None,
+    yes: Yes = False,
+) -> None:
+    """Read retained events once more, into files of their own, beside the hosts.
+
+    Shows what it would read, asks, and writes spec.replay; the operator starts it.
+    """
+    consumer = session.consumer(name)
+    now = datetime.now(UTC).replace(microsecond=0)
+    wanted = make_replay(
+        consumer,
+        {
+            "nonce": nonce or now.strftime("%y%m%d-%H%M%S"),
+            "consumerGroup": consumer_group,
+            "from": moment(since, now) if since else None,
+            "to": moment(until, now) if until else None,
+            "partitions": partition or [],
+        },
+    )
+    document = wanted.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
+    if not yes:
+        for line in plan(consumer, wanted):
+            session.out.err.print(line)
+        if not session.out.confirm(f"Start this replay of {name_of(consumer)}?"):
+            raise RefusedError("nothing was changed", "repeat the command with --yes to start it")
+    # None for what an earlier replay had and this one has not: a merge keeps what is not named.
+    change = {key: document.get(key) for key in ("nonce", "consumerGroup", "from", "to", "partitions")}
+    session.cluster.merge(EVENT_CONSUMER, namespace_of(consumer), name_of(consumer), {"spec": {"replay": change}})
+    place = files(consumer, wanted)
+    name_, namespace = name_of(consumer), namespace_of(consumer)
+    session.out.show(
+        {"consumer": name_, "namespace": namespace, "replay": document, "files": place},
+        lambda: [
+            Text(f"replay {wanted.nonce} is asked for; its files: {place}"),
+            Text(f"see how far it is: kubectl eventconsumer status {name_} -n {namespace}"),
+        ],
+        [f"eventconsumer.eventconsumer.io/{name_}"],
+    )
+
+
+def make_replay(consumer: Manifest, fields: dict[str, Any]) -> Replay:
+    """The replay, as the resource's own model accepts it.
+
+    Raises:
+        Failed: A field is wrong; the message says which.
+        RefusedError: It would not run, or would disturb one that runs.
+    """
+    try:
+        wanted = Replay.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        raise Failed(f"--{'-'.join(str(part) for part in first['loc'])}: {first['msg']}") from error
+    own = consumer["spec"]["eventHub"].get("consumerGroup", "$Default")
+    if wanted.consumer_group == own:
+        raise RefusedError(
+            f"consumer group {own} is the consumer's own, whose hosts it would displace",
+            "make another consumer group for replays, and name it with --consumer-group",
+        )
+    if wanted.from_ and wanted.to and wanted.from_ >= wanted.to:
+        raise Failed("--from must be before --to")
+    before = consumer["spec"].get("replay") or {}
+    status = consumer.get("status", {}).get("replay") or {}
+    if before.get("nonce") == wanted.nonce:
+        raise RefusedError(
+            f"replay {wanted.nonce} was asked for already, and each name runs once", "take another --nonce"
+        )
+    if before and not (status.get("nonce") == before["nonce"] and status.get("state") in _ENDED):
+        raise RefusedError(
+            f"replay {before['nonce']} is not done ({status.get('state', 'Pending')}), and another would end it",
+            "wait for it, or remove spec.replay first",
+        )
+    return wanted
+
+
+def files(consumer: Manifest, wanted: Replay) -> str:
+    """Container and folder of its files."""
+    sink = consumer["spec"]["sink"]
+    prefix = str(sink.get("prefix", "")).rstrip("/") or f"{namespace_of(consumer)}/{name_of(consumer)}"
+    return f"{sink['container']}/{prefix}/_replays/{wanted.nonce}"
+
+
+def plan(consumer: Manifest, wanted: Replay) -> list[RenderableType]:
+    """What it would do, for people."""
+    hub = consumer["spec"]["eventHub"]
+    start = f"enqueued since {wanted.from_:%Y-%m-%d %H:%M:%S %Z}" if wanted.from_ else "from the oldest retained one"
+    stop = f"before {wanted.to:%Y-%m-%d %H:%M:%S %Z}" if wanted.to else "up to the newest at its start"
+    parts = ", ".join(wanted.partitions) or "all"
+    waits = (
+        ["waits       the consumer is suspended: it starts when that ends"] if consumer["spec"].get("suspend") else []
+    )
+    lines = [
+        f"replay      {wanted.nonce}",
+        f"reads       {hub.get('name') or 'the hub of the connection string'}, consumer group {wanted.consumer_group}",
+        f"events      {start}, {stop}",
+        f"partitions  {parts}",
+        f"writes      {files(consumer, wanted)}",
+        *waits,
+    ]
+    return [Text(line) for line in lines]

@@ -1,0 +1,85 @@
+"""`suspend` and `resume`: stop the hosts of a consumer, and start them again."""
+
+import time
+from typing import Annotated
+
+import typer
+
+from eventconsumer_cli.commands.status import names
+from eventconsumer_cli.errors import Failed
+from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, POD, Manifest, name_of, namespace_of
+from eventconsumer_cli.kube.reports import host_selector
+from eventconsumer_cli.options import ConsumerName
+from eventconsumer_cli.output import WARN
+from eventconsumer_cli.remedies import PROGRAM
+from eventconsumer_cli.session import Session
+
+_PAUSE_SECONDS = 1.0
+_WATCHED_MANAGERS = ("argocd", "kustomize-controller", "helm-controller", "flux")
+
+Wait = Annotated[bool, typer.Option("--wait", help="Wait until it is so.")]
+Timeout = Annotated[int, typer.Option("--timeout", help="With --wait: so many seconds.", min=1)]
+
+
+def suspend(session: Session, name: ConsumerName = None, wait: Wait = False, timeout: Timeout = 300) -> None:
+    """Stop the hosts, and start no Spark application; leases, checkpoints and files stay.
+
+    Hosts commit what they have and give their leases back. Events wait in the hub for as long as it retains them.
+    """
+    consumer = _set(session, session.consumer(name), suspended=True)
+    if wait:
+        _wait(session, consumer, timeout, suspended=True)
+
+
+def resume(session: Session, name: ConsumerName = None, wait: Wait = False, timeout: Timeout = 300) -> None:
+    """Start the hosts again; they go on where the files end."""
+    consumer = _set(session, session.consumer(name), suspended=False)
+    if wait:
+        _wait(session, consumer, timeout, suspended=False)
+
+
+def _set(session: Session, consumer: Manifest, *, suspended: bool) -> Manifest:
+    before = bool(consumer["spec"].get("suspend"))
+    manager = next((each for each in managers(consumer) if each.startswith(_WATCHED_MANAGERS)), "")
+    if before is not suspended:
+        change = {"spec": {"suspend": suspended}}
+        consumer = session.cluster.merge(EVENT_CONSUMER, namespace_of(consumer), name_of(consumer), change)
+    word = "suspended" if suspended else "resumed"
+    already = "is not suspended" if not suspended else "is suspended already"
+    text = f"{name_of(consumer)} {already if before is suspended else word}"
+    session.out.show(consumer, lambda: [text], names([consumer]))
+    if manager and before is not suspended:
+        session.out.note(f"{manager} manages this resource and may set spec.suspend back: change it there, too", WARN)
+    return consumer
+
+
+def managers(consumer: Manifest) -> list[str]:
+    """Who manages fields of the spec, as the API server recorded it."""
+    entries = consumer["metadata"].get("managedFields", [])
+    return sorted({str(each.get("manager", "")) for each in entries if "f:spec" in each.get("fieldsV1", {})})
+
+
+def _wait(session: Session, consumer: Manifest, timeout: int, *, suspended: bool) -> None:
+    deadline = time.monotonic() + timeout
+    namespace, name = namespace_of(consumer), name_of(consumer)
+    while True:
+        if suspended:
+            left = sorted(map(name_of, session.cluster.list(POD, namespace, host_selector(consumer))))
+            if not left:
+                session.out.note("no host runs any more")
+                return
+            state = f"still there: {', '.join(left)}"
+        else:
+            status = session.cluster.get(EVENT_CONSUMER, namespace, name).get("status", {})
+            ready: Manifest = next((each for each in status.get("conditions", []) if each["type"] == "Ready"), {})
+            seen = status.get("observedGeneration", 0) >= consumer["metadata"].get("generation", 0)
+            if seen and ready.get("status") == "True":
+                session.out.note(ready.get("message") or "ready")
+                return
+            state = ready.get("message") or "the operator has said nothing yet"
+        if time.monotonic() > deadline:
+            raise Failed(
+                f"{name} was not {'at rest' if suspended else 'ready'} after {timeout} s: {state}",
+                f"`{PROGRAM} status {name} -n {namespace}` says more",
+            )
+        time.sleep(_PAUSE_SECONDS)

@@ -1,0 +1,210 @@
+"""`top`: one consumer, live."""
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from eventconsumer_api.conditions import ConditionType
+from eventconsumer_cli.commands.partitions import explain_silence
+from eventconsumer_cli.commands.status import state
+from eventconsumer_cli.errors import ClusterError, Failed
+from eventconsumer_cli.kube.kinds import EVENT_CONSUMER
+from eventconsumer_cli.kube.reports import read
+from eventconsumer_cli.options import ConsumerName
+from eventconsumer_cli.output import BAD, DIM, TITLE, WARN, Format, table
+from eventconsumer_cli.rates import Rate, Rates, total
+from eventconsumer_cli.remedies import is_good
+from eventconsumer_cli.session import Session
+from eventconsumer_cli.text import age, count, duration, plural, rate, size
+from eventconsumer_cli.view import Look, Partition
+
+_HEADERS = ("partition", "owner", "lag", "late", "in/s", "filed/s", "next", "last event", "files")
+_NUMBERS = tuple(header for header in _HEADERS if header != "owner")
+_HEAD_LINES = 8  # what is above and below the partitions
+
+
+class Sort(StrEnum):
+    """By what the partitions are ordered."""
+
+    PARTITION = "partition"
+    LAG = "lag"
+    OWNER = "owner"
+
+
+def top(
+    session: Session,
+    name: ConsumerName = None,
+    once: Annotated[bool, typer.Option("--once", help="Look once, for one interval, print that and end.")] = False,
+    interval: Annotated[float, typer.Option("--interval", help="Seconds between looks.", min=0.2, max=60)] = 2.0,
+    sort: Annotated[Sort, typer.Option("--sort", help="Order of the partitions.")] = Sort.PARTITION,
+) -> None:
+    """Watch a consumer: partitions and their owners, lag, rates, files and batches.
+
+    IN/S are events that hosts receive, FILED/S events that are committed in files, both over the last minute; LAG is in
+    events that are in no file, LATE the age of the oldest of them. Ctrl-C ends it.
+    """
+    rates = Rates()
+    look = _look(session, name)
+    rates.add(look)
+    if once or session.out.format is not Format.TABLE or not session.out.out.is_terminal:
+        explain_silence(look, bool(look.partitions()))
+        time.sleep(interval)
+        look = _look(session, look.name)
+        rates.add(look)
+        session.out.show(document(look, rates), lambda: [screen(look, rates, sort)], [p.id for p in look.partitions()])
+        return
+    try:
+        with Live(console=session.out.out, screen=True, auto_refresh=False) as live:
+            trouble = ""
+            while True:
+                height = max(4, session.out.out.height - _HEAD_LINES)
+                live.update(screen(look, rates, sort, height, trouble), refresh=True)
+                time.sleep(interval)
+                try:
+                    look = _look(session, look.name)
+                    rates.add(look)
+                    trouble = ""
+                except (ClusterError, Failed) as error:
+                    trouble = str(error)  # what was seen last stays; it may answer again
+    except KeyboardInterrupt:
+        return
+
+
+def _look(session: Session, name: str | None) -> Look:
+    consumer = session.consumer(name)
+    return Look(consumer, read(session.cluster, consumer), datetime.now(UTC))
+
+
+def document(look: Look, rates: Rates) -> dict[str, Any]:
+    """One look, for programs; rates are a second."""
+    by_partition = rates.by_partition()
+    events, seconds = look.lag
+    files, drained, size_, last = look.written
+    spark = look.status.spark
+    ready = look.status.condition(ConditionType.READY)
+    return {
+        "time": look.now.isoformat(),
+        "kind": EVENT_CONSUMER.name,
+        "namespace": look.namespace,
+        "name": look.name,
+        "ready": ready.status == "True" if ready else None,
+        "hosts": {"ready": look.status.hosts.ready, "desired": look.status.hosts.desired},
+        "lag": {"events": events, "seconds": seconds},
+        "rates": _rate_document(total(by_partition)),
+        "drained": {
+            "files": files, "events": drained, "bytes": size_, "lastFileTime": last.isoformat() if last else None
+        },
+        "spark": spark.model_dump(mode="json", by_alias=True, exclude_none=True) if spark else None,
+        "partitions": [
+            each.document() | {"rates": _rate_document(by_partition.get(each.id))} for each in look.partitions()
+        ],
+    }  # fmt: skip
+
+
+def _rate_document(found: Rate | None) -> dict[str, float] | None:
+    return {"received": found.received, "filed": found.filed, "files": found.files} if found else None
+
+
+def screen(look: Look, rates: Rates, sort: Sort, height: int | None = None, trouble: str = "") -> RenderableType:
+    """What people see.
+
+    Args:
+        look: The newest.
+        rates: Of it and those before.
+        sort: Order of the partitions.
+        height: Lines for partitions; None: as many as there are.
+        trouble: Why there is nothing newer; empty: there is.
+    """
+    by_partition = rates.by_partition()
+    parts: list[RenderableType] = [*_head(look, total(by_partition)), Text("")]
+    partitions = _sorted(look.partitions(), sort)
+    shown = partitions[:height]
+    if shown:
+        parts.append(
+            table(_HEADERS, [_row(each, by_partition, look.now) for each in shown], right=_NUMBERS, fold=("owner",))
+        )
+    else:
+        parts.append(
+            Text("no host tells of partitions" + (" while it is suspended" if look.suspended else ""), style=WARN)
+        )
+    if len(partitions) > len(shown):
+        hint = "" if sort is Sort.LAG else "; --sort lag puts the latest first"
+        parts.append(Text(f"… {plural(len(partitions) - len(shown), 'more partition')}{hint}", style=DIM))
+    if trouble or look.hosts.trouble:
+        parts.append(Text(trouble or look.hosts.trouble, style=WARN))
+    return Group(*parts)
+
+
+def _head(look: Look, rates: Rate | None) -> list[Text]:
+    status = look.status
+    events, seconds = look.lag
+    files, drained, size_, last = look.written
+    owned, known = look.owned
+    hub = look.consumer["spec"]["eventHub"].get("name") or ""
+    lines = [
+        Text.assemble(
+            (look.name, TITLE), "  ", state(look), f"  hub {hub}" if hub else "",
+            f"  hosts {status.hosts.ready}/{status.hosts.desired}  partitions {owned}/{known or '?'}",
+            (f"  {look.now.astimezone():%H:%M:%S}", DIM),
+        ),
+        Text.assemble(
+            ("lag ", DIM), f"{count(events)} events, {duration(seconds)} late", ("   in ", DIM),
+            f"{rate(rates.received if rates else None)}/s", ("   filed ", DIM),
+            f"{rate(rates.filed if rates else None)}/s",
+        ),
+        Text.assemble(
+            ("files ", DIM), f"{count(files)}, {count(drained)} events, {size(size_)}",
+            f", newest {age(last, look.now)} ago" if last else "",
+            ("   new ", DIM), f"{rate(rates.files * 60 if rates else None)}/min",
+        ),
+    ]  # fmt: skip
+    if status.spark:
+        lines.append(_spark(look))
+    ready = status.condition(ConditionType.READY)
+    if ready and not is_good(ready):
+        lines.append(Text(f"{ready.reason}: {ready.message}", style=BAD if ready.reason != "Progressing" else WARN))
+    return lines
+
+
+def _spark(look: Look) -> Text:
+    fleet, spark = look.hosts.fleet, look.status.spark
+    if spark is None:
+        return Text("")
+    last = spark.last_commit
+    committed = f"batch {last.number} committed {age(last.time, look.now)} ago" if last else "no batch committed yet"
+    running = f", batch {fleet.open_batch.number} runs" if fleet and fleet.open_batch else ""
+    pending = fleet.pending_files if fleet else spark.pending_files
+    failing = f", {plural(spark.failures, 'failure')} in a row" if spark.failures else ""
+    text = f"{committed}{running}{failing}, {plural(pending, 'file')} waiting"
+    return Text.assemble(("Spark ", DIM), (text, BAD if spark.failures else ""))
+
+
+def _sorted(partitions: list[Partition], sort: Sort) -> list[Partition]:
+    if sort is Sort.LAG:
+        return sorted(partitions, key=lambda each: (-(each.lag_seconds or 0), -(each.lag_events or 0)))
+    if sort is Sort.OWNER:
+        return sorted(partitions, key=lambda each: each.owner)
+    return partitions
+
+
+def _row(one: Partition, rates: Mapping[str, Rate], now: datetime) -> list[str | Text | None]:
+    report, found = one.report, rates.get(one.id)
+    late = one.lag_seconds is not None and one.lag_seconds >= 1
+    return [
+        one.id,
+        one.owner or Text("nobody", style=BAD),
+        count(one.lag_events),
+        Text(duration(one.lag_seconds), style="" if late else DIM),
+        rate(found.received if found else None),
+        rate(found.filed if found else None),
+        None if report is None or report.next_sequence_number is None else str(report.next_sequence_number),
+        age(report.enqueued_time, now) if report else None,
+        count(report.files) if report else None,
+    ]

@@ -1,0 +1,152 @@
+"""One consumer: its conditions, its Secrets, its pods, and what only a pod can see: hub, storage and clock."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from eventconsumer_api import labels
+from eventconsumer_cli.doctor.findings import Finding, Level
+from eventconsumer_cli.errors import CliError, Forbidden, NotFound
+from eventconsumer_cli.kube.cluster import Cluster
+from eventconsumer_cli.kube.kinds import POD, SECRET, Manifest, name_of, namespace_of
+from eventconsumer_cli.kube.tool import Tool, Toolbox
+from eventconsumer_cli.kube.toolpod import why_waiting
+
+_PARTS = ("eventHub", "leaseStore", "sink")
+_PULL = ("ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName")
+
+
+def look(cluster: Cluster, toolbox: Toolbox | None, consumer: Manifest) -> Iterator[Finding]:
+    """Look at one consumer.
+
+    Args:
+        cluster: The cluster.
+        toolbox: Asks from inside the cluster; None: not wanted.
+        consumer: The EventConsumer.
+    """
+    about = f"{namespace_of(consumer)}/{name_of(consumer)}"
+    findings = [*judge_status(consumer), *secrets(cluster, consumer), *pods(cluster, consumer)]
+    if toolbox is not None:
+        findings += inside(toolbox, consumer)
+    yield from (replace(each, consumer=about) for each in findings)
+
+
+def judge_status(consumer: Manifest) -> Iterator[Finding]:
+    """What the operator says about it."""
+    status = consumer.get("status", {})
+    seen, wanted = status.get("observedGeneration", 0), consumer["metadata"].get("generation", 0)
+    if seen < wanted:
+        yield Finding(
+            "status",
+            Level.WARNING,
+            "the operator has not looked at the last change" if seen else "the operator has not looked at it yet",
+            "wait some seconds; if it stays so, see the finding `operator`",
+        )
+    conditions = {each["type"]: each for each in status.get("conditions", [])}
+    for kind, level in (("Stalled", Level.BROKEN), ("DataGap", Level.WARNING)):
+        found = conditions.get(kind, {})
+        if found.get("status") == "True":
+            yield Finding("status", level, f"{kind} ({found['reason']}): {found['message']}", "the message says it")
+    ready = conditions.get("Ready", {})
+    if ready.get("status") == "True":
+        yield Finding("status", Level.OK, f"Ready: {ready.get('message', '')}")
+    elif ready and conditions.get("Stalled", {}).get("status") != "True":
+        quiet = ready.get("reason") in {"Suspended", "ScaledToZero"}
+        yield Finding("status", Level.OK if quiet else Level.WARNING, f"{ready['reason']}: {ready.get('message', '')}")
+
+
+def secrets(cluster: Cluster, consumer: Manifest) -> Iterator[Finding]:
+    """Whether the Secrets it names have the keys it names; the values are not looked at."""
+    namespace = namespace_of(consumer)
+    named: dict[tuple[str, str], list[str]] = {}
+    for part in _PARTS:
+        ref = consumer["spec"][part]["authentication"].get("connectionStringSecretRef")
+        if ref:
+            named.setdefault((ref["name"], ref["key"]), []).append(f"spec.{part}")
+    for (name, key), fields in named.items():
+        used = f"Secret {name}, key {key}, for {' and '.join(fields)}"
+        remedy = f"kubectl -n {namespace} create secret generic {name} --from-literal={key}=<connection string>"
+        try:
+            data = cluster.get(SECRET, namespace, name).get("data") or {}
+        except NotFound:
+            yield Finding("secret", Level.BROKEN, f"{used}: there is no such Secret", remedy)
+        except Forbidden:
+            yield Finding("secret", Level.UNKNOWN, f"{used}: you may not look at it; a pod is asked below")
+        else:
+            if data.get(key):
+                yield Finding("secret", Level.OK, used)
+            else:
+                has = ", ".join(sorted(data)) or "none"
+                why = f"{used}: the Secret has no such key, or it is empty; it has {has}"
+                yield Finding(
+                    "secret", Level.BROKEN, why, f"put the connection string under key {key} of Secret {name}"
+                )
+
+
+def pods(cluster: Cluster, consumer: Manifest) -> Iterator[Finding]:
+    """Whether its pods could start, above all whether their images are there."""
+    namespace, name = namespace_of(consumer), name_of(consumer)
+    try:
+        found = cluster.list(POD, namespace, {labels.LABEL_NAME: "eventconsumer", labels.LABEL_CONSUMER: name})
+    except Forbidden as error:
+        yield Finding("pods", Level.UNKNOWN, f"you may not look at them: {error}")
+        return
+    tools = labels.COMPONENT_TOOL
+    found = [each for each in found if each["metadata"]["labels"].get(labels.LABEL_COMPONENT) != tools]
+    waiting = {name_of(each): why for each in found if (why := why_waiting(each)) and _is_pending(each)}
+    for pod, why in waiting.items():
+        is_image = why.startswith(_PULL)
+        yield Finding(
+            "images" if is_image else "pods",
+            Level.BROKEN,
+            f"pod {pod} does not start: {why}",
+            "correct the image's name, or the registry's credentials (imagePullSecrets)"
+            if is_image
+            else f"kubectl -n {namespace} describe pod {pod}",
+        )
+    if not waiting:
+        images = sorted({each["image"] for pod in found for each in pod["spec"]["containers"]})
+        ran = f"{len(found)} pods of {', '.join(images)}" if found else "none runs"
+        yield Finding("pods", Level.OK, ran)
+
+
+def _is_pending(pod: Manifest) -> bool:
+    status = pod.get("status", {})
+    waiting = any("waiting" in each.get("state", {}) for each in status.get("containerStatuses", []))
+    return waiting or status.get("phase") == "Pending"
+
+
+def inside(toolbox: Toolbox, consumer: Manifest) -> list[Finding]:
+    """What a pod with the consumer's configuration and credentials sees."""
+    try:
+        with toolbox.at(consumer) as tool:
+            return checks(tool, [])
+    except CliError as error:
+        return [Finding("inside", Level.WARNING, f"no pod could be asked: {error}", error.remedy)]
+
+
+def checks(tool: Tool, options: list[str], stdin: bytes | None = None) -> list[Finding]:
+    """Ask `eventconsumer check`.
+
+    Args:
+        tool: At which place.
+        options: More than the output format.
+        stdin: A configuration.
+
+    Raises:
+        CliError: It could not be asked.
+    """
+    answer = tool.run(["check", *options, "-o", "json"], stdin=stdin, err=lambda _: None)
+    try:
+        return [judge_check(each) for each in json.loads(answer.output)["checks"]]
+    except (ValueError, KeyError, TypeError):
+        lines = answer.errors.decode(errors="replace").strip().splitlines()
+        why = lines[-1] if lines else "it said nothing"
+        return [Finding("inside", Level.BROKEN, f"pod {tool.place.pod} cannot check it: {why}")]
+
+
+def judge_check(check: dict[str, Any]) -> Finding:
+    """One line of the image's answer."""
+    levels = {True: Level.OK, False: Level.BROKEN, None: Level.UNKNOWN}
+    return Finding(check["check"], levels[check["ok"]], check.get("detail", ""), check.get("remedy", ""))

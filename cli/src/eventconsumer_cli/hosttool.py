@@ -1,0 +1,121 @@
+"""What the commands have in common that run in the cluster: a program of the host image answers, and is passed on.
+
+The program prints what people or programs asked for (`-o`); its exit code is the command's. Where it changes something
+it prints its plan and does nothing until it is run again with --yes, which is how people are asked first.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from eventconsumer_cli.errors import ExitCode, Failed, RefusedError
+from eventconsumer_cli.kube.exec import shell_of
+from eventconsumer_cli.kube.tool import LIFETIME_SECONDS, Answer, Tool, Toolbox, to_stdout
+from eventconsumer_cli.output import Format
+from eventconsumer_cli.session import Session
+
+NewPod = Annotated[
+    bool, typer.Option("--new-pod", help="Run in a pod made for this, even where a host runs, and remove it.")
+]
+
+
+def toolbox(session: Session) -> Toolbox:
+    """Where the programs of this session run."""
+    return Toolbox(session.cluster, shell_of(session.cluster), say=session.out.note)
+
+
+def format_options(session: Session) -> list[str]:
+    """The tool's `-o`.
+
+    Raises:
+        Failed: The format is none that tools know.
+    """
+    chosen = session.options.output or Format.TABLE
+    if chosen is Format.NAME:
+        raise Failed("-o name: what this command prints has no names", "use table, json or yaml")
+    return ["-o", chosen.value]
+
+
+def environment() -> dict[str, str]:
+    """Variables by which the program prints for this terminal; none where the answer goes to no terminal.
+
+    It runs without a terminal of its own, for one would mix its answer with its remarks. Rich, with which it prints,
+    takes TTY_COMPATIBLE for one: so colours and progress come through.
+    """
+    if not (sys.stdout.isatty() and sys.stderr.isatty()):
+        return {"COLUMNS": "150"}
+    columns = shutil.get_terminal_size().columns
+    found = {"TTY_COMPATIBLE": "1", "TTY_INTERACTIVE": "1", "TERM": "xterm-256color", "COLUMNS": str(columns)}
+    return found | ({"NO_COLOR": "1"} if os.environ.get("NO_COLOR") else {})
+
+
+def answer(
+    session: Session,
+    name: str | None,
+    arguments: Sequence[str],
+    *,
+    new_pod: bool = False,
+    seconds: int = LIFETIME_SECONDS,
+) -> None:
+    """Run a program that only reads, pass its answer on, and end with its exit code.
+
+    Args:
+        session: The run.
+        name: The consumer.
+        arguments: Of the program, without `-o`.
+        new_pod: Not in a host pod.
+        seconds: How long a pod that is made may live.
+    """
+    options = format_options(session)
+    with toolbox(session).at(session.consumer(name), new_pod=new_pod, seconds=seconds) as tool:
+        ended = tool.run([*arguments, *options], environment=environment(), out=to_stdout)
+    end(ended)
+
+
+def change(
+    session: Session, tool: Tool, arguments: Sequence[str], *, question: str, yes: bool, stdin: bytes | None = None
+) -> Answer:
+    """Show what a program would do, ask, and let it do it.
+
+    Args:
+        session: The run.
+        tool: Runs the program.
+        arguments: Of the program; it prints its plan unless --yes is among them.
+        question: Asked after the plan.
+        yes: Do not ask.
+        stdin: What the program gets on stdin, each time.
+
+    Raises:
+        RefusedError: Nobody agreed; nothing was changed.
+    """
+    options = format_options(session)
+    if not yes:
+        plan = tool.run([*arguments, *options], stdin=stdin, environment=environment(), out=to_stdout)
+        if plan.exit_code != ExitCode.OK:
+            return plan
+        if not session.out.confirm(question):
+            raise RefusedError("nothing was changed", "repeat the command with --yes to do what it shows")
+    return tool.run([*arguments, "--yes", *options], stdin=stdin, environment=environment(), out=to_stdout)
+
+
+def end(ended: Answer) -> None:
+    """End the command as the program ended, which has said why."""
+    if ended.exit_code:
+        raise typer.Exit(ended.exit_code)
+
+
+def read_input(file: str) -> bytes:
+    """A file's content, or what comes on stdin for `-`.
+
+    Raises:
+        Failed: It cannot be read.
+    """
+    try:
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise Failed(f"{file} cannot be read: {error.strerror}") from error

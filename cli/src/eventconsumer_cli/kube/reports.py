@@ -1,0 +1,85 @@
+"""What the hosts of a consumer say about themselves, as the operator asks them: GET /status of each pod, side by side.
+
+Without the rights for that, or with no host that answers, the resource's own status is left; `trouble` says why.
+"""
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from pydantic import ValidationError
+
+from eventconsumer_api import labels
+from eventconsumer_api.host_report import FleetReport, HostReport
+from eventconsumer_cli.errors import CliError, Failed, Forbidden
+from eventconsumer_cli.kube.cluster import Cluster
+from eventconsumer_cli.kube.kinds import POD, Manifest, name_of, namespace_of
+
+_AT_ONCE = 8
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """The host pods of one consumer.
+
+    Attributes:
+        pods: All there are, by name.
+        reports: What those say that answer, by pod name.
+        trouble: Why a running pod said nothing; empty: all answered.
+    """
+
+    pods: Mapping[str, Manifest] = field(default_factory=dict)
+    reports: Mapping[str, HostReport] = field(default_factory=dict)
+    trouble: str = ""
+
+    @property
+    def fleet(self) -> FleetReport | None:
+        """What the leading host measured; None: no leader answered."""
+        return next((report.fleet for report in self.reports.values() if report.fleet), None)
+
+    @property
+    def leader(self) -> str:
+        """Pod name of the leading host; empty: none answered."""
+        return next((pod for pod, report in self.reports.items() if report.fleet), "")
+
+    def pod_of(self, owner: str) -> str:
+        """Pod name of an owner id, which is <pod name>.<pod uid>; owners that are no pods of ours as they are."""
+        pod, _, rest = owner.rpartition(".")
+        return pod if pod and len(rest) == _UID_LENGTH else owner
+
+
+_UID_LENGTH = 36
+
+
+def host_selector(consumer: Manifest) -> dict[str, str]:
+    """Labels of a consumer's host pods."""
+    return {labels.LABEL_CONSUMER: name_of(consumer), labels.LABEL_COMPONENT: labels.COMPONENT_HOST}
+
+
+def read(cluster: Cluster, consumer: Manifest) -> Hosts:
+    """Ask all hosts. What cannot be asked is in `trouble` and no error: the resource's status still tells much."""
+    namespace = namespace_of(consumer)
+    try:
+        pods = {name_of(pod): pod for pod in cluster.list(POD, namespace, host_selector(consumer))}
+    except Forbidden as error:
+        return Hosts(trouble=str(error))
+    running = [name for name, pod in sorted(pods.items()) if pod.get("status", {}).get("phase") == "Running"]
+    reports: dict[str, HostReport] = {}
+    troubles: list[str] = []
+
+    def ask(pod: str) -> HostReport | CliError:
+        try:
+            return HostReport.model_validate_json(cluster.ask_pod(namespace, pod, labels.HOST_PORT, "/status"))
+        except ValidationError:
+            return Failed(f"pod {namespace}/{pod} sent a report that this version does not understand")
+        except CliError as error:
+            return error
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for pod, answer in zip(running, pool.map(ask, running), strict=True):
+            if isinstance(answer, HostReport):
+                reports[pod] = answer
+            else:
+                troubles.append(" ".join(filter(None, (f"{answer}.", answer.remedy))))
+    more = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 else ""
+    return Hosts(pods, reports, troubles[0] + more if troubles else "")

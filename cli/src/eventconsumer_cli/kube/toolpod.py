@@ -1,0 +1,169 @@
+"""The pod that is made for one command where no host runs: a host pod that waits to be given work. Pure.
+
+It has the image, the service account, the volumes and the restrictions of the hosts, and with them their configuration
+and credentials. It counts as none: its component is another one than the hosts', by which Service, disruption budget
+and StatefulSet select, and the operator, which watches what it manages, does not see it. It ends by itself.
+"""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from eventconsumer_api import labels
+from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.mounts import HUB_SECRET, LEASE_SECRET, SINK_SECRET, secret_mount, secret_volume
+from eventconsumer_api.podsecurity import container_security, pod_security
+from eventconsumer_cli.kube.kinds import Manifest, name_of, namespace_of
+
+APPLICATION = "eventconsumer"
+MANAGER = "kubectl-eventconsumer"
+CONTAINER = labels.COMPONENT_TOOL
+GRACE_SECONDS = 1  # it holds nothing
+REQUESTS = {"cpu": "50m", "memory": "128Mi"}
+LIMITS = {"memory": "512Mi"}
+_NOT_FOR_TOOLS = (
+    "ports", "startupProbe", "readinessProbe", "livenessProbe", "lifecycle", "args", "command",
+)  # fmt: skip
+
+
+def tool_labels(consumer: str = "") -> dict[str, str]:
+    """Labels by which such pods are found.
+
+    Args:
+        consumer: Name of the consumer; empty: those of no consumer.
+    """
+    own = {
+        labels.LABEL_NAME: APPLICATION,
+        labels.LABEL_COMPONENT: labels.COMPONENT_TOOL,
+        labels.LABEL_MANAGED_BY: MANAGER,
+    }
+    return own | ({labels.LABEL_CONSUMER: consumer} if consumer else {})
+
+
+def of_consumer(consumer: Manifest, stateful_set: Manifest, suffix: str, seconds: int) -> Manifest:
+    """A pod like the consumer's hosts.
+
+    Args:
+        consumer: The EventConsumer.
+        stateful_set: That of its hosts.
+        suffix: What makes the pod's name its own.
+        seconds: It ends after so long.
+    """
+    template = copy.deepcopy(stateful_set["spec"]["template"])
+    pod: dict[str, Any] = template["spec"]
+    host, *sidecars = _host_first(pod["containers"])
+    host = {name: value for name, value in host.items() if name not in _NOT_FOR_TOOLS}
+    # What spreads hosts counts hosts.
+    pod = {name: value for name, value in pod.items() if name != "topologySpreadConstraints"}
+    metadata = template.get("metadata", {})
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"{name_of(consumer)}-tool-{suffix}",
+            "namespace": namespace_of(consumer),
+            "labels": metadata.get("labels", {}) | tool_labels(name_of(consumer)),
+            "annotations": metadata.get("annotations", {}),
+            "ownerReferences": [
+                {
+                    "apiVersion": consumer["apiVersion"],
+                    "kind": consumer["kind"],
+                    "name": name_of(consumer),
+                    "uid": consumer["metadata"]["uid"],
+                }
+            ],
+        },
+        "spec": pod | _ending(seconds) | {"containers": [host | _waiting(seconds), *sidecars]},
+    }
+
+
+def of_config(
+    namespace: str, config: HostConfig, *, image: str, service_account: str, suffix: str, seconds: int
+) -> Manifest:
+    """A pod as the operator would make hosts for a configuration, for which there is no resource yet.
+
+    Args:
+        namespace: Where.
+        config: Which Secrets it uses.
+        image: The processor image.
+        service_account: That of hosts.
+        suffix: What makes the pod's name its own.
+        seconds: It ends after so long.
+    """
+    credentials = (config.event_hub.credential, config.leases.location.credential, config.sink.credential)
+    volumes = [
+        volume
+        for folder, credential in zip((HUB_SECRET, LEASE_SECRET, SINK_SECRET), credentials, strict=True)
+        if (volume := secret_volume(folder, credential, optional=True))
+    ]
+    identity = {"azure.workload.identity/use": "true"} if any(each.client_id for each in credentials) else {}
+    container = {
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "securityContext": container_security(),
+        "resources": {"requests": REQUESTS, "limits": LIMITS},
+        "volumeMounts": [
+            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
+            *(secret_mount(volume["name"]) for volume in volumes),
+        ],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"eventconsumer-tool-{suffix}",
+            "namespace": namespace,
+            "labels": tool_labels() | identity,
+        },
+        "spec": {
+            "serviceAccountName": service_account,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "securityContext": pod_security(),
+            "containers": [container | _waiting(seconds)],
+            "volumes": [{"name": "tmp", "emptyDir": {}}, *volumes],
+        }
+        | _ending(seconds),
+    }
+
+
+def _ending(seconds: int) -> dict[str, Any]:
+    return {
+        "restartPolicy": "Never",
+        "activeDeadlineSeconds": seconds,
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
+    }
+
+
+def _waiting(seconds: int) -> dict[str, Any]:
+    # As the first process of its container, sleep alone would not hear of SIGTERM.
+    return {"name": CONTAINER, "command": ["tini", "--", "sleep", str(seconds)]}
+
+
+def _host_first(containers: list[Manifest]) -> list[Manifest]:
+    return sorted(containers, key=lambda each: each["name"] != labels.COMPONENT_HOST)
+
+
+def why_waiting(pod: Mapping[str, Any]) -> str:
+    """What keeps a pod from running, in its own words; empty: nothing known."""
+    status = pod.get("status", {})
+    for container in status.get("containerStatuses", []):
+        state = container.get("state", {})
+        waiting = state.get("waiting") or state.get("terminated")
+        if waiting and waiting.get("reason") not in {None, "ContainerCreating", "PodInitializing"}:
+            return ": ".join(filter(None, (str(waiting["reason"]), str(waiting.get("message", "")))))
+    for condition in status.get("conditions", []):
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return ": ".join(filter(None, (condition.get("reason", ""), condition.get("message", ""))))
+    return ": ".join(filter(None, (status.get("reason", ""), status.get("message", ""))))
+
+
+def is_running(pod: Mapping[str, Any]) -> bool:
+    """Whether programs can be started in its container."""
+    started = pod.get("status", {}).get("containerStatuses", [])
+    return any(each["name"] == CONTAINER and "running" in each.get("state", {}) for each in started)
+
+
+def has_ended(pod: Mapping[str, Any]) -> bool:
+    """Whether it will not run any more."""
+    return pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}

@@ -1,0 +1,126 @@
+"""What commands print: tables for people, documents for programs; colours on a terminal only.
+
+Every command makes one document (plain data with the names of the API) and one view of it. `-o` chooses: `table` is the
+view, `json` and `yaml` the document, `name` one `kind/name` a line, as kubectl takes them. Where the output is no
+terminal a line is as long as it needs to be, so that nothing is cut that a program looks for.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TextIO
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+PIPE_COLUMNS = 400  # wide enough that no cell is folded in a pipe
+GOOD, WARN, BAD, DIM, TITLE = "green", "yellow", "red", "dim", "bold"
+
+
+class Format(StrEnum):
+    """What `-o` takes."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
+
+
+def console(stream: TextIO | None = None, *, stderr: bool = False) -> Console:
+    """A console that honours NO_COLOR and COLUMNS, and folds nothing where there is no terminal."""
+    made = Console(file=stream, stderr=stderr, highlight=False, soft_wrap=False, emoji=False, markup=False)
+    if not made.is_terminal and not os.environ.get("COLUMNS"):
+        made.width = PIPE_COLUMNS
+    return made
+
+
+@dataclass
+class Output:
+    """Where and how a command prints.
+
+    Attributes:
+        format: What was asked for.
+        out: For answers.
+        err: For remarks, questions and progress, which are never part of an answer.
+    """
+
+    format: Format = Format.TABLE
+    out: Console = field(default_factory=console)
+    err: Console = field(default_factory=lambda: console(stderr=True))
+
+    def show(
+        self,
+        document: object,
+        view: Callable[[], Iterable[RenderableType]],
+        names: Iterable[str] = (),
+    ) -> None:
+        """Print an answer in the format that was asked for.
+
+        Args:
+            document: Plain data; JSON and YAML of it.
+            view: Makes what people see; only called for `table`.
+            names: `kind/name` of each thing in it.
+        """
+        match self.format:
+            case Format.JSON:
+                self.raw(json.dumps(document, indent=2, default=str) + "\n")
+            case Format.YAML:
+                self.raw(as_yaml(document))
+            case Format.NAME:
+                self.raw("".join(f"{name}\n" for name in names))
+            case Format.TABLE:
+                for part in view():
+                    self.out.print(part)
+
+    def raw(self, text: str) -> None:
+        """Print text as it is."""
+        self.out.file.write(text)
+        self.out.file.flush()
+
+    def note(self, text: str, style: str = DIM) -> None:
+        """A remark for people, beside the answer."""
+        self.err.print(Text(text, style=style))
+
+    def confirm(self, question: str) -> bool:
+        """Ask yes or no on the terminal; no where there is nobody to ask."""
+        if not sys.stdin.isatty():
+            self.note("nobody is there to ask: repeat the command with --yes", WARN)
+            return False
+        self.err.print(Text(f"{question} [y/N] "), end="")
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def as_yaml(document: object) -> str:
+    """YAML as people write it."""
+    import yaml
+
+    return yaml.safe_dump(json.loads(json.dumps(document, default=str)), sort_keys=False, width=120)
+
+
+def table(
+    headers: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Iterable[str] = (), fold: Iterable[str] = ()
+) -> Table:
+    """A table as kubectl prints them: no lines, headers in capitals.
+
+    Args:
+        headers: Names of the columns.
+        rows: Cells; text with its own style, or anything that is made text. None is a dash.
+        right: Columns of numbers.
+        fold: Columns whose long text goes on in the next line; others are never folded.
+    """
+    made = Table(box=None, pad_edge=False, show_edge=False, header_style=TITLE)
+    numbers, folded = set(right), set(fold)
+    for header in headers:
+        made.add_column(
+            header.upper(),
+            justify="right" if header in numbers else "left",
+            no_wrap=header not in folded,
+            overflow="fold" if header in folded else "ellipsis",
+        )
+    for row in rows:
+        made.add_row(*(cell if isinstance(cell, Text) else Text("-" if cell is None else str(cell)) for cell in row))
+    return made

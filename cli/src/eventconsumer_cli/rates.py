@@ -1,0 +1,91 @@
+"""How fast events come and go, from looks at one consumer. Pure.
+
+Hosts count; a rate is the difference of two counts of the same tenure (host and epoch). Files are committed now and
+then, so a window of some length is needed for the rate of what is in files to mean anything.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from eventconsumer_cli.view import Look, Partition
+
+WINDOW_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Of one partition, or of all; events and files a second.
+
+    Attributes:
+        received: Events that came from the hub.
+        filed: Events that were committed in files.
+        files: Files that were committed.
+    """
+
+    received: float = 0.0
+    filed: float = 0.0
+    files: float = 0.0
+
+
+class Rates:
+    """Remembers the looks of the last minute."""
+
+    def __init__(self, window: float = WINDOW_SECONDS) -> None:
+        """Keep looks for `window` seconds."""
+        self._window = window
+        self._seen: deque[tuple[float, dict[str, Partition]]] = deque()
+
+    def add(self, look: Look) -> None:
+        """Take in a newer look."""
+        now = look.now.timestamp()
+        self._seen.append((now, {each.id: each for each in look.partitions()}))
+        while len(self._seen) > 2 and now - self._seen[0][0] > self._window:
+            self._seen.popleft()
+
+    def by_partition(self) -> dict[str, Rate]:
+        """Rates of the partitions of which the present owner was seen twice."""
+        if not self._seen:
+            return {}
+        newest_time, newest = self._seen[-1]
+        found = {}
+        for id_, now in newest.items():
+            before = next(((time, old[id_]) for time, old in self._seen if _same_tenure(old.get(id_), now)), None)
+            if before and newest_time > before[0]:
+                found[id_] = _between(before[1], now, newest_time - before[0])
+        return found
+
+
+def total(rates: Mapping[str, Rate]) -> Rate | None:
+    """Of all partitions together; None: not known."""
+    if not rates:
+        return None
+    return Rate(
+        sum(each.received for each in rates.values()),
+        sum(each.filed for each in rates.values()),
+        sum(each.files for each in rates.values()),
+    )
+
+
+def _same_tenure(before: Partition | None, now: Partition) -> bool:
+    if before is None or before.report is None or now.report is None:
+        return False
+    return (before.owner, before.report.epoch) == (now.owner, now.report.epoch)
+
+
+def _between(before: Partition, now: Partition, seconds: float) -> Rate:
+    old, new = before.report, now.report
+    if old is None or new is None:
+        return Rate()
+    received = 0
+    if new.sequence_number is not None:
+        # Before the first event of a tenure, its chain says where it goes on.
+        first = old.sequence_number
+        if first is None and old.next_sequence_number is not None:
+            first = old.next_sequence_number - 1
+        received = new.sequence_number - first if first is not None else 0
+    return Rate(
+        max(0, received) / seconds,
+        max(0, new.events - old.events) / seconds,
+        max(0, new.files - old.files) / seconds,
+    )

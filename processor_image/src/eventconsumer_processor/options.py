@@ -1,0 +1,45 @@
+"""Options that several commands of the program share."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from eventconsumer_api.labels import CONFIG_FILE
+from eventconsumer_api.v1alpha1 import LeaseLayout
+
+
+class Output(StrEnum):
+    """What a command prints."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+DEFAULT_CONFIG = Path(CONFIG_FILE)
+Config = Annotated[
+    Path,
+    typer.Option("--config", envvar="EVENTCONSUMER_CONFIG", help="A host's configuration; in a host pod it is there."),
+]
+OutputOption = Annotated[
+    Output, typer.Option("-o", "--output", help="A table for people, or one document for programs.")
+]
+ConnectionString = Annotated[
+    Path | None, typer.Option("--connection-string-file", help="File with the storage account's connection string.")
+]
+AccountUrl = Annotated[
+    str | None,
+    typer.Option("--account-url", help="Blob endpoint; signs in as Azure CLI, environment or managed identity do."),
+]
+Container = Annotated[str | None, typer.Option("--container", help="Container of the drained files.")]
+Prefix = Annotated[str | None, typer.Option("--prefix", help="Their folder, spec.sink.prefix.")]
+LeaseContainer = Annotated[str | None, typer.Option("--lease-container", help="Container of the leases.")]
+LeasePrefix = Annotated[str, typer.Option("--lease-prefix", help="spec.leaseStore.prefix.")]
+Layout = Annotated[LeaseLayout, typer.Option("--lease-layout", help="spec.leaseStore.layout.")]
+Group = Annotated[str, typer.Option("--consumer-group", help="spec.eventHub.consumerGroup.")]
+Shared = Annotated[
+    bool, typer.Option("--shared-leases", help="spec.leaseStore.shared: other programs move checkpoints too.")
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Do it; without, only say what would be done.")]

@@ -1,0 +1,164 @@
+"""Carries a plan out: takes every partition as a host would, keeps a copy of each checkpoint, and writes the new ones.
+
+All or nothing: nothing is written before all partitions are taken, under leases or ownerships of this command's own,
+and their checkpoints are still what the plan was made for. A host that starts meanwhile waits, as for any other owner.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from uuid import uuid4
+
+from eventconsumer_processor.errors import HostError, LeaseInvalid, LeaseLost
+from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing
+from eventconsumer_processor.lease.store import LeaseStore, for_each
+from eventconsumer_processor.storage import BlobStore
+from eventconsumer_processor.tools.judging import SUSPEND
+from eventconsumer_processor.tools.model import Action, CheckpointsExport, ExportedCheckpoint, Position, Step
+from eventconsumer_processor.tools.running import say
+
+SECONDS = 60  # of the leases taken: the longest there is
+WATCH_SECONDS = 130.0  # above the longest time after which an owner that writes no more is gone
+LOOK_SECONDS = 1.0
+
+Keep = Callable[[str, Position | None], Awaitable[str | None]]
+"""Keeps a copy of a partition's checkpoint; returns its blob's name, None where there was nothing to keep."""
+
+
+async def carry_out(
+    steps: Sequence[Step],
+    store: LeaseStore,
+    keep: Keep,
+    clock: Callable[[], float],
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    *,
+    watch: bool,
+) -> list[Step]:
+    """Set the checkpoints of a plan in which nothing is refused.
+
+    Args:
+        steps: The plan.
+        store: The leases.
+        keep: Keeps what is replaced.
+        clock: Seconds.
+        sleep: Waits.
+        watch: Whether only time tells if an owner is alive, as in the layout of the SDKs.
+
+    Returns:
+        The steps, done; or, where something came between, refused and nothing written.
+
+    Raises:
+        HostError: A request failed; the message says which partitions were written.
+    """
+    wanted = {step.partition: step for step in steps if step.action is Action.SET}
+    if not wanted:
+        return list(steps)
+    listing = await _look(store, list(wanted), clock, sleep, WATCH_SECONDS if watch else 0.0)
+    owner = f"checkpoint-tool.{uuid4()}"
+    taken: dict[str, Lease] = {}
+    refused: dict[str, Step] = {}
+
+    async def take(step: Step) -> None:
+        lease = listing.leases.get(step.partition)
+        if lease is None:
+            why = listing.invalid[step.partition]
+            refused[step.partition] = _refuse(step, why.why, why.remedy)
+            return
+        if lease.leased:
+            refused[step.partition] = _refuse(step, f"{lease.owner or 'something'} owns the partition", SUSPEND)
+            return
+        try:
+            got = await store.acquire(lease, owner)
+        except LeaseInvalid as error:
+            refused[step.partition] = _refuse(step, str(error), "delete the blob: the next host makes it again")
+            return
+        if got is None:
+            refused[step.partition] = _refuse(step, "somebody else took the partition just now", SUSPEND)
+            return
+        taken[step.partition] = got.lease
+        if _number(got.lease.checkpoint) != (step.from_.sequence_number if step.from_ else -1):
+            refused[step.partition] = _refuse(step, "its checkpoint was moved meanwhile", "run this again")
+
+    done: dict[str, Step] = {}
+    try:
+        await for_each(wanted.values(), take)
+        if not refused:
+            for step in wanted.values():
+                done[step.partition] = await _write(step, taken, store, keep)
+    except HostError as error:
+        written = ", ".join(done) or "none"
+        raise HostError(
+            f"not all checkpoints were set: {error}; partitions written: {written}; run this again"
+        ) from error
+    finally:
+        for lease in taken.values():
+            with contextlib.suppress(HostError):
+                await store.release(lease)
+    return [refused.get(step.partition) or done.get(step.partition) or step for step in steps]
+
+
+def backups(blobs: BlobStore, folder: str, now: datetime, document: CheckpointsExport) -> Keep:
+    """Keeps copies as blobs that no reader of leases looks at.
+
+    Args:
+        blobs: The lease container.
+        folder: Where they go, with a slash at the end.
+        now: Part of their names, in UTC.
+        document: Says whose checkpoints these are.
+    """
+
+    async def keep(partition: str, position: Position | None) -> str | None:
+        if position is None:
+            return None
+        name = f"{folder}{now:%Y%m%dT%H%M%S.%fZ}-{partition}.json"
+        kept = ExportedCheckpoint(partition=partition, sequence_number=position.sequence_number, offset=position.offset)
+        copy = document.model_copy(update={"checkpoints": [kept]})
+        await blobs.put(name, copy.model_dump_json(by_alias=True, indent=2).encode(), if_absent=True)
+        return name
+
+    return keep
+
+
+async def _write(step: Step, taken: dict[str, Lease], store: LeaseStore, keep: Keep) -> Step:
+    partition, to = step.partition, step.to
+    if to is None:
+        raise LeaseLost(f"partition {partition} has no position to be set to")
+    backup = await keep(partition, step.from_)
+    lease = await store.advance(taken[partition], Checkpoint(to.offset, to.sequence_number))
+    taken[partition] = lease
+    if _number(lease.checkpoint) != to.sequence_number:
+        raise LeaseLost(f"partition {partition}: another program moved its checkpoint to {_number(lease.checkpoint)}")
+    return step.model_copy(update={"backup": backup, "done": True})
+
+
+async def _look(
+    store: LeaseStore,
+    partitions: list[str],
+    clock: Callable[[], float],
+    sleep: Callable[[float], Awaitable[None]],
+    seconds: float,
+) -> Listing:
+    """The leases, after as long as it takes to see whether the owners that are named are alive."""
+    since = clock()
+    first: dict[str, str] | None = None
+    while True:
+        listing = await store.list(partitions)
+        leased = {lease.partition: lease.etag for lease in listing.leases.values() if lease.leased}
+        if first is None:
+            first = leased
+            if leased and seconds:
+                names = ", ".join(leased)
+                say(f"partitions {names} name an owner: looking for up to {seconds:.0f} s whether it is alive")
+        alive = any(first.get(partition) != etag for partition, etag in leased.items())
+        if not leased or alive or clock() - since >= seconds:
+            return listing
+        await sleep(LOOK_SECONDS)
+
+
+def _number(checkpoint: Checkpoint | None) -> int:
+    return max(-1, checkpoint.sequence_number) if checkpoint else -1
+
+
+def _refuse(step: Step, why: str, remedy: str) -> Step:
+    return step.model_copy(update={"action": Action.REFUSE, "why": why, "remedy": remedy})

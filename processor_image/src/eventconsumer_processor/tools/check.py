@@ -1,0 +1,249 @@
+"""The command `check`: whether a host with this configuration would reach everything, asked from where it would run.
+
+Nothing is created but one empty blob in a container that is there, which is removed at once: whether one may write is
+known by writing only. A message of the form "what is wrong: what to do" becomes detail and remedy.
+"""
+
+import asyncio
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import uuid4
+
+from azure.storage.blob.aio import BlobServiceClient
+from pydantic import ValidationError
+from rich.console import Console
+
+from eventconsumer_api.host_config import BlobLocation, HostConfig
+from eventconsumer_processor import problems
+from eventconsumer_processor.audit.access import AccessError, read_config
+from eventconsumer_processor.credentials import blob_service, hub_access
+from eventconsumer_processor.errors import Blocked, HostError, HubNotFound, SourceError, StorageError
+from eventconsumer_processor.options import Output
+from eventconsumer_processor.registration import hub_of, recorded_hub
+from eventconsumer_processor.source.hub import Hub, HubInfo
+from eventconsumer_processor.storage import AzureBlobStore, BlobStore
+from eventconsumer_processor.tools.checking import Checks
+from eventconsumer_processor.tools.clock import storage_time
+from eventconsumer_processor.tools.model import CheckReport
+from eventconsumer_processor.tools.output import show, table_of
+from eventconsumer_processor.tools.running import DONE, REFUSED
+
+REACH_SECONDS = 20.0  # for one answer
+SKEW_SECONDS = 60.0  # tokens and signatures bear some minutes: this is early enough to be told
+_HUB_CHECKS = ("hub-reachable", "hub-exists", "hub-partitions", "consumer-group")
+
+
+async def run(config: HostConfig) -> CheckReport:
+    """Check everything that a host needs; whatever is wrong is in the report."""
+    hub, leases, sink, clock = Checks(), Checks(), Checks(), Checks()
+    info, _ = await asyncio.gather(
+        check_hub(config, hub), check_container(config, problems.LEASES, config.leases.location, leases, clock)
+    )
+    await check_container(config, problems.SINK, config.sink, sink, None)
+    await check_record(config, info, hub)
+    for part in (leases, sink, clock):
+        hub.extend(part)
+    return hub.report()
+
+
+async def check_hub(config: HostConfig, checks: Checks) -> HubInfo | None:
+    """Credential, address, name, partitions, consumer group; the hub's facts where it told them."""
+    try:
+        access = hub_access(config.event_hub, config.allow_insecure_endpoints, config.endpoint_suffixes)
+        hub = hub_of(config)
+    except Blocked as error:
+        _failed(checks, "hub-credential", error.problem.message)
+        _skip(checks, _HUB_CHECKS, "hub-credential failed")
+        return None
+    credential = config.event_hub.credential
+    how = "workload identity" if credential.client_id else f"key {credential.key} of Secret {credential.secret}"
+    checks.passed("hub-credential", f"{how} is there, for {access.host}/{access.name}")
+    try:
+        return await _ask_hub(config, hub, checks)
+    finally:
+        await hub.close()
+
+
+async def _ask_hub(config: HostConfig, hub: Hub, checks: Checks) -> HubInfo | None:
+    try:
+        async with asyncio.timeout(REACH_SECONDS):
+            info = await hub.describe()
+    except (SourceError, TimeoutError) as error:
+        found = error if isinstance(error, SourceError) else SourceError(f"no answer within {REACH_SECONDS:.0f} s")
+        message = problems.hub_problem(config.event_hub, found).message
+        if isinstance(found, HubNotFound):
+            checks.passed("hub-reachable", "the namespace answers")
+            _failed(checks, "hub-exists", message)
+            _skip(checks, _HUB_CHECKS[2:], "hub-exists failed")
+        else:
+            _failed(checks, "hub-reachable", message)
+            _skip(checks, _HUB_CHECKS[1:], "hub-reachable failed")
+        return None
+    checks.passed("hub-reachable", f"{info.host or info.namespace} answers and takes the credential")
+    checks.passed("hub-exists", f"Event Hub {info.name}, created {info.created_at.isoformat(timespec='seconds')}")
+    checks.passed("hub-partitions", f"{len(info.partition_ids)} partitions")
+    group = config.event_hub.consumer_group
+    try:
+        async with asyncio.timeout(REACH_SECONDS):
+            await hub.check_consumer_group(info.partition_ids[0])
+        checks.passed("consumer-group", f"consumer group {group} is there")
+    except (SourceError, TimeoutError) as error:
+        found = error if isinstance(error, SourceError) else SourceError(f"no answer within {REACH_SECONDS:.0f} s")
+        _failed(checks, "consumer-group", problems.hub_problem(config.event_hub, found, group=True).message)
+    return info
+
+
+async def check_record(config: HostConfig, info: HubInfo | None, checks: Checks) -> None:
+    """Whether the files that are there are of this very hub."""
+    if info is None:
+        checks.skipped("hub-unchanged", "the hub did not answer")
+        return
+    try:
+        async with _open(config, problems.SINK, config.sink) as service:
+            record = await recorded_hub(AzureBlobStore(service, config.sink.container, _unseen), config.sink.prefix)
+    except HostError as error:
+        checks.skipped("hub-unchanged", f"the record of the hub in the sink was not read: {error}")
+        return
+    if record is None:
+        checks.passed("hub-unchanged", "no host has registered yet")
+    elif record.created_at == info.created_at:
+        checks.passed("hub-unchanged", "the files there are of this hub")
+    else:
+        _failed(checks, "hub-unchanged", problems.hub_changed(record, info).message)
+
+
+async def check_container(
+    config: HostConfig, field: str, location: BlobLocation, checks: Checks, clock: Checks | None
+) -> None:
+    """Credential, container, right to write; and with `clock` whether this machine's clock is right.
+
+    Args:
+        config: The consumer.
+        field: `problems.LEASES` or `problems.SINK`.
+        location: The container.
+        checks: Takes what is found.
+        clock: Takes what is found about the clock.
+    """
+    part = "lease" if field == problems.LEASES else "sink"
+    credential, container, writable = f"{part}-credential", f"{part}-container", f"{part}-writable"
+    try:
+        opened = _open(config, field, location)
+    except Blocked as error:
+        _failed(checks, credential, error.problem.message)
+        _skip(checks, (container, writable), f"{credential} failed")
+        if clock:
+            clock.skipped("clock", f"{credential} failed")
+        return
+    secret = location.credential
+    how = "workload identity" if secret.client_id else f"key {secret.key} of Secret {secret.secret}"
+    async with opened as service:
+        checks.passed(credential, f"{how} is there, for {service.primary_hostname}")
+        try:
+            async with asyncio.timeout(REACH_SECONDS):
+                now = await storage_time(service, location.container)
+                here = datetime.now(UTC)
+                there = await service.get_container_client(location.container).exists()
+        except (HostError, TimeoutError) as error:
+            _failed(checks, container, problems.storage_problem(field, location, _storage(error)).message)
+            _skip(checks, (writable,), f"{container} failed")
+            if clock:
+                clock.skipped("clock", f"{container} failed")
+            return
+        if clock:
+            judge_clock(here, now, clock)
+        if not there:
+            checks.passed(container, f"container {location.container} is not there yet: the first host creates it")
+            checks.skipped(writable, "the container is not there yet")
+            return
+        checks.passed(container, f"container {location.container} answers")
+        store = AzureBlobStore(service, location.container, _unseen)
+        await check_writable(store, field, location, writable, checks)
+
+
+async def check_writable(store: BlobStore, field: str, location: BlobLocation, name: str, checks: Checks) -> None:
+    """Write an empty blob and remove it."""
+    blob = f"{location.prefix.strip().rstrip('/')}/_check/{uuid4()}".lstrip("/")
+    try:
+        async with asyncio.timeout(REACH_SECONDS):
+            etag = await store.put(blob, b"", if_absent=True)
+            await store.remove(blob, if_match=etag)
+    except (HostError, TimeoutError) as error:
+        _failed(checks, name, problems.storage_problem(field, location, _storage(error)).message)
+    else:
+        checks.passed(name, f"a blob was written to {location.container} and removed")
+
+
+def judge_clock(here: datetime, there: datetime, checks: Checks) -> None:
+    """Compare this machine's clock with storage's, which tells seconds. Pure."""
+    seconds = (here - there).total_seconds()
+    if abs(seconds) <= SKEW_SECONDS:
+        checks.passed("clock", f"within {SKEW_SECONDS:.0f} s of the storage's")
+    else:
+        way = "ahead of" if seconds > 0 else "behind"
+        checks.failed(
+            "clock",
+            f"this node's clock is {abs(seconds):.0f} s {way} the storage's",
+            "set the node's time (NTP): tokens and signatures are refused when clocks differ by minutes",
+        )
+
+
+def _open(config: HostConfig, field: str, location: BlobLocation) -> BlobServiceClient:
+    return blob_service(location, field, config.allow_insecure_endpoints, config.endpoint_suffixes)
+
+
+def _storage(error: Exception) -> StorageError:
+    return error if isinstance(error, StorageError) else StorageError(f"no answer within {REACH_SECONDS:.0f} s")
+
+
+def _failed(checks: Checks, name: str, message: str) -> None:
+    """Messages of problems name cause and remedy, with a colon between."""
+    cause, colon, remedy = message.partition(": ")
+    checks.failed(name, cause if colon else message, remedy)
+
+
+def _skip(checks: Checks, names: tuple[str, ...], why: str) -> None:
+    for name in names:
+        checks.skipped(name, why)
+
+
+def _unseen(_: str, __: str) -> None:
+    """Requests of a command are in no metric."""
+
+
+def config_of(text: str, name: str) -> HostConfig:
+    """A configuration that was handed in.
+
+    Raises:
+        AccessError: It is none.
+    """
+    try:
+        return HostConfig.model_validate_json(text)
+    except ValidationError as error:
+        fields = ", ".join(".".join(map(str, problem["loc"])) or problem["msg"] for problem in error.errors()[:5])
+        raise AccessError(
+            f"{name} is no HostConfig of this version ({fields}): use a plugin of the operator's version"
+        ) from None
+
+
+async def check(config: Path, output: Output, config_json: str | None) -> int:
+    """`check`: print what was found; the exit code."""
+    found = read_config(config) if config_json is None else _given(config_json)
+    report = await run(found)
+    show(report, output, lambda console: _table(report, console))
+    return DONE if report.ok else REFUSED
+
+
+def _given(name: str) -> HostConfig:
+    if name == "-":
+        return config_of(sys.stdin.read(), "stdin")
+    return read_config(Path(name))
+
+
+def _table(report: CheckReport, console: Console) -> None:
+    words = {True: "ok", False: "FAILED", None: "-"}
+    rows = [(one.check, words[one.ok], one.detail) for one in report.checks]
+    console.print(table_of(("CHECK", "RESULT", "DETAIL"), rows))
+    for one in report.checks:
+        if one.remedy:
+            console.print(f"{one.check}: {one.remedy}", markup=False, soft_wrap=True)

@@ -1,0 +1,230 @@
+"""The commands `checkpoint show`, `set`, `export` and `import`."""
+
+import sys
+from pathlib import Path
+
+from pydantic import ValidationError
+from rich.console import Console
+
+from eventconsumer_processor.audit.access import AccessError
+from eventconsumer_processor.options import Output
+from eventconsumer_processor.tools import planning, standing
+from eventconsumer_processor.tools.consumer import Consumer, opened
+from eventconsumer_processor.tools.judging import Rules, judge
+from eventconsumer_processor.tools.leases import natural, state_of
+from eventconsumer_processor.tools.model import (
+    Action,
+    CheckpointRow,
+    CheckpointsExport,
+    CheckpointsReport,
+    ExportedCheckpoint,
+    LeaseState,
+    Position,
+    Step,
+)
+from eventconsumer_processor.tools.output import show, table_of
+from eventconsumer_processor.tools.running import DONE, NOTHING, say
+
+
+async def read(consumer: Consumer) -> CheckpointsReport:
+    """Checkpoints, and how far the files go.
+
+    Raises:
+        HostError: A request failed.
+    """
+    leases, now = await consumer.read_leases(), await consumer.now()
+    info, rows = consumer.record, []
+    for partition, lease in sorted(leases.items(), key=lambda item: natural(item[0])):
+        reach = None
+        if info is not None:
+            reach = await standing.extent(consumer, standing.chain_of(consumer, info, partition), lease)
+        rows.append(
+            CheckpointRow(
+                partition=partition,
+                sequence_number=lease.checkpoint,
+                offset=None if lease.checkpoint is None else lease.offset,
+                state=state_of(lease, consumer.config.leases.layout, now),
+                owner=lease.owner or None,
+                files_start=reach[0] if reach else None,
+                files_end=reach[1] if reach else None,
+            )
+        )
+    heading = planning.heading(consumer).model_dump(exclude={"checkpoints"})
+    return CheckpointsReport(**heading, checkpoints=rows)
+
+
+async def exported(consumer: Consumer) -> CheckpointsExport:
+    """Checkpoints, to be kept.
+
+    Raises:
+        HostError: A request failed.
+    """
+    leases = await consumer.read_leases()
+    found = [
+        ExportedCheckpoint(partition=partition, sequence_number=lease.checkpoint, offset=lease.offset or None)
+        if lease.checkpoint is not None
+        else ExportedCheckpoint(partition=partition)
+        for partition, lease in sorted(leases.items(), key=lambda item: natural(item[0]))
+    ]
+    return planning.heading(consumer).model_copy(update={"checkpoints": found})
+
+
+async def plan_set(
+    consumer: Consumer, partition: str, number: int | None, offset: str | None, rules: Rules
+) -> list[Step]:
+    """The plan for one partition.
+
+    Raises:
+        HostError: A request failed, or there is no such position.
+    """
+    hub, info = await consumer.describe()
+    if partition not in info.partition_ids:
+        raise AccessError(f"the hub has no partition {partition}: it has {', '.join(info.partition_ids)}")
+    found = (await standing.stand(consumer, hub, info, [partition]))[partition]
+    wanted = Position(sequence_number=-1 if number is None else number, offset=offset or "")
+    if found.state in {LeaseState.HELD, LeaseState.UNKNOWN} or (number is not None and number > found.head):
+        return [judge(found, wanted, rules)]  # without reading from the hub
+    chain = standing.chain_of(consumer, info, partition)
+    if number is not None:
+        wanted = await standing.by_number(hub, chain, number)
+    else:
+        wanted = await standing.by_offset(hub, chain, offset or "")
+    return [judge(found, wanted, rules)]
+
+
+async def plan_import(consumer: Consumer, document: CheckpointsExport, rules: Rules) -> list[Step]:
+    """The plan for all partitions of an export.
+
+    Raises:
+        HostError: A request failed.
+    """
+    hub, info = await consumer.describe()
+    ours = f"{consumer.namespace}/{consumer.hub_name}".lower()
+    theirs = f"{document.hub.namespace}/{document.hub.name}".lower()
+    known = [one.partition for one in document.checkpoints if one.partition in info.partition_ids]
+    found = await standing.stand(consumer, hub, info, known) if ours == theirs else {}
+    steps = []
+    for one in document.checkpoints:
+        to = None
+        if one.sequence_number is not None:
+            to = Position(sequence_number=one.sequence_number, offset=one.offset or "")
+        here = found.get(one.partition)
+        if ours != theirs:
+            why = f"the document is of Event Hub {theirs}, this consumer reads {ours}, where it means nothing"
+            steps.append(Step(partition=one.partition, action=Action.REFUSE, to=to, why=why, remedy="import its own"))
+        elif here is None:
+            why = f"the hub has no partition {one.partition}"
+            steps.append(Step(partition=one.partition, action=Action.REFUSE, to=to, why=why, remedy="remove it"))
+        elif to is None:
+            why = "the document has no checkpoint for it: it stays as it is"
+            steps.append(Step(partition=one.partition, action=Action.KEEP, from_=here.checkpoint, why=why))
+        else:
+            if (
+                not to.offset
+                and here.state not in {LeaseState.HELD, LeaseState.UNKNOWN}
+                and to.sequence_number <= here.head
+            ):
+                chain = standing.chain_of(consumer, info, one.partition)
+                to = await standing.by_number(hub, chain, to.sequence_number)
+            steps.append(judge(here, to, rules))
+    return steps
+
+
+def parse(text: str, name: str) -> CheckpointsExport:
+    """An export.
+
+    Raises:
+        AccessError: It is none.
+    """
+    try:
+        found = CheckpointsExport.model_validate_json(text)
+    except ValidationError as error:
+        fields = ", ".join(".".join(map(str, problem["loc"])) or problem["msg"] for problem in error.errors()[:5])
+        raise AccessError(f"{name} is no export of checkpoints ({fields}): make one with checkpoint export") from None
+    partitions = [one.partition for one in found.checkpoints]
+    if twice := sorted({one for one in partitions if partitions.count(one) > 1}):
+        raise AccessError(f"{name} names partitions twice: {', '.join(twice)}")
+    return found
+
+
+# --- commands: each prints its answer and returns the exit code ---
+
+
+async def show_all(config: Path, output: Output) -> int:
+    """`checkpoint show`."""
+    async with opened(config) as consumer:
+        report = await read(consumer)
+    show(report, output, lambda console: _table(report, console))
+    if report.checkpoints:
+        return DONE
+    say("no leases, so no checkpoints: no host has registered yet")
+    return NOTHING
+
+
+async def export_to(config: Path, file: str) -> int:
+    """`checkpoint export`."""
+    async with opened(config) as consumer:
+        document = await exported(consumer)
+    text = document.model_dump_json(by_alias=True, indent=2)
+    if file == "-":
+        print(text)  # noqa: T201 - the command's output
+    else:
+        _write_file(file, text)
+        say(f"{len(document.checkpoints)} checkpoints written to {file}")
+    return DONE if document.checkpoints else NOTHING
+
+
+async def set_one(
+    config: Path,
+    output: Output,
+    partition: str,
+    number: int | None,
+    offset: str | None,
+    *,
+    yes: bool,
+    allow_behind: bool,
+    allow_skip: bool,
+) -> int:
+    """`checkpoint set`."""
+    if (number is None) == (offset is None):
+        raise AccessError("name the position by one of --sequence-number and --offset")
+    async with opened(config, hub=True) as consumer:
+        rules = Rules(consumer.config.leases.shared, consumer.replaced, allow_behind, allow_skip)
+        steps = await plan_set(consumer, partition, number, offset, rules)
+        report = await planning.settle(consumer, "set", steps, yes=yes)
+    return planning.answer(report, output)
+
+
+async def import_from(
+    config: Path, output: Output, file: str, *, yes: bool, allow_behind: bool, allow_skip: bool
+) -> int:
+    """`checkpoint import`."""
+    document = parse(_read_file(file), "stdin" if file == "-" else file)
+    async with opened(config, hub=True) as consumer:
+        rules = Rules(consumer.config.leases.shared, consumer.replaced, allow_behind, allow_skip)
+        steps = await plan_import(consumer, document, rules)
+        report = await planning.settle(consumer, "import", steps, yes=yes)
+    return planning.answer(report, output)
+
+
+def _read_file(file: str) -> str:
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise AccessError(f"cannot read {file}: {getattr(error, 'strerror', None) or 'it is no text'}") from None
+
+
+def _write_file(file: str, text: str) -> None:
+    try:
+        Path(file).write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise AccessError(f"cannot write {file}: {error.strerror}; name another file, or - for stdout") from None
+
+
+def _table(report: CheckpointsReport, console: Console) -> None:
+    headers = ("PARTITION", "CHECKPOINT", "OFFSET", "FILES FROM", "FILES TO", "STATE", "OWNER")
+    rows = [
+        (one.partition, one.sequence_number, one.offset, one.files_start, one.files_end, one.state.value, one.owner)
+        for one in report.checkpoints
+    ]
+    console.print(table_of(headers, rows, right=("CHECKPOINT", "FILES FROM", "FILES TO")))

@@ -1,0 +1,195 @@
+"""The tools' commands and their options; each loads what it needs when it runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from eventconsumer_processor import options
+from eventconsumer_processor.options import DEFAULT_CONFIG, Output
+from eventconsumer_processor.tools.running import run
+
+checkpoint = typer.Typer(
+    no_args_is_help=True,
+    help="Look at checkpoints, keep them, and put them where they belong while no host owns the partitions.",
+)
+
+AllowBehind = Annotated[
+    bool, typer.Option("--allow-behind", help="Also behind committed files, or behind what a handler has handled.")
+]
+AllowSkip = Annotated[
+    bool, typer.Option("--allow-skip", help="Also beyond what was processed, where leases are shared or a handler is.")
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add all of them to the program."""
+    for command in (leases, files, lag, migrate, check):
+        app.command()(command)
+    app.add_typer(checkpoint, name="checkpoint")
+
+
+def leases(config: options.Config = DEFAULT_CONFIG, output: options.OutputOption = Output.TABLE) -> None:
+    """Show who owns which partition, and how far it was read, as storage says it. Only reads.
+
+    Exit code: 0 shown, 1 there are none, 3 not readable.
+    """
+    from eventconsumer_processor.tools.leases import leases as command
+
+    run(command(config, output))
+
+
+def files(
+    partition: Annotated[list[str] | None, typer.Option("--partition", help="Only this one; may be repeated.")] = None,
+    since: Annotated[str | None, typer.Option("--since", help="ISO time, or an age such as 7d, 12h or 30m.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="How many, the newest; 0: all.")] = 100,
+    config: options.Config = DEFAULT_CONFIG,
+    output: options.OutputOption = Output.TABLE,
+) -> None:
+    """List the files of the slot chains, newest last. Only reads.
+
+    Exit code: 0 shown, 1 there are none, 3 not readable.
+    """
+    from eventconsumer_processor.tools.files import files as command
+
+    run(command(config, output, partition or [], since, limit))
+
+
+def lag(config: options.Config = DEFAULT_CONFIG, output: options.OutputOption = Output.TABLE) -> None:
+    """Ask the hub how many of its events are in no file yet. Only reads.
+
+    Exit code: 0 shown, 3 the hub or storage does not answer.
+    """
+    from eventconsumer_processor.tools.lag import lag as command
+
+    run(command(config, output))
+
+
+@checkpoint.command("show")
+def show(config: options.Config = DEFAULT_CONFIG, output: options.OutputOption = Output.TABLE) -> None:
+    """Show all checkpoints, beside where the files end. Only reads.
+
+    Exit code: 0 shown, 1 there are none, 3 not readable.
+    """
+    from eventconsumer_processor.tools.checkpoint import show_all
+
+    run(show_all(config, output))
+
+
+@checkpoint.command("export")
+def export(
+    file: Annotated[str, typer.Argument(help="Where to write it; - for stdout.")],
+    config: options.Config = DEFAULT_CONFIG,
+) -> None:
+    """Write all checkpoints as one JSON document, which `checkpoint import` reads. Only reads storage.
+
+    Exit code: 0 written, 1 there are none, 3 not readable.
+    """
+    from eventconsumer_processor.tools.checkpoint import export_to
+
+    run(export_to(config, file))
+
+
+@checkpoint.command("set")
+def set_(  # noqa: PLR0917 - the options of the command
+    partition: Annotated[str, typer.Option("--partition", help="Which.")],
+    sequence_number: Annotated[
+        int | None, typer.Option("--sequence-number", min=-1, help="Of the last event that counts as processed.")
+    ] = None,
+    offset: Annotated[str | None, typer.Option("--offset", help="The same, by the event's offset.")] = None,
+    yes: options.Yes = False,
+    allow_behind: AllowBehind = False,
+    allow_skip: AllowSkip = False,
+    config: options.Config = DEFAULT_CONFIG,
+    output: options.OutputOption = Output.TABLE,
+) -> None:
+    """Put one partition's checkpoint somewhere else; a copy of the old one is kept.
+
+    Exit code: 0 done (without --yes: it could be done), 2 refused, 3 failed.
+    """
+    from eventconsumer_processor.tools.checkpoint import set_one
+
+    run(
+        set_one(
+            config,
+            output,
+            partition,
+            sequence_number,
+            offset,
+            yes=yes,
+            allow_behind=allow_behind,
+            allow_skip=allow_skip,
+        )
+    )
+
+
+@checkpoint.command("import")
+def import_(  # noqa: PLR0917 - the options of the command
+    file: Annotated[str, typer.Argument(help="An export, or a copy that was kept; - for stdin.")],
+    yes: options.Yes = False,
+    allow_behind: AllowBehind = False,
+    allow_skip: AllowSkip = False,
+    config: options.Config = DEFAULT_CONFIG,
+    output: options.OutputOption = Output.TABLE,
+) -> None:
+    """Put checkpoints where a document says; a copy of each old one is kept. All or nothing.
+
+    Exit code: 0 done (without --yes: it could be done), 2 refused, 3 failed.
+    """
+    from eventconsumer_processor.tools.checkpoint import import_from
+
+    run(import_from(config, output, file, yes=yes, allow_behind=allow_behind, allow_skip=allow_skip))
+
+
+def migrate(  # noqa: PLR0917 - the options of the command
+    kind: Annotated[str, typer.Option("--from", help="event-processor-host, or azure-sdk.")],
+    container: Annotated[str, typer.Option("--container", help="Of the leases or checkpoints to take over.")],
+    prefix: Annotated[str, typer.Option("--prefix", help="What their names begin with.")] = "",
+    consumer_group: Annotated[
+        str | None, typer.Option("--consumer-group", help="Of the old processors; else the consumer's own.")
+    ] = None,
+    connection_string_file: Annotated[
+        Path | None,
+        typer.Option("--connection-string-file", help="Of their storage account; else the one of spec.leaseStore."),
+    ] = None,
+    yes: options.Yes = False,
+    config: options.Config = DEFAULT_CONFIG,
+    output: options.OutputOption = Output.TABLE,
+) -> None:
+    """Take over the positions of an EventProcessorHost or of an SDK's processor: no event is missed.
+
+    Exit code: 0 done (without --yes: it could be done), 1 there are none, 2 refused, 3 failed.
+    """
+    from eventconsumer_processor.tools.migrate import From
+    from eventconsumer_processor.tools.migrate import migrate as command
+
+    if kind not in {*From}:
+        raise typer.BadParameter(f"{kind!r} is not one of {', '.join(From)}", param_hint="--from")
+    run(
+        command(
+            config,
+            output,
+            From(kind),
+            container=container,
+            prefix=prefix,
+            consumer_group=consumer_group,
+            connection_string_file=connection_string_file,
+            yes=yes,
+        )
+    )
+
+
+def check(
+    config_json: Annotated[
+        str | None, typer.Option("--config-json", help="Check this HostConfig instead; - reads it from stdin.")
+    ] = None,
+    config: options.Config = DEFAULT_CONFIG,
+    output: options.OutputOption = Output.TABLE,
+) -> None:
+    """Find out from here whether hosts reach the hub and the storage, and may write there.
+
+    Exit code: 0 all is well, 2 something is not, 3 there is no configuration.
+    """
+    from eventconsumer_processor.tools.check import check as command
+
+    run(command(config, output, config_json))

@@ -1,0 +1,99 @@
+"""The command `lag`: how many events of the hub are in no file yet, measured as the leading host does. Only reads."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+
+from eventconsumer_processor.audit.leases import LeaseFacts
+from eventconsumer_processor.batches import BatchLog
+from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing
+from eventconsumer_processor.measure import Measure
+from eventconsumer_processor.options import Output
+from eventconsumer_processor.sink.chains import chains_of
+from eventconsumer_processor.sink.slots import incarnation, utc_now
+from eventconsumer_processor.tools.consumer import Consumer, opened
+from eventconsumer_processor.tools.leases import natural
+from eventconsumer_processor.tools.model import HubName, LagReport, LagRow, LagTotals
+from eventconsumer_processor.tools.output import show, table_of, text
+from eventconsumer_processor.tools.running import DONE
+
+
+def totals_of(rows: list[LagRow]) -> LagTotals:
+    """The sum of the events and the greatest age; null where a partition is not known. Pure."""
+    events = [row.events for row in rows if row.events is not None]
+    seconds = [row.seconds for row in rows if row.seconds is not None]
+    unknown = len(rows) - len(events)
+    if unknown:
+        return LagTotals(partitions_unknown=unknown)
+    return LagTotals(events=sum(events), seconds=max(seconds, default=0.0))
+
+
+async def read(consumer: Consumer) -> LagReport:
+    """Measure once: leases first, then files, then heads, so that what a host does meanwhile is never counted as lag.
+
+    Raises:
+        HostError: Storage or the hub does not answer, or the hub was created again.
+    """
+    config = consumer.config
+    hub, info = await consumer.describe()
+    leases = await consumer.read_leases()
+    measure = Measure(
+        config,
+        hub,
+        info,
+        batches=BatchLog(consumer.sink, config.sink.prefix),
+        chain=chains_of(config, info, incarnation(info), consumer.sink),
+        now=utc_now,
+    )
+    partitions = sorted(info.partition_ids, key=natural)
+    if consumer.record is not None:  # else no host has registered, and the containers may not be there
+        await measure.follow(partitions, Listing({p: _lease(lease) for p, lease in leases.items()}, {}))
+    await measure.ask_heads(partitions)
+    rows = [_row(measure, partition, leases.get(partition), consumer.replaced) for partition in partitions]
+    return LagReport(
+        hub=HubName(namespace=consumer.namespace, name=consumer.hub_name),
+        consumer_group=config.event_hub.consumer_group,
+        asked=datetime.now(UTC),
+        partitions=rows,
+        totals=totals_of(rows),
+    )
+
+
+def _row(measure: Measure, partition: str, lease: LeaseFacts | None, replaced: bool) -> LagRow:
+    found = measure.lag(partition, None if lease is None else _lease(lease))
+    ledger = measure.ledgers.get(partition)
+    return LagRow(
+        partition=partition,
+        head=measure.head(partition),
+        checkpoint=lease.checkpoint if lease else None,
+        files_end=ledger.next - 1 if ledger and not replaced else None,
+        events=found.events,
+        seconds=found.seconds,
+    )
+
+
+def _lease(lease: LeaseFacts) -> Lease:
+    checkpoint = None if lease.checkpoint is None else Checkpoint(lease.offset, lease.checkpoint)
+    return Lease(lease.partition, lease.owner or "", epoch=lease.epoch or 0, checkpoint=checkpoint)
+
+
+async def lag(config: Path, output: Output) -> int:
+    """Print the lag; the exit code."""
+    async with opened(config, hub=True) as consumer:
+        report = await read(consumer)
+    show(report, output, lambda console: _table(report, console))
+    return DONE
+
+
+def _table(report: LagReport, console: Console) -> None:
+    headers = ("PARTITION", "HEAD", "CHECKPOINT", "FILES END", "EVENTS BEHIND", "SECONDS BEHIND")
+    rows = [
+        (row.partition, row.head, row.checkpoint, row.files_end, row.events, row.seconds) for row in report.partitions
+    ]
+    console.print(table_of(headers, rows, right=headers[1:]))
+    totals = report.totals
+    if totals.partitions_unknown:
+        console.print(f"{totals.partitions_unknown} partitions are not known: the hub did not answer for them")
+    else:
+        console.print(f"{text(totals.events)} events behind, the oldest at least {text(totals.seconds)} s old")

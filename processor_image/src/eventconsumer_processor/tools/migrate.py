@@ -1,0 +1,201 @@
+"""The command `migrate`: takes over the positions of another processor's leases or checkpoints: no event is missed.
+
+The other container is only read. Its processors must be gone: as long as one of them holds a lease, it would go on
+reading, and what it reads after the plan would be drained again.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+
+from azure.storage.blob.aio import BlobServiceClient
+
+from eventconsumer_api.host_config import BlobLocation, Credential, HostConfig
+from eventconsumer_api.v1alpha1 import LeaseLayout
+from eventconsumer_processor import problems
+from eventconsumer_processor.audit.access import AccessError
+from eventconsumer_processor.audit.container import AzureContainer
+from eventconsumer_processor.audit.leases import LeaseFacts
+from eventconsumer_processor.audit.owners import LeaseReader, LeaseSubject
+from eventconsumer_processor.credentials import blob_service
+from eventconsumer_processor.options import Output
+from eventconsumer_processor.tools import planning, standing
+from eventconsumer_processor.tools.clock import storage_time
+from eventconsumer_processor.tools.consumer import Consumer, opened
+from eventconsumer_processor.tools.judging import Rules, Standing, judge
+from eventconsumer_processor.tools.leases import natural, state_of
+from eventconsumer_processor.tools.model import Action, LeaseState, PlanSource, Position, Step
+from eventconsumer_processor.tools.running import NOTHING, say
+
+
+class From(StrEnum):
+    """What wrote the positions."""
+
+    EVENT_PROCESSOR_HOST = "event-processor-host"
+    AZURE_SDK = "azure-sdk"
+
+    @property
+    def layout(self) -> LeaseLayout:
+        """Of its blobs."""
+        return LeaseLayout.AZURE_SDK if self is From.AZURE_SDK else LeaseLayout.EVENT_PROCESSOR_HOST
+
+
+@dataclass(frozen=True)
+class Legacy:
+    """The other processor's leases, as read."""
+
+    source: PlanSource
+    leases: Mapping[str, LeaseFacts]
+    now: datetime  # of its storage
+
+
+def needs_offset(lease: LeaseFacts, layout: LeaseLayout) -> bool:
+    """Whether only the offset tells the position: old libraries left the sequence number out, or at 0. Pure."""
+    if not lease.offset or lease.offset == "-1" or lease.damage:
+        return False
+    return lease.checkpoint is None or (lease.checkpoint == 0 and layout is LeaseLayout.EVENT_PROCESSOR_HOST)
+
+
+def held_by(legacy: Legacy) -> dict[str, str]:
+    """Partitions that the other processor still holds, with their owners. Pure."""
+    return {
+        partition: lease.owner or "something that does not say its name"
+        for partition, lease in legacy.leases.items()
+        if state_of(lease, legacy.source.layout, legacy.now) is LeaseState.HELD
+    }
+
+
+def step_of(here: Standing, lease: LeaseFacts | None, wanted: Position | None, owner: str | None, rules: Rules) -> Step:
+    """What happens to one partition. Pure.
+
+    Args:
+        here: The partition in this consumer.
+        lease: The other processor's; None: it has none.
+        wanted: Its position; None: it has none.
+        owner: Who still holds it.
+        rules: What is allowed.
+    """
+    if owner is not None:
+        why = f"{owner} still holds it in the container that positions are taken from"
+        remedy = "stop the old processors; a minute or two later their leases are over"
+        return _refuse(here, wanted, why, remedy)
+    if lease is not None and lease.damage:
+        why = f"the old lease cannot be read: {lease.damage} ({lease.blob})"
+        return _refuse(here, wanted, why, "correct or delete that blob; without it spec.startingPosition counts")
+    if wanted is None:
+        why = "there is no position to take over: spec.startingPosition says where hosts begin"
+        return Step(partition=here.partition, action=Action.KEEP, from_=here.checkpoint, why=why)
+    if here.end is not None and wanted.sequence_number > here.end:
+        why = (
+            f"this consumer has begun: its files are from {here.start} and end at {here.end}, events {here.end + 1} to "
+            f"{wanted.sequence_number} would be in no file"
+        )
+        remedy = "nothing needs to be taken over: hosts go on behind the files; or use another sink.prefix"
+        return _refuse(here, wanted, why, remedy)
+    return judge(here, wanted, rules)
+
+
+def _refuse(here: Standing, wanted: Position | None, why: str, remedy: str) -> Step:
+    return Step(
+        partition=here.partition, action=Action.REFUSE, from_=here.checkpoint, to=wanted, why=why, remedy=remedy
+    )
+
+
+async def plan(consumer: Consumer, legacy: Legacy) -> list[Step]:
+    """The plan for all partitions of the hub.
+
+    Raises:
+        HostError: A request failed, or a position cannot be found.
+    """
+    hub, info = await consumer.describe()
+    partitions = sorted(info.partition_ids, key=natural)
+    if strange := sorted(set(legacy.leases) - set(partitions), key=natural):
+        raise AccessError(
+            f"the container has leases of partitions {', '.join(strange)}, which Event Hub {consumer.hub_name} has "
+            "not: they are of another hub, or of another consumer group; check --prefix and --consumer-group"
+        )
+    found = await standing.stand(consumer, hub, info, partitions)
+    held = held_by(legacy)
+    steps = []
+    for partition in partitions:
+        lease, here = legacy.leases.get(partition), found[partition]
+        readable = not held and here.state not in {LeaseState.HELD, LeaseState.UNKNOWN}
+        wanted = None
+        if lease is not None and not lease.damage:
+            chain = standing.chain_of(consumer, info, partition)
+            if needs_offset(lease, legacy.source.layout) and readable:
+                wanted = await standing.by_offset(hub, chain, lease.offset)
+            elif lease.checkpoint is not None and not lease.offset and readable and lease.checkpoint <= here.head:
+                wanted = await standing.by_number(hub, chain, lease.checkpoint)
+            elif lease.checkpoint is not None:
+                wanted = Position(sequence_number=lease.checkpoint, offset=lease.offset)
+        steps.append(step_of(here, lease, wanted, held.get(partition), Rules(shared=False, replaced=consumer.replaced)))
+    return steps
+
+
+async def read(consumer: Consumer, container: AzureContainer, source: PlanSource, now: datetime) -> Legacy:
+    """Read the other processor's leases.
+
+    Raises:
+        StorageError: A request failed.
+    """
+    subject = LeaseSubject(container, source.prefix, source.consumer_group, source.layout)
+    reader = LeaseReader(subject, consumer.namespace, consumer.hub_name)
+    return Legacy(source, await reader.read(), now)
+
+
+@asynccontextmanager
+async def _service(config: HostConfig, file: Path | None) -> AsyncIterator[BlobServiceClient]:
+    location = config.leases.location
+    if file is not None:
+        credential = Credential(
+            field="--connection-string-file", secret=file.name, key="the text", connection_string_file=str(file)
+        )
+        location = BlobLocation(container="", prefix="", credential=credential)
+    async with AsyncExitStack() as stack:
+        service = blob_service(location, problems.LEASES, config.allow_insecure_endpoints, config.endpoint_suffixes)
+        if hasattr(service.credential, "get_token"):
+            stack.push_async_callback(service.credential.close)
+        yield await stack.enter_async_context(service)
+
+
+async def migrate(
+    config: Path,
+    output: Output,
+    kind: From,
+    *,
+    container: str,
+    prefix: str,
+    consumer_group: str | None,
+    connection_string_file: Path | None,
+    yes: bool,
+) -> int:
+    """`migrate`: print the plan, carry it out if told to; the exit code."""
+    async with opened(config, hub=True) as consumer, _service(consumer.config, connection_string_file) as service:
+        group = consumer_group or consumer.config.event_hub.consumer_group
+        source = PlanSource(layout=kind.layout, container=container, prefix=prefix, consumer_group=group)
+        if connection_string_file is None and _same(consumer.config, source):
+            raise AccessError(
+                "these are the consumer's own leases: there is nothing to take over, its hosts go on from them"
+            )
+        now = partial(storage_time, service, container)
+        legacy = await read(consumer, AzureContainer(service, container), source, await now())
+        if not legacy.leases:
+            say(
+                f"no leases or checkpoints of consumer group {group} in container {container}: check --container, "
+                "--prefix, --consumer-group and --from"
+            )
+            return NOTHING
+        steps = await plan(consumer, legacy)
+        report = await planning.settle(consumer, "migrate", steps, yes=yes, source=source)
+    return planning.answer(report, output)
+
+
+def _same(config: HostConfig, source: PlanSource) -> bool:
+    location = config.leases.location
+    ours = (config.leases.layout, location.container, location.prefix.strip(), config.event_hub.consumer_group)
+    return ours == (source.layout, source.container, source.prefix.strip(), source.consumer_group)

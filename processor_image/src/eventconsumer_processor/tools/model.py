@@ -1,0 +1,236 @@
+"""The documents that the tools print; their JSON names are a stable interface, as the auditor's are.
+
+Fields may be added; none is renamed or changes its meaning without another `version`. Everything unknown is null.
+"""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import Field
+
+from eventconsumer_api.model import Report
+from eventconsumer_api.v1alpha1 import LeaseLayout
+
+SCHEMA_VERSION = 1
+
+
+class HubName(Report):
+    """An Event Hub."""
+
+    namespace: str
+    name: str
+
+
+class LeaseState(StrEnum):
+    """Whether a partition has an owner."""
+
+    HELD = "held"  # somebody owns it now
+    FREE = "free"
+    EXPIRED = "expired"  # its owner neither renewed nor released it: the next host takes it
+    UNKNOWN = "unknown"  # the lease cannot be read
+
+
+class Position(Report):
+    """The last event that was processed; sequence number -1 where none was."""
+
+    sequence_number: int
+    offset: str = Field(default="", description="As the hub gives it; empty where the blob does not say.")
+
+
+class LeaseRow(Report):
+    """One partition's lease."""
+
+    partition: str
+    state: LeaseState
+    owner: str | None = Field(default=None, description="Null: released, or never owned.")
+    epoch: int | None = Field(default=None, description="Null: written by a library that has no epochs.")
+    checkpoint: Position | None = None
+    modified: datetime | None = None
+    etag: str = ""
+    blob: str
+    problem: str | None = Field(default=None, description="Why it cannot be read.")
+
+
+class LeasesReport(Report):
+    """All leases of a consumer group."""
+
+    version: int = SCHEMA_VERSION
+    layout: LeaseLayout
+    container: str
+    hub: HubName
+    consumer_group: str
+    leases: list[LeaseRow]
+
+
+class FileRow(Report):
+    """One file of the slot chain."""
+
+    partition: str
+    name: str = Field(description="Of the blob with the events.")
+    first_sequence_number: int
+    last_sequence_number: int
+    events: int
+    bytes: int
+    modified: datetime = Field(description="When it was committed, or became a tombstone.")
+    epoch: int
+    gap: str = Field(default="", description="Events missing before it and why, such as retention:17-20.")
+    tombstone: bool = Field(default=False, description="Cleaned up: its facts stay, its events are gone.")
+    dead_letters: int = Field(default=0, description="Events among its own that user code could not process.")
+
+
+class FileTotals(Report):
+    """Of all files that the filters let through."""
+
+    files: int = 0
+    events: int = 0
+    bytes: int = 0
+    tombstones: int = 0
+    dead_letters: int = 0
+
+
+class FilesReport(Report):
+    """Files of the hub's current incarnation, newest last."""
+
+    version: int = SCHEMA_VERSION
+    container: str
+    prefix: str
+    hub: HubName
+    incarnation: str = Field(description="Empty where no host has registered yet.")
+    files: list[FileRow] = Field(default=[])
+    totals: FileTotals = FileTotals()
+    shown: int = Field(default=0, description="Length of `files`.")
+
+
+class LagRow(Report):
+    """How far one partition is behind."""
+
+    partition: str
+    head: int | None = Field(default=None, description="The hub's last sequence number; -1: never had an event.")
+    checkpoint: int | None = None
+    files_end: int | None = Field(default=None, description="Last sequence number in a file.")
+    events: int | None = None
+    seconds: float | None = Field(default=None, description="At least so old is the oldest of them.")
+
+
+class LagTotals(Report):
+    """Of all partitions; null where one of them is not known."""
+
+    events: int | None = None
+    seconds: float | None = Field(default=None, description="The greatest of the partitions'.")
+    partitions_unknown: int = 0
+
+
+class LagReport(Report):
+    """How far a consumer is behind its hub."""
+
+    version: int = SCHEMA_VERSION
+    hub: HubName
+    consumer_group: str
+    asked: datetime
+    partitions: list[LagRow]
+    totals: LagTotals
+
+
+class CheckpointRow(Report):
+    """One partition's checkpoint, and what it is held against."""
+
+    partition: str
+    sequence_number: int | None = None
+    offset: str | None = None
+    state: LeaseState = LeaseState.UNKNOWN
+    owner: str | None = None
+    files_start: int | None = Field(default=None, description="Where the chain of files starts; null: not begun.")
+    files_end: int | None = Field(default=None, description="Last sequence number in a file.")
+
+
+class ExportedCheckpoint(Report):
+    """One partition's checkpoint, to be kept."""
+
+    partition: str
+    sequence_number: int | None = Field(default=None, ge=-1, lt=2**63)
+    offset: str | None = Field(default=None, max_length=1024)
+
+
+class _Checkpoints(Report):
+    version: Literal[1] = 1
+    kind: Literal["Checkpoints"] = "Checkpoints"
+    layout: LeaseLayout
+    hub: HubName
+    consumer_group: str
+    exported_at: datetime
+
+
+class CheckpointsReport(_Checkpoints):
+    """What `checkpoint show` prints."""
+
+    checkpoints: list[CheckpointRow]
+
+
+class CheckpointsExport(_Checkpoints):
+    """What `checkpoint export` writes and `checkpoint import` reads; backups have the same form."""
+
+    checkpoints: list[ExportedCheckpoint]
+
+
+class Action(StrEnum):
+    """What happens to one partition's checkpoint."""
+
+    SET = "set"
+    KEEP = "keep"
+    REFUSE = "refuse"
+
+
+class Step(Report):
+    """What happens to one partition's checkpoint, and why."""
+
+    partition: str
+    action: Action
+    from_: Position | None = Field(default=None, alias="from", description="Null: there is no checkpoint.")
+    to: Position | None = None
+    why: str
+    remedy: str = ""
+    backup: str | None = Field(default=None, description="Blob with what was replaced; null: there was nothing.")
+    done: bool = False
+
+
+class PlanSource(Report):
+    """Where positions are taken over from."""
+
+    layout: LeaseLayout
+    container: str
+    prefix: str
+    consumer_group: str
+
+
+class PlanReport(Report):
+    """What `checkpoint set`, `checkpoint import` and `migrate` would do or did. All or nothing."""
+
+    version: int = SCHEMA_VERSION
+    kind: Literal["CheckpointPlan"] = "CheckpointPlan"
+    command: str
+    dry_run: bool
+    refused: bool
+    done: bool
+    layout: LeaseLayout
+    hub: HubName
+    consumer_group: str
+    source: PlanSource | None = None
+    steps: list[Step]
+
+
+class Check(Report):
+    """One thing that was looked at."""
+
+    check: str
+    ok: bool | None = Field(description="Null: not tried, because something before it failed.")
+    detail: str
+    remedy: str = ""
+
+
+class CheckReport(Report):
+    """What `check` prints."""
+
+    version: int = SCHEMA_VERSION
+    ok: bool
+    checks: list[Check]

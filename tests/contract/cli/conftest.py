@@ -1,0 +1,46 @@
+"""A real API server with the CRD, and users whose rights are those that the chart and Kubernetes give people."""
+
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from tests.apiserver import ApiServerProcess, find_binary
+from tests.contract.operator.conftest import ROOT, Cluster
+
+ROLES = {
+    # Nothing aggregates roles here, so each part is bound by itself.
+    "viewer": ("system:aggregate-to-view", "eventconsumer-viewer"),
+    "editor": ("system:aggregate-to-view", "system:aggregate-to-edit", "eventconsumer-viewer", "eventconsumer-editor"),
+    "nobody": (),
+}
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The API server; its users are those of `ROLES`."""
+    server = ApiServerProcess(tmp_path_factory.mktemp("apiserver-cli"), users=tuple(ROLES))
+    server.start()
+    try:
+        made = Cluster(server)
+        made.define(ROOT / "crds/eventconsumers.yaml", "eventconsumers.eventconsumer.io")
+        made.kubectl("apply", "--server-side", "-f", "-", stdin=_user_roles())
+        for user, roles in ROLES.items():
+            for role in roles:
+                name = f"{user}-{role.replace(':', '-')}"
+                made.kubectl("create", "clusterrolebinding", name, f"--clusterrole={role}", f"--user={user}")
+        yield made
+    finally:
+        server.stop()
+
+
+def _user_roles() -> str:
+    rendered = subprocess.run(
+        [find_binary("helm"), "template", "eventconsumer", ROOT / "helm/eventconsumer", "--kube-version", "1.35.0"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    names = {"eventconsumer-viewer", "eventconsumer-editor"}
+    found = [each for each in yaml.safe_load_all(rendered) if each and each["metadata"]["name"] in names]
+    assert {each["metadata"]["name"] for each in found} == names
+    return yaml.safe_dump_all(found)

@@ -1,0 +1,178 @@
+"""The tools beside real hosts: what they print, what they refuse while a host owns, where hosts go on."""
+
+import json
+import subprocess
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.audited import Leases, assert_clean, run_program
+from tests.integration.processor.conftest import MakeConsumer
+from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
+
+LAYOUTS = pytest.mark.parametrize("layout", ["EventProcessorHost", "AzureSdk"])
+
+
+def tool(consumer: Consumer, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command as in a pod of this consumer."""
+    file = consumer.directory / "tool.json"
+    file.write_text(json.dumps(consumer.config))
+    result = run_program(*arguments, EVENTCONSUMER_CONFIG=str(file))
+    assert "Traceback" not in result.stderr, result.stderr
+    return result
+
+
+def document(consumer: Consumer, *arguments: str, code: int = 0) -> dict[str, Any]:
+    """The one JSON document of a command that ends with this code."""
+    result = tool(consumer, *arguments, "-o", "json")
+    assert result.returncode == code, (result.stdout, result.stderr)
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def ends(consumer: Consumer) -> dict[str, int | None]:
+    """Partition -> last sequence number in a file."""
+    return {row["partition"]: row["filesEnd"] for row in document(consumer, "lag")["partitions"]}
+
+
+def drained(consumer: Consumer) -> None:
+    """Wait until all is in files and all checkpoints are written."""
+
+    def done() -> bool:
+        rows = document(consumer, "lag")["partitions"]
+        return all(row["events"] == 0 and row["checkpoint"] == row["head"] for row in rows)
+
+    wait_until(done, 60, "all is drained")
+
+
+def prepare(consumer: MakeConsumer, layout: str, **overrides: Any) -> Consumer:
+    """A consumer of two partitions, in one of the layouts."""
+    orders = consumer(partitions=2, **overrides)
+    orders.config["leases"] |= {"layout": layout}
+    return orders
+
+
+def run_until_drained(orders: Consumer, name: str = "orders-host-0") -> HostProcess:
+    """A host that has drained everything."""
+    host = orders.host(name)
+    drained(orders)
+    return host
+
+
+@LAYOUTS
+def test_what_is_there_is_shown(consumer: MakeConsumer, layout: str) -> None:
+    orders = prepare(consumer, layout)
+    orders.publish(300, "0")
+    orders.publish(100, "1")
+    before = document(orders, "lag")
+    assert before["totals"]["events"] == 400
+    assert (document(orders, "leases", code=1)["leases"], document(orders, "files", code=1)["files"]) == ([], [])
+    host = run_until_drained(orders)
+
+    leases = {row["partition"]: row for row in document(orders, "leases")["leases"]}
+    assert {p: (row["state"], row["checkpoint"]["sequenceNumber"]) for p, row in leases.items()} == {
+        "0": ("held", 299),
+        "1": ("held", 99),
+    }
+    assert all(row["owner"] == "orders-host-0.uid-of-orders-host-0" and row["epoch"] >= 1 for row in leases.values())
+
+    found = document(orders, "files")
+    assert (found["totals"]["events"], found["shown"]) == (400, found["totals"]["files"])
+    assert [row["modified"] for row in found["files"]] == sorted(row["modified"] for row in found["files"])
+    one = document(orders, "files", "--partition", "1", "--limit", "1")
+    assert [(row["partition"], row["lastSequenceNumber"]) for row in one["files"]] == [("1", 99)]
+    with orders.container(orders.drained) as container:
+        assert container.get_blob_client(one["files"][0]["name"]).exists()
+
+    lag = document(orders, "lag")
+    assert lag["totals"] == {"events": 0, "seconds": 0.0, "partitionsUnknown": 0}
+    assert [(row["head"], row["filesEnd"]) for row in lag["partitions"]] == [(299, 299), (99, 99)]
+
+    host.terminate()
+    assert {row["state"] for row in document(orders, "leases")["leases"]} == {"free"}
+    orders.publish(50, "1", start=400)
+    assert document(orders, "lag")["totals"]["events"] == 50
+    shown = document(orders, "checkpoint", "show")["checkpoints"]
+    assert [(row["sequenceNumber"], row["filesStart"], row["filesEnd"]) for row in shown] == [
+        (299, 0, 299),
+        (99, 0, 99),
+    ]
+    text = tool(orders, "leases", "-o", "yaml").stdout
+    assert yaml.safe_load(text)["leases"][0]["partition"] == "0"
+    assert "PARTITION" in tool(orders, "leases").stdout
+
+
+@LAYOUTS
+def test_a_checkpoint_is_set_only_while_nobody_owns_the_partition(consumer: MakeConsumer, layout: str) -> None:
+    orders = prepare(consumer, layout)
+    orders.publish(200, "0")
+    host = run_until_drained(orders)
+    set_ = ("checkpoint", "set", "--partition", "0", "--sequence-number", "199", "--yes")
+    plan = document(orders, *set_, code=2)
+    assert (plan["refused"], plan["done"], plan["steps"][0]["action"]) == (True, False, "refuse")
+    assert "orders-host-0" in plan["steps"][0]["why"]
+    assert "suspend" in plan["steps"][0]["remedy"]
+    host.terminate()
+
+    assert document(orders, *set_)["steps"][0]["action"] == "keep"
+    export = tool(orders, "checkpoint", "export", "-").stdout
+    number = document(orders, "files", "--partition", "0")["files"][0]["lastSequenceNumber"]
+    back = ("checkpoint", "set", "--partition", "0", "--sequence-number", str(min(number, 100)))
+    refusal = document(orders, *back, code=2)["steps"][0]
+    assert "--allow-behind" in refusal["remedy"]
+    plan = document(orders, *back, "--allow-behind")
+    assert (plan["dryRun"], plan["steps"][0]["action"], plan["steps"][0]["done"]) == (True, "set", False)
+    assert document(orders, "checkpoint", "show")["checkpoints"][0]["sequenceNumber"] == 199
+    done = document(orders, *back, "--allow-behind", "--yes")["steps"][0]
+    assert (done["done"], done["from"]["sequenceNumber"]) == (True, 199)
+    assert document(orders, "checkpoint", "show")["checkpoints"][0]["sequenceNumber"] == min(number, 100)
+    with orders.container(orders.leases) as container:
+        kept = container.download_blob(done["backup"]).readall()
+    saved = orders.directory / "kept.json"
+    for content, name in ((kept, "kept"), (export.encode(), "export")):
+        saved.write_bytes(content)
+        plan = document(orders, "checkpoint", "import", str(saved), "--yes")
+        assert plan["done"], name
+        assert document(orders, "checkpoint", "show")["checkpoints"][0]["sequenceNumber"] == 199
+    assert document(orders, "checkpoint", "set", "--partition", "0", "--sequence-number", "5000", code=2)["refused"]
+
+    orders.publish(30, "0", start=200)
+    run_until_drained(orders, "orders-host-1").terminate()
+    report = assert_clean(orders.azurite, orders.drained, "shop/orders", Leases(orders.leases, layout=layout))
+    assert sum(partition["events"] for partition in report["partitions"]) == 230
+
+
+def test_check_tells_what_is_wrong(consumer: MakeConsumer) -> None:
+    orders = prepare(consumer, "EventProcessorHost")
+    report = document(orders, "check")
+    assert report["ok"]
+    assert [(one["check"], one["ok"]) for one in report["checks"]] == [
+        ("hub-credential", True),
+        ("hub-reachable", True),
+        ("hub-exists", True),
+        ("hub-partitions", True),
+        ("consumer-group", True),
+        ("hub-unchanged", True),
+        ("lease-credential", True),
+        ("lease-container", True),
+        ("lease-writable", None),
+        ("sink-credential", True),
+        ("sink-container", True),
+        ("sink-writable", None),
+        ("clock", True),
+    ]
+    with orders.container(orders.leases) as leases, orders.container(orders.drained) as sink:
+        leases.create_container()
+        sink.create_container()
+        checks = {one["check"]: one["ok"] for one in document(orders, "check")["checks"]}
+        assert set(checks.values()) == {True}
+        assert [*leases.list_blobs(), *sink.list_blobs()] == []
+    orders.config["eventHub"] |= {"consumerGroup": "nobody"}
+    orders.config["sink"]["credential"] |= {"connectionStringFile": "/nowhere"}
+    failed = {one["check"]: one for one in document(orders, "check", code=2)["checks"] if one["ok"] is False}
+    assert failed.keys() == {"consumer-group", "sink-credential"}
+    assert all(one["detail"] and one["remedy"] for one in failed.values())
+    orders.config["eventHub"]["credential"] |= {"connectionStringFile": "/nowhere"}
+    names = {one["check"]: one["ok"] for one in document(orders, "check", code=2)["checks"]}
+    assert (names["hub-credential"], names["hub-reachable"], names["hub-unchanged"]) == (False, None, None)

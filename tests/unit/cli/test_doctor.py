@@ -1,0 +1,216 @@
+"""doctor: every finding with its remedy, and an exit code that says how bad it is."""
+
+import base64
+import json
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from typing import Any
+
+import pytest
+
+from eventconsumer_api.crdgen import custom_resource_definition
+from eventconsumer_cli.kube.kinds import (
+    ACCESS_REVIEW,
+    DEFINITION,
+    DEPLOYMENT,
+    EVENT_CONSUMER,
+    POD,
+    SECRET,
+    Kind,
+    Manifest,
+)
+from tests.unit.cli.fakes import HEALTHY
+from tests.unit.cli.inside import Inside, cluster_with, resource
+from tests.unit.cli.running import Ran, Shell
+
+CHECKS: list[dict[str, Any]] = [
+    {"check": "hub-reachable", "ok": True, "detail": "2 partitions", "remedy": ""},
+    {"check": "clock", "ok": True, "detail": "0.2 s", "remedy": ""},
+]
+
+
+class Clinic(Inside):
+    """Everything as it should be; rights can be taken away."""
+
+    def __init__(self) -> None:
+        super().__init__(self._check)
+        self.missing: set[str] = set()
+        self.checks = [dict(each) for each in CHECKS]
+
+    def _check(self, command: Sequence[str], stdin: bytes | None) -> tuple[int, str, str]:
+        assert list(command) == ["eventconsumer", "check", "-o", "json"]
+        ok = all(each["ok"] is not False for each in self.checks)
+        return (0 if ok else 2), json.dumps({"version": 1, "ok": ok, "checks": self.checks}), ""
+
+    def create(self, kind: Kind, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
+        if kind != ACCESS_REVIEW:
+            return super().create(kind, manifest, dry_run=dry_run)
+        asked = manifest["spec"]["resourceAttributes"]
+        right = "/".join(filter(None, (asked["resource"], asked["subresource"])))
+        return {"status": {"allowed": f"{asked['verb']} {right}" not in self.missing}}
+
+
+def clinic() -> Clinic:
+    """A healthy consumer."""
+    cluster, healthy = Clinic(), cluster_with()
+    cluster.objects = healthy.objects
+    consumer = resource() | {"status": {"observedGeneration": 9, "conditions": HEALTHY}}
+    cluster.put(EVENT_CONSUMER, consumer)
+    value = base64.b64encode(b"Endpoint=sb://secret").decode()
+    for name in ("orders-hub", "orders-storage"):
+        cluster.put(SECRET, {"metadata": {"name": name, "namespace": "shop"}, "data": {"connectionString": value}})
+    definition = custom_resource_definition() | {"status": {"conditions": [{"type": "Established", "status": "True"}]}}
+    cluster.put(DEFINITION, definition)
+    cluster.put(DEPLOYMENT, operator())
+    return cluster
+
+
+def operator(*arguments: str, own: str = version("eventconsumer-cli"), ready: int = 1) -> Manifest:
+    """The operator's Deployment as the chart makes it."""
+    labels = {"app.kubernetes.io/name": "eventconsumer", "app.kubernetes.io/component": "operator"}
+    container = {
+        "name": "operator",
+        "image": "operator:1",
+        "args": ["--processor-image=processor:1", "--spark-image=s", *(arguments or ("--namespace=shop",))],
+    }
+    return {
+        "metadata": {
+            "name": "eventconsumer-operator",
+            "namespace": "operators",
+            "labels": labels | {"app.kubernetes.io/version": own},
+        },
+        "spec": {"replicas": 1, "template": {"spec": {"containers": [container]}}},
+        "status": {"readyReplicas": ready},
+    }
+
+
+def findings(seen: Ran, *levels: str) -> dict[str, str]:
+    """Details of the findings of these levels, by check."""
+    return {each["check"]: each["detail"] for each in seen.json["findings"] if each["level"] in levels}
+
+
+def test_all_is_well(shell: Shell) -> None:
+    seen = shell.run(clinic(), "doctor", "orders", "-o", "json")
+    assert seen.code == 0 and seen.json["exitCode"] == 0
+    assert {each["level"] for each in seen.json["findings"]} == {"ok"}
+    checks = {each["check"] for each in seen.json["findings"]}
+    assert checks == {
+        "rights", "definition", "operator", "versions", "status", "secret", "pods", "hub-reachable", "clock",
+    }  # fmt: skip
+    text = shell.run(clinic(), "doctor").out
+    assert "all well: " in text and "secret@" not in text and "sb://" not in text
+
+
+def no_secret(cluster: Clinic) -> None:
+    cluster.remove(SECRET, "shop", "orders-hub")
+
+
+def empty_key(cluster: Clinic) -> None:
+    cluster.objects["secrets", "shop", "orders-hub"]["data"] = {"other": "eA==", "connectionString": ""}
+
+
+def no_operator(cluster: Clinic) -> None:
+    cluster.remove(DEPLOYMENT, "operators", "eventconsumer-operator")
+
+
+def operator_elsewhere(cluster: Clinic) -> None:
+    cluster.put(DEPLOYMENT, operator("--namespace=other"))
+
+
+def operator_down(cluster: Clinic) -> None:
+    cluster.put(DEPLOYMENT, operator(ready=0))
+
+
+def old_operator(cluster: Clinic) -> None:
+    cluster.put(DEPLOYMENT, operator(own="0.0.1"))
+
+
+def two_operators(cluster: Clinic) -> None:
+    second = operator("--all-namespaces")
+    second["metadata"]["namespace"] = "more"
+    cluster.put(DEPLOYMENT, second)
+
+
+def no_definition(cluster: Clinic) -> None:
+    cluster.remove(DEFINITION, "", "eventconsumers.eventconsumer.io")
+
+
+def other_schema(cluster: Clinic) -> None:
+    stored = cluster.objects["customresourcedefinitions", "", "eventconsumers.eventconsumer.io"]
+    del stored["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["replay"]
+
+
+def stalled(cluster: Clinic) -> None:
+    conditions = cluster.objects["eventconsumers", "shop", "orders"]["status"]["conditions"]
+    message = "spec.eventHub.name: there is no such hub"
+    told = {"type": "Stalled", "status": "True", "reason": "EventHubNotFound", "message": message}
+    cluster.objects["eventconsumers", "shop", "orders"]["status"]["conditions"] = [
+        each for each in conditions if each["type"] not in {"Stalled", "Ready"}
+    ] + [told]
+
+
+def no_image(cluster: Clinic) -> None:
+    state = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
+    pod = cluster.objects["pods", "shop", "orders-host-0"]
+    pod["status"] = {"phase": "Pending", "containerStatuses": [{"name": "host", "state": state}]}
+
+
+def hub_down(cluster: Clinic) -> None:
+    cluster.checks[0] |= {"ok": False, "detail": "no connection", "remedy": "open port 5671"}
+    cluster.checks[1] |= {"ok": None, "detail": "not tried"}
+
+
+def fewer_rights(cluster: Clinic) -> None:
+    cluster.missing = {"patch eventconsumers"}
+
+
+@pytest.mark.parametrize(
+    ("spoil", "code", "check", "said"),
+    [
+        (no_secret, 2, "secret", "there is no such Secret"),
+        (empty_key, 2, "secret", "it has connectionString, other"),
+        (no_operator, 2, "operator", "no operator serves namespace shop: there is none"),
+        (operator_elsewhere, 2, "operator", "operators/eventconsumer-operator serves other"),
+        (operator_down, 2, "operator", "0 of 1 replicas are ready"),
+        (old_operator, 1, "versions", "is 0.0.1, this plugin"),
+        (two_operators, 1, "operator", "several operators serve namespace shop"),
+        (no_definition, 2, "definition", "does not know eventconsumers.eventconsumer.io"),
+        (other_schema, 1, "definition", "is not that of this plugin"),
+        (stalled, 2, "status", "Stalled (EventHubNotFound): spec.eventHub.name"),
+        (no_image, 2, "images", "ImagePullBackOff: not found"),
+        (hub_down, 2, "hub-reachable", "no connection"),
+        (fewer_rights, 1, "rights", "you may not patch eventconsumers.eventconsumer.io in namespace shop"),
+    ],
+)
+def test_what_is_wrong_is_named(
+    shell: Shell, spoil: Callable[[Clinic], None], code: int, check: str, said: str
+) -> None:
+    cluster = clinic()
+    spoil(cluster)
+    seen = shell.run(cluster, "doctor", "orders", "-o", "json")
+    bad = findings(seen, "warning", "broken")
+    assert seen.code == code and set(bad) == {check} and said in bad[check], bad
+    assert all(each["remedy"] for each in seen.json["findings"] if each["level"] in {"warning", "broken"})
+
+
+def test_what_may_not_be_looked_at_is_not_known(shell: Shell) -> None:
+    cluster = clinic()
+    cluster.forbidden = {"secrets", "deployments", "customresourcedefinitions"}
+    seen = shell.run(cluster, "doctor", "orders", "-o", "json")
+    assert seen.code == 0 and set(findings(seen, "unknown")) == {"secret", "operator", "definition"}
+
+
+def test_without_a_host_a_pod_is_asked_or_nobody(shell: Shell) -> None:
+    cluster = clinic()
+    cluster.remove(POD, "shop", "orders-host-0")
+    assert shell.run(cluster, "doctor", "orders").code == 0
+    assert len(cluster.made) == 1 and cluster.tool_pods == []
+    seen = shell.run(cluster, "doctor", "orders", "--no-inside", "-o", "json")
+    assert len(cluster.made) == 1 and "hub-reachable" not in findings(seen, "ok")
+
+
+def test_a_cluster_without_consumers_is_looked_at_too(shell: Shell) -> None:
+    cluster = clinic()
+    cluster.remove(EVENT_CONSUMER, "shop", "orders")
+    assert shell.run(cluster, "doctor").code == 0
+    assert shell.run(cluster, "doctor", "orders").code == 1

@@ -1,0 +1,136 @@
+"""init: a manifest that the models accept, checked from inside, and nothing left behind."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from eventconsumer_api.host_config import HostConfig
+from eventconsumer_cli.commands.init import ask
+from eventconsumer_cli.errors import Failed
+from eventconsumer_cli.init.manifest import Answers, host_config, manifest
+from eventconsumer_cli.kube.kinds import DEPLOYMENT
+from eventconsumer_cli.kube.operators import operator_of
+from eventconsumer_operator.observed import consumer_from
+from eventconsumer_operator.plan.config import host_config as operators_config
+from eventconsumer_operator.plan.spec import parse_spec
+from eventconsumer_operator.settings import Settings
+from tests.unit.cli.inside import Inside
+from tests.unit.cli.running import Shell
+from tests.unit.cli.test_doctor import operator
+
+SECRETS = ("--hub", "orders", "--hub-secret", "orders-hub", "--storage-secret", "orders-storage/blob")
+IDENTITY = ("--hub", "orders", "--client-id", "0000", "--hub-namespace", "shop.servicebus.windows.net",
+            "--storage-account-url", "https://shop.blob.core.windows.net")  # fmt: skip
+
+
+class Inquired(Inside):
+    """A cluster with an operator, whose image answers `check`."""
+
+    def __init__(self, *, ok: bool = True) -> None:
+        super().__init__(self._check)
+        self.ok = ok
+        self.put(DEPLOYMENT, operator("--namespace=shop", "--allow-insecure-endpoints"))
+
+    def _check(self, command: Sequence[str], stdin: bytes | None) -> tuple[int, str, str]:
+        assert list(command) == ["eventconsumer", "check", "--config-json", "-", "-o", "json"]
+        self.config = HostConfig.model_validate_json(stdin or b"")
+        check = {"check": "hub-reachable", "ok": self.ok, "detail": "asked", "remedy": "open port 5671"}
+        return (0 if self.ok else 2), json.dumps({"version": 1, "ok": self.ok, "checks": [check]}), ""
+
+
+def test_the_manifest_is_written_after_the_check(shell: Shell, tmp_path: Path) -> None:
+    cluster, file = Inquired(), tmp_path / "orders.yaml"
+    seen = shell.run(cluster, "init", "orders", *SECRETS, "-f", str(file))
+    assert seen.code == 0, seen
+    written = yaml.safe_load(file.read_text())
+    parse_spec(written["spec"])
+    assert written["metadata"] == {"name": "orders", "namespace": "shop"}
+    secret = written["spec"]["sink"]["authentication"]["connectionStringSecretRef"]
+    assert secret == {"name": "orders-storage", "key": "blob"}
+    assert cluster.config.allow_insecure_endpoints and cluster.config.event_hub.name == "orders"
+    assert ("eventconsumers", "shop", "orders") not in cluster.objects, "it creates nothing"
+    (pod,) = cluster.made
+    assert cluster.tool_pods == [] and pod["spec"]["containers"][0]["image"] == "processor:1"
+    mounted = {
+        volume["name"]: volume["secret"]["secretName"] for volume in pod["spec"]["volumes"] if "secret" in volume
+    }
+    assert mounted == {"event-hub": "orders-hub", "lease-store": "orders-storage", "sink": "orders-storage"}
+
+
+def test_what_fails_the_check_is_not_written(shell: Shell, tmp_path: Path) -> None:
+    cluster, file = Inquired(ok=False), tmp_path / "orders.yaml"
+    seen = shell.run(cluster, "init", "orders", *SECRETS, "-f", str(file))
+    assert seen.code == 2 and not file.exists() and "open port 5671" in seen.err
+    assert cluster.tool_pods == []
+    assert shell.run(cluster, "init", "orders", *SECRETS, "-f", str(file), "--no-check").code == 0
+    assert file.exists()
+
+
+def test_a_file_that_is_there_stays(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "orders.yaml"
+    file.write_text("mine")
+    assert shell.run(Inquired(), "init", "orders", *SECRETS, "-f", str(file)).code == 2
+    assert file.read_text() == "mine"
+
+
+def test_identity_needs_no_secret(shell: Shell) -> None:
+    cluster = Inquired()
+    seen = shell.run(cluster, "init", "orders", *IDENTITY, "-f", "-")
+    assert seen.code == 0, seen
+    assert yaml.safe_load(seen.out)["spec"]["eventHub"]["authentication"] == {"workloadIdentity": {"clientId": "0000"}}
+    (pod,) = cluster.made
+    assert pod["metadata"]["labels"]["azure.workload.identity/use"] == "true"
+    assert not any("secret" in volume for volume in pod["spec"]["volumes"])
+
+
+def test_without_an_operator_the_image_must_be_named(shell: Shell) -> None:
+    cluster = Inquired()
+    cluster.objects.clear()
+    seen = shell.run(cluster, "init", "orders", *SECRETS, "-f", "-")
+    assert seen.code == 1 and "--image" in seen.err
+    seen = shell.run(cluster, "init", "orders", *SECRETS, "-f", "-", "--image", "mine:1")
+    assert seen.code == 0 and cluster.made[0]["spec"]["containers"][0]["image"] == "mine:1"
+
+
+def test_the_configuration_is_what_the_operator_would_make() -> None:
+    resource = manifest(Answers("orders", "shop", "orders", hub_secret="a", storage_secret="b"))
+    own = host_config(resource, operator_of(operator()))
+    consumer = consumer_from(resource | {"metadata": resource["metadata"] | {"uid": "", "resourceVersion": "1"}})
+    settings = Settings(namespaces=("shop",), processor_image="p", spark_image="s")
+    theirs = operators_config(consumer, parse_spec(resource["spec"]), settings)
+    assert own.model_copy(update={"drain_seconds": theirs.drain_seconds}) == theirs
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"name": "Orders"}, "is no name"),
+        ({"client_id": "0"}, "either Secrets or a workload identity"),
+        ({"storage_secret": ""}, "say how hosts sign in"),
+        ({"hub_secret": "", "storage_secret": "", "client_id": "0"}, "--hub-namespace and --storage-account-url"),
+        ({"sink_container": "No"}, "spec.sink.container"),
+    ],
+)
+def test_answers_that_cannot_be_used(more: dict[str, str], said: str) -> None:
+    good: dict[str, Any] = {"name": "orders", "namespace": "shop", "hub_secret": "a", "storage_secret": "b"}
+    with pytest.raises(Failed, match=said):
+        manifest(Answers(**good | more))
+
+
+def test_questions_are_asked_only_about_what_was_not_said() -> None:
+    asked: list[str] = []
+
+    def prompt(text: str, default: str | None) -> str:
+        asked.append(text)
+        return default if default is not None else "orders"
+
+    found = ask({"hub": "orders", "consumer_group": "$Default"}, prompt)
+    manifest(Answers(namespace="shop", **found))
+    assert found["hub_secret"] == "orders-hub" and not any("Event Hub" in text for text in asked)
+    asked.clear()
+    ask(found, prompt)
+    assert asked == []

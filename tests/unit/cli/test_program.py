@@ -1,0 +1,148 @@
+"""The program: options, completion, errors and exit codes, numbers as people read them."""
+
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import yaml
+
+from eventconsumer_api.conditions import Reason
+from eventconsumer_cli import completion, text
+from eventconsumer_cli.errors import ClusterError, Forbidden, NotFound, RefusedError
+from eventconsumer_cli.kube.cluster import answer_error, connect
+from eventconsumer_cli.main import main
+from eventconsumer_cli.remedies import AT_REST, next_step
+from tests.unit.cli.fakes import FakeCluster, consumer, shop
+from tests.unit.cli.running import Shell
+
+
+def test_every_reason_that_needs_a_person_has_a_next_step() -> None:
+    for reason in Reason:
+        assert bool(next_step(reason, "orders", "shop")) is (reason not in AT_REST), reason
+    assert next_step("OfANewerOperator", "orders", "shop") == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("staus",), 3, "No such command"),
+        (("status", "--no-such-option"), 3, "No such option"),
+        (("status", "orders", "-A"), 3, "-n instead of -A"),
+        (("partitions", "-o", "xml"), 3, "xml"),
+    ],
+)
+def test_mistakes_in_the_call_are_3_and_never_2(shell: Shell, words: tuple[str, ...], code: int, says: str) -> None:
+    seen = shell.run(shop(), *words)
+    assert seen.code == code and says in seen.err
+    assert "Traceback" not in seen.err
+
+
+def test_help_lists_commands_and_exit_codes(shell: Shell) -> None:
+    seen = shell.run(shop(), columns=120)
+    assert seen.code == 0
+    for word in ("status", "top", "partitions", "hosts", "batches", "logs", "suspend", "resume", "Exit codes:"):
+        assert word in seen.out
+    assert "--namespace" in shell.run(shop(), "hosts", "--help").out
+
+
+def test_a_secret_in_an_error_is_not_shown(shell: Shell) -> None:
+    class Leaky(FakeCluster):
+        def get(self, *_: object) -> dict[str, object]:  # type: ignore[override]
+            raise NotFound("Endpoint=sb://x/;SharedAccessKeyName=n;SharedAccessKey=c2VjcmV0c2VjcmV0", "remedy")
+
+    seen = shell.run(Leaky(), "status", "orders")
+    assert seen.code == 1 and "c2VjcmV0c2VjcmV0" not in seen.err
+
+
+def completed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> list[str]:
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    assert completion.main(words, connect=lambda _: shop()) == 0
+    *found, directive = capsys.readouterr().out.split("\n")[:-1]
+    assert directive == ":4"
+    return [each.split("\t")[0] for each in found if each]
+
+
+def test_completion_as_kubectl_asks_for_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert completed(capsys, monkeypatch, "par") == ["partitions"]
+    assert completed(capsys, monkeypatch, "status", "") == ["orders"]
+    assert completed(capsys, monkeypatch, "status", "x") == []
+    assert "--namespace" in completed(capsys, monkeypatch, "status", "--n")
+    assert completed(capsys, monkeypatch, "top", "--sort", "l") == ["lag"]
+
+
+def test_the_program_starts_without_the_kubernetes_client() -> None:
+    program = "import sys, eventconsumer_cli.main; sys.exit('kubernetes' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_answers_become_errors_that_say_what_to_do() -> None:
+    assert isinstance(answer_error(403, "GET", "/x", b'{"message": "pods is forbidden"}'), Forbidden)
+    assert isinstance(answer_error(401, "GET", "/x", b""), Forbidden)
+    assert isinstance(answer_error(422, "PATCH", "/x", b'{"message": "invalid"}'), RefusedError)
+    missing = answer_error(
+        404, "GET", "/apis/e/eventconsumers", b'{"message":"the server could not find the requested resource"}'
+    )
+    assert "does not serve eventconsumers" in str(missing) and "install" in missing.remedy
+    assert "HTTP 500" in str(answer_error(500, "GET", "/x", b""))
+
+
+def kubeconfig(path: Path, **contexts: str) -> Path:
+    content = {
+        "apiVersion": "v1", "kind": "Config", "current-context": next(iter(contexts)),
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+        "contexts": [
+            {"name": name, "context": {"cluster": "c", "user": "u"} | ({"namespace": where} if where else {})}
+            for name, where in contexts.items()
+        ],
+    }  # fmt: skip
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def test_the_kubeconfig_is_found_as_kubectl_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = kubeconfig(tmp_path / "config", one="shop", two="")
+    assert connect(path).namespace == "shop"
+    assert connect(path, "two").namespace == "default"
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'absent'}{os.pathsep}{path}")
+    assert connect().namespace == "shop"
+    with pytest.raises(ClusterError, match="no context 'three'; it has one, two"):
+        connect(path, "three")
+    with pytest.raises(ClusterError, match="does not exist"):
+        connect(tmp_path / "absent")
+    (tmp_path / "broken").write_text("{}")
+    with pytest.raises(ClusterError, match="cannot be used"):
+        connect(tmp_path / "broken")
+
+
+def test_a_cluster_that_does_not_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = kubeconfig(tmp_path / "config", one="shop")
+    assert main(["status", "--kubeconfig", str(path)]) == 4
+    said = capsys.readouterr().err
+    assert "http://127.0.0.1:9 does not answer" in said and "--kubeconfig" in said
+
+
+def test_numbers_as_people_read_them() -> None:
+    assert [text.duration(each) for each in (None, 0, 59.4, 61, 7_265, 90_000)] == [
+        "-",
+        "0s",
+        "59s",
+        "1m1s",
+        "2h1m",
+        "1d1h",
+    ]
+    assert [text.size(each) for each in (0, 999, 1_000, 123_456, 999_900, 2.5e9)] == [
+        "0 B", "999 B", "1.0 kB", "123 kB", "1.0 MB", "2.5 GB",
+    ]  # fmt: skip
+    assert [text.rate(each) for each in (None, 0, 0.25, 12.3, 1_234.4)] == ["-", "0", "0.2", "12", "1,234"]
+    assert text.age(datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, 0, 1, tzinfo=UTC)) == "1m"
+    assert text.plural(1, "batch", "batches") == "1 batch" and text.plural(2, "batch", "batches") == "2 batches"
+
+
+def test_the_fake_consumer_is_what_the_models_know() -> None:
+    from eventconsumer_api.status import EventConsumerStatus
+
+    assert EventConsumerStatus.model_validate(consumer()["status"]).lag.events == 1234

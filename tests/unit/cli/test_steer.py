@@ -1,0 +1,138 @@
+"""suspend, resume and logs."""
+
+import json
+import threading
+import time
+
+import pytest
+
+from eventconsumer_cli.commands import logs
+from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, POD
+from tests.unit.cli.fakes import FakeCluster, consumer, fleet, report, shop
+from tests.unit.cli.running import Shell
+
+
+def line(event: str, partition: str | None = None, **more: object) -> str:
+    fields = {"level": "info", "timestamp": "2026-11-22T10:00:00Z", "event": event}
+    return json.dumps(fields | ({"partition": partition} if partition else {}) | more)
+
+
+def spec_of(cluster: FakeCluster) -> dict[str, object]:
+    return dict(cluster.get(EVENT_CONSUMER, "shop", "orders")["spec"])
+
+
+def test_suspend_and_resume_say_what_they_did(shell: Shell) -> None:
+    cluster = shop()
+    assert shell.run(cluster, "suspend", "orders").out == "orders suspended\n"
+    assert spec_of(cluster)["suspend"] is True
+    assert shell.run(cluster, "suspend").out == "orders is suspended already\n"
+    assert shell.run(cluster, "resume", "-o", "json").json["spec"]["suspend"] is False
+    assert shell.run(cluster, "resume").out == "orders is not suspended\n"
+
+
+def test_suspend_waits_for_the_hosts_to_go(shell: Shell) -> None:
+    cluster = shop()
+
+    def operator() -> None:
+        while not spec_of(cluster).get("suspend"):
+            time.sleep(0.05)
+        for name in ("orders-host-0", "orders-host-1"):
+            cluster.remove(POD, "shop", name)
+
+    thread = threading.Thread(target=operator)
+    thread.start()
+    seen = shell.run(cluster, "suspend", "--wait")
+    thread.join(30)
+    assert seen.code == 0 and "no host runs any more" in seen.err
+
+
+def test_a_wait_that_ends_in_vain_names_the_pods(shell: Shell) -> None:
+    seen = shell.run(shop(), "suspend", "--wait", "--timeout", "1")
+    assert seen.code == 3 and "still there: orders-host-0, orders-host-1" in seen.err
+
+
+def test_resume_waits_for_the_operator_and_not_for_its_word_of_before(shell: Shell) -> None:
+    cluster = shop()
+    shell.run(cluster, "suspend")
+    seen = shell.run(cluster, "resume", "--wait", "--timeout", "1")  # Ready is true, of generation 1
+    assert seen.code == 3 and "was not ready after 1 s" in seen.err
+
+
+def test_a_git_operator_is_named(shell: Shell) -> None:
+    cluster = FakeCluster()
+    made = consumer()
+    made["metadata"]["managedFields"] = [{"manager": "argocd-controller", "fieldsV1": {"f:spec": {}}}]
+    cluster.put(EVENT_CONSUMER, made)
+    assert "argocd-controller manages this resource" in shell.run(cluster, "suspend").err
+
+
+def test_a_missing_right_is_told(shell: Shell) -> None:
+    cluster = shop()
+    cluster.forbidden = {"eventconsumers patch"}
+    seen = shell.run(cluster, "suspend")
+    assert seen.code == 4 and "eventconsumers patch is forbidden for you" in seen.err
+
+
+def test_logs_of_a_partition_come_from_its_owner(shell: Shell) -> None:
+    cluster = shop()
+    cluster.log("orders-host-0", line("not asked", "0"))
+    cluster.log("orders-host-1", line("lease taken", "3", epoch=7), line("of another", "2"), line("of all"), "no json")
+    seen = shell.run(cluster, "logs", "-p", "3")
+    assert seen.code == 0
+    said = seen.out.splitlines()
+    assert len(said) == 3 and "[3] lease taken" in said[0] and "of all" in said[1] and said[2].endswith("no json")
+    assert "epoch=7" in seen.out and "orders-host-1" in seen.out
+    cluster.log("orders-host-1", line("again", "3"))
+    assert shell.run(cluster, "logs", "-p", "3", "-o", "json").json["event"] == "again"
+
+
+def test_logs_of_one_host_and_of_all(shell: Shell) -> None:
+    cluster = shop()
+    cluster.log("orders-host-0", line("zero"))
+    cluster.log("orders-host-1", line("one"), line("two"))
+    assert "two" in shell.run(cluster, "logs", "--host", "1", "--tail", "1").out
+    cluster.log("orders-host-1", line("three"))
+    everything = shell.run(cluster, "logs").out
+    assert "zero" in everything and "three" in everything
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("-p", "9"), 1, "the hub has no partition 9"),
+        (("--host", "7"), 1, "orders has no host 7"),
+        (("-p", "1", "--host", "1"), 3, "exclude each other"),
+        (("-o", "yaml"), 3, "a log is no yaml"),
+    ],
+)
+def test_logs_that_cannot_be(shell: Shell, words: tuple[str, ...], code: int, says: str) -> None:
+    seen = shell.run(shop(), "logs", *words)
+    assert seen.code == code and says in seen.err
+
+
+def test_followed_logs_go_to_the_next_owner(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "LOOK_SECONDS", 0.1)
+    cluster = shop()
+    cluster.log("orders-host-0", line("reads", "0"))
+
+    def hosts() -> None:
+        cluster.log("orders-host-0", line("handing over", "0"))
+        owners = {"0": "orders-host-1", "1": "orders-host-0", "2": "orders-host-1", "3": "orders-host-1"}
+        cluster.log("orders-host-1", line("lease taken", "0"), line("of another", "2"))
+        cluster.reports = {
+            "orders-host-0": report("orders-host-0", "1", fleet=fleet(owners)),
+            "orders-host-1": report("orders-host-1", "0", "2", "3"),
+        }
+        time.sleep(1)
+        cluster.remove(EVENT_CONSUMER, "shop", "orders")  # which ends it
+
+    thread = threading.Timer(0.5, hosts)
+    thread.start()
+    seen = shell.run(cluster, "logs", "-p", "0", "-f")
+    thread.join(30)
+    assert seen.code == 1  # it does not exist any more
+    told = [word for word in ("reads", "handing over", "lease taken") if word in seen.out]
+    assert told == ["reads", "handing over", "lease taken"] and "of another" not in seen.out
+    assert "partition 0 moved from orders-host-0 to orders-host-1" in seen.err
+    for name in ("orders-host-0", "orders-host-1"):
+        cluster.log(name, ended=True)  # the readers' threads end

@@ -1,0 +1,280 @@
+"""The tools' decisions: who may move a checkpoint and where to, who owns a lease, what a check says."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventconsumer_api.v1alpha1 import LeaseLayout
+from eventconsumer_processor import cli
+from eventconsumer_processor.audit.access import AccessError
+from eventconsumer_processor.audit.leases import LeaseFacts
+from eventconsumer_processor.errors import HostError
+from eventconsumer_processor.tools.check import config_of, judge_clock
+from eventconsumer_processor.tools.checking import Checks
+from eventconsumer_processor.tools.checkpoint import parse
+from eventconsumer_processor.tools.files import Newest
+from eventconsumer_processor.tools.judging import Rules, Standing, judge
+from eventconsumer_processor.tools.lag import totals_of
+from eventconsumer_processor.tools.leases import natural, state_of
+from eventconsumer_processor.tools.migrate import needs_offset, step_of
+from eventconsumer_processor.tools.model import Action, FileRow, LagRow, LeaseState, Position
+from eventconsumer_processor.tools.running import run
+from tests.unit.processor.stage import CONFIG
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+LEGACY, SDK = LeaseLayout.EVENT_PROCESSOR_HOST, LeaseLayout.AZURE_SDK
+
+
+def at(number: int) -> Position:
+    """A position."""
+    return Position(sequence_number=number, offset=f"o{number}")
+
+
+FREE = Standing("0", LeaseState.FREE, checkpoint=at(99), start=0, end=99, earliest=0, head=199)
+numbers = st.none() | st.integers(-1, 60)
+
+
+@given(
+    state=st.sampled_from(LeaseState),
+    checkpoint=numbers,
+    chain=st.none() | st.tuples(st.integers(0, 30), st.integers(0, 30)),
+    head=st.integers(-1, 60),
+    wanted=st.integers(-1, 70),
+    rules=st.builds(Rules, st.booleans(), st.booleans(), st.booleans(), st.booleans()),
+)
+def test_no_event_is_skipped_or_handled_again_unless_that_is_said(
+    state: LeaseState,
+    checkpoint: int | None,
+    chain: tuple[int, int] | None,
+    head: int,
+    wanted: int,
+    rules: Rules,
+) -> None:
+    start, end = (chain[0], chain[0] + chain[1] - 1) if chain else (None, None)
+    here = Standing("0", state, "host", None if checkpoint is None else at(checkpoint), "", start, end, 0, head)
+    step = judge(here, at(wanted), rules)
+    assert step.why
+    if step.action is Action.REFUSE:
+        assert step.remedy
+        return
+    assert state in {LeaseState.FREE, LeaseState.EXPIRED}
+    assert wanted <= head
+    reached = end
+    if rules.replaced:
+        reached = checkpoint if checkpoint is not None else None if start is None else start - 1
+    if reached is not None and wanted > reached:
+        assert rules.allow_skip
+        assert rules.shared or rules.replaced
+    if reached is not None and wanted < reached:
+        assert rules.allow_behind
+    assert (step.action is Action.KEEP) == (here.checkpoint == at(wanted))
+
+
+def test_refusals_name_the_cause_and_the_remedy() -> None:
+    owned = judge(replace(FREE, state=LeaseState.HELD, owner="orders-host-1.u"), at(99), Rules())
+    assert (owned.action, "orders-host-1.u" in owned.why, "spec.suspend" in owned.remedy) == (Action.REFUSE, True, True)
+    damaged = judge(replace(FREE, state=LeaseState.UNKNOWN, damage="it is no JSON object"), at(99), Rules())
+    assert "it is no JSON object" in damaged.why
+    skipping = judge(FREE, at(120), Rules())
+    assert "events 100 to 120 would be in no file" in skipping.why
+    assert "--allow-skip" not in skipping.remedy  # it would not help: hosts refuse
+    assert "--allow-skip" in judge(FREE, at(120), Rules(shared=True)).remedy
+    assert "hub's last event of this partition is 199" in judge(FREE, at(200), Rules(allow_skip=True, shared=True)).why
+
+
+def test_what_left_the_hub_is_told_before_a_chain_begins() -> None:
+    fresh = Standing("0", LeaseState.FREE, earliest=50, head=199)
+    assert "40 events before 50 left the hub" in judge(fresh, at(9), Rules()).why
+    assert judge(fresh, at(49), Rules()).why == "hosts begin with event 50"
+    assert judge(fresh, at(-1), Rules()).action is Action.SET
+
+
+@pytest.mark.parametrize(
+    ("lease", "layout", "state"),
+    [
+        (LeaseFacts("0", "b", held=True), LEGACY, LeaseState.HELD),
+        (LeaseFacts("0", "b", owner="a"), LEGACY, LeaseState.EXPIRED),
+        (LeaseFacts("0", "b", owner=""), LEGACY, LeaseState.FREE),
+        (LeaseFacts("0", "b"), SDK, LeaseState.FREE),
+        (LeaseFacts("0", "b", damage="x"), LEGACY, LeaseState.UNKNOWN),
+        (LeaseFacts("0", "b", damage="x", held=True), LEGACY, LeaseState.HELD),
+        (LeaseFacts("0", "b", owner="a", seconds=15, modified=NOW - timedelta(seconds=14)), SDK, LeaseState.HELD),
+        (LeaseFacts("0", "b", owner="a", seconds=15, modified=NOW - timedelta(seconds=16)), SDK, LeaseState.EXPIRED),
+        (LeaseFacts("0", "b", owner="a", modified=NOW - timedelta(seconds=100)), SDK, LeaseState.HELD),
+        (LeaseFacts("0", "b", owner="a", modified=NOW - timedelta(seconds=130)), SDK, LeaseState.EXPIRED),
+    ],
+)
+def test_who_owns_a_lease(lease: LeaseFacts, layout: LeaseLayout, state: LeaseState) -> None:
+    assert state_of(lease, layout, NOW) is state
+
+
+def test_partitions_are_in_the_order_of_their_numbers() -> None:
+    assert sorted(["10", "2", "a", "0"], key=natural) == ["a", "0", "2", "10"]
+
+
+def row(number: int, *, minute: int, partition: str = "0", **changes: int) -> FileRow:
+    """A file of ten events."""
+    facts = {"events": 10, "bytes": 100, "epoch": 1} | changes
+    when = NOW + timedelta(minutes=minute)
+    return FileRow(
+        partition=partition,
+        name=f"{partition}-{number}",
+        first_sequence_number=number,
+        last_sequence_number=number + 9,
+        modified=when,
+        **facts,
+    )
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from("01")), max_size=30), st.integers(0, 10))
+def test_the_newest_files_are_kept_and_all_are_counted(made: list[tuple[int, str]], limit: int) -> None:
+    newest = Newest(limit)
+    rows = [row(10 * index, minute=minute, partition=where) for index, (minute, where) in enumerate(made)]
+    for one in rows:
+        newest.add(one)
+    found = newest.rows()
+    ordered = sorted(rows, key=lambda one: (one.modified, one.partition, one.last_sequence_number))
+    assert found == (ordered[-limit:] if limit else ordered)
+    assert (newest.totals.files, newest.totals.events) == (len(rows), 10 * len(rows))
+
+
+def test_totals_of_the_lag_are_unknown_where_a_partition_is() -> None:
+    known = LagRow(partition="0", events=5, seconds=2.5)
+    assert totals_of([known, known]).events == 10
+    assert totals_of([known, LagRow(partition="1", events=0, seconds=0.0)]).seconds == 2.5
+    unknown = totals_of([known, LagRow(partition="1")])
+    assert (unknown.events, unknown.seconds, unknown.partitions_unknown) == (None, None, 1)
+    assert totals_of([]).events == 0
+
+
+@pytest.mark.parametrize(
+    ("lease", "layout", "needed"),
+    [
+        (LeaseFacts("0", "b", 7, "70"), LEGACY, False),
+        (LeaseFacts("0", "b", 0, "70"), LEGACY, True),
+        (LeaseFacts("0", "b", 0, "0"), SDK, False),
+        (LeaseFacts("0", "b", None, "70"), SDK, True),
+        (LeaseFacts("0", "b", None, ""), LEGACY, False),
+        (LeaseFacts("0", "b", None, "-1"), LEGACY, False),
+        (LeaseFacts("0", "b", None, "70", damage="x"), LEGACY, False),
+    ],
+)
+def test_old_leases_without_a_sequence_number_are_found_by_offset(
+    lease: LeaseFacts, layout: LeaseLayout, needed: bool
+) -> None:
+    assert needs_offset(lease, layout) is needed
+
+
+def test_a_migration_refuses_what_would_leave_a_gap() -> None:
+    fresh = Standing("0", LeaseState.FREE, head=199)
+    lease = LeaseFacts("0", "old/0", 99, "o99")
+    taken = step_of(fresh, lease, at(99), None, Rules())
+    assert (taken.action, taken.to) == (Action.SET, at(99))
+    held = step_of(fresh, lease, at(99), "old-host", Rules())
+    assert (held.action, "old-host still holds it" in held.why) == (Action.REFUSE, True)
+    assert step_of(fresh, None, None, None, Rules()).action is Action.KEEP
+    damaged = step_of(fresh, replace(lease, damage="it is no JSON object"), None, None, Rules())
+    assert (damaged.action, "old/0" in damaged.why) == (Action.REFUSE, True)
+    behind = step_of(replace(fresh, start=0, end=149), lease, at(99), None, Rules())
+    assert (behind.action, "149" in behind.why) == (Action.REFUSE, True)
+    beyond = step_of(replace(fresh, start=0, end=49), lease, at(99), None, Rules())
+    assert (beyond.action, "events 50 to 99 would be in no file" in beyond.why) == (Action.REFUSE, True)
+
+
+def test_a_clock_that_is_wrong_is_told_with_its_direction() -> None:
+    checks = Checks()
+    for seconds in (0, -59, 90, -90):
+        judge_clock(NOW + timedelta(seconds=seconds), NOW, checks)
+    report = checks.report()
+    assert [check.ok for check in report.checks] == [True, True, False, False]
+    assert "90 s ahead of" in report.checks[2].detail
+    assert "90 s behind" in report.checks[3].detail
+    assert not report.ok
+
+
+def test_what_was_not_tried_is_no_failure() -> None:
+    checks = Checks()
+    checks.passed("a", "fine")
+    checks.skipped("b", "a is enough")
+    assert checks.report().ok
+    assert [check.ok for check in checks.report().checks] == [True, None]
+
+
+EXPORT = {
+    "version": 1,
+    "kind": "Checkpoints",
+    "layout": "AzureSdk",
+    "hub": {"namespace": "shop.example", "name": "orders"},
+    "consumerGroup": "$Default",
+    "exportedAt": "2026-01-01T00:00:00Z",
+    "checkpoints": [{"partition": "0", "sequenceNumber": 9, "offset": "90"}, {"partition": "1"}],
+}
+
+
+def test_an_export_is_read() -> None:
+    found = parse(json.dumps(EXPORT), "f")
+    assert [(one.partition, one.sequence_number) for one in found.checkpoints] == [("0", 9), ("1", None)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": 2},
+        {"kind": "CheckpointPlan"},
+        {"checkpoints": [{"partition": "0", "sequenceNumber": -2}]},
+        {"checkpoints": [{"partition": "0"}, {"partition": "0"}]},
+        {"hub": None},
+    ],
+)
+def test_what_is_no_export_is_refused(change: dict[str, object]) -> None:
+    with pytest.raises(AccessError, match="backup"):
+        parse(json.dumps(EXPORT | change), "backup")
+
+
+def test_a_configuration_from_stdin_is_refused_by_its_fields() -> None:
+    assert config_of(json.dumps(CONFIG), "stdin").sink.container == "drained"
+    with pytest.raises(AccessError, match=r"stdin.*eventHub"):
+        config_of(json.dumps({**CONFIG, "eventHub": {}}), "stdin")
+
+
+def test_an_error_is_one_line_and_exit_code_3(capsys: pytest.CaptureFixture[str]) -> None:
+    async def fail() -> int:
+        raise HostError("the thing:\nwhat to do")
+
+    with pytest.raises(typer.Exit) as ended:
+        run(fail())
+    printed = capsys.readouterr()
+    assert (ended.value.exit_code, printed.out) == (3, "")
+    assert printed.err == "eventconsumer: the thing: what to do\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["leases"],
+        ["files", "--since", "yesterday"],
+        ["lag"],
+        ["checkpoint", "show"],
+        ["checkpoint", "export", "-"],
+        ["checkpoint", "set", "--partition", "0"],
+        ["checkpoint", "set", "--partition", "0", "--sequence-number", "1", "--offset", "1"],
+        ["checkpoint", "import", "/nowhere/at/all"],
+        ["migrate", "--from", "kafka", "--container", "c"],
+        ["migrate", "--from", "azure-sdk", "--container", "c"],
+        ["check"],
+        ["leases", "-o", "xml"],
+    ],
+)
+def test_a_mistake_in_the_call_ends_with_3_and_says_what(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVENTCONSUMER_CONFIG", "/nowhere/config.json")
+    assert cli.main(arguments) == 3
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.strip()
