@@ -1,0 +1,341 @@
+"""What the tools read and write, in both layouts, on the fake and on Azurite."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from eventconsumer_api.host_config import HostConfig
+from eventconsumer_processor.errors import HostError, Unavailable
+from eventconsumer_processor.lease.layouts import lease_store
+from eventconsumer_processor.lease.model import Checkpoint, Lease
+from eventconsumer_processor.lease.store import LeaseStore
+from eventconsumer_processor.registration import check_same_hub
+from eventconsumer_processor.sink.slots import Draft, incarnation
+from eventconsumer_processor.source.hub import HubInfo
+from eventconsumer_processor.tools import checkpoint, files, lag, leases, migrate, planning, standing
+from eventconsumer_processor.tools.carrying import backups, carry_out
+from eventconsumer_processor.tools.consumer import Consumer
+from eventconsumer_processor.tools.judging import Rules
+from eventconsumer_processor.tools.model import Action, CheckpointsExport, LeaseState, PlanSource, Step
+from tests.contract.processor.conftest import World
+from tests.fakes.blobs import EPOCH, FakeBlobStore
+from tests.fakes.hub import CREATED, FakeHub
+from tests.unit.processor.auditing import StoreContainer
+from tests.unit.processor.stage import CONFIG
+
+INFO = HubInfo("shop.example", "orders", CREATED, ("0", "1"))
+SECONDS = 15
+
+
+@dataclass
+class Shop:
+    """A consumer of a hub with two partitions of 100 events."""
+
+    world: World
+    consumer: Consumer
+    hub: FakeHub
+
+    def store(self) -> LeaseStore:
+        """The leases as another host sees them."""
+        return lease_store(self.consumer.config, INFO, self.world.other, self.world.clock)
+
+    async def drain(self, partition: str, *ends: int, start: int = 0) -> None:
+        """Files up to these sequence numbers, by a host that then gave the partition back."""
+        await check_same_hub(self.world.blobs, "p", INFO)
+        chain = standing.chain_of(self.consumer, INFO, partition)
+        position = await chain.begin(start)
+        for end in ends:
+            await chain.put(draft(position, end), f"{position}".encode())
+            position = end + 1
+        await self.move(partition, ends[-1])
+
+    async def move(self, partition: str, number: int) -> None:
+        """A host writes a checkpoint and gives the partition back."""
+        lease = await self.hold(partition)
+        store = self.store()
+        await store.list([partition])
+        await store.release(await store.advance(lease, Checkpoint(str(10 * number), number)))
+
+    async def hold(self, partition: str, owner: str = "orders-host-0.u") -> Lease:
+        """A host takes a partition."""
+        store = self.store()
+        taken = await store.acquire((await store.list([partition])).leases[partition], owner)
+        assert taken is not None
+        return taken.lease
+
+    async def checkpoints(self) -> dict[str, int | None]:
+        """Sequence numbers of the checkpoints by partition."""
+        report = await checkpoint.read(self.consumer)
+        return {row.partition: row.sequence_number for row in report.checkpoints}
+
+    async def carry_out(self, steps: list[Step]) -> list[Step]:
+        """Carry a plan out in the world's time."""
+        consumer = self.consumer
+        keep = backups(consumer.leases, planning.backup_folder(consumer), datetime.now(UTC), planning.heading(consumer))
+        watch = consumer.config.leases.layout.value == "AzureSdk"
+        return await carry_out(steps, self.store(), keep, self.world.clock, self.world.sleep, watch=watch)
+
+    async def plan(self, partition: str, number: int, **rules: bool) -> list[Step]:
+        """The plan to set a checkpoint."""
+        return await checkpoint.plan_set(self.consumer, partition, number, None, Rules(**rules))
+
+
+def draft(start: int, end: int) -> Draft:
+    """A file of all events from start to end."""
+    return Draft(start, start, end, end - start + 1, 1, "host", f"n{start}", str(10 * end), CREATED)
+
+
+Make = Callable[..., Shop]
+
+
+@pytest.fixture(params=["EventProcessorHost", "AzureSdk"])
+def make(request: pytest.FixtureRequest, world: World) -> Make:
+    """Makes a consumer in each layout in turn; files and leases share a container."""
+
+    def shop(record: bool = True, **overrides: Any) -> Shop:
+        hub = FakeHub(2)
+        for partition in hub.partitions.values():
+            partition.add(*[b"x"] * 100)
+        config: dict[str, Any] = CONFIG | overrides
+        config["leases"] = {**CONFIG["leases"], "layout": request.param, "durationSeconds": SECONDS} | overrides.get(
+            "leases", {}
+        )
+        container = StoreContainer(world.blobs)
+
+        async def now() -> datetime:
+            if isinstance(world.blobs, FakeBlobStore):
+                return EPOCH + timedelta(seconds=world.clock())
+            return datetime.now(UTC)
+
+        consumer = Consumer(
+            HostConfig.model_validate(config),
+            "shop.example",
+            "orders",
+            INFO if record else None,
+            container,
+            container,
+            world.blobs,
+            world.blobs,
+            now,
+            hub,
+        )
+        return Shop(world, consumer, hub)
+
+    return shop
+
+
+async def test_leases_say_who_owns_and_how_far_they_are(make: Make) -> None:
+    shop = make()
+    await shop.drain("0", 49, 59)
+    await shop.hold("1", "orders-host-1.u")
+    found = {row.partition: row for row in (await leases.read(shop.consumer)).leases}
+    assert (found["0"].state, found["0"].owner, found["0"].epoch) == (LeaseState.FREE, None, 1)
+    assert found["0"].checkpoint is not None
+    assert (found["0"].checkpoint.sequence_number, found["0"].checkpoint.offset) == (59, "590")
+    assert (found["1"].state, found["1"].owner, found["1"].checkpoint) == (LeaseState.HELD, "orders-host-1.u", None)
+    assert all(row.modified and row.etag and row.problem is None for row in found.values())
+
+
+async def test_nothing_is_made_by_looking(make: Make) -> None:
+    shop = make(record=False)
+    await leases.read(shop.consumer)
+    await checkpoint.read(shop.consumer)
+    await files.read(shop.consumer)
+    await lag.read(shop.consumer)
+    plan = await shop.plan("0", -1)
+    assert plan[0].action is Action.SET
+    report = await planning.settle(shop.consumer, "set", plan, yes=False)
+    assert (report.dry_run, report.done, report.refused) == (True, False, False)
+    assert await shop.world.blobs.list("") == []
+
+
+async def test_files_are_listed_newest_last_with_their_dead_letters(make: Make) -> None:
+    shop = make()
+    await shop.drain("0", 9, 19)
+    await shop.drain("1", 4)
+    era = incarnation(INFO)
+    for number in (12, 15):
+        await shop.world.blobs.put(f"p/_deadletters/inc={era}/partition=0/seq={number:020d}.json", b"{}")
+    report = await files.read(shop.consumer)
+    assert (report.totals.files, report.totals.events, report.totals.dead_letters) == (3, 25, 2)
+    by_start = {(row.partition, row.first_sequence_number): row for row in report.files}
+    assert {place: row.dead_letters for place, row in by_start.items()} == {("0", 0): 0, ("0", 10): 2, ("1", 0): 0}
+    assert [row.modified for row in report.files] == sorted(row.modified for row in report.files)
+    assert [row.name for row in report.files if row.partition == "1"] == [
+        f"p/inc={era}/partition=1/from={0:020d}.parquet"
+    ]
+    assert (await files.read(shop.consumer, ["1"])).totals.events == 5
+    later = datetime.now(UTC) + timedelta(days=4000)
+    assert (await files.read(shop.consumer, since=later)).totals.files == 0
+
+
+async def test_lag_is_what_no_file_holds(make: Make) -> None:
+    shop = make()
+    await shop.drain("0", 49)
+    report = await lag.read(shop.consumer)
+    rows = {row.partition: row for row in report.partitions}
+    assert (rows["0"].head, rows["0"].files_end, rows["0"].checkpoint, rows["0"].events) == (99, 49, 49, 50)
+    assert (rows["1"].head, rows["1"].files_end, rows["1"].events) == (99, None, 100)
+    assert report.totals.events == 150
+    shop.hub.recreate()
+    with pytest.raises(HostError, match="deleted and created again"):
+        await lag.read(shop.consumer)
+
+
+async def test_a_checkpoint_is_set_kept_and_given_back(make: Make) -> None:
+    shop = make()
+    await shop.drain("0", 9, 19, 29)
+    plan = await shop.plan("0", 19, allow_behind=True)
+    assert plan[0].to is not None
+    assert plan[0].to.offset == "190"
+    (done,) = await shop.carry_out(plan)
+    assert (done.done, done.action) == (True, Action.SET)
+    assert await shop.checkpoints() == {"0": 19}
+    assert done.backup is not None
+    kept = await shop.world.blobs.read(done.backup, 10_000)
+    assert kept is not None
+    copy = CheckpointsExport.model_validate_json(kept.data)
+    assert [(one.partition, one.sequence_number, one.offset) for one in copy.checkpoints] == [("0", 29, "290")]
+    # The next host takes the partition at once, under a higher epoch, and sees the checkpoint.
+    lease = await shop.hold("0")
+    assert lease.checkpoint == Checkpoint("190", 19)
+    assert lease.epoch == 3
+    assert {row.partition for row in (await leases.read(shop.consumer)).leases} <= {"0", "1"}
+
+
+async def test_one_partition_that_is_owned_keeps_all_from_being_written(make: Make) -> None:
+    shop = make()
+    await shop.drain("0", 9, 19)
+    await shop.drain("1", 9, 19)
+    steps = [*await shop.plan("0", 9, allow_behind=True), *await shop.plan("1", 9, allow_behind=True)]
+    held = await shop.hold("1", "orders-host-1.u")
+    store = shop.store()
+    await store.list(["0", "1"])
+
+    async def alive(seconds: float) -> None:
+        nonlocal held
+        held = await store.renew(held)
+        await shop.world.sleep(seconds)
+
+    keep = backups(shop.consumer.leases, "kept/", datetime.now(UTC), planning.heading(shop.consumer))
+    watch = shop.consumer.config.leases.layout.value == "AzureSdk"
+    done = await carry_out(steps, shop.store(), keep, shop.world.clock, alive, watch=watch)
+    assert [step.action for step in done] == [Action.SET, Action.REFUSE]
+    assert "orders-host-1.u" in done[1].why
+    assert not any(step.done for step in done)
+    assert await shop.checkpoints() == {"0": 19, "1": 19}
+    assert await shop.world.blobs.list("kept/") == []
+    assert (await shop.hold("0")).owner == "orders-host-0.u"  # given back
+    refused = (await shop.plan("1", 9, allow_behind=True))[0]
+    assert (refused.action, "orders-host-1.u" in refused.why) == (Action.REFUSE, True)
+
+
+async def test_a_checkpoint_that_was_moved_meanwhile_is_not_overwritten(make: Make) -> None:
+    shop = make()
+    await shop.drain("0", 9, 19)
+    plan = await shop.plan("0", 9, allow_behind=True)
+    await shop.move("0", 29)
+    (step,) = await shop.carry_out(plan)
+    assert (step.action, step.done, "moved meanwhile" in step.why) == (Action.REFUSE, False, True)
+    assert await shop.checkpoints() == {"0": 29}
+    assert (await shop.hold("0")).checkpoint == Checkpoint("290", 29)
+
+
+async def test_an_owner_that_died_is_waited_for_and_replaced(make: Make) -> None:
+    shop = make()
+    if not isinstance(shop.world.blobs, FakeBlobStore):
+        pytest.skip("it waits for the end of a lease, which takes real time there")
+    await shop.drain("0", 9, 19)
+    plan = await shop.plan("0", 9, allow_behind=True)
+    await shop.hold("0", "orders-host-9.u")
+    await shop.world.sleep(SECONDS + 1)  # unseen by the tool, which looks for the first time now
+    assert (await leases.read(shop.consumer)).leases[0].state is LeaseState.EXPIRED
+    (step,) = await shop.carry_out(plan)
+    assert step.done
+    assert await shop.checkpoints() == {"0": 9}
+
+
+async def test_a_failure_half_way_says_what_was_written_and_gives_all_back(make: Make) -> None:
+    shop = make()
+    if not isinstance(shop.world.blobs, FakeBlobStore):
+        pytest.skip("faults are injected into the fake")
+    for partition in ("0", "1"):
+        await shop.drain(partition, 9, 19)
+    steps = [*await shop.plan("0", 9, allow_behind=True), *await shop.plan("1", 9, allow_behind=True)]
+    kept = 0
+
+    async def keep(partition: str, _: object) -> str | None:
+        nonlocal kept
+        kept += 1
+        if kept == 2:
+            raise Unavailable("no answer")
+        return f"copy-{partition}"
+
+    with pytest.raises(HostError, match="partitions written: 0; run this again"):
+        await carry_out(steps, shop.store(), keep, shop.world.clock, shop.world.sleep, watch=False)
+    assert await shop.checkpoints() == {"0": 9, "1": 19}
+    assert {row.state for row in (await leases.read(shop.consumer)).leases} == {LeaseState.FREE}
+
+
+async def test_an_export_comes_back_by_an_import(make: Make) -> None:
+    shop = make()
+    await shop.drain("0", 9, 19)
+    await shop.drain("1", 4)
+    document = await checkpoint.exported(shop.consumer)
+    (moved,) = await shop.carry_out(await shop.plan("0", 9, allow_behind=True))
+    assert moved.done
+    steps = await checkpoint.plan_import(shop.consumer, document, Rules())
+    assert [(step.partition, step.action) for step in steps] == [("0", Action.SET), ("1", Action.KEEP)]
+    assert (await shop.carry_out(steps))[0].done
+    assert await shop.checkpoints() == {"0": 19, "1": 4}
+    other = document.model_copy(update={"hub": document.hub.model_copy(update={"name": "invoices"})})
+    refused = await checkpoint.plan_import(shop.consumer, other, Rules())
+    assert {step.action for step in refused} == {Action.REFUSE}
+
+
+async def test_positions_are_found_by_number_and_by_offset(make: Make) -> None:
+    shop = make()
+    await shop.drain("0", 9, 19)
+    by_offset = await checkpoint.plan_set(shop.consumer, "0", None, "190", Rules())
+    assert (by_offset[0].action, by_offset[0].to and by_offset[0].to.sequence_number) == (Action.KEEP, 19)
+    in_a_file = await checkpoint.plan_set(shop.consumer, "0", None, "150", Rules(allow_behind=True))
+    assert in_a_file[0].to is not None
+    assert in_a_file[0].to.sequence_number == 15
+    with pytest.raises(HostError, match="no event of the hub has the offset 155"):
+        await checkpoint.plan_set(shop.consumer, "0", None, "155", Rules())
+    shop.hub.partitions["0"].retain_from(50)
+    with pytest.raises(HostError, match="no event 15 any more"):
+        await shop.plan("0", 15, allow_behind=True)
+    with pytest.raises(HostError, match="no partition 7"):
+        await shop.plan("7", 15)
+
+
+async def test_a_migration_takes_positions_over(make: Make, world: World) -> None:
+    shop = make(record=False)
+    old = make(leases={**CONFIG["leases"], "location": {**CONFIG["leases"]["location"], "prefix": "old/"}})
+    layout = old.consumer.config.leases.layout
+    await old.move("0", 39)
+    held = await old.hold("1", "old-host")
+    source = PlanSource(layout=layout, container="c", prefix="old/", consumer_group="$Default")
+
+    async def read() -> migrate.Legacy:
+        container: Any = StoreContainer(world.blobs)
+        return await migrate.read(shop.consumer, container, source, await shop.consumer.now())
+
+    steps = {step.partition: step for step in await migrate.plan(shop.consumer, await read())}
+    assert (steps["0"].action, steps["1"].action) == (Action.SET, Action.REFUSE)
+    assert "old-host" in steps["1"].why
+    store = old.store()
+    await store.list(["0", "1"])
+    await store.release(held)
+    plan = await migrate.plan(shop.consumer, await read())
+    assert [(step.partition, step.action, step.to and step.to.sequence_number) for step in plan] == [
+        ("0", Action.SET, 39),
+        ("1", Action.KEEP, None),
+    ]
+    assert (await shop.carry_out(plan))[0].done
+    lease = await shop.hold("0")
+    assert lease.checkpoint == Checkpoint("390", 39)
