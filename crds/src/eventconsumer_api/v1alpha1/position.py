@@ -6,7 +6,6 @@ from pydantic import AwareDatetime, Field
 
 from eventconsumer_api.model import Model, rules
 
-
 # The API server compares bounds as doubles, and one that rounds to 2**63 overflows there, so that every number is
 # refused. This is the greatest double below it.
 _MOST = 2**63 - 1024
