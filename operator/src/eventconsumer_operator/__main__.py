@@ -27,8 +27,11 @@ from eventconsumer_operator.hosts import HttpHosts
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.leader import Elector, LeadLost
 from eventconsumer_operator.metrics import QueueState
+from eventconsumer_operator.page.book import Book
+from eventconsumer_operator.page.server import make_application
 from eventconsumer_operator.reconcile import Reconciler
 from eventconsumer_operator.resync import Resync
+from eventconsumer_operator.serving import serve_until_cancelled
 from eventconsumer_operator.settings import Settings, parse_settings
 from eventconsumer_operator.sparkapplications import watched_kinds
 from eventconsumer_operator.store import Store
@@ -44,10 +47,14 @@ async def run(settings: Settings) -> None:
         api = KubernetesApi(client)
         lag = LoopLag()
         now = Health(lag)
+        book: Book | None = None
         served = [
             asyncio.create_task(lag.run(), name="loop lag"),
             asyncio.create_task(serve(lambda: now, settings.health_port), name="health"),
         ]
+        if settings.status_page_port is not None:
+            page = make_application(lambda: book)
+            served.append(asyncio.create_task(serve_until_cancelled(page, settings.status_page_port), name="page"))
         try:
             async with _lead(api, settings) as keep:
                 if keep is None:
@@ -56,7 +63,8 @@ async def run(settings: Settings) -> None:
                 QueueState(queue)
                 store = Store(clusterwide="" in settings.namespaces, kinds=watched_kinds(settings.spark_launchers))
                 fleets = Fleets(api, HttpMessenger(session, HOST_PORT), FleetKey.load(settings.fleet_key_file))
-                reconciler = Reconciler(api, store, HttpHosts(session, HOST_PORT), settings, fleets)
+                book = None if settings.status_page_port is None else Book()
+                reconciler = Reconciler(api, store, HttpHosts(session, HOST_PORT), settings, fleets, book=book)
                 resync = Resync(api, store, settings.namespaces, queue.add, settings.resync_seconds)
                 now = WorkHealth(queue, resync, lag, lambda: dead_watchers(settings.namespaces, store.served))
                 await _until_one_ends(

@@ -16,6 +16,7 @@ from eventconsumer_operator import metrics
 from eventconsumer_operator.controller import RECONCILE_SECONDS
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.resync import Resync
+from eventconsumer_operator.serving import serve_until_cancelled
 from eventconsumer_operator.workqueue import WorkQueue
 
 # With all workers busy to the time limit of a reconcile, a due key waits this long in a working operator.
@@ -119,10 +120,4 @@ async def serve(health: Callable[[], Health], port: int) -> None:
 
     application = web.Application()
     application.add_routes([web.get("/healthz", healthz), web.get("/metrics", scrape)])
-    runner = web.AppRunner(application, access_log=None)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, port=port).start()
-        await asyncio.Event().wait()
-    finally:
-        await runner.cleanup()
+    await serve_until_cancelled(application, port)

@@ -22,6 +22,7 @@ from eventconsumer_operator.keys import Key
 from eventconsumer_operator.load import load
 from eventconsumer_operator.manifest import EVENT_CONSUMER
 from eventconsumer_operator.observed import Observed
+from eventconsumer_operator.page.book import Book
 from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.settings import Settings
 from eventconsumer_operator.status import make_status, same_but_numbers, wire
@@ -61,13 +62,23 @@ class _Memory:
 class Reconciler:
     """Reconciles keys; safe to call for several keys at a time, not for one key twice at a time."""
 
-    def __init__(self, api: Api, store: Store, hosts: Hosts, settings: Settings, fleets: Fleets | None = None) -> None:
-        """Read from `store` and `hosts`, write with `api`, tell hosts by `fleets`."""
+    def __init__(
+        self,
+        api: Api,
+        store: Store,
+        hosts: Hosts,
+        settings: Settings,
+        fleets: Fleets | None = None,
+        *,
+        book: Book | None = None,
+    ) -> None:
+        """Read from `store` and `hosts`, write with `api`, tell hosts by `fleets`, and the status page by `book`."""
         self._api = WriteThrough(api, store)
         self._store = store
         self._hosts = hosts
         self._settings = settings
         self._fleets = fleets
+        self._book = book
         self._recorder = Recorder(self._api)
         # Losing it, as a restart does, costs some reads and at most one write.
         self._memory: dict[Key, _Memory] = {}
@@ -87,6 +98,8 @@ class Reconciler:
             self._recorder.forget(key)
             if self._fleets:
                 self._fleets.forget(key)
+            if self._book is not None:
+                self._book.forget(key)
             metrics.RESOURCES.forget(key)
             return Next(None)
         plan, outcome = await self._plan_and_apply(observed)
@@ -95,6 +108,8 @@ class Reconciler:
             await self._fleets.tell(observed, hosts)
         status = make_status(observed, plan, tuple(outcome.errors), self._settings, started=outcome.started)
         metrics.RESOURCES.record(key, status)
+        if self._book is not None:
+            self._book.record(observed, status)
         for change in outcome.changes:
             _log.info("%s: %s", key, change)
         memory = self._memory.setdefault(key, _Memory())

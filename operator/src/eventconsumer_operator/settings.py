@@ -39,6 +39,7 @@ class Settings:
         leader_elect: Whether to wait for the lead before doing anything, because other operators run beside this one.
         resync_seconds: How often all EventConsumers are listed, whatever the watch says, seconds.
         health_port: Port of /healthz and /metrics.
+        status_page_port: Port of the status page, which anybody may read who reaches it; None: there is no page.
         workers: EventConsumers reconciled at a time.
         log_level: Level of the log.
     """
@@ -61,6 +62,7 @@ class Settings:
     leader_elect: bool = False
     resync_seconds: float = 120.0
     health_port: int = 8081
+    status_page_port: int | None = None
     workers: int = 64
     log_level: str = "INFO"
 
@@ -117,6 +119,9 @@ def parse_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Setti
     )
     parser.add_argument("--resync-seconds", type=float, default=Settings.resync_seconds, help="full list this often")
     parser.add_argument("--health-port", type=int, default=Settings.health_port, help="port of /healthz and /metrics")
+    parser.add_argument(
+        "--status-page-port", type=int, help="port of the status page, which has no login; default: there is no page"
+    )
     parser.add_argument("--workers", type=int, default=Settings.workers, help="resources reconciled at a time")
     levels = ["DEBUG", "INFO", "WARNING", "ERROR"]
     parser.add_argument("--log-level", default=Settings.log_level, choices=levels, help="level of the log")
@@ -150,6 +155,7 @@ def parse_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Setti
         leader_elect=given.leader_elect,
         resync_seconds=given.resync_seconds,
         health_port=given.health_port,
+        status_page_port=given.status_page_port,
         workers=given.workers,
         log_level=given.log_level,
     )

@@ -233,6 +233,28 @@ def test_service_monitor_finds_its_service_and_the_service_the_pod() -> None:
     assert count("ServiceMonitor", "metrics.service.enabled=true") == 0
 
 
+def test_the_status_page_is_off_by_default_and_open_to_nobody_but_a_port_forward() -> None:
+    assert settings_of().status_page_port is None
+    assert [port["name"] for port in container()["ports"]] == ["http"]
+    assert count("Service") == 0
+    on = "statusPage.enabled=true"
+    assert settings_of(on).status_page_port == 8082
+    (port,) = [port for port in container(on)["ports"] if port["name"] == "page"]
+    assert port["containerPort"] == settings_of(on).status_page_port
+    service = one("Service", "eventconsumer-operator-page", on)["spec"]
+    assert service["ports"] == [{"name": "http", "port": 8082, "targetPort": "page", "protocol": "TCP"}]
+    assert service["selector"].items() <= pod(on)["metadata"]["labels"].items()
+    closed = one("NetworkPolicy", "eventconsumer-operator", on)["spec"]["ingress"]
+    assert [rule["ports"][0]["port"] for rule in closed] == [8081]
+    opened = one("NetworkPolicy", "eventconsumer-operator", on, 'statusPage.namespaces=["web"]')["spec"]["ingress"]
+    assert opened[1] == {
+        "ports": [{"port": 8082, "protocol": "TCP"}],
+        "from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "web"}}}],
+    }
+    ignored = one("NetworkPolicy", "eventconsumer-operator", 'statusPage.namespaces=["web"]')["spec"]["ingress"]
+    assert ignored == closed, "what is not served needs no way in"
+
+
 def test_pod_monitor_looks_where_hosts_are() -> None:
     on = "metrics.podMonitor.enabled=true"
     default = one("PodMonitor", "eventconsumer-hosts", on)["spec"]
@@ -346,5 +368,5 @@ def test_everything_that_is_optional_is_accepted_by_helm_at_once() -> None:
     settings = [
         f"metrics.{part}.enabled=true" for part in ("service", "serviceMonitor", "podMonitor", "rules", "dashboard")
     ]
-    flags = [part for setting in settings for part in ("--set", setting)]
+    flags = [part for setting in [*settings, "statusPage.enabled=true"] for part in ("--set", setting)]
     assert helm("lint", "--strict", str(CHART), *flags).returncode == 0

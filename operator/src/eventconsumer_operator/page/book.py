@@ -1,0 +1,97 @@
+"""Keeps the last hour of every EventConsumer, as the reconciles saw it; what is forgotten leaves nothing behind."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from eventconsumer_api.status import EventConsumerStatus
+from eventconsumer_operator.keys import Key
+from eventconsumer_operator.manifest import name_of
+from eventconsumer_operator.observed import Observed
+from eventconsumer_operator.page.history import History, Sight
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host pod at the last look; `state` is empty if it did not answer."""
+
+    name: str
+    state: str
+    partitions: int
+    leads: bool
+
+
+@dataclass
+class Entry:
+    """One EventConsumer.
+
+    Attributes:
+        observed_at: When it was last looked at.
+        status: As computed then, whether it was written or not.
+        hosts: Its host pods then.
+        history: What was seen before and then.
+    """
+
+    observed_at: datetime
+    status: EventConsumerStatus
+    hosts: tuple[Host, ...] = ()
+    history: History = field(default_factory=History)
+
+
+class Book:
+    """Entries by key. Reconciles write, the server reads, both on one event loop."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._entries: dict[Key, Entry] = {}
+
+    def record(self, observed: Observed, status: EventConsumerStatus) -> None:
+        """Take what a reconcile observed, and the status it computed."""
+        key = observed.consumer.key
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = Entry(observed.now, status)
+        entry.observed_at, entry.status, entry.hosts = observed.now, status, _hosts(observed)
+        entry.history.see(sight_of(observed))
+
+    def forget(self, key: Key) -> None:
+        """There is no such resource."""
+        self._entries.pop(key, None)
+
+    def get(self, key: Key) -> Entry | None:
+        """The entry of a resource; None: it was not seen, or is gone."""
+        return self._entries.get(key)
+
+    def __iter__(self) -> Iterator[tuple[Key, Entry]]:
+        """All entries, by namespace and name."""
+        return iter(sorted(self._entries.items(), key=lambda item: item[0]))
+
+
+def sight_of(observed: Observed) -> Sight:
+    """What of the world goes into the history. Lags and owners are known while a host leads, and else unknown."""
+    fleet = observed.fleet
+    time, partitions = observed.now.timestamp(), observed.partition_count or 0
+    if fleet is None:
+        # Without pods nobody reads; where pods are silent, who reads is not known.
+        return Sight(time=time, partitions=partitions, owners=None if observed.pods else {})
+    return Sight(
+        time=time,
+        partitions=partitions,
+        lags=fleet.lags,
+        owners=fleet.owners,
+        files=fleet.files,
+        events=fleet.events,
+        batch=fleet.open_batch,
+        commit=fleet.last_commit,
+    )
+
+
+def _hosts(observed: Observed) -> tuple[Host, ...]:
+    found = []
+    for name in map(name_of, (*observed.pods, *observed.probes)):
+        report = observed.reports.get(name)
+        if report is None:
+            found.append(Host(name, "", 0, False))
+        else:
+            found.append(Host(name, report.state, len(report.partitions), report.fleet is not None))
+    return tuple(found)

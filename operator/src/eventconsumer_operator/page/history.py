@@ -1,0 +1,254 @@
+"""What one EventConsumer was seen to do in the last hour: a ring of slots of half a minute. Pure, of bounded size.
+
+Reconciles come every second or every fifteen, so what they see is put into slots of equal length: of lags the worst
+in a slot is kept, so that no peak gets lost, and of totals the last. A slot in which nothing was seen stays unknown.
+Changes of owners are kept one by one, the newest only.
+
+Memory is bounded: 1 KiB for each partition (two numbers of four bytes for each slot, so of seven digits), and at most
+32 KiB for moves and batches. A thousand consumers of 32 partitions take less than 64 MiB, however busy they are.
+"""
+
+import math
+from array import array
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
+
+from eventconsumer_api.host_report import BatchReport, CommitReport, PartitionLag
+
+SLOT_SECONDS = 30
+SLOTS = 120
+MOVES = 96
+BATCHES = 24
+MAX_PARTITIONS = 2048  # Event Hubs has none with more; a report that says so must not take the operator's memory
+_TEXT = 256  # characters that are kept of what a host calls an owner or a reason
+_MOST = 1e15  # what a host says beyond it is no number of events or seconds
+_UNKNOWN = math.nan
+
+
+class Move(NamedTuple):
+    """A partition got another owner.
+
+    Attributes:
+        time: When it was seen, seconds since 1970.
+        partition: Which.
+        source: Owner before; empty: nobody.
+        target: Owner since; empty: nobody.
+    """
+
+    time: float
+    partition: int
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch of files, as far as it was seen; what is None was not.
+
+    Attributes:
+        number: Its number.
+        reason: What started it: Files, Bytes, Age or Schedule.
+        files: Files in it.
+        events: Events in them.
+        created: When it was frozen.
+        committed: When Spark committed it; None: not yet.
+        rows: Rows written.
+        seconds: Time Spark took.
+    """
+
+    number: int
+    reason: str = ""
+    files: int | None = None
+    events: int | None = None
+    created: datetime | None = None
+    committed: datetime | None = None
+    rows: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What one reconcile saw.
+
+    Attributes:
+        time: When, seconds since 1970.
+        partitions: Number of partitions; 0: not known.
+        lags: By partition; absent ones are not known.
+        owners: By partition, those without one are absent; None: nobody said.
+        files: Committed files in all; None: nobody said.
+        events: Events in them; None: nobody said.
+        batch: The open batch.
+        commit: The last commit.
+    """
+
+    time: float
+    partitions: int = 0
+    lags: Mapping[str, PartitionLag] = field(default_factory=dict)
+    owners: Mapping[str, str] | None = None
+    files: int | None = None
+    events: int | None = None
+    batch: BatchReport | None = None
+    commit: CommitReport | None = None
+
+
+class _Ring:
+    """A table of numbers: `width` in each slot, NaN where nothing is known."""
+
+    def __init__(self, typecode: str, width: int) -> None:
+        self._typecode = typecode
+        self.width = width
+        self._cells = array(typecode, [_UNKNOWN]) * (SLOTS * width)
+
+    def blank(self, slot: int) -> None:
+        first = slot % SLOTS * self.width
+        self._cells[first : first + self.width] = array(self._typecode, [_UNKNOWN]) * self.width
+
+    def get(self, slot: int, column: int) -> float | None:
+        value = self._cells[slot % SLOTS * self.width + column]
+        return None if math.isnan(value) else value
+
+    def put(self, slot: int, column: int, value: float) -> None:
+        self._cells[slot % SLOTS * self.width + column] = max(0.0, min(value, _MOST))
+
+    def worst(self, slot: int, column: int, value: float | None) -> None:
+        if value is None:
+            return
+        held = self.get(slot, column)
+        self.put(slot, column, value if held is None else max(held, value))
+
+    def widened(self, width: int) -> "_Ring":
+        wide = _Ring(self._typecode, width)
+        for slot in range(SLOTS):
+            for column in range(min(width, self.width)):
+                wide._cells[slot * width + column] = self._cells[slot * self.width + column]
+        return wide
+
+
+class History:
+    """The last hour of one EventConsumer."""
+
+    def __init__(self) -> None:
+        """Start with nothing seen."""
+        self.last: int | None = None
+        """Number of the newest slot, counted since 1970; None: nothing was seen yet."""
+        self.owners: dict[int, str] = {}
+        """Who reads which partition, as last told."""
+        self.owners_since: float | None = None
+        """Since when all changes of owners are known, seconds since 1970; None: owners were never told."""
+        self.moves: deque[Move] = deque(maxlen=MOVES)
+        self.batches: dict[int, Batch] = {}
+        self._lag_events = _Ring("f", 0)
+        self._lag_seconds = _Ring("f", 0)
+        self._totals = _Ring("d", 2)
+
+    @property
+    def partitions(self) -> int:
+        """Partitions that there is a row for."""
+        return self._lag_events.width
+
+    def see(self, sight: Sight) -> None:
+        """Take what a reconcile saw."""
+        slot = self._turn(sight.time)
+        self._widen(sight)
+        for partition, lag in sight.lags.items():
+            column = _column(partition)
+            if column is not None and column < self.partitions:
+                self._lag_events.worst(slot, column, lag.events)
+                self._lag_seconds.worst(slot, column, lag.seconds)
+        for column, total in enumerate((sight.files, sight.events)):
+            if total is not None:
+                self._totals.put(slot, column, total)
+        if sight.owners is not None:
+            self._see_owners(sight.time, sight.owners)
+        self._see_batches(sight)
+
+    def slots(self) -> range:
+        """Numbers of the slots that are kept, oldest first; a slot begins at its number times SLOT_SECONDS."""
+        return range(0) if self.last is None else range(self.last - SLOTS + 1, self.last + 1)
+
+    def lag_events(self, partition: int) -> list[int | None]:
+        """The most events that a partition was behind in each slot."""
+        values = (self._lag_events.get(slot, partition) for slot in self.slots())
+        return [None if value is None else int(value) for value in values]
+
+    def lag_seconds(self, partition: int) -> list[int | None]:
+        """The most seconds that a partition was behind in each slot."""
+        values = (self._lag_seconds.get(slot, partition) for slot in self.slots())
+        return [None if value is None else round(value) for value in values]
+
+    def new_files(self) -> list[int | None]:
+        """Files that came in each slot: what the total grew by since it was last told."""
+        return self._growth(0)
+
+    def new_events(self) -> list[int | None]:
+        """Events that came to files in each slot."""
+        return self._growth(1)
+
+    def _turn(self, time: float) -> int:
+        """Go on to the slot of `time`, and return its number."""
+        slot = int(time // SLOT_SECONDS)
+        if self.last is None or slot <= self.last - SLOTS:
+            self.last = slot - SLOTS  # the first sight, or a clock that was set back: begin anew
+        for new in range(max(self.last + 1, slot - SLOTS + 1), slot + 1):
+            for ring in (self._lag_events, self._lag_seconds, self._totals):
+                ring.blank(new)
+        self.last = max(self.last, slot)
+        return slot
+
+    def _widen(self, sight: Sight) -> None:
+        named = (_column(partition) for partition in sight.lags)
+        width = max(sight.partitions, *(column + 1 for column in named if column is not None), 0)
+        width = min(width, MAX_PARTITIONS)
+        if width > self.partitions:
+            self._lag_events = self._lag_events.widened(width)
+            self._lag_seconds = self._lag_seconds.widened(width)
+
+    def _see_owners(self, time: float, told: Mapping[str, str]) -> None:
+        # Each name stands for many partitions and in many moves: one copy of it is kept.
+        names = {owner: owner for owner in self.owners.values()}
+        owners: dict[int, str] = {}
+        for partition, whole in told.items():
+            column, owner = _column(partition), whole[:_TEXT]
+            if column is not None and column < MAX_PARTITIONS:
+                owners[column] = names.setdefault(owner, owner)
+        if self.owners_since is None:
+            self.owners_since = time
+        else:
+            for moved in sorted(owners.keys() | self.owners.keys()):
+                source, target = self.owners.get(moved, ""), owners.get(moved, "")
+                if source != target:
+                    if len(self.moves) == MOVES:
+                        self.owners_since = self.moves[0].time
+                    self.moves.append(Move(time, moved, source, target))
+        self.owners = owners
+
+    def _see_batches(self, sight: Sight) -> None:
+        if (batch := sight.batch) is not None:
+            seen = Batch(batch.number, batch.reason[:_TEXT], batch.files, batch.events, batch.created_at)
+            held = self.batches.get(batch.number)
+            if held is None or held.committed is None:
+                self.batches[batch.number] = seen
+        if (commit := sight.commit) is not None:
+            held = self.batches.get(commit.number, Batch(commit.number))
+            self.batches[commit.number] = Batch(
+                held.number, held.reason, held.files, held.events, held.created,
+                commit.committed_at, commit.rows_written, commit.seconds,
+            )  # fmt: skip
+        for number in sorted(self.batches)[:-BATCHES]:
+            del self.batches[number]
+
+    def _growth(self, column: int) -> list[int | None]:
+        grown: list[int | None] = []
+        before: float | None = None
+        for slot in self.slots():
+            total = self._totals.get(slot, column)
+            grown.append(None if total is None or before is None else max(0, int(total - before)))
+            before = before if total is None else total
+        return grown
+
+
+def _column(partition: str) -> int | None:
+    return int(partition) if partition.isascii() and partition.isdecimal() and len(partition) < 5 else None

@@ -1,0 +1,122 @@
+"""Serves the status page and its API: read-only, no login, nothing from elsewhere.
+
+Whoever reaches the port may read: names, states and numbers, and no event or secret. Browsers are told to run only what
+this server sent. Of several operators only the one that leads knows anything; the others answer 503 and close the
+connection, so that the next request may find the right one.
+"""
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from importlib import resources
+
+from aiohttp import ETag, web
+from pydantic import BaseModel
+
+from eventconsumer_operator.keys import Key
+from eventconsumer_operator.page import view
+from eventconsumer_operator.page.book import Book
+from eventconsumer_operator.page.model import ErrorView
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cache-Control": "no-cache",
+    "Server": "eventconsumer-operator",
+}
+_FILES = {
+    "/": ("index.html", "text/html"),
+    "/page.css": ("page.css", "text/css"),
+    "/page.js": ("page.js", "text/javascript"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+_RETRY_SECONDS = 1
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def make_application(book: Callable[[], Book | None]) -> web.Application:
+    """The page and its API.
+
+    Args:
+        book: Gives what was seen; None while this operator does not lead.
+    """
+
+    async def consumers(request: web.Request) -> web.Response:
+        found = book()
+        return _not_leading() if found is None else _answer(request, view.consumer_list(found))
+
+    async def consumer(request: web.Request) -> web.Response:
+        found = book()
+        if found is None:
+            return _not_leading()
+        key = Key(request.match_info["namespace"], request.match_info["name"])
+        entry = found.get(key)
+        if entry is None:
+            return _json(ErrorView(error=f"EventConsumer {key} is not known: it is gone, or not served"), 404)
+        return _answer(request, view.detail(key, entry))
+
+    application = web.Application(middlewares=[_guard])
+    application.add_routes(
+        [
+            web.get("/api/consumers", consumers),
+            web.get("/api/consumers/{namespace}/{name}", consumer),
+            *(web.get(path, _file(*file)) for path, file in _FILES.items()),
+        ]
+    )
+    return application
+
+
+@web.middleware
+async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Put the headers on every answer, errors too."""
+    try:
+        response = await handler(request)
+    except web.HTTPException as error:
+        error.headers.update(HEADERS)
+        raise
+    response.headers.update(HEADERS)
+    return response
+
+
+def _file(name: str, content_type: str) -> Handler:
+    # Read once: nothing of the file system is served by a path of the request.
+    body = resources.files(__package__).joinpath("static", name).read_bytes()
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        return _tagged(request, body, content_type)
+
+    return serve
+
+
+def _answer(request: web.Request, model: BaseModel) -> web.Response:
+    return _tagged(request, model.model_dump_json(by_alias=True).encode(), "application/json")
+
+
+def _tagged(request: web.Request, body: bytes, content_type: str) -> web.Response:
+    # Weak, because the body is compressed or not as the client likes.
+    tag = ETag(hashlib.sha256(body).hexdigest()[:32], is_weak=True)
+    if any(given.value in (tag.value, "*") for given in request.if_none_match or ()):
+        response = web.Response(status=304)
+    else:
+        response = web.Response(body=body, content_type=content_type, charset="utf-8")
+        response.enable_compression()
+    response.etag = tag
+    return response
+
+
+def _json(model: BaseModel, status: int) -> web.Response:
+    return web.Response(
+        text=model.model_dump_json(by_alias=True), status=status, content_type="application/json", charset="utf-8"
+    )
+
+
+def _not_leading() -> web.Response:
+    response = _json(ErrorView(error="this operator waits for the lead; the one that leads tells more"), 503)
+    response.headers["Retry-After"] = str(_RETRY_SECONDS)
+    response.force_close()
+    return response

@@ -1,0 +1,159 @@
+"""Turns what is kept of an EventConsumer into what the API tells. Pure."""
+
+from datetime import UTC, datetime
+
+from eventconsumer_api.conditions import ConditionType
+from eventconsumer_api.status import Condition, EventConsumerStatus
+from eventconsumer_operator.keys import Key
+from eventconsumer_operator.page.book import Book, Entry
+from eventconsumer_operator.page.history import SLOT_SECONDS, SLOTS, History
+from eventconsumer_operator.page.model import (
+    BatchView,
+    ConditionView,
+    ConsumerDetail,
+    ConsumerList,
+    ConsumerSummary,
+    HostView,
+    MoveView,
+    PartitionView,
+    Tenure,
+    TimelineView,
+)
+from eventconsumer_operator.page.remedies import Severity, remedy, severity
+
+
+def consumer_list(book: Book) -> ConsumerList:
+    """Every EventConsumer in short."""
+    return ConsumerList(consumers=[summary(key, entry) for key, entry in book])
+
+
+def summary(key: Key, entry: Entry) -> ConsumerSummary:
+    """One EventConsumer in short."""
+    status = entry.status
+    ready = status.condition(ConditionType.READY)
+    return ConsumerSummary(
+        namespace=key.namespace,
+        name=key.name,
+        observed_at=entry.observed_at,
+        ready=ready.status if ready else "Unknown",
+        reason=ready.reason if ready else "",
+        message=ready.message if ready else "",
+        severity=_worst(status),
+        hosts=status.hosts,
+        partitions=status.partitions,
+        lag=status.lag,
+        drained=status.drained,
+    )
+
+
+def detail(key: Key, entry: Entry) -> ConsumerDetail:
+    """One EventConsumer with its last hour."""
+    history = entry.history
+    return ConsumerDetail(
+        summary=summary(key, entry),
+        conditions=[_condition(condition) for condition in entry.status.conditions],
+        timeline=_timeline(history),
+        partitions=_partitions(history),
+        hosts=[
+            HostView(name=host.name, state=host.state, partitions=host.partitions, leads=host.leads)
+            for host in entry.hosts
+        ],
+        moves=[
+            MoveView(
+                time=_time(move.time),
+                partition=str(move.partition),
+                source=pod_of(move.source),
+                target=pod_of(move.target),
+            )
+            for move in reversed(history.moves)
+        ],
+        batches=[
+            BatchView(
+                number=batch.number,
+                reason=batch.reason,
+                files=batch.files,
+                events=batch.events,
+                created=batch.created,
+                committed=batch.committed,
+                rows=batch.rows,
+                seconds=batch.seconds,
+            )
+            for _, batch in sorted(history.batches.items(), reverse=True)
+        ],
+        scaling=entry.status.scaling,
+        spark=entry.status.spark,
+    )
+
+
+def pod_of(owner: str) -> str:
+    """The pod of an owner id, `<pod name>.<pod uid>`; names of pods of StatefulSets have no dot."""
+    return owner.partition(".")[0]
+
+
+def tenures(history: History) -> dict[int, list[Tenure]]:
+    """Who read each partition, oldest first, since owners are known; a partition that nobody read has nobody's."""
+    if history.owners_since is None:
+        return {}
+    named = {*history.owners, *(move.partition for move in history.moves), *range(history.partitions)}
+    ends: dict[int, float] = {}
+    last = {partition: history.owners.get(partition, "") for partition in named}
+    found: dict[int, list[Tenure]] = {partition: [] for partition in named}
+    # From now back: what was before a move is what the move names as its source.
+    for move in reversed(history.moves):
+        found[move.partition].append(_tenure(move.target, move.time, ends.get(move.partition)))
+        ends[move.partition], last[move.partition] = move.time, move.source
+    for partition, each in found.items():
+        if (end := ends.get(partition)) is None or end > history.owners_since:
+            each.append(_tenure(last[partition], history.owners_since, end))
+        each.reverse()
+    return found
+
+
+def _tenure(owner: str, start: float, end: float | None) -> Tenure:
+    return Tenure(host=pod_of(owner), owner=owner, start=_time(start), end=None if end is None else _time(end))
+
+
+def _partitions(history: History) -> list[PartitionView]:
+    known = tenures(history)
+    return [
+        PartitionView(
+            id=str(number),
+            owner=pod_of(history.owners.get(number, "")),
+            events=history.lag_events(number),
+            seconds=history.lag_seconds(number),
+            tenures=known.get(number, []),
+        )
+        for number in range(history.partitions)
+    ]
+
+
+def _timeline(history: History) -> TimelineView:
+    slots = history.slots()
+    return TimelineView(
+        start=_time(slots[0] * SLOT_SECONDS) if slots else None,
+        slot_seconds=SLOT_SECONDS,
+        slots=SLOTS if slots else 0,
+        files=history.new_files(),
+        events=history.new_events(),
+    )
+
+
+def _worst(status: EventConsumerStatus) -> Severity:
+    found = {severity(condition) for condition in status.conditions}
+    return "problem" if "problem" in found else "notice" if "notice" in found else "ok"
+
+
+def _condition(condition: Condition) -> ConditionView:
+    return ConditionView(
+        type=condition.type,
+        status=condition.status,
+        reason=condition.reason,
+        message=condition.message,
+        severity=severity(condition),
+        remedy=remedy(condition),
+        since=condition.last_transition_time,
+    )
+
+
+def _time(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

@@ -1,0 +1,221 @@
+"""A status page with something to see, served over HTTP from a thread of its own, and a headless Chromium to see it.
+
+The book is filled as the operator fills it: by reconciles' observations and the statuses that the operator's own code
+computes from them. Load, owners and batches follow from a formula, so each run shows the same.
+"""
+
+import asyncio
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from aiohttp import web
+from selenium import webdriver
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+
+from eventconsumer_api.host_report import (
+    BatchReport,
+    CommitReport,
+    FleetReport,
+    HostReport,
+    HostState,
+    PartitionLag,
+    PartitionReport,
+    Problem,
+)
+from eventconsumer_operator.keys import Key
+from eventconsumer_operator.manifest import STATEFUL_SET
+from eventconsumer_operator.observed import Consumer, Observed
+from eventconsumer_operator.page.book import Book
+from eventconsumer_operator.page.server import make_application
+from eventconsumer_operator.plan import make_plan
+from eventconsumer_operator.settings import Settings
+from eventconsumer_operator.status import make_status
+
+KEY = Key("shop", "orders")
+BLOCKED = Key("shop", "payments")
+PARTITIONS = 12
+STEP = timedelta(seconds=15)
+STEPS = 240  # an hour
+SECRET = {"connectionStringSecretRef": {"name": "s", "key": "k"}}
+SETTINGS = Settings(namespaces=("shop",), processor_image="host:1", spark_image="spark:1")
+SPEC: dict[str, Any] = {
+    "eventHub": {"name": "orders", "authentication": SECRET},
+    "leaseStore": {"container": "leases", "authentication": SECRET},
+    "sink": {"container": "drained", "authentication": SECRET},
+    "scaling": {"mode": "Fixed", "replicas": 3},
+    "spark": {"output": {"path": "abfss://out@shop.dfs.core.windows.net/orders"}},
+}
+MESSAGE = "no container <script>alert(1)</script>: create it, or correct the name"
+
+
+def owner_of(partition: int, step: int) -> str:
+    """Two hosts at first; a third comes after 20 minutes, and the first one's pod is made anew after 40."""
+    host = partition % 2 if step < 80 else partition % 3
+    uid = "two" if host == 0 and step >= 160 else "one"
+    return f"orders-host-{host}.{uid}"
+
+
+def lag_of(partition: int, step: int) -> int:
+    """A burst in the first half hour, worst in partitions 4 and 5, and nothing at the end."""
+    height = max(0, 60 - abs(step - 60)) * (900 if partition in {4, 5} else 30)
+    return height + (partition * 7 + step * 3) % 40 if step < STEPS - 8 else 0
+
+
+def report_of(host: int, step: int, start: datetime) -> HostReport:
+    """What a host says at a step; the first one leads."""
+    owners = {str(each): owner_of(each, step) for each in range(PARTITIONS)}
+    if step == 160:  # while its pod is made anew, nobody reads what the first host read
+        owners = {partition: owner for partition, owner in owners.items() if "host-0" not in owner}
+    now = start + step * STEP
+    number = step // 48
+    made = start + number * 48 * STEP
+    commit = None if number == 0 else CommitReport(
+        number=number, committed_at=made - 6 * STEP, application=f"orders-spark-{number}", rows_read=9_000 * number,
+        rows_written=9_000 * number, seconds=41.5,
+    )  # fmt: skip
+    batch = BatchReport(number=number + 1, files=24, bytes=9 << 20, events=9_000, reason="Files", created_at=made)
+    lags = {str(each): lag_of(each, step) for each in range(PARTITIONS)}
+    fleet = FleetReport(
+        partition_count=PARTITIONS,
+        hub_created_at=start - timedelta(days=9),
+        owners=owners,
+        lag_events=sum(lags.values()),
+        lag_seconds=max(lags.values()) / 50,
+        lags={each: PartitionLag(events=lag, seconds=lag / 50) for each, lag in lags.items()},
+        files=3 * step,
+        events=1_000 * step + 400 * (step % 9),
+        bytes=40_000 * step,
+        last_file_time=now - timedelta(seconds=4),
+        pending_files=24,
+        pending_bytes=9 << 20,
+        committed_batch=number,
+        committed_reason="Files" if number else "",
+        last_commit=commit,
+        open_batch=batch if step % 48 < 42 else None,
+    )
+    mine = [each for each, owner in owners.items() if owner.startswith(f"orders-host-{host}.")]
+    return HostReport(
+        owner=f"orders-host-{host}.one",
+        state=HostState.RUNNING,
+        partition_count=PARTITIONS,
+        partitions=tuple(PartitionReport(id=each, epoch=1) for each in mine),
+        fleet=fleet if host == 0 else None,
+    )
+
+
+def record(book: Book, key: Key, now: datetime, reports: dict[str, HostReport], hosts: int) -> None:
+    """Record what a reconcile would."""
+    consumer = Consumer(key=key, uid=f"uid-{key.name}", resource_version="1", generation=1, spec=SPEC)
+    stateful_set = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": f"{key.name}-host", "namespace": key.namespace, "generation": 1, "uid": "set"},
+        "spec": {"replicas": hosts},
+        "status": {"observedGeneration": 1, "replicas": hosts, "readyReplicas": hosts, "updatedReplicas": hosts},
+    }
+    pods = tuple(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"{key.name}-host-{each}"}, "status": {}}
+        for each in range(hosts)
+    )
+    children = {(STATEFUL_SET, f"{key.name}-host"): stateful_set}
+    observed = Observed(now=now, consumer=consumer, children=children, pods=pods, reports=reports)
+    book.record(observed, make_status(observed, make_plan(observed, SETTINGS), (), SETTINGS))
+
+
+def filled_book(end: datetime | None = None) -> Book:
+    """An hour of one consumer that drains, and a look at one that waits for somebody."""
+    end = (end or datetime.now(UTC)).replace(microsecond=0)
+    start = end - (STEPS - 1) * STEP
+    book = Book()
+    for step in range(STEPS):
+        hosts = 2 if step < 80 else 3
+        reports = {f"orders-host-{each}": report_of(each, step, start) for each in range(hosts)}
+        record(book, KEY, start + step * STEP, reports, hosts)
+    problem = Problem(field="spec.sink.container", reason="ContainerInvalid", message=MESSAGE)
+    blocked = HostReport(owner="payments-host-0.one", state=HostState.BLOCKED, problems=(problem,))
+    record(book, BLOCKED, end, {"payments-host-0": blocked}, 1)
+    return book
+
+
+class PageServer:
+    """The page over HTTP on a free port; what it serves is `book`, None while it "does not lead"."""
+
+    def __init__(self, book: Book | None) -> None:
+        self.book = book
+        self.port = 0
+        self._loop = asyncio.new_event_loop()
+        self._runner: web.AppRunner | None = None
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/"
+
+    def start(self) -> None:
+        """Listen, on the same port as before."""
+        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(30)
+
+    def stop(self) -> None:
+        """Listen no more, as an operator that ended."""
+        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(30)
+
+    def close(self) -> None:
+        """Stop for good."""
+        self.stop()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(30)
+        self._loop.close()
+
+    async def _start(self) -> None:
+        self._runner = web.AppRunner(make_application(lambda: self.book), access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
+        self.port = self._runner.addresses[0][1]
+
+    async def _stop(self) -> None:
+        if self._runner:
+            await self._runner.cleanup()
+        self._runner = None
+
+
+@contextmanager
+def serving(book: Book | None) -> Iterator[PageServer]:
+    """A page server for a while."""
+    server = PageServer(book)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+@contextmanager
+def chromium(width: int = 1400, height: int = 1000, *, dark: bool = False) -> Iterator[webdriver.Chrome]:
+    """A headless Chromium that logs its console and its requests.
+
+    Raises:
+        RuntimeError: There is none.
+    """
+    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not program or not driver:
+        raise RuntimeError("chromium and chromedriver are needed: ./local/need chromedriver chromium chromium-driver")
+    options = Options()
+    options.binary_location = program
+    for flag in (
+        "--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--no-proxy-server",
+        "--disable-background-networking", "--disable-component-update", "--no-first-run", "--hide-scrollbars",
+        "--lang=en-GB", f"--window-size={width},{height}", *(["--force-dark-mode"] if dark else []),
+    ):  # fmt: skip
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    browser = webdriver.Chrome(options=options, service=Service(driver))
+    try:
+        yield browser
+    finally:
+        browser.quit()

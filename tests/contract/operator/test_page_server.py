@@ -1,0 +1,163 @@
+"""The status page over HTTP: what is served, with which headers, and what is not."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from eventconsumer_operator.page.model import ConsumerDetail, ConsumerList
+from tests.azurite import free_port
+from tests.contract.operator.conftest import Cluster
+from tests.contract.operator.pageworld import BLOCKED, KEY, PARTITIONS, PageServer, filled_book, serving
+from tests.contract.operator.test_operator import SPEC, Operator
+from tests.fakes.kubernetes import event_consumer
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PageServer]:
+    with serving(filled_book()) as running:
+        yield running
+
+
+async def ask(
+    server: PageServer, path: str, method: str = "GET", **headers: str
+) -> tuple[aiohttp.ClientResponse, bytes]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.request(method, server.url + path, headers=headers, allow_redirects=False) as response,
+    ):
+        return response, await response.read()
+
+
+async def test_the_list_and_one_consumer_are_what_the_models_say(server: PageServer) -> None:
+    response, body = await ask(server, "api/consumers")
+    assert (response.status, response.content_type) == (200, "application/json")
+    found = ConsumerList.model_validate_json(body)
+    assert [(each.name, each.severity) for each in found.consumers] == [("orders", "ok"), ("payments", "problem")]
+    response, body = await ask(server, f"api/consumers/{KEY}")
+    detail = ConsumerDetail.model_validate_json(body)
+    assert detail.summary == found.consumers[0]
+    assert len(detail.partitions) == PARTITIONS
+    assert all(len(each.events) == len(each.seconds) == detail.timeline.slots for each in detail.partitions)
+    assert [each.number for each in detail.batches] == [5, 4, 3, 2, 1]
+    assert {move.source for move in detail.moves} >= {"", "orders-host-0"}
+    written = json.loads(body)
+    assert {"observedAt", "severity"} <= written["summary"].keys(), "names are as in the resource's status"
+
+
+@pytest.mark.parametrize("path", ["api/consumers", f"api/consumers/{KEY}", "", "page.js", "page.css", "icon.svg"])
+async def test_what_did_not_change_is_not_sent_again(server: PageServer, path: str) -> None:
+    response, body = await ask(server, path)
+    assert response.status == 200 and body
+    tag = response.headers["ETag"]
+    again, nothing = await ask(server, path, **{"If-None-Match": tag})
+    assert (again.status, nothing, again.headers["ETag"]) == (304, b"", tag)
+    other, body_again = await ask(server, path, **{"If-None-Match": 'W/"other"'})
+    assert (other.status, body_again) == (200, body)
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("", 200),
+        ("page.js", 200),
+        ("api/consumers", 200),
+        (f"api/consumers/{BLOCKED}", 200),
+        ("api/consumers/shop/none", 404),
+        ("none", 404),
+    ],
+)
+async def test_every_answer_tells_browsers_to_run_nothing_from_elsewhere(
+    server: PageServer, path: str, status: int
+) -> None:
+    response, _ = await ask(server, path)
+    assert response.status == status
+    policy = response.headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'self'; ") and "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy and "form-action 'none'" in policy
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert response.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+    assert response.headers["Cache-Control"] == "no-cache"
+    assert "Access-Control-Allow-Origin" not in response.headers
+    assert "aiohttp" not in response.headers["Server"], "what it is made of is nobody's business"
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+@pytest.mark.parametrize("path", ["api/consumers", f"api/consumers/{KEY}", ""])
+async def test_nothing_can_be_changed(server: PageServer, method: str, path: str) -> None:
+    response, _ = await ask(server, path, method)
+    assert response.status == 405
+    assert set(response.headers["Allow"].split(",")) == {"GET", "HEAD"}
+    assert "Content-Security-Policy" in response.headers
+
+
+@pytest.mark.parametrize(
+    "path", ["static/page.js", "..%2f..%2fetc/passwd", "api/consumers/shop/..%2f..", "api/consumers/shop"]
+)
+async def test_only_what_is_named_is_served(server: PageServer, path: str) -> None:
+    response, body = await ask(server, path)
+    assert response.status == 404 and b"root:" not in body
+
+
+async def test_an_unknown_consumer_is_told_as_json(server: PageServer) -> None:
+    response, body = await ask(server, "api/consumers/shop/none")
+    assert response.status == 404
+    assert json.loads(body) == {"error": "EventConsumer shop/none is not known: it is gone, or not served"}
+
+
+async def test_one_that_does_not_lead_sends_the_browser_on() -> None:
+    with serving(None) as standby:
+        for path in ("api/consumers", f"api/consumers/{KEY}"):
+            response, body = await ask(standby, path)
+            assert (response.status, response.headers["Retry-After"]) == (503, "1")
+            assert response.headers["Connection"] == "close", "the next connection may find the one that leads"
+            assert "lead" in json.loads(body)["error"]
+        response, _ = await ask(standby, "")
+        assert response.status == 200, "the page itself is the same everywhere"
+
+
+async def _until(port: int, path: str) -> bytes:
+    """The answer at a port, once there is one."""
+    async with aiohttp.ClientSession() as session, asyncio.timeout(120):
+        while True:
+            try:
+                async with session.get(f"http://127.0.0.1:{port}/{path}") as response:
+                    if response.status == 200:
+                        return await response.read()
+            except aiohttp.ClientError:
+                pass
+            await asyncio.sleep(0.2)
+
+
+async def test_the_operator_serves_it_only_where_it_is_asked_to(cluster: Cluster, tmp_path: Path) -> None:
+    namespace, port = cluster.namespace(), free_port()
+    cluster.install_chart(namespace)
+    manifest = event_consumer("orders", SPEC) | {"metadata": {"name": "orders", "namespace": namespace}}
+    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+    operator = Operator(cluster, namespace, tmp_path / "with.log", "--status-page-port", str(port))
+    operator.start()
+    try:
+        async with asyncio.timeout(120):
+            while not (found := ConsumerList.model_validate_json(await _until(port, "api/consumers")).consumers):
+                await asyncio.sleep(0.2)
+        assert [(each.namespace, each.name) for each in found] == [(namespace, "orders")]
+        assert found[0].reason in {"NoReport", "Progressing"}, "no host pod exists here, and that is what it saw"
+    finally:
+        operator.stop()
+    plain = Operator(cluster, namespace, tmp_path / "without.log")
+    plain.start()
+    try:
+        await _until(plain.port, "healthz")
+        with pytest.raises(aiohttp.ClientConnectorError):
+            async with aiohttp.ClientSession() as session:
+                await session.get(f"http://127.0.0.1:{port}/")
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{plain.port}/api/consumers") as other,
+        ):
+            assert other.status == 404, "nor is it on the port of the probes"
+    finally:
+        plain.stop()

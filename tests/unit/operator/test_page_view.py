@@ -1,0 +1,148 @@
+"""What the status page's API tells of what the operator observed."""
+
+from datetime import timedelta
+
+import pytest
+
+from eventconsumer_api.conditions import ConditionType, Reason
+from eventconsumer_api.host_report import PartitionLag, Problem
+from eventconsumer_api.status import Condition, EventConsumerStatus
+from eventconsumer_operator.keys import Key
+from eventconsumer_operator.observed import Observed
+from eventconsumer_operator.page import view
+from eventconsumer_operator.page.book import Book, sight_of
+from eventconsumer_operator.page.remedies import ABNORMAL_TRUE, AS_WANTED, REMEDIES, remedy, severity
+from eventconsumer_operator.plan import make_plan
+from eventconsumer_operator.status import make_status
+from tests.fakes.kubernetes import FakeKubernetes, event_consumer
+from tests.unit.operator.test_reconcile import Cluster
+from tests.unit.operator.worlds import KEY, NOW, SETTINGS, SPEC, fleet, observed, pod, report, stateful_set
+
+
+def condition(kind: ConditionType, status: str, reason: str) -> Condition:
+    return Condition(
+        type=kind, status=status, reason=reason, message="", last_transition_time=NOW, observed_generation=1
+    )
+
+
+def recorded(*worlds: Observed) -> Book:
+    book = Book()
+    for world in worlds:
+        book.record(world, make_status(world, make_plan(world, SETTINGS), (), SETTINGS))
+    return book
+
+
+def detail(book: Book) -> view.ConsumerDetail:
+    entry = book.get(KEY)
+    assert entry is not None
+    return view.detail(KEY, entry)
+
+
+def world(owners: dict[str, str], *, after: int = 0, lag: int = 0) -> Observed:
+    told = fleet(partitions=2, lag=lag).model_copy(
+        update={"owners": owners, "lags": {"0": PartitionLag(events=lag, seconds=1.6)}}
+    )
+    return observed(
+        pods=(pod(), pod("orders-host-1")),
+        hosts=stateful_set(1, 1),
+        reports={"orders-host-0": report(2, told)},
+        now=NOW + timedelta(seconds=after),
+    )
+
+
+def test_a_consumer_is_told_with_its_partitions_owners_and_moves() -> None:
+    found = detail(recorded(world({"0": "a.1", "1": "b.1"}, lag=9), world({"0": "b.1"}, after=60)))
+    assert [each.owner for each in found.partitions] == ["b", ""]
+    assert found.partitions[0].events[-3:] == [9, None, 0]
+    assert found.partitions[0].seconds[-1] == 2
+    assert [(move.partition, move.source, move.target) for move in found.moves] == [("1", "b", ""), ("0", "a", "b")]
+    assert [(each.host, each.end) for each in found.partitions[0].tenures] == [("a", found.moves[0].time), ("b", None)]
+    assert [(host.name, host.state, host.leads) for host in found.hosts] == [
+        ("orders-host-0", "Running", True),
+        ("orders-host-1", "", False),
+    ]
+    assert found.timeline.start is not None
+    end = found.timeline.start + timedelta(seconds=found.timeline.slots * found.timeline.slot_seconds)
+    assert end - timedelta(seconds=30) <= NOW + timedelta(seconds=60) < end
+    assert found.summary.observed_at == NOW + timedelta(seconds=60)
+
+
+def test_silent_hosts_leave_owners_unknown_and_no_pods_mean_nobody() -> None:
+    led = world({"0": "a.1"})
+    silent = observed(pods=(pod(),), now=NOW + timedelta(seconds=30))
+    assert sight_of(silent).owners is None
+    assert [each.owner for each in detail(recorded(led, silent)).partitions] == ["a", ""]
+    assert sight_of(observed()).owners == {}
+    assert detail(recorded(led, observed(now=NOW + timedelta(seconds=30)))).partitions[0].owner == ""
+
+
+def test_the_list_is_in_order_and_what_is_gone_is_forgotten() -> None:
+    book = recorded(world({}))
+    other = observed()
+    for name in ("b", "a"):
+        key = Key("shop", name)
+        consumer = Observed(now=NOW, consumer=other.consumer.__class__(key, "u", "1", 1, SPEC))
+        book.record(consumer, EventConsumerStatus())
+    assert [each.name for each in view.consumer_list(book).consumers] == ["a", "b", "orders"]
+    book.forget(KEY)
+    assert book.get(KEY) is None and len(list(book)) == 2
+
+
+def test_a_problem_has_its_remedy() -> None:
+    problem = Problem(field="spec.sink.container", reason="ContainerInvalid", message="no such container")
+    blocked = observed(
+        pods=(pod(),), hosts=stateful_set(1, 0), reports={"orders-host-0": report(None, None, (problem,))}
+    )
+    found = detail(recorded(blocked))
+    (stalled,) = [each for each in found.conditions if each.type == "Stalled"]
+    assert (stalled.severity, stalled.remedy) == ("problem", REMEDIES[Reason.CONTAINER_INVALID])
+    assert "no such container" in stalled.message
+    assert found.summary.severity == "problem"
+
+
+def test_every_reason_has_a_remedy_or_needs_none() -> None:
+    assert REMEDIES.keys() | AS_WANTED == set(Reason)
+    assert not REMEDIES.keys() & AS_WANTED
+
+
+@pytest.mark.parametrize("kind", ConditionType)
+def test_a_condition_as_it_should_be_asks_for_nothing(kind: ConditionType) -> None:
+    well = condition(kind, "False" if kind in ABNORMAL_TRUE else "True", Reason.AVAILABLE)
+    assert (severity(well), remedy(well)) == ("ok", "")
+    ill = condition(kind, "True" if kind in ABNORMAL_TRUE else "False", Reason.HUB_CHANGED)
+    assert (severity(ill), remedy(ill)) == ("problem", REMEDIES[Reason.HUB_CHANGED])
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "reason", "expected"),
+    [
+        (ConditionType.READY, "False", Reason.PROGRESSING, "notice"),
+        (ConditionType.RECONCILING, "True", Reason.PROGRESSING, "notice"),
+        (ConditionType.DRAINING, "Unknown", Reason.NO_REPORT, "notice"),
+        (ConditionType.HOSTS_AVAILABLE, "False", Reason.SUSPENDED, "ok"),
+        (ConditionType.SPARK_HEALTHY, "True", Reason.SPARK_BEHIND, "notice"),
+        (ConditionType.SPARK_HEALTHY, "False", Reason.SPARK_RETRYING, "notice"),
+        (ConditionType.SPARK_HEALTHY, "False", Reason.SPARK_FAILED, "problem"),
+        (ConditionType.STALLED, "True", "ReasonOfANewerOperator", "problem"),
+    ],
+)
+def test_how_bad_a_condition_is(kind: ConditionType, status: str, reason: str, expected: str) -> None:
+    assert severity(condition(kind, status, reason)) == expected
+
+
+async def test_a_reconcile_is_recorded_and_a_deletion_forgotten() -> None:
+    from eventconsumer_operator.reconcile import Reconciler
+
+    cluster = Cluster(SPEC)
+    book = Book()
+    cluster.hosts.answer = report(fleet=fleet())
+    reconciler = Reconciler(cluster.api, cluster.api.mirror(), cluster.hosts, SETTINGS, book=book)
+    await reconciler.reconcile(KEY)
+    cluster.follow()
+    await reconciler.reconcile(KEY)
+    assert detail(book).summary.partitions.total == 8
+    api = FakeKubernetes()
+    api.put(event_consumer("another", SPEC))
+    gone = Reconciler(api, api.mirror(), cluster.hosts, SETTINGS, book=book)
+    await gone.reconcile(KEY)
+    assert book.get(KEY) is None
