@@ -4,7 +4,7 @@ SHELL := /bin/bash
 VENV := .venv
 PY := $(VENV)/bin/python
 SUITES := tests/unit tests/contract tests/simulation tests/integration
-DISTS := crds operator processor_image spark cli local/emulator local/cluster local/demo
+DISTS := crds operator processor_image spark cli local/emulator local/cluster local/demo local/release
 
 .PHONY: help
 help: ## List the commands
@@ -60,6 +60,11 @@ demo: env ## Event Hub to files to Spark, on a real Kubernetes on this machine (
 
 demo-down: env ## Remove all that the demo made; caches stay
 	@$(PY) -m eventconsumer_demo down
+
+# --- a release -----------------------------------------------------------------------------------
+.PHONY: release
+release: env ## Wheels, chart, install.yaml, SBOM, images into dist/: VERSION=1.2.0 [REGISTRY=…] [IMAGES=no]
+	@$(PY) -m eventconsumer_release "$(VERSION)"
 
 # --- documentation -------------------------------------------------------------------------------
 .PHONY: docs diagrams

@@ -42,8 +42,9 @@ POD_SECONDS = 40.0  # in which a pod that was deleted is back, on a busy machine
 class Publisher(threading.Thread):
     """Puts an event on every partition again and again."""
 
-    def __init__(self, admin: AdminClient) -> None:
+    def __init__(self, admin: AdminClient, hub: str = NAME) -> None:
         super().__init__(daemon=True)
+        self._hub = hub
         self.sent = 0
         self.turn = threading.Lock()  # whoever holds it keeps new events away
         self._admin = admin
@@ -54,7 +55,7 @@ class Publisher(threading.Thread):
         while not self._ended.wait(EVENT_SECONDS):
             with self.turn:
                 for partition in range(PARTITIONS):
-                    self._admin.put_event(NAME, str(partition), b"%d" % self.sent)
+                    self._admin.put_event(self._hub, str(partition), b"%d" % self.sent)
                     self.sent += 1
 
     def end(self) -> None:

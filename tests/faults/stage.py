@@ -278,7 +278,7 @@ def wait_attached(host: HostProcess, partition: str, seconds: float = 40) -> Non
 def logged(host: HostProcess, event: str) -> list[dict[str, Any]]:
     """The entries of a host's log with this event."""
     entries = [json.loads(line) for line in host.log.splitlines() if line.startswith("{")]
-    return [entry for entry in entries if entry["event"] == event]
+    return [entry for entry in entries if entry["message"] == event]
 
 
 def assert_checkpoints_follow_files(exchanges: list[Exchange]) -> None:

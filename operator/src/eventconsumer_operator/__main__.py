@@ -15,9 +15,10 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine
 
 import aiohttp
+import structlog
 
+from eventconsumer_api import logs
 from eventconsumer_api.labels import HOST_PORT
-from eventconsumer_operator import logs
 from eventconsumer_operator.api import KubernetesApi, connect
 from eventconsumer_operator.controller import Controller
 from eventconsumer_operator.fleet import Fleets, HttpMessenger
@@ -141,7 +142,8 @@ def main() -> None:
     try:
         asyncio.run(run(settings))
     except (FleetKeyError, LeadLost) as error:
-        sys.exit(f"eventconsumer-operator: {error}")
+        structlog.get_logger(__name__).error("the operator ends", error=str(error))
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -6,17 +6,19 @@ fails does not bring it back sooner; a change of its own spec does.
 """
 
 import asyncio
-import logging
 import random
 import time
 
+import structlog
+
+from eventconsumer_api.repeats import Repeats
 from eventconsumer_operator import metrics
 from eventconsumer_operator.errors import Forbidden, OperatorError
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.reconcile import Next, Reconciler
 from eventconsumer_operator.workqueue import WorkQueue
 
-_log = logging.getLogger(__name__)
+_log = structlog.get_logger(__name__)
 
 RECONCILE_SECONDS = 60.0  # the longest a reconcile may take
 FORBIDDEN_SECONDS = 60.0
@@ -30,6 +32,7 @@ class Controller:
         self._queue = queue
         self._reconciler = reconciler
         self._workers = workers
+        self._repeats = Repeats()
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -53,17 +56,26 @@ class Controller:
             async with asyncio.timeout(RECONCILE_SECONDS):
                 result = await self._reconciler.reconcile(key)
         except Forbidden as error:
-            _log.error("%s: %s", key, error)
             self._queue.hold(key, FORBIDDEN_SECONDS)
+            if times := self._repeats.again(key, str(error)):
+                _about(key).error("not reconciled: a right is missing", error=str(error), times=times)
             return "forbidden"
         except (OperatorError, TimeoutError) as error:
             text = str(error) or f"not done within {RECONCILE_SECONDS:g} s"
-            _log.warning("%s: %s; again in %.1f s", key, text, self._queue.retry(key))
+            pause = round(self._queue.retry(key), 1)
+            if times := self._repeats.again(key, text):
+                _about(key).warning("not reconciled, will try again", error=text, seconds=pause, times=times)
             return "failed"
-        except Exception:
+        except Exception as error:
             # A bug that one resource brings to light must not stop the others.
-            _log.exception("%s: unexpected; again in %.1f s", key, self._queue.retry(key))
+            pause = round(self._queue.retry(key), 1)
+            if times := self._repeats.again(key, repr(error)):
+                _about(key).exception(
+                    "not reconciled, by a fault of the operator: report it with this entry", seconds=pause, times=times
+                )
             return "crashed"
+        if times := self._repeats.over(key):
+            _about(key).info("reconciled again", failures=times)
         return self._schedule(key, result)
 
     def _schedule(self, key: Key, result: Next) -> str:
@@ -75,3 +87,8 @@ class Controller:
             # Spread, so that a thousand resources that started together do not stay together.
             self._queue.add(key, result.delay * random.uniform(0.9, 1.1))  # noqa: S311
         return "done"
+
+
+def _about(key: Key) -> structlog.stdlib.BoundLogger:
+    log: structlog.stdlib.BoundLogger = _log.bind(namespace=key.namespace, name=key.name)
+    return log

@@ -7,8 +7,9 @@ forgotten.
 """
 
 import hashlib
-import logging
 from dataclasses import dataclass, field
+
+import structlog
 
 from eventconsumer_api.conditions import ConditionType, Reason
 from eventconsumer_api.labels import FIELD_MANAGER
@@ -21,7 +22,7 @@ from eventconsumer_operator.manifest import EVENT, EVENT_CONSUMER, Manifest
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.podfailures import Restart, restarts
 
-_log = logging.getLogger(__name__)
+_log = structlog.get_logger(__name__)
 
 # Conditions people want to hear about, and the status that is a warning.
 _ANNOUNCED = {
@@ -108,7 +109,11 @@ class Recorder:
             try:
                 await self._announce(observed, news, memory.counts)
             except OperatorError as error:
-                _log.warning("%s: event %s not written: %s", observed.consumer.key, news.reason, error)
+                key = observed.consumer.key
+                _log.warning(
+                    "a Kubernetes event was not written; the conditions say the same",
+                    namespace=key.namespace, name=key.name, reason=str(news.reason), error=str(error),
+                )  # fmt: skip
 
     async def _announce(self, observed: Observed, news: News, counts: dict[str, int]) -> None:
         manifest = event(observed, news)

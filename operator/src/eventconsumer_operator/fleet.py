@@ -5,15 +5,16 @@ Only hosts that just answered are told, so that a dead one costs nobody a time l
 """
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import aiohttp
+import structlog
 
 from eventconsumer_api import labels
 from eventconsumer_api.fleet import FLEET_PATH, FLEET_SIGNATURE_HEADER
+from eventconsumer_api.repeats import Repeats
 from eventconsumer_operator import metrics
 from eventconsumer_operator.api import Api
 from eventconsumer_operator.census import Census, confirm, look, message
@@ -25,7 +26,7 @@ from eventconsumer_operator.manifest import POD, name_of
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan.names import selector
 
-_log = logging.getLogger(__name__)
+_log = structlog.get_logger(__name__)
 
 _TEXT_BYTES = 500  # of an answer that refuses
 
@@ -44,6 +45,7 @@ class HttpMessenger:
         """Use `session`, which the caller closes, and the port on which all hosts answer."""
         self._session = session
         self._port = port
+        self._repeats = Repeats()
 
     async def tell(self, addresses: Mapping[str, str], body: bytes, signature: str) -> None:
         """See `Messenger`."""
@@ -61,12 +63,16 @@ class HttpMessenger:
                 allow_redirects=False,
             ) as answer:
                 if answer.status < 300:
+                    self._repeats.over(name)
                     return "delivered"
                 why = (await answer.content.read(_TEXT_BYTES)).decode(errors="replace").strip()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            _log.debug("host %s was not told: %s: %s", name, type(error).__name__, error)
+            _log.debug("a host was not told the fleet", host=name, error=f"{type(error).__name__}: {error}")
             return "unreachable"
-        _log.info("host %s refused what it was told: HTTP %s: %r", name, answer.status, why)
+        if times := self._repeats.again(name, why):
+            _log.info(
+                "a host refused what it was told of the fleet", host=name, http=answer.status, why=why, times=times
+            )
         return "refused"
 
 
@@ -126,9 +132,13 @@ class Fleets:
         try:
             pods = await self._api.list(POD, key.namespace, selector(key, labels.COMPONENT_HOST))
         except OperatorError as error:
-            _log.info("%s: whether hosts have ended cannot be seen now: %s", key, error)
+            _log.info(
+                "whether hosts have ended cannot be seen now", namespace=key.namespace, name=key.name, error=str(error)
+            )
             return census
         found = confirm(census, suspects, pods.items, observed.now)
         for owner in sorted(found.gone.keys() - census.gone.keys()):
-            _log.info("%s: host %s has ended; its partitions can be taken over", key, owner)
+            _log.info(
+                "a host has ended; its partitions can be taken over", namespace=key.namespace, name=key.name, host=owner
+            )
         return found

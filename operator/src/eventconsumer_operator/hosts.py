@@ -6,16 +6,17 @@ anything but a well-formed answer of bounded size. No credential is sent and non
 
 import asyncio
 import ipaddress
-import logging
 from collections.abc import Mapping
 from typing import Protocol
 
 import aiohttp
+import structlog
 from pydantic import ValidationError
 
 from eventconsumer_api.host_report import HostReport
+from eventconsumer_api.repeats import Repeats
 
-_log = logging.getLogger(__name__)
+_log = structlog.get_logger(__name__)
 
 TIMEOUT = aiohttp.ClientTimeout(total=3, sock_connect=1)
 _MAX_BYTES = 4 * 1024 * 1024  # a report of 1,000 partitions has about 200 kB
@@ -35,6 +36,7 @@ class HttpHosts:
         """Use `session`, which the caller closes, and the port on which all hosts answer."""
         self._session = session
         self._port = port
+        self._repeats = Repeats()
 
     async def reports(self, addresses: Mapping[str, str]) -> dict[str, HostReport]:
         """See `Hosts`."""
@@ -47,17 +49,25 @@ class HttpHosts:
                 f"http://{url_host(address)}:{self._port}/status", timeout=TIMEOUT, allow_redirects=False
             ) as response:
                 if response.status != 200:
-                    _log.info("host %s answered HTTP %s", name, response.status)
+                    _log.info("a host gave no report; it is asked again", host=name, http=response.status)
                     return None
                 body = await _read(response.content)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            _log.debug("host %s does not answer: %s: %s", name, type(error).__name__, error)
+            _log.debug("a host does not answer", host=name, error=f"{type(error).__name__}: {error}")
             return None
         try:
-            return HostReport.model_validate_json(body)
+            report = HostReport.model_validate_json(body)
         except ValidationError as error:
-            _log.warning("host %s sent a report that is not understood: %s", name, error.errors()[0]["msg"])
+            wrong = error.errors()[0]["msg"]
+            if times := self._repeats.again(name, wrong):
+                _log.warning(
+                    "a host's report is not understood: give operator and hosts images of one release",
+                    host=name, error=wrong, times=times,
+                )  # fmt: skip
             return None
+        if self._repeats.over(name):
+            _log.info("a host's report is understood again", host=name)
+        return report
 
 
 def url_host(address: str) -> str:

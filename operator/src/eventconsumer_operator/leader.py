@@ -7,14 +7,15 @@ stops before others may take over. Losing the lead ends the process: starting an
 """
 
 import asyncio
-import logging
 from datetime import UTC, datetime
 from typing import Any, Protocol
+
+import structlog
 
 from eventconsumer_operator.errors import Changed, Gone, OperatorError, Transient
 from eventconsumer_operator.manifest import LEASE, Kind, Manifest
 
-_log = logging.getLogger(__name__)
+_log = structlog.get_logger(__name__)
 
 NAME = "eventconsumer-operator"
 DURATION_SECONDS = 15.0
@@ -63,10 +64,10 @@ class Elector:
             except OperatorError as error:
                 holder = str(error)
             if self._held is not None:
-                _log.info("leading as %s", self._identity)
+                _log.info("leading", identity=self._identity)
                 return
             if holder != told:
-                _log.info("waiting for the lead: %s", holder)
+                _log.info("waiting for the lead", holder=holder)
                 told = holder
             await asyncio.sleep(_RETRY_SECONDS)
 
@@ -90,7 +91,7 @@ class Elector:
             except Transient as error:
                 if loop.time() - renewed >= STOP_SECONDS - _RETRY_SECONDS:
                     raise LeadLost(f"the Lease could not be renewed: {error}") from error
-                _log.warning("renewing the lead: %s", error)
+                _log.warning("the lead was not renewed, will try again", lease=NAME, error=str(error))
 
     async def release(self) -> None:
         """Give up the lead, so that another need not wait; failures only cost its wait."""
@@ -101,7 +102,11 @@ class Elector:
             async with asyncio.timeout(_RETRY_SECONDS):
                 await self._leases.replace(held | {"spec": held["spec"] | {"holderIdentity": ""}})
         except (OperatorError, TimeoutError) as error:
-            _log.warning("giving up the lead: %s", error or "no answer")
+            _log.warning(
+                "the lead was not given up: the next operator waits for its end",
+                lease=NAME,
+                error=str(error) or "no answer",
+            )
 
     async def _try(self) -> str:
         """Take the Lease if it is free; return who has it else."""

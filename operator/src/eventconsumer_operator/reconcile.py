@@ -6,8 +6,9 @@ raised.
 """
 
 import asyncio
-import logging
 from dataclasses import dataclass
+
+import structlog
 
 from eventconsumer_api.host_report import HostState
 from eventconsumer_api.status import EventConsumerStatus
@@ -29,7 +30,7 @@ from eventconsumer_operator.status import make_status, same_but_numbers, wire
 from eventconsumer_operator.store import Store
 from eventconsumer_operator.writethrough import WriteThrough
 
-_log = logging.getLogger(__name__)
+_log = structlog.get_logger(__name__)
 
 STARTING_SECONDS = 1.0  # look again after this while hosts are about to be ready: partitions wait for the word
 MOVING_SECONDS = 3.0  # look again after this while anything moves
@@ -111,7 +112,7 @@ class Reconciler:
         if self._book is not None:
             self._book.record(observed, status)
         for change in outcome.changes:
-            _log.info("%s: %s", key, change)
+            _log.info("applied", namespace=key.namespace, name=key.name, change=str(change))
         memory = self._memory.setdefault(key, _Memory())
         now = asyncio.get_running_loop().time()
         if status != observed.consumer.status:

@@ -6,12 +6,14 @@ comes back.
 """
 
 import asyncio
-import logging
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import structlog
+
 from eventconsumer_api import labels
+from eventconsumer_api.repeats import Repeats
 from eventconsumer_operator import metrics
 from eventconsumer_operator.api import Api
 from eventconsumer_operator.errors import Forbidden, Gone, OperatorError
@@ -20,7 +22,7 @@ from eventconsumer_operator.manifest import EVENT_CONSUMER, Kind, Listing
 from eventconsumer_operator.sparkapplications import install_hint
 from eventconsumer_operator.store import Store
 
-_log = logging.getLogger(__name__)
+_log = structlog.get_logger(__name__)
 
 MANAGED = {labels.LABEL_MANAGED_BY: labels.MANAGED_BY}
 RETRY_SECONDS = 10.0
@@ -63,6 +65,7 @@ class Resync:
         self._notify = notify
         self._seconds = seconds
         self._served: set[str] = set()
+        self._repeats = Repeats()
         self._away: set[str] = set()  # scopes of which the last lists failed
         now = asyncio.get_running_loop().time()
         self._health = {(kind, scope): _Health(now) for kind in store.kinds for scope in scopes}
@@ -117,7 +120,7 @@ class Resync:
                 return None
             # Nobody can have made one. It is no reason to keep everything else waiting.
             if kind not in self._store.unserved:
-                _log.warning("%s", install_hint(kind))
+                _log.warning("a kind is not served", kind=kind.plural, remedy=install_hint(kind))
             self._store.unserved.add(kind)
             listing = Listing((), "")
         except OperatorError as error:
@@ -125,11 +128,15 @@ class Resync:
             return None
         else:
             self._store.unserved.discard(kind)
+        if times := self._repeats.over((kind, scope)):
+            _log.info("listed again", kind=kind.plural, namespace=scope or "all namespaces", failures=times)
         health.listed, health.error = asyncio.get_running_loop().time(), None
         return self._store.replace(kind, scope, listing)
 
     def _failed(self, kind: Kind, scope: str, error: OperatorError) -> None:
-        _log.warning("listing %s in %s: %s", kind.plural, scope or "all namespaces", error)
+        if times := self._repeats.again((kind, scope), str(error)):
+            where = scope or "all namespaces"
+            _log.warning("not listed, will try again", kind=kind.plural, namespace=where, error=str(error), times=times)
         self._health[kind, scope].error = error
         if isinstance(error, Forbidden):
             self._store.refuse(kind, scope, error)

@@ -10,13 +10,14 @@ operator has no right to read.
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Collection
 from typing import Any
 
 import kopf
+import structlog
 
 from eventconsumer_api import labels
+from eventconsumer_api.repeats import Repeats
 from eventconsumer_operator.api import KubernetesApi
 from eventconsumer_operator.errors import OperatorError
 from eventconsumer_operator.keys import Key, Notify
@@ -24,7 +25,7 @@ from eventconsumer_operator.manifest import EVENT_CONSUMER, STORED, Kind, Manife
 from eventconsumer_operator.sparkapplications import install_hint
 from eventconsumer_operator.store import Store
 
-_log = logging.getLogger(__name__)
+_log = structlog.get_logger(__name__)
 
 _CRD_SECONDS = 3.0
 _MORE_SECONDS = 5.0  # a definition that is installed later is noticed within this time
@@ -124,17 +125,18 @@ def _version_and_group(kind: Kind) -> str:
 
 
 async def _wait_for_crd(api: KubernetesApi) -> None:
-    warned = False
+    repeats = Repeats()
     while True:
         try:
             if await api.is_served(EVENT_CONSUMER):
+                if repeats.over("definition"):
+                    _log.info("the definition of EventConsumers is there")
                 return
             text = "the EventConsumer CRD is not installed: install it from the chart or crds/eventconsumers.yaml"
         except OperatorError as error:
             text = str(error)
-        if not warned:
-            _log.warning("waiting: %s", text)
-            warned = True
+        if times := repeats.again("definition", text):
+            _log.warning("waiting for the definition of EventConsumers", error=text, times=times)
         await asyncio.sleep(_CRD_SECONDS)
 
 
@@ -147,7 +149,7 @@ async def _wait_for_more(api: KubernetesApi, store: Store, again: asyncio.Event)
         for kind in away:
             with contextlib.suppress(OperatorError):
                 if await api.is_served(kind):
-                    _log.info("%s is served now: watching it", _version_and_group(kind))
+                    _log.info(f"{_version_and_group(kind)} is served now: watching it", kind=kind.plural)
                     store.unserved.discard(kind)
                     again.set()
 

@@ -14,6 +14,7 @@ import numpy as np
 import structlog
 
 from eventconsumer_api.host_report import Problem
+from eventconsumer_api.repeats import Repeats
 from eventconsumer_processor import gaps, problems
 from eventconsumer_processor.buffer import Buffer
 from eventconsumer_processor.checkpoint import resume
@@ -43,6 +44,7 @@ class Drain:
         self.files = 0
         self.events = 0
         self._work = work
+        self._repeats = Repeats(work.clock)
         self._held = held
         self._chain = chain
         self._problems = found
@@ -144,7 +146,7 @@ class Drain:
             try:
                 await self._chain.put_empty()
             except StorageError as error:  # it says nothing that the next one does not say
-                self._log.warning("empty file not written", error=str(error))
+                self._log.warning("empty file not written; the next one says the same", error=str(error))
 
     def _facts(self, draft: Draft) -> dict[str, str]:
         return draft.metadata() | {"partition": self._chain.partition, "from": str(draft.start)}
@@ -174,6 +176,8 @@ class Drain:
         metrics.files.labels(partition).inc()
         metrics.events.labels(partition).inc(draft.count)
         metrics.bytes.labels(partition).inc(size)
+        if times := self._repeats.over("commit"):
+            self._log.info("files are committed again", failures=times)
         self._log.info("file committed", start=draft.start, last=draft.last, events=draft.count, bytes=size)
         self._reached = Checkpoint(draft.last_offset, draft.last)
         now = self._work.clock()
@@ -204,7 +208,7 @@ class Drain:
         try:
             await self._held.advance(checkpoint)
         except StorageError as error:  # a hint only: the next one covers it
-            self._log.warning("checkpoint not written", error=str(error))
+            self._log.warning("checkpoint not written; the next one covers it", error=str(error))
             return
         self._reached = None
         self._schedule.written(self._work.clock())
@@ -215,7 +219,8 @@ class Drain:
         self._failures += 1
         if not isinstance(error, Unavailable) or self._failures >= FAILED_COMMITS:
             self._problems["sink"] = problems.of(self._work.config, problems.SINK, error)
-        self._log.warning("commit failed, will try again", error=str(error))
+        if times := self._repeats.again("commit", str(error)):
+            self._log.warning("file not committed, will try again", error=str(error), times=times)
 
     def _keep(self) -> None:
         self._work.memory.keep(self._chain.partition, self._buffer.size)

@@ -8,6 +8,7 @@ missing events in, so they are a problem that is shown for as long as the partit
 import structlog
 
 from eventconsumer_api.host_report import Problem
+from eventconsumer_api.repeats import Repeats
 from eventconsumer_processor import problems
 from eventconsumer_processor.checkpoint import begin
 from eventconsumer_processor.errors import StorageError
@@ -35,6 +36,7 @@ class Handled:
         self.expected = 0
         self.events = 0
         self._work = work
+        self._repeats = Repeats(work.clock)
         self._held = held
         self._chain = chain
         self._schedule = CheckpointSchedule(work.config.processing.checkpoint, replaces_files=True)
@@ -73,9 +75,15 @@ class Handled:
         try:
             await self._held.advance(self._done)
         except StorageError as error:  # the next checkpoint covers this one
-            log.warning("checkpoint not written", partition=self._chain.partition, error=str(error))
+            if times := self._repeats.again("checkpoint", str(error)):
+                log.warning(
+                    "checkpoint not written; the next one covers it",
+                    partition=self._chain.partition, error=str(error), times=times,
+                )  # fmt: skip
             self._not_before = self._work.clock() + RETRY_SECONDS
             return
+        if times := self._repeats.over("checkpoint"):
+            log.info("checkpoints are written again", partition=self._chain.partition, failures=times)
         self.position = self._done.sequence_number + 1
         self._done = None
         self._schedule.written(self._work.clock())

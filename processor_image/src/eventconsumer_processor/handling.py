@@ -27,6 +27,7 @@ import structlog
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.redaction import redact
+from eventconsumer_api.repeats import Repeats
 from eventconsumer_processor.calls import Calls
 from eventconsumer_processor.deadletter import Attempts, Cause, DeadLetters, cause_of
 from eventconsumer_processor.errors import Blocked, StorageError
@@ -101,6 +102,7 @@ class PartitionHandler:
         self._calls: Calls | None = None  # open
         self._context: PartitionContext | None = None
         self._failures = 0  # in a row
+        self._repeats = Repeats(lambda: means.now().timestamp())
         self._failing: Problem | None = None
         self._log = log.bind(partition=place.partition)
 
@@ -186,7 +188,7 @@ class PartitionHandler:
                 await calls.close(self._context, CloseReason.LEASE_LOST if lost else CloseReason.SHUTDOWN)
         except Exception as error:
             self._count(error)
-            self._log.error("the handler's close failed", error=describe(error))
+            self._log.error("the handler's close failed: correct it in the handler's image", error=describe(error))
         finally:
             calls.end()
 
@@ -239,15 +241,25 @@ class PartitionHandler:
             while True:
                 try:
                     await self._means.letters.put(context, event, attempts, cause)
+                    self._repeats.over("letter")
                     break
                 except StorageError as error:
                     failures += 1
-                    self._log.warning("dead letter not written", number=event.sequence_number, error=str(error))
+                    if times := self._repeats.again("letter", str(error)):
+                        self._log.warning(
+                            "dead letter not written, will try again",
+                            number=event.sequence_number, error=str(error), times=times,
+                        )  # fmt: skip
                     self._alarm(f"a dead letter cannot be written, so nothing goes on: {error}")
                 await self._pause(failures, turn.stop)
                 if turn.stop.is_set():
                     return [piece]
-            self._log.error("dead letter", number=event.sequence_number, error=cause.type, message=cause.message)
+            self._log.error(
+                "the handler rejected an event: it is a dead letter",
+                number=event.sequence_number,
+                error=cause.type,
+                cause=cause.message,
+            )
             self._means.metrics.dead_letters.labels(self._place.partition).inc()
         gone = set(rejected)
         left = [index for index in piece.indices if index not in gone]

@@ -136,7 +136,12 @@ class Host:
     async def _wait_blocked(self, found: list[Problem], seen: str) -> None:
         if found != self._blocked:
             for problem in found:
-                log.error("blocked", field=problem.field, reason=problem.reason, message=problem.message)
+                log.error(
+                    "nothing can be read before this is corrected",
+                    field=problem.field,
+                    reason=problem.reason,
+                    cause=problem.message,
+                )
         self._blocked = found
         self._enter(HostState.BLOCKED)
         with contextlib.suppress(TimeoutError):
@@ -146,7 +151,7 @@ class Host:
     async def _session(self, registration: Registration, seen: str) -> None:
         config, info = self._config, registration.info
         self._blocked = []
-        log.info("registered", hub=info.name, namespace=info.namespace, partitions=len(info.partition_ids))
+        log.info("registered", hub=info.name, hub_namespace=info.namespace, partitions=len(info.partition_ids))
         era = incarnation(info)
         encode, chain = files_of(config, info, era, registration.sink)
         rng = Random()  # noqa: S311 - spreads hosts, guards nothing
@@ -225,7 +230,7 @@ class Host:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), WATCH_SECONDS)
         if not self._stop.is_set():
-            log.info("a credential changed")
+            log.info("a credential changed: connecting again")
 
     def _enter(self, state: HostState) -> None:
         if self._state is not HostState.DRAINING:

@@ -12,6 +12,7 @@ from uuid import uuid4
 import structlog
 
 from eventconsumer_api.host_report import FleetReport, Problem
+from eventconsumer_api.repeats import Repeats
 from eventconsumer_processor import problems
 from eventconsumer_processor.batcher import Batcher
 from eventconsumer_processor.batches import BatchLog
@@ -51,6 +52,7 @@ class Leader:
         self._chain = chain
         self._partitions = partitions
         self._seconds = seconds
+        self._repeats = Repeats(work.clock)
         self._forget()
 
     async def run(self) -> None:
@@ -59,7 +61,10 @@ class Leader:
             try:
                 await self._elect()
             except StorageError as error:
-                log.warning("cannot lead", error=str(error))
+                if times := self._repeats.again("lead", str(error)):
+                    log.warning("cannot try to lead, will try again", error=str(error), times=times)
+            else:
+                self._repeats.over("lead")
             await self._pause()
 
     async def _pause(self) -> None:
@@ -85,7 +90,7 @@ class Leader:
                 await self._measure_once()
                 await asyncio.sleep(MEASURE_SECONDS)
         except LeaseLost:
-            log.warning("the lead was lost")
+            log.warning("the lead was lost: its lease was not renewed in time; another host leads")
         finally:
             self._work.metrics.leader.set(0)
             self._forget()
@@ -126,9 +131,12 @@ class Leader:
             await self._batcher.plan()
             self.problems = self._batcher.problems
         except StorageError as error:
-            log.warning("cannot measure", error=str(error))
+            if times := self._repeats.again("measure", str(error)):
+                log.warning("lag and batches are not known, will try again", error=str(error), times=times)
             self.problems = [problems.of(self._work.config, problems.SINK, error)]
             return
+        if times := self._repeats.over("measure"):
+            log.info("lag and batches are known again", failures=times)
         await self._measure.ask_heads(partitions)
         self.fleet = self._measure.report(partitions, listing)
         self._partitions.watched = self.fleet.lag_events != 0  # new files are noticed by their checkpoints

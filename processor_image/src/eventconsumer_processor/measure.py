@@ -13,6 +13,7 @@ import structlog
 from eventconsumer_api.batch import BatchManifest, Totals
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import FleetReport, PartitionLag
+from eventconsumer_api.repeats import Repeats
 from eventconsumer_api.v1alpha1 import CheckpointPolicy, HandlerMode
 from eventconsumer_processor.batches import BatchLog, BatchState
 from eventconsumer_processor.batchplan import Waiting
@@ -63,6 +64,7 @@ class Measure:
         self._batches = batches
         self._chain = chain
         self._now = now
+        self._repeats = Repeats(lambda: now().timestamp())
         self._restored = False
         self._heads: dict[str, Heads] = {}
         self._looked: dict[str, datetime] = {}  # partition -> when its next file was last looked for
@@ -135,7 +137,13 @@ class Measure:
             if not isinstance(error, SourceError):
                 raise error
         if failed:
-            log.warning("some heads are unknown", error=str(failed[0]), partitions=len(failed))
+            if times := self._repeats.again("heads", str(failed[0])):
+                log.warning(
+                    "the hub did not say how far partitions reach; their lag is not known",
+                    error=str(failed[0]), partitions=len(failed), times=times,
+                )  # fmt: skip
+        elif times := self._repeats.over("heads"):
+            log.info("the hub says how far partitions reach", failures=times)
         if answers[0] is False:
             # Sequence numbers of a hub that was created anew say nothing about these files.
             self._heads.clear()

@@ -19,6 +19,7 @@ import structlog
 
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.host_report import PartitionReport, Problem
+from eventconsumer_api.repeats import Repeats
 from eventconsumer_processor import problems
 from eventconsumer_processor.errors import LeaseInvalid, SourceError, StorageError, Unavailable
 from eventconsumer_processor.fleetnews import FleetNews
@@ -89,16 +90,19 @@ class PartitionManager:
 
     async def run(self, beat: Callable[[], None]) -> None:
         """Scan until cancelled; `beat` is called after each scan, failed ones too."""
-        failures = 0
+        failures, repeats = 0, Repeats(self._work.clock)
         while True:
             try:
                 await self._scan()
                 failures = 0
                 self._problems.pop("leases", None)
+                if times := repeats.over("leases"):
+                    log.info("leases are read again", failures=times)
             except StorageError as error:
                 failures += 1
                 self._rest = False
-                log.warning("scan failed", error=str(error), in_a_row=failures)
+                if times := repeats.again("leases", str(error)):
+                    log.warning("leases were not read, will try again", error=str(error), times=times)
                 if failures >= FAILED_SCANS:
                     self._problems["leases"] = problems.of(self._work.config, problems.LEASES, error)
             beat()

@@ -18,6 +18,7 @@ import structlog
 
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import FleetReport, HostReport, HostState, Problem
+from eventconsumer_api.repeats import Repeats
 from eventconsumer_processor import problems
 from eventconsumer_processor.batcher import Batcher
 from eventconsumer_processor.batches import BatchLog
@@ -48,6 +49,7 @@ class Probe:
         self._config = config
         self._owner = owner
         self._clock = clock
+        self._repeats = Repeats(clock)
         self._metrics = Metrics()
         self._heartbeat = Heartbeat(clock)
         self._stop = asyncio.Event()
@@ -127,14 +129,20 @@ class Probe:
                     await batcher.plan()
                 self._problems = batcher.problems
                 self._fleet = measure.report(self._partitions, listing)
+                if times := self._repeats.over("round"):
+                    log.info("lag is known again", failures=times)
                 self._heartbeat.beat()
                 await self._wait(MEASURE_SECONDS)
         except HostError as error:
             self._forget([problems.of(config, part, error)])
-            log.warning("cannot measure", error=str(error), kind=type(error).__name__)
+            if times := self._repeats.again("round", str(error)):
+                log.warning(
+                    "lag is not known, will try again", error=str(error), kind=type(error).__name__, times=times
+                )
         except TimeoutError:
             self._forget([])
-            log.warning("a round took too long", part=part)
+            if times := self._repeats.again("round", part):
+                log.warning("lag is not known: a round took too long, will try again", part=part, times=times)
         finally:
             await registration.close()
 

@@ -12,7 +12,6 @@ import logging
 import os
 import signal
 import socket
-import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import asdict
 from pathlib import Path, PurePath
@@ -21,11 +20,9 @@ from uuid import uuid4
 
 import structlog
 from pydantic import ValidationError
-from structlog.typing import EventDict
 
-from eventconsumer_api import labels
+from eventconsumer_api import labels, logs
 from eventconsumer_api.host_config import HostConfig
-from eventconsumer_api.redaction import redact
 from eventconsumer_processor.replay import Totals
 
 TERMINATION_LOG = Path("/dev/termination-log")
@@ -54,18 +51,25 @@ def _main(run: Callable[[HostConfig, str, int, Path], Coroutine[Any, Any, Totals
         port = int(os.environ.get("EVENTCONSUMER_PORT", labels.HOST_PORT))
     except OSError as error:
         log.error(
-            "cannot read the configuration: set EVENTCONSUMER_CONFIG to its file", path=str(path), error=str(error)
+            "the configuration cannot be read: set EVENTCONSUMER_CONFIG to its file", path=str(path), error=str(error)
         )
         return 2
     except ValidationError as error:
         fields = [".".join(map(str, problem["loc"])) + ": " + problem["msg"] for problem in error.errors()]
-        log.error("the configuration does not fit this version of the host", path=str(path), fields=fields)
+        log.error(
+            "the configuration does not fit this version of the host: give operator and hosts images of one release",
+            path=str(path),
+            fields=fields,
+        )
         return 2
     except ValueError:
-        log.error("EVENTCONSUMER_PORT is not a number")
+        log.error(
+            "EVENTCONSUMER_PORT is not a number: set it to a port, or remove it", value=os.environ["EVENTCONSUMER_PORT"]
+        )
         return 2
     name = os.environ.get("POD_NAME") or socket.gethostname()
     owner = f"{name}.{os.environ.get('POD_UID') or uuid4()}"
+    configure_logging(namespace=config.resource.namespace, name=config.resource.name, host=name)
     replayed = asyncio.run(run(config, owner, port, path.with_name(PurePath(labels.FLEET_KEY_FILE).name)))
     log.info("stopped")
     if config.replay is None:
@@ -105,28 +109,7 @@ def _stop_by_signal(request_stop: Callable[[], None]) -> None:
         loop.add_signal_handler(number, request_stop)
 
 
-def configure_logging() -> None:
-    """JSON lines in a pod, readable lines on a terminal; no secret in either."""
-    terminal = sys.stderr.isatty()
-    renderer: structlog.typing.Processor = (
-        structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer()
-    )
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            _redact,
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
-    # The libraries' own logs: warnings only, and pyamqp reports every lost link by itself, which the pump does better.
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
+def configure_logging(**context: str) -> None:
+    """One form for all that is logged; pyamqp reports every lost link by itself, which the pump does better."""
+    logs.configure("INFO", stream=None, **context)
     logging.getLogger("azure").setLevel(logging.ERROR)
-
-
-def _redact(_: object, __: str, event: EventDict) -> EventDict:
-    return {key: redact(value) if isinstance(value, str) else value for key, value in event.items()}

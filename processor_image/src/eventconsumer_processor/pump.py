@@ -15,6 +15,7 @@ import structlog
 
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.host_report import PartitionReport, Problem
+from eventconsumer_api.repeats import Repeats
 from eventconsumer_api.v1alpha1 import HandlerMode
 from eventconsumer_processor import gaps, problems
 from eventconsumer_processor.drain import Drain
@@ -61,6 +62,7 @@ class Pump:
         self.stop = asyncio.Event()
         self._problems: dict[str, Problem] = {}
         self._work = work
+        self._repeats = Repeats(work.clock)
         self._held = held
         self._partition = chain.partition
         self._handler = work.handler(chain.partition) if work.handler else None
@@ -123,7 +125,7 @@ class Pump:
             lost = False
             return CloseReason.SHUTDOWN
         except Fenced as error:
-            self._log.error("halting", error=str(error))
+            self._log.error("this host stops writing the partition", error=str(error))
             return CloseReason.FENCED
         finally:
             await self._detach()
@@ -170,9 +172,12 @@ class Pump:
         if self._failures:
             self._failures = 0
             self._problems.pop("source", None)
+            if times := self._repeats.over("source"):
+                self._log.info("read again", failures=times)
 
     async def _retry_later(self, error: HostError) -> None:
-        self._log.warning("will try again", error=str(error), kind=type(error).__name__)
+        if times := self._repeats.again("source", str(error)):
+            self._log.warning("not read, will try again", error=str(error), kind=type(error).__name__, times=times)
         self._work.metrics.receive_errors.labels(self.partition, type(error).__name__).inc()
         await self._detach()
         self._failures += 1

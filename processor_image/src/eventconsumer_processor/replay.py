@@ -164,7 +164,7 @@ async def _removed(hub: BoundedHub, partition: str) -> bool:
     try:
         return (await hub.partition(partition)).earliest >= hub.ends[partition]
     except HostError as error:
-        log.warning("cannot ask for a partition", partition=partition, error=str(error))
+        log.warning("the hub did not answer for a partition, will ask again", partition=partition, error=str(error))
         return False
 
 

@@ -83,7 +83,7 @@ class Tenure:
             reason = CloseReason.SHUTDOWN
             raise
         except Exception:
-            self._log.exception("pump failed")
+            self._log.exception("the partition is given up, by a fault of the host: report it with this entry")
         finally:
             if reason is not CloseReason.LEASE_LOST:
                 await self._held.release()
@@ -120,7 +120,12 @@ class Tenure:
         self._losses = 1 if self._left_alone() else self._losses + 1
         self._rival, self._pump_since = reason, None
         pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(self._losses - 1, 10))
-        self._log.warning("a rival is at work", reason=str(reason), in_a_row=self._losses, pause=pause)
+        self._log.warning(
+            "another reader or writer is at work on this partition: is its consumer group used elsewhere?",
+            reason=str(reason),
+            in_a_row=self._losses,
+            pause=pause,
+        )
         self._work.metrics.lease_changes.labels(str(reason)).inc()
         while True:
             await self._pause(pause, keeping)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_operator import logs
+from eventconsumer_api import logs
 from eventconsumer_operator.podfailures import pod_failures
 from eventconsumer_operator.settings import parse_settings
 from tests.unit.operator.worlds import pod
@@ -138,6 +138,6 @@ def test_the_log_is_json_without_secrets() -> None:
     finally:
         root.handlers[:] = before
         root.setLevel(level)
-    assert line["event"] == "failed with SharedAccessKey=***"
+    assert line["message"] == "failed with SharedAccessKey=***"
     assert "c2VjcmV0" not in stream.getvalue()
     assert line["level"] == "error"

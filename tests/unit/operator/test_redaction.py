@@ -7,9 +7,9 @@ import logging
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventconsumer_api import logs
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.status import EventConsumerStatus
-from eventconsumer_operator import logs
 from eventconsumer_operator.errors import Forbidden, OperatorError, Refused, SpecError, Transient
 from eventconsumer_operator.events import Recorder
 from eventconsumer_operator.manifest import EVENT, Manifest

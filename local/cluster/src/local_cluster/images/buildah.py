@@ -121,6 +121,16 @@ class Buildah:
             run([*self._base, "push", "--quiet", reference, f"docker-archive:{path}:{reference}"])
             yield path
 
+    def save(self, reference: str, name: str, target: Path) -> None:
+        """Write an image to an OCI archive.
+
+        Args:
+            reference: The image.
+            name: What it is called in the archive.
+            target: The file to write.
+        """
+        run([*self._base, "push", "--quiet", reference, f"oci-archive:{target}:{name}"])
+
     def push(self, reference: str) -> None:
         """Send an image to the registry that its name says."""
         run([*self._base, "push", "--quiet", reference, f"docker://{reference}"])

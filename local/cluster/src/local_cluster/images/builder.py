@@ -2,6 +2,7 @@
 
 import contextlib
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from local_cluster import host, packages
@@ -98,6 +99,20 @@ class Builder:
             for image in images:
                 self._ensure(image, buildah, present, loaded, progress)
             self._forget_outdated(images, buildah, loaded)
+
+    def save(self, targets: Mapping[str, tuple[Path, str]], progress: Progress) -> None:
+        """Write built images to OCI archives.
+
+        Args:
+            targets: File, and the reference it gives the image, by the image's name.
+            progress: Shows a step an image.
+        """
+        host.check_rights()
+        with exclusive(self._layout.build_lock):
+            buildah = self._recovered()
+            for name, (file, reference) in targets.items():
+                with progress.step(f"writing {file.name}"):
+                    buildah.save(self._describe(name).reference, reference, file)
 
     def _ensure_base(self, buildah: Buildah, present: set[str], progress: Progress) -> None:
         if base.reference() in present:

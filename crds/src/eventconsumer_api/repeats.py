@@ -1,0 +1,66 @@
+"""PURE but for its clock: a trouble that goes on is said once, then now and then with the count, then its end."""
+
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+REPEAT_SECONDS = 300.0
+
+
+@dataclass
+class _Trouble:
+    text: str
+    said: float
+    times: int = 1
+
+
+class Repeats:
+    """Counts what goes wrong again and again, so that a log tells of it without drowning in it.
+
+    if times := repeats.again("leases", str(error)):
+        log.warning("the leases cannot be listed; the host keeps trying", error=str(error), times=times)
+    ...
+    if times := repeats.over("leases"):
+        log.info("the leases can be listed again", times=times)
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, seconds: float = REPEAT_SECONDS) -> None:
+        """Nothing is wrong yet.
+
+        Args:
+            clock: Seconds, from any start.
+            seconds: How often a trouble that goes on is said.
+        """
+        self._clock = clock
+        self._seconds = seconds
+        self._troubles: dict[Hashable, _Trouble] = {}
+
+    def again(self, what: Hashable, text: str = "") -> int:
+        """It went wrong.
+
+        Args:
+            what: The thing that is in trouble.
+            text: The cause; another cause is said at once.
+
+        Returns:
+            How often it did, if it is to be said now; else 0.
+        """
+        now = self._clock()
+        found = self._troubles.get(what)
+        if found is None:
+            self._troubles[what] = _Trouble(text, now)
+            return 1
+        found.times += 1
+        if found.text == text and now - found.said < self._seconds:
+            return 0
+        found.text, found.said = text, now
+        return found.times
+
+    def over(self, what: Hashable) -> int:
+        """It went well.
+
+        Returns:
+            How often it went wrong before; 0 if it did not, and there is nothing to say.
+        """
+        found = self._troubles.pop(what, None)
+        return found.times if found else 0

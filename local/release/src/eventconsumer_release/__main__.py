@@ -1,0 +1,37 @@
+"""`python -m eventconsumer_release VERSION`: what `make release` calls."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from eventconsumer_release import build
+from eventconsumer_release.errors import ReleaseError
+from local_cluster.errors import ClusterError
+from local_cluster.layout import REPOSITORY
+
+_console = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def release(
+    version: Annotated[str, typer.Argument(help="What the release is called, such as 1.2.0.")],
+    registry: Annotated[
+        str, typer.Option(envvar="REGISTRY", help="What its images are pulled from, such as registry.example.com/team.")
+    ] = "",
+    images: Annotated[
+        bool, typer.Option(envvar="IMAGES", help="Build the images, too; IMAGES=no leaves them out.")
+    ] = True,
+    root: Annotated[Path, typer.Option(help="The repository.")] = REPOSITORY,
+) -> None:
+    """Build the files of a release into dist/."""
+    try:
+        build.release(root, version, registry=registry, images=images)
+    except (ReleaseError, ClusterError) as error:
+        _console.print(f"[red]error:[/red] {escape(str(error))}")
+        raise SystemExit(1) from None
+
+
+if __name__ == "__main__":
+    typer.run(release)

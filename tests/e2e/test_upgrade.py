@@ -1,0 +1,236 @@
+"""From the previous release to this tree, and back, under constant load: each event in one file, no partition unread.
+
+The previous release is the latest tag `v*` below this commit; UPGRADE_FROM names another commit. Its images are built
+from a clone of it by its own builder, and its own chart installs it. The operator and the definition of the resource
+are the cluster's only ones, so what an earlier test installed is removed first.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventconsumer_demo import run
+from eventconsumer_demo.cluster import Cluster
+from eventhubs_emulator.admin_client import AdminClient
+from tests.e2e.conftest import NAMESPACE, ROOT
+from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
+from tests.e2e.test_handover import PARTITIONS, Publisher
+from tests.e2e.waiting import until
+from tests.readers import Readers
+
+pytestmark = pytest.mark.timeout(3600)
+
+NAME = "upgrade"
+HOSTS = 2
+CRD = "eventconsumers.eventconsumer.io"
+UNREAD_SECONDS = (
+    120.0  # a pod is replaced within this, on a busy machine too; its partitions should be read much sooner
+)
+SETTLED_SECONDS = 5.0
+LOAD_SECONDS = 5.0
+
+
+def git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def previous() -> str:
+    """The commit to upgrade from; empty where there is none."""
+    if named := os.environ.get("UPGRADE_FROM"):
+        return named
+    at_a_release = git("tag", "--points-at", "HEAD", "--list", "v*")
+    return git("describe", "--tags", "--abbrev=0", "--match", "v*", "HEAD^" if at_a_release else "HEAD")
+
+
+def local_cluster(root: Path, *arguments: str) -> str:
+    """Run the local cluster's program of a tree; its images are those of that tree."""
+    done = subprocess.run(
+        [sys.executable, "-m", "local_cluster", *arguments],
+        cwd=root, env=os.environ | {"PYTHONPATH": str(root / "local/cluster/src")},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=3000, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.strip()
+
+
+@dataclass(frozen=True)
+class Release:
+    """A version of the product, as it is installed.
+
+    Attributes:
+        root: Its tree.
+        images: References of the operator's and the hosts' images.
+    """
+
+    root: Path
+    images: dict[str, str]
+
+    @classmethod
+    def build(cls, root: Path) -> "Release":
+        """Build its images, into the cluster that runs."""
+        names = ("operator", "processor")
+        local_cluster(root, "build", *names)
+        return cls(root, json.loads(local_cluster(root, "images", *names)))
+
+    def install(self, cluster: Cluster) -> None:
+        """As docs/upgrade.md says; for the first time, too."""
+        images = [word for name, image in self.images.items() for word in ("--set-string", f"image.{name}={image}")]
+        cluster.helm(
+            "upgrade", "--install", run.RELEASE, str(self.root / "helm/eventconsumer"), "--reset-then-reuse-values",
+            *images, "--set", "allowInsecureEndpoints=true", "--wait", "--timeout", "300s", timeout=330,
+        )  # fmt: skip
+
+
+@dataclass
+class Stage:
+    """A consumer under load, and the two releases."""
+
+    cluster: Cluster
+    old: Release
+    new: Release
+    publisher: Publisher
+    readers: Readers
+
+    def runs(self, release: Release) -> bool:
+        """Whether exactly the hosts that are wanted run a release, ready, and every partition is read."""
+        pods = hosts(self.cluster)
+        images = {pod["spec"]["containers"][0]["image"] for pod in pods}
+        ready = [
+            each["status"] == "True" for pod in pods for each in pod["status"]["conditions"] if each["type"] == "Ready"
+        ]
+        return len(pods) == HOSTS == sum(ready) and images == {release.images["processor"]} and self.readers.all_read()
+
+    def settle(self, release: Release) -> None:
+        """Wait until the fleet runs a release, and goes on doing so."""
+        since = [time.monotonic()]
+
+        def settled() -> bool:
+            if not self.runs(release):
+                since[0] = time.monotonic()
+            return time.monotonic() - since[0] > SETTLED_SECONDS
+
+        until(settled, 600, f"{HOSTS} hosts run {release.images['processor']}")
+
+    def change(self, release: Release) -> float:
+        """Bring the fleet to another release; for how long a partition was unread at most, seconds."""
+        time.sleep(LOAD_SECONDS)  # so that events are on their way into files
+        self.readers.begin()
+        release.install(self.cluster)
+        self.settle(release)
+        return self.readers.longest()
+
+    def all_drained(self) -> bool:
+        """Whether all that was published so far is in files."""
+        with self.publisher.turn:
+            drained = self.cluster.get("eventconsumer", NAME).get("status", {}).get("drained", {}).get("events")
+            return bool(drained == self.publisher.sent)
+
+
+def hosts(cluster: Cluster) -> list[dict[str, Any]]:
+    """The host pods of the consumer."""
+    found: list[dict[str, Any]] = cluster.get("pods", "-l", f"eventconsumer.io/consumer={NAME}")["items"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """The local cluster without the product, with the stand-ins for Azure."""
+    if not previous():
+        pytest.skip(
+            "no tag v* below this commit, so there is no release to upgrade from; UPGRADE_FROM=<commit> names one"
+        )
+    status = subprocess.run([sys.executable, "-m", "local_cluster", "status"], capture_output=True, check=False)
+    for command in (["tools"], ["up"], ["build", "emulator", "azurite"]):
+        local_cluster(ROOT, *command)
+    found = Cluster(NAMESPACE, path=local_cluster(ROOT, "path"), kubeconfig=Path(local_cluster(ROOT, "kubeconfig")))
+    found.ensure_namespace(NAMESPACE)
+    remove(found)
+    run.stand_ins(found, json.loads(local_cluster(ROOT, "images")))
+    yield found
+    if status.returncode:
+        local_cluster(ROOT, "down")
+
+
+def remove(cluster: Cluster) -> None:
+    """Uninstall the product, with the definition of its resource."""
+    if cluster.kubectl("get", "crd", CRD, "--ignore-not-found"):
+        cluster.kubectl("delete", "eventconsumer", "--all", "--all-namespaces", timeout=300)
+    cluster.helm("uninstall", run.RELEASE, "--ignore-not-found", "--wait")
+    cluster.kubectl("delete", "crd", CRD, "--ignore-not-found")
+
+
+@pytest.fixture(scope="module")
+def stage(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """The previous release, installed and draining; this tree's images are in the cluster, too."""
+    tree = tmp_path_factory.mktemp("previous") / "tree"
+    subprocess.run(["git", "clone", "--quiet", "--no-checkout", str(ROOT), str(tree)], check=True)
+    subprocess.run(["git", "checkout", "--quiet", "--detach", git("rev-parse", previous())], cwd=tree, check=True)
+    old = Release.build(tree)
+    old.install(cluster)
+    with cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
+        admin = AdminClient(f"http://127.0.0.1:{port}")
+        admin.create_hub(NAME, partitions=PARTITIONS)
+        cluster.secret(f"{NAME}-hub", connectionString=GOOD_NAMESPACE)
+        cluster.secret(f"{NAME}-storage", connectionString=GOOD_STORAGE)
+        manifest = consumer(NAME)
+        manifest["spec"]["scaling"]["replicas"] = HOSTS
+        cluster.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+        readers = Readers(lambda: admin.links(kind="reader", hub=NAME), PARTITIONS)
+        publisher = Publisher(admin, NAME)
+        readers.start()
+        try:
+            # Only now: what a builder finds unused it forgets, and from here on pods use the previous images.
+            until(lambda: len(hosts(cluster)) == HOSTS and readers.all_read(), 300, "the previous release drains")
+            found = Stage(cluster, old, Release.build(ROOT), publisher, readers)
+            publisher.start()
+            found.settle(old)
+            yield found
+        finally:
+            if publisher.is_alive():
+                publisher.end()
+            readers.end()
+            cluster.kubectl("delete", "eventconsumer", NAME, "--ignore-not-found", timeout=300)
+
+
+def test_an_upgrade_while_draining_leaves_no_partition_unread(stage: Stage) -> None:
+    unread = stage.change(stage.new)
+    print(f"upgrade from {previous()}: unread for {unread:.1f} s at most")
+    assert unread < UNREAD_SECONDS
+    operator = stage.cluster.get("deployment", "eventconsumer-operator")["spec"]["template"]["spec"]["containers"][0]
+    assert operator["image"] == stage.new.images["operator"]
+    assert not [pod for pod in hosts(stage.cluster) if pod["status"]["containerStatuses"][0]["restartCount"]]
+    until(lambda: ready(stage.cluster), 120, "the consumer is Ready")
+
+
+def test_a_rollback_too(stage: Stage) -> None:
+    unread = stage.change(stage.old)
+    print(f"rollback to {previous()}: unread for {unread:.1f} s at most")
+    assert unread < UNREAD_SECONDS
+    until(lambda: ready(stage.cluster), 120, "the consumer is Ready")
+    stage.change(stage.new)
+
+
+def test_every_event_is_in_exactly_one_file(stage: Stage) -> None:
+    stage.publisher.end()
+    until(stage.all_drained, 300, f"{stage.publisher.sent} events are in files")
+    printed = stage.cluster.kubectl(
+        "exec", f"{NAME}-host-0", "--", "eventconsumer", "audit", "--deep", "--hub", "--json", timeout=300
+    )
+    report: dict[str, Any] = json.loads(printed)
+    assert report["exitCode"] == 0, report
+
+
+def ready(cluster: Cluster) -> bool:
+    """Whether the operator that runs now says that the consumer is well."""
+    resource = cluster.get("eventconsumer", NAME)
+    conditions = {each["type"]: each["status"] for each in resource["status"]["conditions"]}
+    return conditions["Ready"] == "True" and resource["status"]["hosts"] == {"desired": HOSTS, "ready": HOSTS}

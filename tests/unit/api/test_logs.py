@@ -1,0 +1,118 @@
+"""The log of every program: one form, by whichever logger; readable on a terminal; without secrets."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+from eventconsumer_api import logs
+
+ORDER = ["timestamp", "level", "logger", "message"]
+
+
+class Terminal(io.StringIO):
+    """Text that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def unchanged() -> Iterator[None]:
+    """The process's logging is put back."""
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    levels = {name: logging.getLogger(name).level for name in logs.LIBRARIES}
+    yield
+    root.handlers[:] = before
+    root.setLevel(level)
+    for name, each in levels.items():
+        logging.getLogger(name).setLevel(each)
+    structlog.reset_defaults()
+
+
+def lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_both_kinds_of_loggers_give_the_same_form() -> None:
+    logs.configure(stream=(stream := io.StringIO()), namespace="shop", name="orders")
+    structlog.get_logger("a.b").bind(partition="3").warning("checkpoint not written", error="no answer", name="other")
+    logging.getLogger("a.b").warning("%s of %d", "one", 2)
+    ours, theirs = lines(stream)
+    assert list(ours)[:4] == list(theirs)[:4] == ORDER
+    assert [ours[name] for name in ORDER[1:]] == ["warning", "a.b", "checkpoint not written"]
+    assert (ours["namespace"], ours["name"], ours["partition"]) == ("shop", "other", "3")
+    assert [theirs[name] for name in ORDER[1:]] == ["warning", "a.b", "one of 2"]
+    assert (theirs["namespace"], theirs["name"]) == ("shop", "orders")
+    assert ours["timestamp"].endswith("Z")
+
+
+@pytest.mark.parametrize(("level", "shown"), [("DEBUG", "diwe"), ("INFO", "iwe"), ("WARNING", "we"), ("ERROR", "e")])
+def test_levels(level: str, shown: str) -> None:
+    logs.configure(level, stream=(stream := io.StringIO()))
+    for logger in (structlog.get_logger("x"), logging.getLogger("x")):
+        for letter, method in zip("diwe", ("debug", "info", "warning", "error"), strict=True):
+            getattr(logger, method)(letter)
+    assert [line["message"] for line in lines(stream)] == [*shown, *shown]
+
+
+@pytest.mark.parametrize(("level", "shown"), [("DEBUG", ["w"]), ("ERROR", [])])
+def test_libraries_from_warning_on(level: str, shown: list[str]) -> None:
+    logs.configure(level, stream=(stream := io.StringIO()))
+    for name in (
+        "azure.core.pipeline.policies.http_logging_policy",
+        "kopf.objects",
+        "aiohttp.access",
+        "py4j.clientserver",
+    ):
+        logging.getLogger(name).info("i")
+        logging.getLogger(name).warning("w")
+    assert [line["message"] for line in lines(stream)] == shown * 4
+
+
+@pytest.mark.parametrize("make", [io.StringIO, Terminal])
+def test_no_secret_in_text_in_fields_in_lists_in_errors_or_in_tracebacks(make: type[io.StringIO]) -> None:
+    logs.configure(stream=(stream := make()))
+    log = structlog.get_logger("x")
+    secret = "AccountKey=c2VjcmV0;x"
+    log.warning(secret, text=secret, many=[secret], deep={"a": {"b": (secret,)}}, error=ValueError(secret))
+    logging.getLogger("x").warning("%s", secret)
+    try:
+        raise ValueError(secret)
+    except ValueError:
+        log.exception("unexpected")
+        logging.getLogger("x").exception("unexpected")
+    assert "c2VjcmV0" not in stream.getvalue()
+    assert stream.getvalue().count("AccountKey=***") >= 8
+
+
+def test_a_terminal_gets_readable_lines_with_colours() -> None:
+    logs.configure(stream=(stream := Terminal()))
+    structlog.get_logger("x").warning("a thing happened", partition="3")
+    assert "a thing happened" in stream.getvalue()
+    assert "\x1b[" in stream.getvalue()
+    assert not stream.getvalue().lstrip().startswith("{")
+
+
+def test_a_traceback_is_one_line_of_json() -> None:
+    logs.configure(stream=(stream := io.StringIO()))
+    try:
+        raise KeyError("a bug")
+    except KeyError:
+        structlog.get_logger("x").exception("unexpected")
+    (line,) = lines(stream)
+    assert "KeyError: 'a bug'" in line["exception"]
+    assert line["level"] == "error"
+
+
+def test_configured_twice_each_line_comes_once() -> None:
+    logs.configure(stream=io.StringIO())
+    logs.configure(stream=(stream := io.StringIO()))
+    structlog.get_logger("x").info("once")
+    logging.getLogger("x").info("once")
+    assert [line["message"] for line in lines(stream)] == ["once", "once"]

@@ -1,0 +1,55 @@
+"""A trouble that goes on is said once, then every five minutes, then its end; another cause is said at once."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventconsumer_api.repeats import REPEAT_SECONDS, Repeats
+
+
+class Clock:
+    """Seconds that pass when told."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_once_then_after_five_minutes_with_the_count_then_the_end() -> None:
+    repeats = Repeats(clock := Clock())
+    assert repeats.again("leases", "no answer") == 1
+    for _ in range(9):
+        clock.now += 1
+        assert repeats.again("leases", "no answer") == 0
+    clock.now += REPEAT_SECONDS
+    assert repeats.again("leases", "no answer") == 11
+    assert repeats.again("leases", "no answer") == 0
+    assert repeats.over("leases") == 12
+    assert repeats.over("leases") == 0
+    assert repeats.again("leases", "no answer") == 1
+
+
+def test_another_cause_and_another_thing_are_said_at_once() -> None:
+    repeats = Repeats(Clock())
+    assert repeats.again("leases", "no answer") == 1
+    assert repeats.again("leases", "forbidden") == 2
+    assert repeats.again("sink", "forbidden") == 1
+    assert repeats.over("sink") == 1
+    assert repeats.again("leases", "forbidden") == 0
+
+
+@given(st.lists(st.tuples(st.floats(0, 400), st.booleans()), max_size=60))
+def test_nothing_is_forgotten_and_nothing_said_too_often(steps: list[tuple[float, bool]]) -> None:
+    repeats, wrong, said = Repeats(clock := Clock()), 0, -REPEAT_SECONDS
+    for seconds, fails in steps:
+        clock.now += seconds
+        if not fails:
+            assert repeats.over("x") == wrong
+            wrong, said = 0, -REPEAT_SECONDS
+            continue
+        wrong += 1
+        times = repeats.again("x")
+        assert times in {0, wrong}
+        assert (times > 0) == (clock.now - said >= REPEAT_SECONDS)
+        said = clock.now if times else said

@@ -1,0 +1,70 @@
+"""The chart's package and install.yaml: of this repository, with the images of the release."""
+
+import io
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from eventconsumer_release import archive, manifests
+from eventconsumer_release.versions import IMAGES, reference
+
+ROOT = Path(__file__).parents[3]
+VERSION = str(yaml.safe_load((ROOT / "helm/eventconsumer/Chart.yaml").read_text())["version"])
+REGISTRY = "registry.example.com/team"
+TIME = 1_700_000_000
+
+
+def members(package: bytes) -> dict[str, tuple[tarfile.TarInfo, bytes]]:
+    with tarfile.open(fileobj=io.BytesIO(package)) as tar:
+        return {entry.name: (entry, tar.extractfile(entry).read()) for entry in tar}  # type: ignore[union-attr]
+
+
+def installed(registry: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all(manifests.install(ROOT, VERSION, registry)))
+
+
+def test_an_archive_says_nothing_of_who_made_it() -> None:
+    files = {"b": b"2", "a/x": b"1"}
+    package = archive.packed(files, frozenset({"a/x"}), TIME)
+    found = members(package)
+    assert {name: content for name, (_, content) in found.items()} == files
+    assert list(found) == ["a/x", "b"]
+    assert [(entry.mode, entry.mtime, entry.uid, entry.gid, entry.uname) for entry, _ in found.values()] == [
+        (0o755, TIME, 0, 0, ""),
+        (0o644, TIME, 0, 0, ""),
+    ]
+    assert archive.packed(dict(reversed(files.items())), frozenset({"a/x"}), TIME) == package
+
+
+def test_the_package_is_the_chart_with_the_release_s_images() -> None:
+    found = members(manifests.chart_package(ROOT, VERSION, REGISTRY, TIME))
+    chart = ROOT / "helm/eventconsumer"
+    assert set(found) == {f"eventconsumer/{path.relative_to(chart)}" for path in chart.rglob("*") if path.is_file()}
+    values = yaml.safe_load(found["eventconsumer/values.yaml"][1])
+    expected = yaml.safe_load((chart / "values.yaml").read_text())
+    expected["image"] |= {image: reference(image, VERSION, REGISTRY) for image in IMAGES}
+    assert values == expected
+    assert found["eventconsumer/Chart.yaml"][1] == (chart / "Chart.yaml").read_bytes()
+
+
+def test_install_has_the_namespace_first_and_all_of_the_base() -> None:
+    documents = installed("")
+    base = [
+        document
+        for name in ("crd.yaml", "operator.yaml")
+        for document in yaml.safe_load_all((ROOT / "kustomize/base" / name).read_text())
+    ]
+    assert documents[0]["kind"] == "Namespace"
+    assert documents[1:] == base
+    namespaces = {document["metadata"]["namespace"] for document in base if "namespace" in document["metadata"]}
+    assert namespaces == {documents[0]["metadata"]["name"]}
+
+
+def test_install_takes_every_image_from_the_registry() -> None:
+    (deployment,) = [document for document in installed(REGISTRY) if document["kind"] == "Deployment"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == reference("operator", VERSION, REGISTRY)
+    for image in ("processor", "spark"):
+        assert f"--{image}-image={reference(image, VERSION, REGISTRY)}" in container["args"]
