@@ -93,6 +93,7 @@ check: lint types borders ## The fast subset, two minutes
 
 test: lint types borders azurite jars ## Everything: style, types, borders, unit, contract, simulation, integration, faults, end to end
 	@./local/need promtool prometheus
+	@./local/need chromedriver chromium chromium-driver
 	@$(PY) -m local_cluster tools
 	@# In several processes, as most of a test is waiting; what shares a server stays together (tests/conftest.py).
 	@$(VENV)/bin/pytest -n 2 --dist loadgroup --durations=20 $(SUITES)

@@ -7,6 +7,7 @@ computes from them. Load, owners and batches follow from a formula, so each run 
 import asyncio
 import shutil
 import threading
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -61,9 +62,21 @@ def owner_of(partition: int, step: int) -> str:
 
 
 def lag_of(partition: int, step: int) -> int:
-    """A burst in the first half hour, worst in partitions 4 and 5, and nothing at the end."""
-    height = max(0, 60 - abs(step - 60)) * (900 if partition in {4, 5} else 30)
-    return height + (partition * 7 + step * 3) % 40 if step < STEPS - 8 else 0
+    """A burst in the first half hour, worst in partitions 4 and 5; then what waits for its file; nothing at the end."""
+    if step >= STEPS - 8:
+        return 0
+    burst = max(0, 70 - abs(step - 60 - partition)) * (900 if partition in {4, 5} else 25)
+    return burst + _noise(partition, step // 2) % 160
+
+
+def events_by(step: int) -> int:
+    """Events in files by a step: most while the burst is drained."""
+    return sum(700 + _noise(99, each) % 500 + max(0, 60 - abs(each - 90)) * 90 for each in range(step))
+
+
+def _noise(one: int, other: int) -> int:
+    """A number that looks like chance and is the same each time."""
+    return zlib.crc32(f"{one}.{other}".encode())
 
 
 def report_of(host: int, step: int, start: datetime) -> HostReport:
@@ -88,7 +101,7 @@ def report_of(host: int, step: int, start: datetime) -> HostReport:
         lag_seconds=max(lags.values()) / 50,
         lags={each: PartitionLag(events=lag, seconds=lag / 50) for each, lag in lags.items()},
         files=3 * step,
-        events=1_000 * step + 400 * (step % 9),
+        events=events_by(step),
         bytes=40_000 * step,
         last_file_time=now - timedelta(seconds=4),
         pending_files=24,
