@@ -82,8 +82,8 @@ def test_logs_of_a_partition_come_from_its_owner(shell: Shell) -> None:
     said = seen.out.splitlines()
     assert len(said) == 3 and "[3] lease taken" in said[0] and "of all" in said[1] and said[2].endswith("no json")
     assert "epoch=7" in seen.out and "orders-host-1" in seen.out
-    cluster.log("orders-host-1", line("again", "3"))
-    assert shell.run(cluster, "logs", "-p", "3", "-o", "json").json["event"] == "again"
+    cluster.log("orders-host-1", line("before", "3"), line("again", "3"), line("of another", "2"))
+    assert shell.run(cluster, "logs", "-p", "3", "--tail", "1", "-o", "json").json["event"] == "again"
 
 
 def test_logs_of_one_host_and_of_all(shell: Shell) -> None:

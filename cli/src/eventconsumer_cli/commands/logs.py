@@ -1,6 +1,7 @@
 """`logs`: of the host that reads a partition, wherever it moves; or of all hosts."""
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -45,14 +46,13 @@ def logs(  # noqa: PLR0917 - the options of the command
     look = look_at(session, name)
     wanted = _wanted(look, partition, host)
     newest = (None if since else 100) if tail is None else tail if tail >= 0 else None
-    show = _printer(session, partition)
     if not follow:
         for pod in wanted:
-            for line in _once(session, look, pod, newest, since):
-                show(line, pod in wanted)
+            for line in _once(session, look, pod, partition, newest, since):
+                _show(session, line)
         return
     try:
-        _follow(session, look, partition, host, wanted, newest, since, show)
+        _follow(session, look, partition, host, wanted, newest, since)
     except KeyboardInterrupt:
         return
 
@@ -65,14 +65,14 @@ def _follow(  # noqa: PLR0917 - what the command was told
     wanted: list[str],
     tail: int | None,
     since: int | None,
-    show: Callable[[LogLine, bool], None],
 ) -> None:
     follower = Follower(session.cluster, look.namespace, labels.COMPONENT_HOST)
     for pod in wanted:
         follower.read(pod, tail=tail, since=since)
     while True:
         for line in follower.lines(LOOK_SECONDS):
-            show(line, line.pod in wanted)
+            if _is_about(line, partition, current=line.pod in wanted):
+                _show(session, line)
         try:
             now = _wanted(look_at(session, look.name), partition, host)
         except (NotFound, Failed):
@@ -122,20 +122,23 @@ def _wanted(look: Look, partition: str | None, host: str | None) -> list[str]:
     return [one.owner]
 
 
-def _once(session: Session, look: Look, pod: str, tail: int | None, since: int | None) -> Iterator[LogLine]:
-    lines = session.cluster.logs(look.namespace, pod, labels.COMPONENT_HOST, follow=False, tail=tail, since=since)
-    return (parse(pod, line) for line in lines)
+def _once(  # noqa: PLR0917 - what the command was told
+    session: Session, look: Look, pod: str, partition: str | None, tail: int | None, since: int | None
+) -> Iterable[LogLine]:
+    # Which lines are about the partition only their fields say, so that the newest of those are counted here.
+    asked = tail if partition is None else None
+    lines = session.cluster.logs(look.namespace, pod, labels.COMPONENT_HOST, follow=False, tail=asked, since=since)
+    about = (line for line in (parse(pod, raw) for raw in lines) if _is_about(line, partition, current=True))
+    return about if partition is None else deque(about, tail)
 
 
-def _printer(session: Session, partition: str | None) -> Callable[[LogLine, bool], None]:
-    """Prints lines that are about the partition, or, of its present owner, about the whole host."""
+def _is_about(line: LogLine, partition: str | None, *, current: bool) -> bool:
+    """Whether a line is about the partition, or, of its present owner, about the whole host."""
+    return partition is None or line.partition == partition or (current and not line.partition)
 
-    def show(line: LogLine, current: bool) -> None:
-        if partition is not None and line.partition != partition and (line.partition or not current):
-            return
-        if session.out.format is Format.JSON:
-            session.out.raw(line.raw + "\n")
-        else:
-            session.out.out.print(line.text(), soft_wrap=True)
 
-    return show
+def _show(session: Session, line: LogLine) -> None:
+    if session.out.format is Format.JSON:
+        session.out.raw(line.raw + "\n")
+    else:
+        session.out.out.print(line.text(), soft_wrap=True)

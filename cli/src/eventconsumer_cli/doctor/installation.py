@@ -18,6 +18,8 @@ DEFINITION_NAME = f"{PLURAL}.{GROUP}"
 _INSTALL = "install the chart helm/eventconsumer, or kubectl apply --server-side -f crds/eventconsumers.yaml"
 _UPGRADE = "upgrade the chart, and this plugin to the same version; see docs/upgrade.md"
 
+_EXACT = 2**53  # above it not every whole number is a floating one
+
 
 def look(cluster: Cluster, namespaces: list[str]) -> Iterator[Finding]:
     """Look at the definition and the operators.
@@ -75,14 +77,16 @@ def judge_definition(definition: Manifest) -> Iterator[Finding]:
 def schema_digest(definition: Manifest) -> str:
     """First 12 hexadecimal digits of the SHA-256 of the schema of the version that this program speaks."""
     schema = next(each["schema"] for each in definition["spec"]["versions"] if each["name"] == VERSION)
-    return hashlib.sha256(json.dumps(_without_empty(schema), sort_keys=True).encode()).hexdigest()[:12]
+    return hashlib.sha256(json.dumps(_as_served(schema), sort_keys=True).encode()).hexdigest()[:12]
 
 
-def _without_empty(node: Any) -> Any:
-    """The API server leaves out what is empty."""
+def _as_served(node: Any) -> Any:
+    """The API server leaves out what is empty, and its numbers are floating: 2**63 - 1 comes back rounded."""
     if isinstance(node, dict):
-        return {name: _without_empty(value) for name, value in node.items() if value not in ("", None)}
-    return [_without_empty(value) for value in node] if isinstance(node, list) else node
+        return {name: _as_served(value) for name, value in node.items() if value not in ("", None)}
+    if isinstance(node, list):
+        return [_as_served(value) for value in node]
+    return float(node) if isinstance(node, int) and abs(node) > _EXACT else node
 
 
 def judge_operators(operators: list[Operator], namespace: str) -> Finding:

@@ -1,0 +1,205 @@
+"""Pods for tools, rights, and the stored definition on a real API server; no kubelet runs what is made."""
+
+import json
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from eventconsumer_api.crdgen import custom_resource_definition
+from eventconsumer_cli.doctor import rights
+from eventconsumer_cli.doctor.findings import Level
+from eventconsumer_cli.doctor.installation import DEFINITION_NAME, schema_digest
+from eventconsumer_cli.errors import ClusterError, Failed, Forbidden, NotFound
+from eventconsumer_cli.init.manifest import Answers, host_config, manifest
+from eventconsumer_cli.kube import toolpod
+from eventconsumer_cli.kube.cluster import KubernetesCluster, connect
+from eventconsumer_cli.kube.exec import KubernetesShell, Sink
+from eventconsumer_cli.kube.kinds import DEFINITION, EVENT_CONSUMER, POD, STATEFUL_SET, Manifest
+from eventconsumer_cli.kube.operators import operator_of
+from eventconsumer_cli.kube.tool import Toolbox
+from eventconsumer_cli.main import main
+from tests.contract.operator.conftest import Cluster
+from tests.unit.cli.inside import hosts_of, resource
+from tests.unit.cli.test_doctor import operator
+
+
+class Echo:
+    """A shell whose programs print their arguments."""
+
+    def run(
+        self,
+        namespace: str,
+        pod: str,
+        container: str,
+        command: Sequence[str],
+        *,
+        stdin: bytes | None,
+        out: Sink,
+        err: Sink,
+    ) -> int:
+        out(" ".join(command).encode())
+        return 0
+
+
+def as_user(cluster: Cluster, user: str) -> KubernetesCluster:
+    return connect(cluster.server.kubeconfig(user))
+
+
+@pytest.fixture
+def namespace(cluster: Cluster) -> str:
+    """A namespace that admits restricted pods only."""
+    return cluster.namespace()
+
+
+@pytest.fixture
+def consumer(cluster: Cluster, namespace: str) -> Manifest:
+    """A consumer with the StatefulSet that the operator makes for it; no pod of it comes."""
+    admin = as_user(cluster, "admin")
+    made = resource()
+    made["metadata"] = {"name": "orders", "namespace": namespace}
+    found = admin.create(EVENT_CONSUMER, made)
+    admin.create(STATEFUL_SET, hosts_of(found))
+    return found
+
+
+def kubelet(cluster: Cluster, namespace: str, ended: threading.Event, status: dict[str, Any]) -> None:
+    """Gives each pod of the namespace a status, as a kubelet would."""
+    admin = as_user(cluster, "admin")
+    while not ended.wait(0.2):
+        for pod in admin.list(POD, namespace):
+            if not pod.get("status", {}).get("containerStatuses"):
+                path = POD.path(namespace, pod["metadata"]["name"], "status")
+                admin.request("PATCH", path, None, {"status": status}, "application/merge-patch+json")
+
+
+@pytest.fixture
+def started(cluster: Cluster, namespace: str) -> Any:
+    """Starts a kubelet that says this of pods."""
+    ended, threads = threading.Event(), []
+
+    def start(state: dict[str, Any], phase: str = "Running") -> None:
+        container = {
+            "name": "tool", "state": state, "ready": True, "restartCount": 0, "image": "i", "imageID": "i",
+        }  # fmt: skip
+        status = {"phase": phase, "containerStatuses": [container]}
+        thread = threading.Thread(target=kubelet, args=(cluster, namespace, ended, status))
+        thread.start()
+        threads.append(thread)
+
+    yield start
+    ended.set()
+    for thread in threads:
+        thread.join()
+
+
+def gone(cluster: Cluster, namespace: str) -> bool:
+    """Whether no pod stays: nobody confirms a deletion here, so one that is asked for counts."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if all("deletionTimestamp" in pod["metadata"] for pod in as_user(cluster, "admin").list(POD, namespace)):
+            return True
+        time.sleep(0.2)
+    return False
+
+
+def test_an_editor_makes_the_pod_uses_it_and_removes_it(
+    cluster: Cluster, namespace: str, consumer: Manifest, started: Any
+) -> None:
+    started({"running": {"startedAt": "2026-01-01T00:00:00Z"}})
+    editor = as_user(cluster, "editor")
+    with Toolbox(editor, Echo()).at(consumer) as tool:
+        pod = editor.get(POD, namespace, tool.place.pod)
+        assert pod["metadata"]["ownerReferences"][0]["uid"] == consumer["metadata"]["uid"]
+        assert tool.run(["lag"]).output == b"eventconsumer lag"
+    assert gone(cluster, namespace)
+
+
+def test_a_pod_that_does_not_start_is_removed(
+    cluster: Cluster, namespace: str, consumer: Manifest, started: Any
+) -> None:
+    started({"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}, "Pending")
+    with pytest.raises(Failed, match="no such image"), Toolbox(as_user(cluster, "editor"), Echo()).at(consumer):
+        pass
+    assert gone(cluster, namespace)
+
+
+def test_a_viewer_may_not_make_it_and_is_told_what_is_missing(
+    cluster: Cluster, namespace: str, consumer: Manifest
+) -> None:
+    with (
+        pytest.raises(Forbidden, match=f"pods: create is forbidden for you in namespace {namespace}"),
+        Toolbox(as_user(cluster, "viewer"), Echo()).at(consumer),
+    ):
+        pass
+    assert as_user(cluster, "admin").list(POD, namespace) == []
+
+
+def test_the_pod_of_a_configuration_is_admitted_where_pods_are_restricted(cluster: Cluster, namespace: str) -> None:
+    made = manifest(Answers("orders", namespace, "orders", hub_secret="a", storage_secret="b"))
+    config = host_config(made, operator_of(operator()))
+    pod = toolpod.of_config(namespace, config, image="i", service_account="default", suffix="x", seconds=60)
+    assert as_user(cluster, "editor").create(POD, pod, dry_run=True)["metadata"]["name"] == "eventconsumer-tool-x"
+
+
+def test_programs_in_pods_need_a_right_and_a_node(cluster: Cluster, namespace: str, consumer: Manifest) -> None:
+    pod = toolpod.of_consumer(consumer, hosts_of(consumer), "x", 60)
+    as_user(cluster, "admin").create(POD, pod)
+    name = pod["metadata"]["name"]
+
+    def run(user: str, pod: str) -> int:
+        shell = KubernetesShell(as_user(cluster, user).client)
+        return shell.run(namespace, pod, "tool", ["true"], stdin=None, out=len, err=len)
+
+    with pytest.raises(Forbidden, match=f"pods/exec is forbidden for you in namespace {namespace}"):
+        run("viewer", name)
+    with pytest.raises(NotFound, match="does not exist any more"):
+        run("editor", "none")
+    with pytest.raises(ClusterError, match=f"no program can be started in pod {namespace}/{name}"):
+        run("editor", name)
+
+
+@pytest.mark.parametrize(
+    ("user", "missing"),
+    [
+        ("editor", set()),
+        (
+            "viewer",
+            {
+                "patch eventconsumers.eventconsumer.io",
+                "create eventconsumers.eventconsumer.io",
+                "create pods/exec",
+                "get pods/exec",
+                "create pods",
+                "delete pods",
+            },
+        ),
+    ],
+)
+def test_rights_are_those_that_the_roles_give(cluster: Cluster, namespace: str, user: str, missing: set[str]) -> None:
+    asked = as_user(cluster, user)
+    lacks = {str(right) for right in rights.NEEDED if not rights.is_allowed(asked, right, namespace)}
+    assert lacks == missing
+    bad = [each for each in rights.look(asked, namespace) if each.level is not Level.OK]
+    assert bool(bad) is bool(missing)
+
+
+def test_the_stored_definition_has_the_schema_of_this_version(cluster: Cluster) -> None:
+    stored = as_user(cluster, "admin").get(DEFINITION, "", DEFINITION_NAME)
+    assert schema_digest(stored) == schema_digest(custom_resource_definition())
+
+
+def test_init_is_judged_by_the_api_server(
+    cluster: Cluster, namespace: str, capsys: pytest.CaptureFixture[str], tmp_path: Any
+) -> None:
+    options = ("--kubeconfig", str(cluster.server.kubeconfig("editor")), "-n", namespace, "--no-check", "-o", "json")
+    secrets = ("--hub-secret", "a", "--storage-secret", "b")
+    assert main(["init", "orders", *secrets, *options, "-f", str(tmp_path / "good")]) == 0
+    seen = capsys.readouterr()
+    assert "the API server would accept it" in seen.err
+    made = json.loads(seen.out)
+    as_user(cluster, "editor").create(EVENT_CONSUMER, made)
+    assert main(["init", "orders", *secrets, *options, "-f", str(tmp_path / "again")]) == 2
+    assert "already exists" in capsys.readouterr().err

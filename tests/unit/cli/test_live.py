@@ -1,0 +1,119 @@
+"""`top` on a terminal: it redraws, outlives a cluster that does not answer, and ends with Ctrl-C; rates; colours."""
+
+import io
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from rich.console import Console
+
+from eventconsumer_api.host_report import FleetReport
+from eventconsumer_cli import output
+from eventconsumer_cli.commands import top
+from eventconsumer_cli.errors import ClusterError
+from eventconsumer_cli.kube.kinds import POD
+from eventconsumer_cli.kube.reports import Hosts
+from eventconsumer_cli.output import Output, table
+from eventconsumer_cli.rates import Rates, total
+from eventconsumer_cli.session import Options, Session
+from eventconsumer_cli.view import Look
+from tests.unit.cli.fakes import FakeCluster, consumer, fleet, pod, report, shop
+
+NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def watch(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, *steps: Callable[[], object], height: int = 40) -> str:
+    """Run `top` on a terminal; each step happens between two looks, and after the last Ctrl-C is pressed."""
+    stream = Terminal()
+    session = Session(Options(), lambda _: cluster)
+    session.out = Output(out=Console(file=stream, force_terminal=True, width=100, height=height, highlight=False))
+    left = list(steps)
+
+    def pause(_: float) -> None:
+        if not left:
+            raise KeyboardInterrupt
+        left.pop(0)()
+
+    monkeypatch.setattr("eventconsumer_cli.commands.top.time.sleep", pause)
+    top.top(session, "orders")
+    return stream.getvalue()
+
+
+def test_it_redraws_until_it_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = shop()
+
+    def next_look() -> None:
+        cluster.reports["orders-host-1"] = report("orders-host-1", "2", "3", events=4_711)
+
+    said = watch(cluster, monkeypatch, next_look)
+    assert "4711" in said and said.count("orders-host-0") >= 4  # twice, two partitions each
+    assert said.endswith("\x1b[?25h\x1b[?1049l")  # the terminal is as it was
+
+
+def test_it_goes_on_where_the_cluster_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = shop()
+    get = cluster.get
+
+    def away() -> None:
+        def fails(*_: object) -> dict[str, object]:
+            raise ClusterError("the cluster at https://x does not answer")
+
+        monkeypatch.setattr(cluster, "get", fails)
+
+    said = watch(cluster, monkeypatch, away, lambda: monkeypatch.setattr(cluster, "get", get))
+    _, dark, light = said.split("\x1b[1morders")[1:4]
+    assert "the cluster at https://x does not answer" in dark and "orders-host-1" in dark
+    assert "does not answer" not in light
+
+
+def test_what_does_not_fit_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = watch(shop(), monkeypatch, height=10)
+    assert "… 0 more" not in said
+    many = FakeCluster()
+    many.put(top.EVENT_CONSUMER, consumer())
+    many.put(POD, pod("orders-host-0"))
+    ids = tuple(map(str, range(30)))
+    many.reports = {"orders-host-0": report("orders-host-0", *ids, fleet=_fleet(30))}
+    assert "… 18 more partitions; --sort lag puts the latest first" in watch(many, monkeypatch, height=20)
+
+
+def _fleet(partitions: int) -> FleetReport:
+    return fleet(dict.fromkeys(map(str, range(partitions)), "orders-host-0"), partition_count=partitions)
+
+
+def look(seconds: float, events: int, owner: str = "orders-host-0") -> Look:
+    hosts = Hosts({owner: pod(owner)}, {owner: report(owner, "0", events=events)})
+    return Look(consumer(), hosts, NOW + timedelta(seconds=seconds))
+
+
+def test_rates_are_of_one_tenure_and_of_the_last_minute() -> None:
+    rates = Rates()
+    assert total(rates.by_partition()) is None
+    rates.add(look(0, 1_000))
+    assert rates.by_partition() == {}  # once seen is no rate
+    rates.add(look(10, 3_000))
+    assert rates.by_partition()["0"].filed == 200 and rates.by_partition()["0"].received == 200
+    rates.add(look(90, 3_000))
+    assert rates.by_partition()["0"].filed == 0  # what was a minute ago is over
+    rates.add(look(91, 50, "orders-host-1"))
+    assert "0" not in rates.by_partition()  # the new owner counts from its start
+
+
+def test_colours_are_for_terminals_that_want_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    shown = table(["state"], [[output.Text("bad", style=output.BAD)]])
+    for want, stream, no_color in ((True, Terminal(), None), (False, Terminal(), "1"), (False, io.StringIO(), None)):
+        if no_color:
+            monkeypatch.setenv("NO_COLOR", no_color)
+        else:
+            monkeypatch.delenv("NO_COLOR", raising=False)
+        output.console(stream).print(shown)
+        assert ("\x1b[31m" in stream.getvalue()) is want
