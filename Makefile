@@ -70,6 +70,16 @@ demo-down: env ## Remove all that the demo made; caches stay
 release: env ## Wheels, chart, install.yaml, SBOM, images into dist/: VERSION=1.2.0 [REGISTRY=…] [IMAGES=no]
 	@$(PY) -m eventconsumer_release "$(VERSION)"
 
+# --- documentation -------------------------------------------------------------------------------
+.PHONY: docs diagrams
+docs: env ## The documentation as a site, in build/docs
+	@$(VENV)/bin/sphinx-build -W -n --keep-going -q -b html -d build/doctrees docs build/docs
+	@echo "build/docs/index.html"
+
+diagrams: ## The pictures of docs/diagrams, from their text
+	@./local/need dot graphviz
+	@python3 docs/diagrams/draw.py
+
 # --- checks --------------------------------------------------------------------------------------
 .PHONY: lint types borders check test
 lint: env ## Style

@@ -26,7 +26,7 @@ HEAD = """\
 # Metrics
 
 Made from the code by `python -m tests.metricsdoc`. Counters start at 0 with each process, and a series with labels
-appears when it first counts. The alerts (docs/runbooks.md) and the Grafana dashboard of the chart use these.
+appears when it first counts. The [alerts](../runbooks/index.md) and the Grafana dashboard of the chart use these.
 
 """
 OPERATOR = """\

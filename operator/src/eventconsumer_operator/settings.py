@@ -123,7 +123,8 @@ def parse_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Setti
         "--status-page-port", type=int, help="port of the status page, which has no login; default: there is no page"
     )
     parser.add_argument("--workers", type=int, default=Settings.workers, help="resources reconciled at a time")
-    parser.add_argument("--log-level", default=Settings.log_level, choices=["DEBUG", "INFO", "WARNING", "ERROR"])
+    levels = ["DEBUG", "INFO", "WARNING", "ERROR"]
+    parser.add_argument("--log-level", default=Settings.log_level, choices=levels, help="level of the log")
     given = parser.parse_args(argv)
     own = _own_namespace(environment)
     namespaces = ("",) if given.all_namespaces else tuple(dict.fromkeys(given.namespace)) or own

@@ -1,13 +1,18 @@
-"""Commands of the documentation that prepare a cluster, run against a real API server as they stand there."""
+"""The documentation against a real API server: commands that prepare a cluster are run, manifests are accepted."""
 
+import json
 import re
 import shlex
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from eventconsumer_api import labels
 from tests.contract.operator.conftest import Cluster
+from tests.docmanifests import YAML, documents, filled, whole
 
-INSTALL = (Path(__file__).parents[3] / "docs/install.md").read_text()
+INSTALL = (Path(__file__).parents[3] / "docs/how-to/install.md").read_text()
 
 
 def commands(text: str, start: str) -> list[list[str]]:
@@ -45,3 +50,30 @@ def test_in_cluster_scope_spark_gets_its_account_and_its_rights_by_hand(cluster:
     assert not may("create", "jobs.batch", shop)
     # The server is shared, and others test what the operator may not do.
     cluster.kubectl("delete", "clusterrolebinding", "eventconsumer-operator")
+
+
+def consumers() -> list[Any]:
+    """The EventConsumers of the documentation and of examples/, whole ones and parts of a spec."""
+    found = []
+    for block in YAML:
+        for document in documents(block):
+            name = f"{block.page.stem}-{block.line}".lower().replace("_", "-")
+            if document.get("kind") == "EventConsumer":
+                spec = filled(document["spec"])
+            elif document.keys() == {"spec"}:
+                spec = whole(document["spec"])
+            else:
+                continue
+            manifest = {"apiVersion": "eventconsumer.io/v1alpha1", "kind": "EventConsumer", "metadata": {"name": name}}
+            found.append(pytest.param(manifest | {"spec": spec}, id=str(block)))
+    return found
+
+
+@pytest.mark.parametrize("manifest", consumers())
+def test_the_api_server_accepts_every_consumer_of_the_documentation(
+    cluster: Cluster, manifest: dict[str, Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "consumer.json"
+    file.write_text(json.dumps(manifest, default=lambda time: f"{time:%Y-%m-%dT%H:%M:%SZ}"))
+    answer = cluster.kubectl("create", "--dry-run=server", "-f", str(file), check=False)
+    assert answer.returncode == 0, answer.stderr

@@ -140,3 +140,15 @@ def test_names() -> None:
     crd = yaml.safe_load(crdgen.render())
     assert crd["metadata"]["name"] == "eventconsumers.eventconsumer.io"
     assert crd["spec"]["names"]["shortNames"] == ["evc"]
+
+
+def test_the_api_server_can_hold_every_bound() -> None:
+    """It keeps bounds as doubles: one that rounds up to 2**63 becomes the least integer, which no number is below."""
+    found = [
+        bound
+        for node in walk(crdgen.custom_resource_definition()["spec"]["versions"])
+        for bound in (node.get("minimum"), node.get("maximum"))
+        if isinstance(bound, int)
+    ]
+    assert len(found) > 20
+    assert all(int(float(bound)) == bound for bound in found)

@@ -23,7 +23,7 @@ def test_every_test_it_names_exists() -> None:
 def test_every_file_it_names_exists() -> None:
     files = re.findall(r"`((?:helm|spark|tests)/[^`:]+)", PAGE)
     pages = re.findall(r"\]\(([^)#]+)", PAGE)
-    assert "helm/eventconsumer/templates/rbac.yaml" in files and "launchers.md" in pages
+    assert "helm/eventconsumer/templates/rbac.yaml" in files and "how-to/spark-launchers.md" in pages
     assert [path for path in (*files, *(f"docs/{page}" for page in pages)) if not (ROOT / path).exists()] == []
 
 

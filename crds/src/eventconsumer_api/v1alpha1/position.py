@@ -6,6 +6,10 @@ from pydantic import AwareDatetime, Field
 
 from eventconsumer_api.model import Model, rules
 
+# The API server compares bounds as doubles, and one that rounds to 2**63 overflows there, so that every number is
+# refused. This is the greatest double below it.
+_MOST = 2**63 - 1024
+
 
 class PositionType(StrEnum):
     """Where reading starts while a partition has no checkpoint."""
@@ -43,7 +47,7 @@ class Position(Model):
         default=None, min_length=1, max_length=64, description="The first event behind the one with this offset."
     )
     sequence_number: int | None = Field(
-        default=None, ge=0, le=2**63 - 1, description="The event with this sequence number."
+        default=None, ge=0, le=_MOST, description="The event with this sequence number."
     )
 
 

@@ -1,0 +1,153 @@
+"""The documentation as its tests see it: pages, their blocks of code, names in code style, links.
+
+`python -m tests.docpages` lists the links that lead elsewhere; nothing fetches them.
+"""
+
+import itertools
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+BESIDE = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "helm/eventconsumer/README.md",
+    "local/cluster/README.md",
+    "local/emulator/README.md",
+    "processor_image/examples/handler/README.md",
+    "spark/README.md",
+)
+"""Pages that stand beside what they are about."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of code.
+
+    Attributes:
+        page: Where it is.
+        line: Its first line, counted from 1.
+        language: Empty for one that names none, an indented one too.
+        text: Its content.
+    """
+
+    page: Path
+    line: int
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of a block: its words, without comments, continued lines joined."""
+
+    where: str
+    words: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.where}: {shlex.join(self.words)}"
+
+
+def pages() -> list[Path]:
+    """All pages, those beside the code too."""
+    return sorted([*DOCS.rglob("*.md"), *(ROOT / name for name in BESIDE)])
+
+
+@cache
+def _tokens(page: Path) -> list[Token]:
+    return MarkdownIt("commonmark").enable("table").parse(page.read_text(encoding="utf-8"))
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    """Blocks of code; directives of the site ({toctree} and the like) are none."""
+    for token in _tokens(page):
+        if token.type in {"fence", "code_block"} and not token.info.startswith("{"):
+            line = (token.map or [0])[0] + (2 if token.type == "fence" else 1)
+            yield Block(page, line, token.info.strip(), token.content)
+
+
+def names(page: Path) -> list[str]:
+    """What stands in code style inside text."""
+    return [child.content for token in _tokens(page) for child in token.children or () if child.type == "code_inline"]
+
+
+def prose(page: Path) -> str:
+    """The page without its blocks of code."""
+    return "\n".join(token.content for token in _tokens(page) if token.type == "inline")
+
+
+def links(page: Path) -> list[str]:
+    """Targets of links and pictures, as they stand there."""
+    found = []
+    for token in _tokens(page):
+        for child in token.children or ():
+            if target := child.attrGet("href") or child.attrGet("src"):
+                found.append(str(target))
+    return found
+
+
+def anchors(page: Path) -> set[str]:
+    """Names that a page's headings have, as GitHub and the site give them; those of a page that it includes, too."""
+    tokens = _tokens(page)
+    included = [token.info.removeprefix("{include}").strip() for token in tokens if token.info.startswith("{include}")]
+    found = {name for target in included for name in anchors((page.parent / target).resolve())}
+    for before, token in itertools.pairwise(tokens):
+        if before.type == "heading_open":
+            text = "".join(child.content for child in token.children or () if child.type in {"text", "code_inline"})
+            found.add(re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", "-"))
+    return found
+
+
+_PROGRAMS = ("kubectl", "helm", "make", "eventconsumer", "eventconsumer-operator", "docker", "python", ".venv/bin/")
+_ASSIGNMENT = re.compile(r"[A-Z_]+=.*")
+
+
+def commands(page: Path) -> Iterator[Command]:
+    """Commands in blocks of code that name no language, or a shell."""
+    for block in blocks(page):
+        if block.language in {"", "sh", "bash", "console"}:
+            yield from _commands(block)
+
+
+def _commands(block: Block) -> Iterator[Command]:
+    for line in re.sub(r"\\\n\s*", " ", block.text).splitlines():
+        text = line.strip().removeprefix("$ ")
+        if not text.startswith(_PROGRAMS) and not _ASSIGNMENT.match(text):
+            continue
+        try:
+            words = shlex.split(text, comments=True)
+        except ValueError as error:
+            raise AssertionError(f"{block}: {text!r} is no command: {error}") from error
+        while words and _ASSIGNMENT.fullmatch(words[0]):
+            del words[0]
+        for part in _parts(words):
+            if part and part[0].startswith(_PROGRAMS):
+                yield Command(str(block), tuple(part))
+
+
+def _parts(words: list[str]) -> Iterator[list[str]]:
+    """Commands of a pipe or a list."""
+    part: list[str] = []
+    for word in words:
+        if word in {"|", "&&", ";", "||"}:
+            yield part
+            part = []
+        else:
+            part.append(word)
+    yield part
+
+
+if __name__ == "__main__":
+    for outer in sorted({target for page in pages() for target in links(page) if target.startswith("http")}):
+        print(outer)

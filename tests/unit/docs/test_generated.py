@@ -1,0 +1,46 @@
+"""Pages that are made from the code say what the code says now."""
+
+from collections.abc import Callable
+
+import pytest
+
+from eventconsumer_api.conditions import ConditionType, Reason
+from tests import clidoc, conditionsdoc, figuresdoc, settingsdoc
+from tests.docpages import DOCS, ROOT
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [("conditions", conditionsdoc.page), ("settings", settingsdoc.page), ("cli", clidoc.page)],
+)
+def test_the_page_is_what_the_code_says(name: str, made: Callable[[], str]) -> None:
+    page = DOCS / f"reference/{name}.md"
+    assert page.read_text() == made(), f"run `python -m tests.{name}doc > docs/reference/{name}.md`"
+
+
+def test_every_condition_and_reason_has_a_meaning() -> None:
+    assert {value for _, value, _ in conditionsdoc.meanings(ConditionType)} == set(ConditionType)
+    assert {value for _, value, _ in conditionsdoc.meanings(Reason)} == set(Reason)
+
+
+def test_flags_and_the_values_that_set_them() -> None:
+    found = settingsdoc.values()
+    assert found["--processor-image"] == "image.processor"
+    assert found["--handler-image-prefix"] == "handlerImagePrefixes"
+    assert found["--metrics-namespace"] == "networkPolicies.metricsNamespaces"
+    assert found["--allow-insecure-endpoints"] == "allowInsecureEndpoints"
+    assert {flag for flag, *_ in settingsdoc.flags()} >= {f"`{flag}`" for flag in found}
+
+
+def test_every_command_of_every_program_is_on_the_page() -> None:
+    page = clidoc.page()
+    found = [name for program, (_, tree) in clidoc.programs().items() for name, _ in clidoc.commands(tree, program)]
+    assert {"eventconsumer host", "eventconsumer audit", "eventconsumer prune"} <= set(found)
+    for name in found:
+        assert f"### `{name}" in page
+
+
+def test_the_readmes_figures_are_those_of_the_benchmarks() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert figuresdoc.filled(text) == text, "run `python -m tests.figuresdoc`"
+    assert len(figuresdoc.table().splitlines()) > 6
