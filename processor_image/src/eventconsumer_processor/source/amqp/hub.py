@@ -14,7 +14,7 @@ from eventconsumer_processor.credentials import HubAccess
 from eventconsumer_processor.errors import HubUnreachable, LinkStolen
 from eventconsumer_processor.source.amqp import codec, performatives, tokens
 from eventconsumer_processor.source.amqp.connection import IDLE_SECONDS, Endpoint
-from eventconsumer_processor.source.amqp.link import REQUEST_SECONDS, Receiver
+from eventconsumer_processor.source.amqp.link import LINGER_SECONDS, REQUEST_SECONDS, Receiver
 from eventconsumer_processor.source.amqp.management import Management
 from eventconsumer_processor.source.amqp.performatives import Terminus
 from eventconsumer_processor.source.amqp.pool import Pool, Shared
@@ -32,10 +32,12 @@ class AmqpHub:
     Args:
         access: The hub, and how to sign in.
         idle_seconds: A connection that is silent for longer is dead.
+        linger: Seconds that few events wait for more, so that they are handed on together.
     """
 
-    def __init__(self, access: HubAccess, idle_seconds: float = IDLE_SECONDS) -> None:
+    def __init__(self, access: HubAccess, idle_seconds: float = IDLE_SECONDS, linger: float = LINGER_SECONDS) -> None:
         self._access = access
+        self._linger = linger
         self._authority, endpoint, tokens_for = _signing_in(access)
         audience = f"sb://{self._authority}/{access.name}"
         self._management = Management(access, endpoint, audience, tokens_for(audience), idle_seconds)
@@ -100,7 +102,7 @@ class AmqpHub:
                 properties=None if epoch is None else {"com.microsoft:epoch": codec.long(epoch)},
             )
 
-        return await self._pool.attach(lambda connection: Receiver(connection, prefetch, frame))
+        return await self._pool.attach(lambda connection: Receiver(connection, prefetch, frame, self._linger))
 
 
 def selector(where: str | datetime, inclusive: bool) -> str:
