@@ -21,10 +21,10 @@ from eventconsumer_processor.batchreport import batch_report
 from eventconsumer_processor.errors import SourceError
 from eventconsumer_processor.fleet import Heads, Ledger, first_wanted, lag_of
 from eventconsumer_processor.lease.model import Lease, Listing
+from eventconsumer_processor.pace import start_of, turn
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.source.hub import Hub, HubInfo
 
-HEAD_REQUESTS = 8  # at a time
 # Files are normally noticed by the checkpoint behind them. Where that is written later than the files, or failed, one
 # request looks for the next file of a partition that is behind.
 RARE_LOOK_SECONDS = 15.0  # beyond the time in which a file is made
@@ -67,6 +67,7 @@ class Measure:
         self._repeats = Repeats(lambda: now().timestamp())
         self._restored = False
         self._heads: dict[str, Heads] = {}
+        self._turn = 0  # where the next round of questions starts
         self._looked: dict[str, datetime] = {}  # partition -> when its next file was last looked for
         self._replaced = config.processing.handler is not None and (
             config.processing.handler_mode is HandlerMode.REPLACE
@@ -123,15 +124,19 @@ class Measure:
         )
 
     async def ask_heads(self, partitions: Sequence[str]) -> None:
-        """Ask the hub where each partition ends. What it does not answer stays as it was, and grows stale."""
-        limit = asyncio.Semaphore(HEAD_REQUESTS)
+        """Ask the hub where partitions end, at the pace of `pace`: all of them, or those whose turn it is.
 
-        async def ask(partition: str) -> None:
-            async with limit:
-                info = await self._hub.partition(partition)
+        What it does not answer stays as it was, and grows stale.
+        """
+        chosen, self._turn = turn(partitions, self._turn)
+
+        async def ask(question: int, partition: str) -> None:
+            await asyncio.sleep(start_of(question))
+            info = await self._hub.partition(partition)
             self._heads.setdefault(partition, Heads()).see(info, self._now())
 
-        answers = await asyncio.gather(self._check_hub(), *map(ask, partitions), return_exceptions=True)
+        asking = (ask(question, partition) for question, partition in enumerate(chosen, start=1))
+        answers = await asyncio.gather(self._check_hub(), *asking, return_exceptions=True)
         failed = [answer for answer in answers if isinstance(answer, BaseException)]
         for error in failed:
             if not isinstance(error, SourceError):

@@ -19,6 +19,7 @@ from eventconsumer_api.v1alpha1 import SourceKind
 from eventconsumer_processor import problems
 from eventconsumer_processor.credentials import blob_service, hub_access
 from eventconsumer_processor.errors import Blocked, Conflict, Damaged, HostError, HubNotFound, Unavailable
+from eventconsumer_processor.lingering import linger_seconds
 from eventconsumer_processor.loading import Factory, load
 from eventconsumer_processor.replay import BoundedHub, bounded
 from eventconsumer_processor.source.amqp.hub import AmqpHub
@@ -138,8 +139,10 @@ def hub_of(config: HostConfig) -> Hub:
     Raises:
         Blocked: The credential cannot be used.
     """
-    adapter = SdkHub if config.processing.source is SourceKind.SDK else AmqpHub
-    return adapter(hub_access(config.event_hub, config.allow_insecure_endpoints, config.endpoint_suffixes))
+    access = hub_access(config.event_hub, config.allow_insecure_endpoints, config.endpoint_suffixes)
+    if config.processing.source is SourceKind.SDK:
+        return SdkHub(access)
+    return AmqpHub(access, linger=linger_seconds(config.roll, config.processing))
 
 
 async def _reach_hub(config: HostConfig) -> tuple[Hub, HubInfo]:

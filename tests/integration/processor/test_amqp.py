@@ -218,3 +218,56 @@ def test_a_host_drains_with_either(consumer: MakeConsumer, source: str, connecti
     assert len(connections) == connections_of_four_partitions
     assert host.terminate() == 0
     assert "Traceback" not in host.log
+
+
+async def test_questions_share_a_connection_that_stays_and_is_opened_again(
+    hub: AmqpHub, emulator: EmulatorProcess
+) -> None:
+    def signed_in() -> int:
+        return emulator.admin.counters().get("cbs_accepted", 0)
+
+    before = signed_in()
+    for number in range(PARTITIONS):
+        emulator.admin.put_event("orders", str(number), b"x" * (number + 1))
+        emulator.admin.put_event("orders", str(number), b"y")
+    for _ in range(10):  # more at once than there is credit for
+        found = await asyncio.gather(*(hub.partition(str(number)) for number in range(PARTITIONS)))
+        assert [info.last for info in found] == [1] * PARTITIONS
+    assert (await hub.describe()).partition_ids == tuple(map(str, range(PARTITIONS)))
+    assert signed_in() == before + 1
+    emulator.admin.drop_connections()  # noticed, or else the question is asked again
+    assert (await hub.partition("3")).last == 1
+    assert signed_in() == before + 2
+    emulator.admin.expire_tokens()
+    assert (await hub.partition("3")).last == 1
+
+
+async def test_a_hundred_questions_at_once_are_all_answered(hub: AmqpHub) -> None:
+    found = await asyncio.gather(*(hub.partition(str(number % PARTITIONS)) for number in range(100)))
+    assert {info.last for info in found} == {-1}
+
+
+async def test_both_adapters_say_the_same_about_a_hub(hub: AmqpHub, emulator: EmulatorProcess) -> None:
+    other = SdkHub(access(emulator))
+    emulator.admin.put_event("orders", "0", b"x")
+    assert await hub.describe() == await other.describe()
+    for partition in ("0", "1"):
+        assert await hub.partition(partition) == await other.partition(partition)
+    with pytest.raises(HubUnreachable) as ours:
+        await hub.partition("99")
+    with pytest.raises(type(ours.value)):
+        await other.partition("99")
+    assert (await hub.partition("0")).last == 0  # a question that is refused costs no connection
+    await other.close()
+
+
+async def test_a_silent_hub_is_an_error_in_time(hub: AmqpHub, emulator: EmulatorProcess) -> None:
+    await hub.describe()
+    os.kill(emulator.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(HubUnreachable):
+            async with asyncio.timeout(40):
+                await hub.describe()
+    finally:
+        os.kill(emulator.pid, signal.SIGCONT)
+    assert (await hub.describe()).name == "orders"

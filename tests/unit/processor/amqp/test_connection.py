@@ -335,3 +335,32 @@ async def test_closing_says_so_and_frees_handles(world: World) -> None:
         assert connection.is_usable
     await connection.close()
     assert said == ["close"]
+
+
+async def test_few_events_wait_for_more_and_many_do_not(world: World) -> None:
+    taken = asyncio.Event()
+
+    async def script(server: Server) -> None:
+        await server.greet()
+        await server.attach()
+        server.send(event(0), payload=b"0")
+        await taken.wait()
+        server.send(event(1), payload=b"1")
+        await asyncio.sleep(0.3)
+        for number in range(2, 6):
+            server.send(event(number), payload=b"%d" % number)
+        await asyncio.sleep(60)
+
+    connection = await world.connect(script)
+    ends = Terminus("address", "selector")
+    link = Receiver(
+        connection,
+        10,
+        lambda name, handle: amqp.attach(name, handle, receives=True, source=ends, target=ends),
+        linger=3600,
+    )
+    await link.attach()
+    assert await link.take(30) == [b"0"]  # none was taken before, so it does not wait
+    taken.set()
+    async with asyncio.timeout(30):
+        assert await link.take(3600) == [b"1", b"2", b"3", b"4", b"5"]  # as soon as half of the credit is used

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from eventconsumer_processor.errors import HubNotFound, HubUnauthorized, HubUnreachable
 from eventconsumer_processor.source.amqp import cbs, tokens
 from eventconsumer_processor.source.amqp.messages import DecodedMessage
+from eventconsumer_processor.source.amqp.requests import check
 from eventconsumer_processor.source.amqp.tokens import Token, renew_after
 from eventhubs_emulator.messages import parse_request
 from eventhubs_emulator.tokens import DEFAULT_POLICY, check_sas
@@ -111,7 +112,7 @@ def test_a_request_says_what_the_service_wants_to_know() -> None:
 def test_what_the_service_answers(properties: dict[Any, Any] | None, error: type[Exception] | None) -> None:
     answer = DecodedMessage(None, properties, None, None, None, None)
     if error is None:
-        cbs.check(answer)
+        check(answer)
         return
     with pytest.raises(error):
-        cbs.check(answer)
+        check(answer)

@@ -7,11 +7,13 @@
     connection     handshake, heartbeats: one peer
     session        windows, and the links of a connection
     link, credit   deliveries of one partition, and how many may be on their way
-    sender         requests to a service
+    sender         messages to a service
+    requests       questions to a service, and its answers
     messages       messages whole
     layout, learner  the layout of one message, and all messages that have it
     values, events   values of many messages, and their columns
     tokens, cbs    signing in, and again before it expires
+    management     what the hub says about itself
     pool           connections, and whether they are relied on
     hub, source    the protocols of `source.hub` on all of it
 

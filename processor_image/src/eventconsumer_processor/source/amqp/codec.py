@@ -123,7 +123,7 @@ def _value(code: int, data: bytes, pos: int, end: int, depth: int) -> tuple[Any,
     return (_map(items, pos) if code & 0x0F else items), stop
 
 
-def _unsigned(code: int, data: bytes, pos: int, end: int) -> tuple[int, int]:
+def _unsigned(code: int, data: bytes | bytearray, pos: int, end: int) -> tuple[int, int]:
     """A size or a count: of four bytes in the wide forms."""
     width = 4 if code & 0x10 else 1
     if pos + width > end:
@@ -131,7 +131,7 @@ def _unsigned(code: int, data: bytes, pos: int, end: int) -> tuple[int, int]:
     return (data[pos] if width == 1 else _U32.unpack_from(data, pos)[0]), pos + width
 
 
-def _extent(code: int, data: bytes, pos: int, end: int) -> tuple[int, int]:
+def _extent(code: int, data: bytes | bytearray, pos: int, end: int) -> tuple[int, int]:
     size, start = _unsigned(code, data, pos, end)
     if start + size > end:
         raise FrameError(f"a value of type {code:#04x} at byte {pos} claims {size} bytes, {end - start} are there")
@@ -172,7 +172,7 @@ def _hashable(value: Any) -> Any:
     return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
 
 
-def skip(data: bytes, pos: int, end: int) -> int:
+def skip(data: bytes | bytearray, pos: int, end: int) -> int:
     """The position behind the value at `pos`, judged by its size alone.
 
     Raises:

@@ -6,8 +6,10 @@ opened again here.
 
 import asyncio
 import contextlib
+import os
 import ssl
 from dataclasses import dataclass
+from functools import lru_cache
 from uuid import uuid4
 
 from eventconsumer_processor.errors import HubUnreachable, SourceError
@@ -31,6 +33,16 @@ class Endpoint:
     host: str
     port: int
     tls: bool = True
+
+
+def tls_context() -> ssl.SSLContext:
+    """What all connections of this process check certificates with: reading all authorities takes 40 ms of CPU."""
+    return _tls_context(tuple(os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")))
+
+
+@lru_cache(maxsize=1)
+def _tls_context(_: tuple[str | None, ...]) -> ssl.SSLContext:
+    return ssl.create_default_context()
 
 
 class Connection:
@@ -69,7 +81,7 @@ class Connection:
         Raises:
             HubUnreachable: It did not work out within `seconds`.
         """
-        context = ssl.create_default_context() if endpoint.tls else None
+        context = tls_context() if endpoint.tls else None
         try:
             async with asyncio.timeout(seconds):
                 await self._loop.create_connection(lambda: self._wire, endpoint.host, endpoint.port, ssl=context)

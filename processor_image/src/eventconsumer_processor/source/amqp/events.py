@@ -40,14 +40,14 @@ class Decoder:
         """
         if len(payloads) < FEW:
             return by_rows(payloads)
-        messages = Messages(payloads)
-        parts: list[tuple[Positions, EventBatch]] = []
-        left = np.arange(len(payloads))
-        for layout in tuple(self._layouts):
-            left = self._take(messages, layout, left, parts)
-        for _ in range(LEARNT):
-            if len(left) >= FEW and (new := learn(payloads[int(left[0])])) is not None:
-                left = self._take(messages, new, left, parts)
+        with Messages(payloads) as messages:
+            parts: list[tuple[Positions, EventBatch]] = []
+            left = np.arange(len(payloads))
+            for layout in tuple(self._layouts):
+                left = self._take(messages, layout, left, parts)
+            for _ in range(LEARNT):
+                if len(left) >= FEW and (new := learn(payloads[int(left[0])])) is not None:
+                    left = self._take(messages, new, left, parts)
         if len(left):
             parts.append((left, by_rows([payloads[index] for index in left.tolist()])))
         return _in_order(parts)

@@ -1,22 +1,26 @@
-"""`source.hub.Hub` on our own receiver; properties of the hub and its partitions are asked for through the SDK."""
+"""`source.hub.Hub` on our own receiver, which asks for properties on a connection of its own: see `management`."""
 
 import calendar
+import contextlib
 from collections.abc import Callable
 from datetime import datetime
 from urllib.parse import urlsplit
 
+from azure.core.exceptions import AzureError
+
 from eventconsumer_api.connection_string import parse_connection_string
 from eventconsumer_api.v1alpha1 import Position
 from eventconsumer_processor.credentials import HubAccess
+from eventconsumer_processor.errors import HubUnreachable, LinkStolen
 from eventconsumer_processor.source.amqp import codec, performatives, tokens
 from eventconsumer_processor.source.amqp.connection import IDLE_SECONDS, Endpoint
-from eventconsumer_processor.source.amqp.link import REQUEST_SECONDS, Receiver
+from eventconsumer_processor.source.amqp.link import LINGER_SECONDS, REQUEST_SECONDS, Receiver
+from eventconsumer_processor.source.amqp.management import Management
 from eventconsumer_processor.source.amqp.performatives import Terminus
-from eventconsumer_processor.source.amqp.pool import Pool
+from eventconsumer_processor.source.amqp.pool import Pool, Shared
 from eventconsumer_processor.source.amqp.tokens import TokenSource
 from eventconsumer_processor.source.hub import HubInfo, PartitionInfo, Source
 from eventconsumer_processor.source.locate import locate
-from eventconsumer_processor.source.sdk import SdkHub
 
 _TLS_PORT, _PLAIN_PORT = 5671, 5672
 _GEO_REPLICATION = "com.microsoft:georeplication"  # offsets in the form that the SDK gives them too
@@ -28,13 +32,16 @@ class AmqpHub:
     Args:
         access: The hub, and how to sign in.
         idle_seconds: A connection that is silent for longer is dead.
+        linger: Seconds that few events wait for more, so that they are handed on together.
     """
 
-    def __init__(self, access: HubAccess, idle_seconds: float = IDLE_SECONDS) -> None:
+    def __init__(self, access: HubAccess, idle_seconds: float = IDLE_SECONDS, linger: float = LINGER_SECONDS) -> None:
         self._access = access
-        self._management = SdkHub(access)
+        self._linger = linger
         self._authority, endpoint, tokens_for = _signing_in(access)
-        audience = f"sb://{self._authority}/{access.name}/consumergroups/{access.consumer_group}"
+        audience = f"sb://{self._authority}/{access.name}"
+        self._management = Management(access, endpoint, audience, tokens_for(audience), idle_seconds)
+        audience += f"/consumergroups/{access.consumer_group}"
         self._pool = Pool(endpoint, audience, tokens_for(audience), idle_seconds)
 
     async def describe(self) -> HubInfo:
@@ -47,7 +54,10 @@ class AmqpHub:
 
     async def check_consumer_group(self, partition: str) -> None:
         """See `Hub`."""
-        await self._management.check_consumer_group(partition)
+        with contextlib.suppress(HubUnreachable, LinkStolen):  # an epoch reader is there: so the group exists
+            receiver, shared = await self._attach(partition, "amqp.annotation.x-opt-offset > '@latest'", None, 1)
+            await receiver.detach()
+            await self._pool.leave(shared)
 
     async def open(self, partition: str, after: int, epoch: int, prefetch: int) -> Source:
         """See `Hub`."""
@@ -65,8 +75,17 @@ class AmqpHub:
         """See `Hub`."""
         await self._pool.close()
         await self._management.close()
+        if self._access.identity is not None:
+            with contextlib.suppress(AzureError, OSError):
+                await self._access.identity.close()
 
     async def _open(self, partition: str, selector: str, epoch: int, prefetch: int) -> Source:
+        receiver, shared = await self._attach(partition, selector, epoch, prefetch)
+        from eventconsumer_processor.source.amqp.source import AmqpSource  # who only asks needs none of what this loads
+
+        return AmqpSource(receiver, lambda trusted: self._pool.leave(shared, trusted=trusted))
+
+    async def _attach(self, partition: str, selector: str, epoch: int | None, prefetch: int) -> tuple[Receiver, Shared]:
         access = self._access
         path = f"{access.name}/ConsumerGroups/{access.consumer_group}/Partitions/{partition}"
         source = Terminus(f"amqps://{self._authority}/{path}", selector)
@@ -80,13 +99,10 @@ class AmqpHub:
                 target=Terminus(name),
                 settle_mode=performatives.SETTLED,
                 capabilities=(_GEO_REPLICATION,),
-                properties={"com.microsoft:epoch": codec.long(epoch)},
+                properties=None if epoch is None else {"com.microsoft:epoch": codec.long(epoch)},
             )
 
-        receiver, shared = await self._pool.attach(lambda connection: Receiver(connection, prefetch, frame))
-        from eventconsumer_processor.source.amqp.source import AmqpSource  # who only asks needs none of what this loads
-
-        return AmqpSource(receiver, lambda trusted: self._pool.leave(shared, trusted=trusted))
+        return await self._pool.attach(lambda connection: Receiver(connection, prefetch, frame, self._linger))
 
 
 def selector(where: str | datetime, inclusive: bool) -> str:

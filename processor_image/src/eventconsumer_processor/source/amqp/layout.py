@@ -16,6 +16,7 @@ import numpy.typing as npt
 Positions = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
+KEPT_BYTES = 4 * 1024 * 1024  # of memory that is used again: more is let go
 _PAD = 512  # bytes behind the last message: what a literal or a size may be read from
 
 NULL = 0x40
@@ -28,8 +29,14 @@ _FIXED[0xA0:] = np.tile(np.repeat((1, 4), 16), 3)
 _SHORT, _LONG = ((np.arange(256) >> 4 & 1 == bit) & (np.arange(256) >= 0xA0) for bit in (0, 1))
 
 
+_spare: list[bytearray] = []  # memory that was used, for the next messages
+
+
 class Messages:
-    """Encoded messages in one piece.
+    """Encoded messages in one piece, until the end of a `with` block.
+
+    They lie in memory that is used again and again: new memory costs several times what copying does, as the system
+    gives it page by page. So nothing may refer to it behind the block; arrays made of it are copies.
 
     Attributes:
         raw: Their bytes in a row, and some more.
@@ -37,13 +44,30 @@ class Messages:
     """
 
     def __init__(self, payloads: Sequence[bytes]) -> None:
-        self.raw = b"".join((*payloads, bytes(_PAD)))
         self.ends = np.cumsum(np.fromiter(map(len, payloads), np.int64, len(payloads)))
         self.at = np.concatenate(([0], self.ends[:-1]))
-        self.u8 = np.frombuffer(self.raw, np.uint8)
+        size = int(self.ends[-1]) + _PAD
+        self.raw = _spare.pop() if _spare else bytearray()
+        if len(self.raw) < size:
+            self.raw = bytearray(size)
+        with memoryview(self.raw) as raw:
+            stop = 0
+            for payload in payloads:
+                start = stop
+                stop += len(payload)
+                raw[start:stop] = payload
+            raw[stop : stop + _PAD] = bytes(_PAD)
+        self.u8 = np.frombuffer(self.raw, np.uint8, size)
         self._u64: npt.NDArray[np.uint64] = np.ndarray(
-            (len(self.raw) - 7,), np.dtype("<u8"), self.raw, strides=(1,)
+            (size - 7,), np.dtype("<u8"), self.raw, strides=(1,)
         )  # at every byte
+
+    def __enter__(self) -> "Messages":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if len(self.raw) <= KEPT_BYTES and not _spare:
+            _spare.append(self.raw)
 
     def equal(self, at: Positions, literal: bytes) -> Mask:
         """Which positions hold a literal."""

@@ -17,7 +17,7 @@ from eventconsumer_processor.source.amqp.connection import CLOSE_SECONDS, Connec
 from eventconsumer_processor.source.amqp.performatives import Fields
 
 REQUEST_SECONDS = 10.0
-LINGER_SECONDS = 0.1  # between two takes of few events
+LINGER_SECONDS = 0.1  # between two takes of few events, where nobody says otherwise
 MANY_EVENTS, MANY_BYTES = 2000, credit.BUDGET_BYTES // 2  # enough to be taken at once
 LIMIT_BYTES = 64 * 1024 * 1024  # that may wait on a link: a peer that sends more ignores its credit
 _WRAP = 0xFFFFFFFF
@@ -107,10 +107,18 @@ class Receiver(BaseLink):
         connection: What it is on.
         prefetch: Deliveries that may be on their way or wait.
         frame: The frame that attaches it, from its name and handle.
+        linger: Seconds between two takes of few events.
     """
 
-    def __init__(self, connection: Connection, prefetch: int, frame: Callable[[str, int], bytes]) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        prefetch: int,
+        frame: Callable[[str, int], bytes],
+        linger: float = LINGER_SECONDS,
+    ) -> None:
         super().__init__(connection)
+        self._linger = linger
         self._prefetch = prefetch
         self._frame = frame
         self._payloads: deque[bytes] = deque()
@@ -140,7 +148,7 @@ class Receiver(BaseLink):
         self._wanted = 1
         await self._wait(started + max_wait)
         self._wanted = min(MANY_EVENTS, self._prefetch // 2)
-        await self._wait(min(started + max_wait, self._taken + LINGER_SECONDS))
+        await self._wait(min(started + max_wait, self._taken + self._linger))
         self.check()
         self._taken = loop.time()
         taken: list[bytes] = []

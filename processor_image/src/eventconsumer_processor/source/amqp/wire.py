@@ -13,6 +13,7 @@ from eventconsumer_processor.source.amqp.codec import FrameError
 from eventconsumer_processor.source.amqp.performatives import TRANSFER, Fields, parse
 from eventconsumer_processor.source.amqp.transfers import Shape, is_whole, key_of, shape_of
 
+READ_BYTES = 112 * 1024  # at a time: such a block comes from memory that was used before, a larger one is mapped anew
 _MAX_SHAPES = 1024
 _SIZE = struct.Struct(">I").unpack_from
 
@@ -33,7 +34,7 @@ class Peer(Protocol):
         """The connection is gone; said once."""
 
 
-class Wire(asyncio.Protocol):
+class Wire(asyncio.BufferedProtocol):
     """One socket.
 
     Attributes:
@@ -47,6 +48,7 @@ class Wire(asyncio.Protocol):
         self.heard = self.said = self._clock()
         self._peer = peer
         self._transport: asyncio.WriteTransport | None = None
+        self._buffer = memoryview(bytearray(READ_BYTES))
         self._waiting: list[bytes] = []  # a part of a frame
         self._waiting_size = 0
         self._needed = 0  # bytes that the frame in `_waiting` has
@@ -56,18 +58,26 @@ class Wire(asyncio.Protocol):
     # --- asyncio ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See `asyncio.Protocol`."""
+        """See `asyncio.BufferedProtocol`."""
         assert isinstance(transport, asyncio.WriteTransport)  # noqa: S101 - a stream
         self._transport = transport
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See `asyncio.Protocol`."""
+        """See `asyncio.BufferedProtocol`."""
         if self._transport is not None:
             self._transport = None
             self._peer.lost(f"the connection was lost: {exc}" if exc else "the connection was closed by the hub")
 
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """See `asyncio.BufferedProtocol`."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See `asyncio.BufferedProtocol`."""
+        self.data_received(bytes(self._buffer[:nbytes]))
+
     def data_received(self, data: bytes) -> None:
-        """See `asyncio.Protocol`."""
+        """Take what came."""
         if self._transport is None:
             return
         self.heard = self._clock()
