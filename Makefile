@@ -95,7 +95,7 @@ borders: env ## Who may import whom
 check: lint types borders ## The fast subset, two minutes
 	@$(VENV)/bin/pytest -n 2 tests/unit
 
-test: lint types borders azurite jars ## Everything: style, types, borders, unit, contract, simulation, integration, faults, end to end
+test: lint types borders docs azurite jars ## Everything: style, types, borders, docs, unit, contract, simulation, integration, faults, end to end
 	@./local/need promtool prometheus
 	@./local/need chromedriver chromium chromium-driver
 	@$(PY) -m local_cluster tools
