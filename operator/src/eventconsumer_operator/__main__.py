@@ -1,7 +1,8 @@
 """The process: `python -m eventconsumer_operator --processor-image … --spark-image …`.
 
-Ends with 0 after SIGTERM or SIGINT, with 1 when a watch broke for good, the lead was lost, or the file of the fleet's
-key cannot be used; being started anew is the remedy for everything else.
+Ends with 0 after SIGTERM or SIGINT, with 1 when a watch broke for good, the lead was lost, the file of the fleet's key
+cannot be used, no cluster is configured, or the health port is taken; being started anew is the remedy for everything
+else.
 """
 
 import asyncio
@@ -19,11 +20,11 @@ import structlog
 
 from eventconsumer_api import logs
 from eventconsumer_api.labels import HOST_PORT
-from eventconsumer_operator.api import KubernetesApi, connect
+from eventconsumer_operator.api import KubernetesApi, NoCluster, connect
 from eventconsumer_operator.controller import Controller
 from eventconsumer_operator.fleet import Fleets, HttpMessenger
 from eventconsumer_operator.fleetkey import FleetKey, FleetKeyError
-from eventconsumer_operator.health import Health, LoopLag, WorkHealth, serve
+from eventconsumer_operator.health import Health, LoopLag, PortTaken, WorkHealth, serve
 from eventconsumer_operator.hosts import HttpHosts
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.leader import Elector, LeadLost
@@ -133,7 +134,7 @@ def main() -> None:
     logs.configure(settings.log_level)
     try:
         asyncio.run(run(settings))
-    except (FleetKeyError, LeadLost) as error:
+    except (FleetKeyError, LeadLost, NoCluster, PortTaken) as error:
         structlog.get_logger(__name__).error("the operator ends", error=str(error))
         sys.exit(1)
 

@@ -102,11 +102,15 @@ class WorkHealth(Health):
             metrics.LISTED.labels(kind.name).set(age)
 
 
+class PortTaken(Exception):  # noqa: N818 - named after what happened
+    """The health port cannot be listened on; the text names it and the remedy."""
+
+
 async def serve(health: Callable[[], Health], port: int) -> None:
     """Serve both paths until cancelled, by what `health` gives at the time.
 
     Raises:
-        OSError: The port is taken.
+        PortTaken: Another program listens there.
     """
 
     async def healthz(_: web.Request) -> web.Response:
@@ -122,7 +126,10 @@ async def serve(health: Callable[[], Health], port: int) -> None:
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
     try:
-        await web.TCPSite(runner, port=port).start()
+        try:
+            await web.TCPSite(runner, port=port).start()
+        except OSError as error:
+            raise PortTaken(f"--health-port {port} cannot be listened on: {error.strerror}: name a free port") from None
         await asyncio.Event().wait()
     finally:
         await runner.cleanup()
