@@ -24,6 +24,7 @@ from tests.e2e.conftest import NAMESPACE, ROOT
 from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
 from tests.e2e.test_handover import PARTITIONS, Publisher
 from tests.e2e.waiting import until
+from tests.previous import check_out, need_previous, previous
 from tests.readers import Readers
 
 pytestmark = pytest.mark.timeout(3600)
@@ -36,19 +37,6 @@ UNREAD_SECONDS = (
 )
 SETTLED_SECONDS = 5.0
 LOAD_SECONDS = 5.0
-
-
-def git(*arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.stdout.strip() if done.returncode == 0 else ""
-
-
-def previous() -> str:
-    """The commit to upgrade from; empty where there is none."""
-    if named := os.environ.get("UPGRADE_FROM"):
-        return named
-    at_a_release = git("tag", "--points-at", "HEAD", "--list", "v*")
-    return git("describe", "--tags", "--abbrev=0", "--match", "v*", "HEAD^" if at_a_release else "HEAD")
 
 
 def local_cluster(root: Path, *arguments: str) -> str:
@@ -144,10 +132,7 @@ def hosts(cluster: Cluster) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """The local cluster without the product, with the stand-ins for Azure."""
-    if not previous():
-        pytest.skip(
-            "no tag v* below this commit, so there is no release to upgrade from; UPGRADE_FROM=<commit> names one"
-        )
+    need_previous()
     status = subprocess.run([sys.executable, "-m", "local_cluster", "status"], capture_output=True, check=False)
     for command in (["tools"], ["up"], ["build", "emulator", "azurite"]):
         local_cluster(ROOT, *command)
@@ -171,9 +156,7 @@ def remove(cluster: Cluster) -> None:
 @pytest.fixture(scope="module")
 def stage(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """The previous release, installed and draining; this tree's images are in the cluster, too."""
-    tree = tmp_path_factory.mktemp("previous") / "tree"
-    subprocess.run(["git", "clone", "--quiet", "--no-checkout", str(ROOT), str(tree)], check=True)
-    subprocess.run(["git", "checkout", "--quiet", "--detach", git("rev-parse", previous())], cwd=tree, check=True)
+    tree = check_out(previous(), tmp_path_factory.mktemp("previous") / "tree")
     old = Release.build(tree)
     old.install(cluster)
     with cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:

@@ -1,7 +1,8 @@
 """The process: `python -m eventconsumer_operator --processor-image … --spark-image …`.
 
-Ends with 0 after SIGTERM or SIGINT, with 1 when a watch broke for good, the lead was lost, or the file of the fleet's
-key cannot be used; being started anew is the remedy for everything else.
+Ends with 0 after SIGTERM or SIGINT, with 1 when a watch broke for good, the lead was lost, the file of the fleet's key
+cannot be used, no cluster is configured, or the health port is taken; being started anew is the remedy for everything
+else.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ import structlog
 
 from eventconsumer_api import logs
 from eventconsumer_api.labels import HOST_PORT
-from eventconsumer_operator.api import KubernetesApi, connect
+from eventconsumer_operator.api import KubernetesApi, NoCluster, connect
 from eventconsumer_operator.controller import Controller
 from eventconsumer_operator.fleet import Fleets, HttpMessenger
 from eventconsumer_operator.fleetkey import FleetKey, FleetKeyError
@@ -32,7 +33,7 @@ from eventconsumer_operator.page.book import Book
 from eventconsumer_operator.page.server import make_application
 from eventconsumer_operator.reconcile import Reconciler
 from eventconsumer_operator.resync import Resync
-from eventconsumer_operator.serving import serve_until_cancelled
+from eventconsumer_operator.serving import PortTaken, serve_until_cancelled
 from eventconsumer_operator.settings import Settings, parse_settings
 from eventconsumer_operator.sparkapplications import watched_kinds
 from eventconsumer_operator.store import Store
@@ -55,7 +56,8 @@ async def run(settings: Settings) -> None:
         ]
         if settings.status_page_port is not None:
             page = make_application(lambda: book)
-            served.append(asyncio.create_task(serve_until_cancelled(page, settings.status_page_port), name="page"))
+            serving = serve_until_cancelled(page, settings.status_page_port, "--status-page-port")
+            served.append(asyncio.create_task(serving, name="page"))
         try:
             async with _lead(api, settings) as keep:
                 if keep is None:
@@ -141,7 +143,7 @@ def main() -> None:
     logs.configure(settings.log_level)
     try:
         asyncio.run(run(settings))
-    except (FleetKeyError, LeadLost) as error:
+    except (FleetKeyError, LeadLost, NoCluster, PortTaken) as error:
         structlog.get_logger(__name__).error("the operator ends", error=str(error))
         sys.exit(1)
 

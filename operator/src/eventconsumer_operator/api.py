@@ -216,11 +216,24 @@ def _reason(content: bytes) -> str:
         return content[:300].decode(errors="replace") or "no reason given"
 
 
+class NoCluster(Exception):  # noqa: N818 - named after what happened
+    """There is neither a service account nor a kubeconfig; the text names the remedy."""
+
+
 async def connect() -> Any:
-    """Return an API client configured from the pod's service account, else from the kubeconfig."""
+    """Return an API client configured from the pod's service account, else from the kubeconfig.
+
+    Raises:
+        NoCluster: Neither is there, or the kubeconfig cannot be used.
+    """
     settings = client.Configuration()
     try:
         config.load_incluster_config(client_configuration=settings)
     except config.ConfigException:
-        await config.load_kube_config(client_configuration=settings)
+        try:
+            await config.load_kube_config(client_configuration=settings)
+        except config.ConfigException as error:
+            raise NoCluster(
+                f"no cluster to work for: run in a pod with a service account, or set KUBECONFIG to a file ({error})"
+            ) from None
     return client.ApiClient(settings)

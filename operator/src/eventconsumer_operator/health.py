@@ -107,7 +107,7 @@ async def serve(health: Callable[[], Health], port: int) -> None:
     """Serve both paths until cancelled, by what `health` gives at the time.
 
     Raises:
-        OSError: The port is taken.
+        PortTaken: Another program listens there.
     """
 
     async def healthz(_: web.Request) -> web.Response:
@@ -120,4 +120,4 @@ async def serve(health: Callable[[], Health], port: int) -> None:
 
     application = web.Application()
     application.add_routes([web.get("/healthz", healthz), web.get("/metrics", scrape)])
-    await serve_until_cancelled(application, port)
+    await serve_until_cancelled(application, port, "--health-port")

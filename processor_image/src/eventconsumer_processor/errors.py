@@ -117,3 +117,7 @@ class LeaseLost(HostError):
 
 class Fenced(HostError):
     """A file of a higher epoch is in the chain."""
+
+
+class PortTaken(Exception):
+    """The HTTP side's port cannot be listened on."""

@@ -14,6 +14,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from eventconsumer_api.fleet import FLEET_MAX_BYTES, FLEET_PATH, FLEET_SIGNATURE_HEADER
 from eventconsumer_api.host_report import HostReport
+from eventconsumer_processor.errors import PortTaken
 from eventconsumer_processor.fleetnews import FleetNews, Refused
 from eventconsumer_processor.metrics import Metrics
 
@@ -61,9 +62,16 @@ class HealthServer:
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
 
     async def start(self, port: int) -> int:
-        """Listen on all addresses; the port, which is a free one where 0 was asked for."""
+        """Listen on all addresses; the port, which is a free one where 0 was asked for.
+
+        Raises:
+            PortTaken: Another program listens there, or it may not be used.
+        """
         await self._runner.setup()
-        listener = _listen(port)
+        try:
+            listener = _listen(port)
+        except OSError as error:
+            raise PortTaken(error.strerror) from None
         await web.SockSite(self._runner, listener).start()
         return int(listener.getsockname()[1])
 

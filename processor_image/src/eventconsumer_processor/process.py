@@ -23,6 +23,7 @@ from pydantic import ValidationError
 
 from eventconsumer_api import labels, logs
 from eventconsumer_api.host_config import HostConfig
+from eventconsumer_processor.errors import PortTaken
 from eventconsumer_processor.replay import Totals
 
 TERMINATION_LOG = Path("/dev/termination-log")
@@ -70,7 +71,11 @@ def _main(run: Callable[[HostConfig, str, int, Path], Coroutine[Any, Any, Totals
     name = os.environ.get("POD_NAME") or socket.gethostname()
     owner = f"{name}.{os.environ.get('POD_UID') or uuid4()}"
     configure_logging(namespace=config.resource.namespace, name=config.resource.name, host=name)
-    replayed = asyncio.run(run(config, owner, port, path.with_name(PurePath(labels.FLEET_KEY_FILE).name)))
+    try:
+        replayed = asyncio.run(run(config, owner, port, path.with_name(PurePath(labels.FLEET_KEY_FILE).name)))
+    except PortTaken as error:
+        log.error("the port cannot be listened on: set EVENTCONSUMER_PORT to a free one", port=port, error=str(error))
+        return 2
     log.info("stopped")
     if config.replay is None:
         return 0

@@ -4,6 +4,8 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
 
+import structlog
+
 from eventconsumer_operator.controller import FORBIDDEN_SECONDS, RECONCILE_SECONDS, Controller
 from eventconsumer_operator.errors import Forbidden, Transient
 from eventconsumer_operator.keys import Key
@@ -173,3 +175,35 @@ async def test_three_hundred_resources_whose_hosts_never_answer_leave_time_for_t
     for key in (A, B):
         gaps = [later - earlier for earlier, later in itertools.pairwise(times[key])]
         assert max(gaps[1:]) < 15 * 1.1 + 5  # after the start, where all come at once
+
+
+@virtual
+async def test_a_failure_that_goes_on_is_logged_once_and_so_is_its_end() -> None:
+    async def script(key: Key, count: int) -> Next:
+        if count <= 5:
+            raise Transient("the API server does not answer")
+        return Next(None)
+
+    with structlog.testing.capture_logs() as said:
+        await run(script, 300, A)
+    about = {"namespace": "shop", "name": "a"}
+    assert [(entry["log_level"], entry["event"]) for entry in said] == [
+        ("warning", "not reconciled, will try again"),
+        ("info", "reconciled again"),
+    ]
+    assert all(entry.items() >= about.items() for entry in said)
+    assert said[0]["error"] == "the API server does not answer"
+    assert said[1]["failures"] == 5
+
+
+@virtual
+async def test_another_cause_is_logged_at_once() -> None:
+    async def script(key: Key, count: int) -> Next:
+        raise Transient("one") if count <= 2 else Forbidden("two")
+
+    with structlog.testing.capture_logs() as said:
+        await run(script, 20, A)
+    assert [(entry["log_level"], entry["error"], entry["times"]) for entry in said] == [
+        ("warning", "one", 1),
+        ("error", "two", 3),
+    ]
