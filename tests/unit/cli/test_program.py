@@ -123,6 +123,7 @@ def test_a_cluster_that_does_not_answer(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["status", "--kubeconfig", str(path)]) == 4
     said = capsys.readouterr().err
     assert "http://127.0.0.1:9 does not answer" in said and "--kubeconfig" in said
+    assert len(said.splitlines()) == 2  # and nothing of the client's own
 
 
 def test_numbers_as_people_read_them() -> None:
