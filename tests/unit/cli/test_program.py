@@ -113,9 +113,10 @@ def test_the_kubeconfig_is_found_as_kubectl_finds_it(tmp_path: Path, monkeypatch
         connect(path, "three")
     with pytest.raises(ClusterError, match="does not exist"):
         connect(tmp_path / "absent")
-    (tmp_path / "broken").write_text("{}")
-    with pytest.raises(ClusterError, match="cannot be used"):
-        connect(tmp_path / "broken")
+    for broken in ("{}", "a: [", ""):
+        (tmp_path / "broken").write_text(broken)
+        with pytest.raises(ClusterError, match="cannot be used"):
+            connect(tmp_path / "broken")
 
 
 def test_a_cluster_that_does_not_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -235,6 +235,11 @@ def _lines(response: Any, what: str) -> Iterator[bytes]:
 def unreachable(host: str, error: Exception) -> ClusterError:
     """The API server does not answer."""
     cause = getattr(error, "reason", None) or error
+    if "CERTIFICATE_VERIFY_FAILED" in str(cause):
+        return ClusterError(
+            f"the certificate of the cluster at {host} is not trusted",
+            "fetch the kubeconfig again: its certificate-authority-data is not that of this cluster",
+        )
     return ClusterError(
         f"the cluster at {host} does not answer ({type(cause).__name__})",
         "look at `kubectl config current-context`, the VPN or proxy, and --context and --kubeconfig",
@@ -273,6 +278,7 @@ def connect(kubeconfig: Path | None = None, context: str | None = None) -> Kuber
     Raises:
         ClusterError: There is no kubeconfig, or it has no such context.
     """
+    import yaml
     from kubernetes import client, config
 
     settings = client.Configuration()
@@ -291,7 +297,7 @@ def connect(kubeconfig: Path | None = None, context: str | None = None) -> Kuber
     except StopIteration:
         names = ", ".join(sorted(str(each["name"]) for each in contexts))
         raise ClusterError(f"the kubeconfig has no context {context!r}; it has {names or 'none'}") from None
-    except config.ConfigException as error:
+    except (config.ConfigException, yaml.YAMLError) as error:
         raise ClusterError(f"the kubeconfig {path} cannot be used: {error}") from error
     return KubernetesCluster(client.ApiClient(settings), chosen["context"].get("namespace") or "default")
 
