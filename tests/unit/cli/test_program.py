@@ -119,7 +119,10 @@ def test_the_kubeconfig_is_found_as_kubectl_finds_it(tmp_path: Path, monkeypatch
             connect(tmp_path / "broken")
 
 
-def test_a_cluster_that_does_not_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cluster_that_does_not_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     path = kubeconfig(tmp_path / "config", one="shop")
     assert main(["status", "--kubeconfig", str(path)]) == 4
     said = capsys.readouterr().err
