@@ -74,6 +74,8 @@ class KubernetesShell:
         err: Sink,
     ) -> int:
         """See `Shell`."""
+        from websocket import WebSocketException
+
         socket = self._open(namespace, pod, container, wrapped(command, stdin), stdin is not None)
         errors = _WithoutPid(err)
         try:
@@ -87,11 +89,11 @@ class KubernetesShell:
         except KeyboardInterrupt:
             self._end(namespace, pod, container, errors.pid)
             raise
-        except OSError as error:
+        except (OSError, WebSocketException) as error:
             raise _broken(f"pod {namespace}/{pod}", error) from error
         finally:
-            with contextlib.suppress(OSError):
-                socket.close()
+            with contextlib.suppress(OSError, WebSocketException):
+                _close(socket)
 
     def _open(self, namespace: str, pod: str, container: str, command: Sequence[str], stdin: bool) -> Any:
         from kubernetes.client import CoreV1Api
@@ -120,11 +122,11 @@ class KubernetesShell:
         """End the program and its children; nobody waits for it any more, so failing to is no new error."""
         if pid is None:
             return
-        command = ("sh", "-c", f"kill -TERM -- -{pid} || kill -TERM {pid}")
+        command = ("sh", "-c", f"kill -TERM -{pid} || kill -TERM {pid}")
         with contextlib.suppress(Exception):
             socket = self._open(namespace, pod, container, command, stdin=False)
             socket.run_forever(timeout=5)
-            socket.close()
+            _close(socket)
 
 
 def shell_of(cluster: Cluster) -> Shell:
@@ -189,10 +191,16 @@ class _WithoutPid:
 
 
 def _pass_on(socket: Any, out: Sink, err: Sink) -> None:
-    for channel, sink in ((_STDOUT, out), (_STDERR, err)):
+    # stderr first: it brings the process id, without which a program cannot be ended.
+    for channel, sink in ((_STDERR, err), (_STDOUT, out)):
         data = socket.read_channel(channel)
         if data:
             sink(data)
+
+
+def _close(socket: Any) -> None:
+    socket.close(timeout=1)  # seconds for the other side to agree
+    socket.sock.shutdown()  # where the other side closed first, the client leaves its end open
 
 
 def _broken(what: str, error: Exception | None) -> ClusterError:

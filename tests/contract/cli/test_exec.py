@@ -1,0 +1,65 @@
+"""Programs in pods over the official client's web socket: streams apart, all bytes, the exit code, and a clean stop."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from kubernetes import client
+
+from eventconsumer_cli.errors import ClusterError
+from eventconsumer_cli.kube.exec import KubernetesShell
+from tests.contract.cli.execserver import ExecServer
+
+PROTOCOLS = ("v4.channel.k8s.io", "v5.channel.k8s.io")
+
+
+@pytest.fixture(params=PROTOCOLS)
+def server(request: pytest.FixtureRequest) -> Iterator[ExecServer]:
+    with ExecServer(request.param).running() as running:
+        yield running
+
+
+@pytest.fixture
+def shell(server: ExecServer) -> KubernetesShell:
+    return KubernetesShell(client.ApiClient(client.Configuration(host=server.url)))
+
+
+def run(shell: KubernetesShell, *command: str, stdin: bytes | None = None) -> tuple[int, bytes, bytes]:
+    """Exit code, stdout and stderr."""
+    out, err = bytearray(), bytearray()
+    code = shell.run("shop", "orders-host-0", "host", command, stdin=stdin, out=out.extend, err=err.extend)
+    return code, bytes(out), bytes(err)
+
+
+def test_streams_are_apart_and_the_exit_code_is_passed_on(shell: KubernetesShell) -> None:
+    assert run(shell, "sh", "-c", "echo answer; echo remark >&2; exit 2") == (2, b"answer\n", b"remark\n")
+    assert run(shell, "true") == (0, b"", b"")
+
+
+def test_every_byte_arrives(shell: KubernetesShell) -> None:
+    content = bytes(range(256)) * 4096  # 1 MiB, no text
+    assert run(shell, "cat", stdin=content) == (0, content, b"")
+    assert run(shell, "cat", stdin=b"") == (0, b"", b"")
+    assert run(shell, "sh", "-c", "head -c 3000000 /dev/zero")[1] == bytes(3_000_000)
+
+
+def test_a_broken_connection_is_no_answer(server: ExecServer, shell: KubernetesShell) -> None:
+    server.breaks = True
+    with pytest.raises(ClusterError, match="may still run"):
+        run(shell, "echo", "done")
+
+
+@pytest.mark.parametrize("stdin", [None, b"some"])
+def test_a_program_that_nobody_waits_for_is_ended(
+    server: ExecServer, shell: KubernetesShell, stdin: bytes | None
+) -> None:
+    def interrupt(data: bytes) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        command = ["sh", "-c", "echo started; sleep 600"]
+        shell.run("shop", "orders-host-0", "host", command, stdin=stdin, out=interrupt, err=len)
+    deadline = time.monotonic() + 60
+    while not any(code < 0 for code in server.ended):
+        assert time.monotonic() < deadline, server.ended
+        time.sleep(0.1)
