@@ -1,10 +1,12 @@
 """The tools' decisions: who may move a checkpoint and where to, who owns a lease, what a check says."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+import structlog
 import typer
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,6 +29,16 @@ from eventconsumer_processor.tools.running import run
 from tests.unit.processor.stage import CONFIG
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_before() -> Iterator[None]:
+    """The program silences logs for the whole process."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
+
+
 LEGACY, SDK = LeaseLayout.EVENT_PROCESSOR_HOST, LeaseLayout.AZURE_SDK
 
 
