@@ -58,9 +58,9 @@ def drained(consumer: Consumer) -> None:
 
     def done() -> bool:
         rows = document(consumer, "lag")["partitions"]
-        return all(row["events"] == 0 and row["checkpoint"] == row["head"] for row in rows)
+        return all(row["events"] == 0 and row["checkpoint"] in {row["head"], None} for row in rows)
 
-    wait_until(done, 60, "all is drained")
+    wait_until(done, 120, "all is drained")
 
 
 def prepare(consumer: MakeConsumer, layout: str, **overrides: Any) -> Consumer:
