@@ -28,6 +28,7 @@ from eventconsumer_api.host_report import (
     PartitionReport,
     Problem,
 )
+from eventconsumer_api.status import EventConsumerStatus
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.manifest import STATEFUL_SET
 from eventconsumer_operator.observed import Consumer, Observed
@@ -51,6 +52,7 @@ SPEC: dict[str, Any] = {
     "scaling": {"mode": "Fixed", "replicas": 3},
     "spark": {"output": {"path": "abfss://out@shop.dfs.core.windows.net/orders"}},
 }
+QUARANTINE = "2 events of drained/orders/partition=4/0000000000021000.parquet have no field `cents`"
 MESSAGE = "no container <script>alert(1)</script>: create it, or correct the name"
 
 
@@ -88,8 +90,9 @@ def report_of(host: int, step: int, start: datetime) -> HostReport:
     number = step // 48
     made = start + number * 48 * STEP
     commit = None if number == 0 else CommitReport(
-        number=number, committed_at=made - 6 * STEP, application=f"orders-spark-{number}", rows_read=9_000 * number,
-        rows_written=9_000 * number, seconds=41.5,
+        number=number, committed_at=made - 6 * STEP, application=f"orders-spark-{number}", rows_read=9_000,
+        rows_written=9_000, seconds=41.5, quarantined_rows=2 if number == 4 else 0,
+        quarantine=QUARANTINE if number == 4 else "",
     )  # fmt: skip
     batch = BatchReport(number=number + 1, files=24, bytes=9 << 20, events=9_000, reason="Files", created_at=made)
     lags = {str(each): lag_of(each, step) for each in range(PARTITIONS)}
@@ -123,7 +126,9 @@ def report_of(host: int, step: int, start: datetime) -> HostReport:
 
 def record(book: Book, key: Key, now: datetime, reports: dict[str, HostReport], hosts: int) -> None:
     """Record what a reconcile would."""
-    consumer = Consumer(key=key, uid=f"uid-{key.name}", resource_version="1", generation=1, spec=SPEC)
+    before = book.get(key)
+    status = before.status if before else EventConsumerStatus()
+    consumer = Consumer(key=key, uid=f"uid-{key.name}", resource_version="1", generation=1, spec=SPEC, status=status)
     stateful_set = {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",

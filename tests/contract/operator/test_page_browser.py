@@ -93,7 +93,7 @@ def test_the_list_tells_how_each_is_and_leads_to_it(page: Page) -> None:
     page.open()
     page.until(lambda: len(page.all("#consumers tr")) == 2, "two consumers")
     orders, payments = page.all("#consumers tr")
-    assert "shop/orders" in orders.text and "ok: Available" in orders.text and "12 of 12" in orders.text
+    assert "shop/orders" in orders.text and "worth a look: Available" in orders.text and "12 of 12" in orders.text
     assert "needs somebody: ContainerInvalid" in payments.text
     page.one("#filter").send_keys("pay")
     page.until(lambda: len(page.all("#consumers tr")) == 1, "only what is looked for")

@@ -36,7 +36,7 @@ async def test_the_list_and_one_consumer_are_what_the_models_say(server: PageSer
     response, body = await ask(server, "api/consumers")
     assert (response.status, response.content_type) == (200, "application/json")
     found = ConsumerList.model_validate_json(body)
-    assert [(each.name, each.severity) for each in found.consumers] == [("orders", "ok"), ("payments", "problem")]
+    assert [(each.name, each.severity) for each in found.consumers] == [("orders", "notice"), ("payments", "problem")]
     response, body = await ask(server, f"api/consumers/{KEY}")
     detail = ConsumerDetail.model_validate_json(body)
     assert detail.summary == found.consumers[0]

@@ -11,8 +11,11 @@ from eventconsumer_operator.keys import Key
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.page import view
 from eventconsumer_operator.page.book import Book, sight_of
+from eventconsumer_operator.page.model import ErrorView
 from eventconsumer_operator.page.remedies import ABNORMAL_TRUE, AS_WANTED, REMEDIES, remedy, severity
+from eventconsumer_operator.page.server import Rendered
 from eventconsumer_operator.plan import make_plan
+from eventconsumer_operator.reconcile import Reconciler
 from eventconsumer_operator.status import make_status
 from tests.fakes.kubernetes import FakeKubernetes, event_consumer
 from tests.unit.operator.test_reconcile import Cluster
@@ -131,8 +134,6 @@ def test_how_bad_a_condition_is(kind: ConditionType, status: str, reason: str, e
 
 
 async def test_a_reconcile_is_recorded_and_a_deletion_forgotten() -> None:
-    from eventconsumer_operator.reconcile import Reconciler
-
     cluster = Cluster(SPEC)
     book = Book()
     cluster.hosts.answer = report(fleet=fleet())
@@ -146,3 +147,19 @@ async def test_a_reconcile_is_recorded_and_a_deletion_forgotten() -> None:
     gone = Reconciler(api, api.mirror(), cluster.hosts, SETTINGS, book=book)
     await gone.reconcile(KEY)
     assert book.get(KEY) is None
+
+
+def test_many_who_look_cost_no_more_than_one() -> None:
+    now, made = [0.0], [0]
+
+    def make() -> ErrorView:
+        made[0] += 1
+        return ErrorView(error=str(made[0]))
+
+    rendered = Rendered(lambda: now[0])
+    assert {rendered.get("a", make) for _ in range(9)} == {b'{"error":"1"}'}
+    assert rendered.get("b", make) == b'{"error":"2"}', "of something else"
+    now[0] = 0.9
+    assert rendered.get("a", make) == b'{"error":"1"}'
+    now[0] = 1.0
+    assert rendered.get("a", make) == b'{"error":"3"}'

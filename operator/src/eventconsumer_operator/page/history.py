@@ -106,18 +106,20 @@ class _Ring:
         first = slot % SLOTS * self.width
         self._cells[first : first + self.width] = array(self._typecode, [_UNKNOWN]) * self.width
 
-    def get(self, slot: int, column: int) -> float | None:
-        value = self._cells[slot % SLOTS * self.width + column]
-        return None if math.isnan(value) else value
+    def series(self, column: int, last: int) -> list[float | None]:
+        """A column over the slots up to `last`, oldest first."""
+        cells, first = self._cells[column :: self.width], (last + 1) % SLOTS
+        return [None if math.isnan(value) else value for value in cells[first:] + cells[:first]]
 
-    def put(self, slot: int, column: int, value: float) -> None:
-        self._cells[slot % SLOTS * self.width + column] = max(0.0, min(value, _MOST))
-
-    def worst(self, slot: int, column: int, value: float | None) -> None:
-        if value is None:
+    def put(self, slot: int, column: int, value: float | None, *, worst: bool = False) -> None:
+        """Set a number; with `worst` only if it is greater than what is there. What is no number is left out."""
+        bounded = None if value is None else min(value, _MOST)
+        if bounded is None or math.isnan(bounded):
             return
-        held = self.get(slot, column)
-        self.put(slot, column, value if held is None else max(held, value))
+        where = slot % SLOTS * self.width + column
+        held = self._cells[where]
+        if not worst or math.isnan(held) or bounded > held:
+            self._cells[where] = max(0.0, bounded)
 
     def widened(self, width: int) -> "_Ring":
         wide = _Ring(self._typecode, width)
@@ -156,11 +158,10 @@ class History:
         for partition, lag in sight.lags.items():
             column = _column(partition)
             if column is not None and column < self.partitions:
-                self._lag_events.worst(slot, column, lag.events)
-                self._lag_seconds.worst(slot, column, lag.seconds)
+                self._lag_events.put(slot, column, lag.events, worst=True)
+                self._lag_seconds.put(slot, column, lag.seconds, worst=True)
         for column, total in enumerate((sight.files, sight.events)):
-            if total is not None:
-                self._totals.put(slot, column, total)
+            self._totals.put(slot, column, total)
         if sight.owners is not None:
             self._see_owners(sight.time, sight.owners)
         self._see_batches(sight)
@@ -171,13 +172,11 @@ class History:
 
     def lag_events(self, partition: int) -> list[int | None]:
         """The most events that a partition was behind in each slot."""
-        values = (self._lag_events.get(slot, partition) for slot in self.slots())
-        return [None if value is None else int(value) for value in values]
+        return _whole(self._series(self._lag_events, partition))
 
     def lag_seconds(self, partition: int) -> list[int | None]:
         """The most seconds that a partition was behind in each slot."""
-        values = (self._lag_seconds.get(slot, partition) for slot in self.slots())
-        return [None if value is None else round(value) for value in values]
+        return _whole(self._series(self._lag_seconds, partition))
 
     def new_files(self) -> list[int | None]:
         """Files that came in each slot: what the total grew by since it was last told."""
@@ -240,11 +239,13 @@ class History:
         for number in sorted(self.batches)[:-BATCHES]:
             del self.batches[number]
 
+    def _series(self, ring: _Ring, column: int) -> list[float | None]:
+        return [] if self.last is None else ring.series(column, self.last)
+
     def _growth(self, column: int) -> list[int | None]:
         grown: list[int | None] = []
         before: float | None = None
-        for slot in self.slots():
-            total = self._totals.get(slot, column)
+        for total in self._series(self._totals, column):
             grown.append(None if total is None or before is None else max(0, int(total - before)))
             before = before if total is None else total
         return grown
@@ -252,3 +253,7 @@ class History:
 
 def _column(partition: str) -> int | None:
     return int(partition) if partition.isascii() and partition.isdecimal() and len(partition) < 5 else None
+
+
+def _whole(values: list[float | None]) -> list[int | None]:
+    return [None if value is None else round(value) for value in values]

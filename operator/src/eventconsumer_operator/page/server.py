@@ -6,6 +6,7 @@ connection, so that the next request may find the right one.
 """
 
 import hashlib
+import time
 from collections.abc import Awaitable, Callable
 from importlib import resources
 
@@ -36,6 +37,7 @@ _FILES = {
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
 _RETRY_SECONDS = 1
+_FRESH_SECONDS = 1.0
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -46,9 +48,13 @@ def make_application(book: Callable[[], Book | None]) -> web.Application:
         book: Gives what was seen; None while this operator does not lead.
     """
 
+    rendered = Rendered()
+
     async def consumers(request: web.Request) -> web.Response:
         found = book()
-        return _not_leading() if found is None else _answer(request, view.consumer_list(found))
+        if found is None:
+            return _not_leading()
+        return _tagged(request, rendered.get("", lambda: view.consumer_list(found)), "application/json")
 
     async def consumer(request: web.Request) -> web.Response:
         found = book()
@@ -58,7 +64,7 @@ def make_application(book: Callable[[], Book | None]) -> web.Application:
         entry = found.get(key)
         if entry is None:
             return _json(ErrorView(error=f"EventConsumer {key} is not known: it is gone, or not served"), 404)
-        return _answer(request, view.detail(key, entry))
+        return _tagged(request, rendered.get(str(key), lambda: view.detail(key, entry)), "application/json")
 
     application = web.Application(middlewares=[_guard])
     application.add_routes(
@@ -93,8 +99,21 @@ def _file(name: str, content_type: str) -> Handler:
     return serve
 
 
-def _answer(request: web.Request, model: BaseModel) -> web.Response:
-    return _tagged(request, model.model_dump_json(by_alias=True).encode(), "application/json")
+class Rendered:
+    """Answers that were made within the last second: many who look cost the operator no more than one who does."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Start empty; `clock` gives seconds."""
+        self._clock = clock
+        self._answers: dict[str, tuple[float, bytes]] = {}
+
+    def get(self, what: str, make: Callable[[], BaseModel]) -> bytes:
+        """The answer to `what` as JSON, made by `make` where there is none so young."""
+        now = self._clock()
+        self._answers = {name: made for name, made in self._answers.items() if now - made[0] < _FRESH_SECONDS}
+        if what not in self._answers:
+            self._answers[what] = (now, make().model_dump_json(by_alias=True).encode())
+        return self._answers[what][1]
 
 
 def _tagged(request: web.Request, body: bytes, content_type: str) -> web.Response:
