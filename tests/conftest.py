@@ -15,7 +15,14 @@ settings.load_profile("unhurried")
 
 
 # Tests of one folder or file that share something expensive: with `-n`, one process takes them all.
-_TOGETHER = ("faults", "contract/cli", "contract/operator", "integration/emulator", "integration/monitoring", "integration/spark")
+_TOGETHER = (
+    "faults",
+    "contract/cli",
+    "contract/operator",
+    "integration/emulator",
+    "integration/monitoring",
+    "integration/spark",
+)
 _BY_FOLDER = ("faults",)  # its rows run side by side within one process
 
 

@@ -6,13 +6,20 @@ What a host says wins where both speak of it.
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
+from pydantic import ValidationError
+
+from eventconsumer_api.conditions import ConditionType
 from eventconsumer_api.host_report import HostReport, PartitionReport
 from eventconsumer_api.status import EventConsumerStatus
+from eventconsumer_cli.errors import Failed
 from eventconsumer_cli.kube.kinds import Manifest, is_ready, name_of, namespace_of
 from eventconsumer_cli.kube.reports import Hosts
 from eventconsumer_cli.text import time_of
+
+_CONDITIONS = frozenset(ConditionType)
 
 
 @dataclass(frozen=True)
@@ -106,10 +113,24 @@ class Look:
         """Of the consumer."""
         return namespace_of(self.consumer)
 
-    @property
+    @cached_property
     def status(self) -> EventConsumerStatus:
-        """What the operator says; all unknown where it said nothing."""
-        return EventConsumerStatus.model_validate(self.consumer.get("status") or {})
+        """What the operator says; all unknown where it said nothing.
+
+        Raises:
+            Failed: It is not what this version knows.
+        """
+        said = dict(self.consumer.get("status") or {})
+        # A newer operator may know more conditions.
+        said["conditions"] = [each for each in said.get("conditions", []) if each.get("type") in _CONDITIONS]
+        try:
+            return EventConsumerStatus.model_validate(said)
+        except ValidationError as error:
+            field = ".".join(map(str, error.errors()[0]["loc"]))
+            raise Failed(
+                f"the status of {self.name} is not understood (status.{field}); another operator version wrote it",
+                "install the version of this plugin that goes with the operator; -o yaml shows the status as it is",
+            ) from error
 
     @property
     def suspended(self) -> bool:

@@ -175,3 +175,11 @@ def test_a_cluster_that_is_not_there(tmp_path: Path, cluster: Cluster, capsys: p
     (tmp_path / "config").write_text(yaml.safe_dump(config))
     assert main(["status", "--kubeconfig", str(tmp_path / "config")]) == 4
     assert "does not answer" in capsys.readouterr().err
+
+
+def test_a_cluster_that_is_not_trusted(tmp_path: Path, cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    config = yaml.safe_load(cluster.server.kubeconfig().read_text())
+    del config["clusters"][0]["cluster"]["certificate-authority"]
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    assert main(["status", "--kubeconfig", str(tmp_path / "config")]) == 4
+    assert f"the certificate of the cluster at {cluster.server.url} is not trusted" in capsys.readouterr().err

@@ -56,6 +56,18 @@ def test_status_says_that_an_operator_is_silent(shell: Shell) -> None:
         assert "doctor orders -n shop" in seen.out
 
 
+def test_what_a_newer_operator_says_is_shown_or_refused_in_words(shell: Shell) -> None:
+    cluster = shop()
+    newer = [*HEALTHY, condition("OfTomorrow", "False", "Unheard", "of")]
+    cluster.put(EVENT_CONSUMER, consumer(conditions=newer))
+    seen = shell.run(cluster, "status", "orders")
+    assert seen.code == 0 and "4 of 4 are read" in seen.out
+    cluster.put(EVENT_CONSUMER, consumer(hosts={"ready": "many"}))
+    seen = shell.run(cluster, "status")
+    assert seen.code == 3 and "status.hosts.ready" in seen.err and "-o yaml" in seen.err
+    assert shell.run(cluster, "status", "-o", "yaml").code == 0
+
+
 def test_status_falls_back_on_the_resource_where_hosts_cannot_be_asked(shell: Shell) -> None:
     cluster = shop()
     cluster.forbidden = {"pods/proxy"}

@@ -113,16 +113,21 @@ def test_the_kubeconfig_is_found_as_kubectl_finds_it(tmp_path: Path, monkeypatch
         connect(path, "three")
     with pytest.raises(ClusterError, match="does not exist"):
         connect(tmp_path / "absent")
-    (tmp_path / "broken").write_text("{}")
-    with pytest.raises(ClusterError, match="cannot be used"):
-        connect(tmp_path / "broken")
+    for broken in ("{}", "a: [", ""):
+        (tmp_path / "broken").write_text(broken)
+        with pytest.raises(ClusterError, match="cannot be used"):
+            connect(tmp_path / "broken")
 
 
-def test_a_cluster_that_does_not_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cluster_that_does_not_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     path = kubeconfig(tmp_path / "config", one="shop")
     assert main(["status", "--kubeconfig", str(path)]) == 4
     said = capsys.readouterr().err
     assert "http://127.0.0.1:9 does not answer" in said and "--kubeconfig" in said
+    assert len(said.splitlines()) == 2  # and nothing of the client's own
 
 
 def test_numbers_as_people_read_them() -> None:

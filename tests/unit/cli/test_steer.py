@@ -96,6 +96,18 @@ def test_logs_of_one_host_and_of_all(shell: Shell) -> None:
     assert "zero" in everything and "three" in everything
 
 
+def test_logs_without_the_right_to_see_pods_say_so(shell: Shell) -> None:
+    cluster = shop()
+    cluster.forbidden = {"pods"}
+    seen = shell.run(cluster, "logs")
+    assert seen.code == 4 and "pods is forbidden for you" in seen.err
+    cluster.forbidden = {"pods/proxy"}
+    cluster.log("orders-host-1", line("needs no proxy"))
+    assert "needs no proxy" in shell.run(cluster, "logs").out
+    seen = shell.run(cluster, "logs", "-p", "3")
+    assert seen.code == 3 and "pods/proxy is forbidden" in seen.err and "logs orders -n shop" in seen.err
+
+
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [

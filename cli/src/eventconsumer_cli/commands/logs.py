@@ -8,7 +8,7 @@ import typer
 
 from eventconsumer_api import labels
 from eventconsumer_cli.commands.partitions import look_at
-from eventconsumer_cli.errors import Failed, NotFound
+from eventconsumer_cli.errors import ClusterError, Failed, NotFound
 from eventconsumer_cli.follow import Follower
 from eventconsumer_cli.kube.kinds import EVENT_CONSUMER
 from eventconsumer_cli.loglines import LogLine, parse
@@ -43,7 +43,7 @@ def logs(  # noqa: PLR0917 - the options of the command
         raise Failed("--partition and --host exclude each other: a partition is read where it is read")
     if session.out.format in {Format.YAML, Format.NAME}:
         raise Failed(f"a log is no {session.out.format.value}: use -o json for lines as they came, or no -o")
-    look = look_at(session, name)
+    look = look_at(session, name, ask=partition is not None)
     wanted = _wanted(look, partition, host)
     newest = (None if since else 100) if tail is None else tail if tail >= 0 else None
     if not follow:
@@ -74,7 +74,7 @@ def _follow(  # noqa: PLR0917 - what the command was told
             if _is_about(line, partition, current=line.pod in wanted):
                 _show(session, line)
         try:
-            now = _wanted(look_at(session, look.name), partition, host)
+            now = _wanted(look_at(session, look.name, ask=partition is not None), partition, host)
         except (NotFound, Failed):
             session.cluster.get(EVENT_CONSUMER, look.namespace, look.name)  # while it exists, hosts may come back
             continue
@@ -92,10 +92,13 @@ def _wanted(look: Look, partition: str | None, host: str | None) -> list[str]:
 
     Raises:
         NotFound: No such partition, host, or none at all.
+        ClusterError: It cannot be asked which hosts there are.
         Failed: Nobody reads the partition, or it is not known who does.
     """
     where = f"{look.name} -n {look.namespace}"
     pods = [each.name for each in look.host_list()]
+    if not pods and look.hosts.trouble:
+        raise ClusterError(look.hosts.trouble)
     if not pods:
         hint = f"`{PROGRAM} resume {where}` starts them" if look.suspended else f"`{PROGRAM} status {where}` says why"
         raise NotFound(f"no host of {look.name} exists", hint)

@@ -31,10 +31,10 @@ def partitions(session: Session, name: ConsumerName = None) -> None:
     session.out.show([each.document() for each in found], lambda: view(found, look.now), [each.id for each in found])
 
 
-def look_at(session: Session, name: str | None) -> Look:
-    """A consumer and what its hosts say, now."""
+def look_at(session: Session, name: str | None, *, ask: bool = True) -> Look:
+    """A consumer and what its hosts say, now; without `ask` only which hosts there are."""
     consumer = session.consumer(name)
-    return Look(consumer, read(session.cluster, consumer), datetime.now(UTC))
+    return Look(consumer, read(session.cluster, consumer, ask=ask), datetime.now(UTC))
 
 
 def explain_silence(look: Look, found: bool) -> None:

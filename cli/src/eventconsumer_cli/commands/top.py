@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -12,11 +12,10 @@ from rich.live import Live
 from rich.text import Text
 
 from eventconsumer_api.conditions import ConditionType
-from eventconsumer_cli.commands.partitions import explain_silence
+from eventconsumer_cli.commands.partitions import explain_silence, look_at
 from eventconsumer_cli.commands.status import state
 from eventconsumer_cli.errors import ClusterError, Failed
 from eventconsumer_cli.kube.kinds import EVENT_CONSUMER
-from eventconsumer_cli.kube.reports import read
 from eventconsumer_cli.options import ConsumerName
 from eventconsumer_cli.output import BAD, DIM, TITLE, WARN, Format, table
 from eventconsumer_cli.rates import Rate, Rates, total
@@ -51,12 +50,12 @@ def top(
     events that are in no file, LATE the age of the oldest of them. Ctrl-C ends it.
     """
     rates = Rates()
-    look = _look(session, name)
+    look = look_at(session, name)
     rates.add(look)
     if once or session.out.format is not Format.TABLE or not session.out.out.is_terminal:
         explain_silence(look, bool(look.partitions()))
         time.sleep(interval)
-        look = _look(session, look.name)
+        look = look_at(session, look.name)
         rates.add(look)
         session.out.show(document(look, rates), lambda: [screen(look, rates, sort)], [p.id for p in look.partitions()])
         return
@@ -68,18 +67,13 @@ def top(
                 live.update(screen(look, rates, sort, height, trouble), refresh=True)
                 time.sleep(interval)
                 try:
-                    look = _look(session, look.name)
+                    look = look_at(session, look.name)
                     rates.add(look)
                     trouble = ""
                 except (ClusterError, Failed) as error:
                     trouble = str(error)  # what was seen last stays; it may answer again
     except KeyboardInterrupt:
         return
-
-
-def _look(session: Session, name: str | None) -> Look:
-    consumer = session.consumer(name)
-    return Look(consumer, read(session.cluster, consumer), datetime.now(UTC))
 
 
 def document(look: Look, rates: Rates) -> dict[str, Any]:

@@ -5,6 +5,7 @@ time limit. The client is loaded when it is needed: it takes a second, and `--he
 """
 
 import json
+import logging
 import os
 import threading
 from collections.abc import Iterator, Mapping
@@ -234,6 +235,11 @@ def _lines(response: Any, what: str) -> Iterator[bytes]:
 def unreachable(host: str, error: Exception) -> ClusterError:
     """The API server does not answer."""
     cause = getattr(error, "reason", None) or error
+    if "CERTIFICATE_VERIFY_FAILED" in str(cause):
+        return ClusterError(
+            f"the certificate of the cluster at {host} is not trusted",
+            "fetch the kubeconfig again: its certificate-authority-data is not that of this cluster",
+        )
     return ClusterError(
         f"the cluster at {host} does not answer ({type(cause).__name__})",
         "look at `kubectl config current-context`, the VPN or proxy, and --context and --kubeconfig",
@@ -272,11 +278,14 @@ def connect(kubeconfig: Path | None = None, context: str | None = None) -> Kuber
     Raises:
         ClusterError: There is no kubeconfig, or it has no such context.
     """
+    import yaml
     from kubernetes import client, config
 
+    settings = client.Configuration()
+    settings.retries = 1  # for a connection that went stale; a cluster that is away should not be waited for four times
+    logging.getLogger("urllib3").setLevel(logging.ERROR)  # what it tries again is no news
     path = str(kubeconfig) if kubeconfig else os.environ.get("KUBECONFIG") or "~/.kube/config"
     if not kubeconfig and not context and _IN_POD.exists() and not _exists(path):
-        settings = client.Configuration()
         config.load_incluster_config(client_configuration=settings)
         return KubernetesCluster(client.ApiClient(settings), _IN_POD.read_text(encoding="utf-8").strip())
     if not _exists(path):
@@ -284,13 +293,13 @@ def connect(kubeconfig: Path | None = None, context: str | None = None) -> Kuber
     try:
         contexts, current = config.list_kube_config_contexts(path)
         chosen = next(each for each in contexts if each["name"] == context) if context else current
-        api = config.new_client_from_config(path, context=chosen["name"], persist_config=False)
+        config.load_kube_config(path, chosen["name"], client_configuration=settings, persist_config=False)
     except StopIteration:
         names = ", ".join(sorted(str(each["name"]) for each in contexts))
         raise ClusterError(f"the kubeconfig has no context {context!r}; it has {names or 'none'}") from None
-    except config.ConfigException as error:
+    except (config.ConfigException, yaml.YAMLError) as error:
         raise ClusterError(f"the kubeconfig {path} cannot be used: {error}") from error
-    return KubernetesCluster(api, chosen["context"].get("namespace") or "default")
+    return KubernetesCluster(client.ApiClient(settings), chosen["context"].get("namespace") or "default")
 
 
 def _exists(paths: str) -> bool:

@@ -56,18 +56,28 @@ def host_selector(consumer: Manifest) -> dict[str, str]:
     return {labels.LABEL_CONSUMER: name_of(consumer), labels.LABEL_COMPONENT: labels.COMPONENT_HOST}
 
 
-def read(cluster: Cluster, consumer: Manifest) -> Hosts:
-    """Ask all hosts. What cannot be asked is in `trouble` and no error: the resource's status still tells much."""
+def read(cluster: Cluster, consumer: Manifest, *, ask: bool = True) -> Hosts:
+    """Find the hosts and ask all of them.
+
+    What cannot be asked is in `trouble` and no error: the resource's status still tells much.
+
+    Args:
+        cluster: Where they run.
+        consumer: Whose they are.
+        ask: Whether to ask; no: only which pods there are.
+    """
     namespace = namespace_of(consumer)
     try:
         pods = {name_of(pod): pod for pod in cluster.list(POD, namespace, host_selector(consumer))}
     except Forbidden as error:
         return Hosts(trouble=str(error))
+    if not ask:
+        return Hosts(pods)
     running = [name for name, pod in sorted(pods.items()) if pod.get("status", {}).get("phase") == "Running"]
     reports: dict[str, HostReport] = {}
     troubles: list[str] = []
 
-    def ask(pod: str) -> HostReport | CliError:
+    def answer_of(pod: str) -> HostReport | CliError:
         try:
             return HostReport.model_validate_json(cluster.ask_pod(namespace, pod, labels.HOST_PORT, "/status"))
         except ValidationError:
@@ -76,7 +86,7 @@ def read(cluster: Cluster, consumer: Manifest) -> Hosts:
             return error
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for pod, answer in zip(running, pool.map(ask, running), strict=True):
+        for pod, answer in zip(running, pool.map(answer_of, running), strict=True):
             if isinstance(answer, HostReport):
                 reports[pod] = answer
             else:
