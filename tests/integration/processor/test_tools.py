@@ -1,39 +1,56 @@
 """The tools beside real hosts: what they print, what they refuse while a host owns, where hosts go on."""
 
+import contextlib
+import io
 import json
-import subprocess
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import pytest
+import structlog
 import yaml
 
-from tests.audited import Leases, assert_clean, run_program
+from eventconsumer_processor import cli
+from tests.audited import Leases, assert_clean
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
+from tests.integration.processor.legacy_host import LegacyHost
 
 LAYOUTS = pytest.mark.parametrize("layout", ["EventProcessorHost", "AzureSdk"])
 
 
-def tool(consumer: Consumer, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """Run a command as in a pod of this consumer."""
+class Answer(NamedTuple):
+    """Of a command."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_before() -> Iterator[None]:
+    """The program silences logs for the whole process."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
+
+
+def tool(consumer: Consumer, *arguments: str) -> Answer:
+    """Run a command as in a pod of this consumer; in this process, since a new one takes long on a busy machine."""
     file = consumer.directory / "tool.json"
     file.write_text(json.dumps(consumer.config))
-    result = run_program(*arguments, EVENTCONSUMER_CONFIG=str(file))
-    assert "Traceback" not in result.stderr, result.stderr
-    return result
+    stdout, stderr = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
+        code = cli.main([*arguments, "--config", str(file)])
+    return Answer(code, stdout.getvalue(), stderr.getvalue())
 
 
 def document(consumer: Consumer, *arguments: str, code: int = 0) -> dict[str, Any]:
     """The one JSON document of a command that ends with this code."""
     result = tool(consumer, *arguments, "-o", "json")
-    assert result.returncode == code, (result.stdout, result.stderr)
+    assert result.code == code, result
     found: dict[str, Any] = json.loads(result.stdout)
     return found
-
-
-def ends(consumer: Consumer) -> dict[str, int | None]:
-    """Partition -> last sequence number in a file."""
-    return {row["partition"]: row["filesEnd"] for row in document(consumer, "lag")["partitions"]}
 
 
 def drained(consumer: Consumer) -> None:
@@ -41,9 +58,9 @@ def drained(consumer: Consumer) -> None:
 
     def done() -> bool:
         rows = document(consumer, "lag")["partitions"]
-        return all(row["events"] == 0 and row["checkpoint"] == row["head"] for row in rows)
+        return all(row["events"] == 0 and row["checkpoint"] in {row["head"], None} for row in rows)
 
-    wait_until(done, 60, "all is drained")
+    wait_until(done, 120, "all is drained")
 
 
 def prepare(consumer: MakeConsumer, layout: str, **overrides: Any) -> Consumer:
@@ -176,3 +193,31 @@ def test_check_tells_what_is_wrong(consumer: MakeConsumer) -> None:
     orders.config["eventHub"]["credential"] |= {"connectionStringFile": "/nowhere"}
     names = {one["check"]: one["ok"] for one in document(orders, "check", code=2)["checks"]}
     assert (names["hub-credential"], names["hub-reachable"], names["hub-unchanged"]) == (False, None, None)
+
+
+def test_hosts_go_on_where_a_legacy_host_stopped(consumer: MakeConsumer) -> None:
+    orders = prepare(consumer, "AzureSdk")
+    orders.publish(100, "0")
+    orders.publish(60, "1")
+    migrate = ("migrate", "--from", "event-processor-host", "--container", orders.azurite.container())
+    assert tool(orders, *migrate).code == 1
+    with orders.container(migrate[-1]) as container:
+        container.create_container()
+        old = LegacyHost("old-host", container)
+        old.register(["0", "1"])
+        old.step()
+        assert old.checkpoint("0", "o39", 39)
+        held = document(orders, *migrate, "--yes", code=2)
+        assert {step["action"] for step in held["steps"]} == {"refuse"}
+        assert "old-host" in held["steps"][0]["why"]
+        old.release_all()
+    assert document(orders, *migrate)["dryRun"]
+    done = document(orders, *migrate, "--yes")
+    assert [(step["partition"], step["action"], step["done"]) for step in done["steps"]] == [
+        ("0", "set", True),
+        ("1", "keep", False),
+    ]
+    run_until_drained(orders).terminate()
+    report = assert_clean(orders.azurite, orders.drained, "shop/orders", Leases(orders.leases, layout="AzureSdk"))
+    found = {partition["partition"]: (partition["start"], partition["events"]) for partition in report["partitions"]}
+    assert found == {"0": (40, 60), "1": (0, 60)}

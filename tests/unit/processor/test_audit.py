@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import redirect_stdout
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from io import StringIO
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from eventconsumer_api.v1alpha1 import LeaseLayout, Position
 from eventconsumer_processor.audit.codes import MEANINGS, Code, Level
@@ -391,11 +391,10 @@ async def test_what_batches_left_out_is_counted_and_named() -> None:
     (finding,) = [finding for finding in report.findings if finding.code == Code.QUARANTINED]
     assert finding.message == "batch 2 left out 1 files with 10 events, and 3 events of other files: not Parquet"
     assert finding.blob == "p/_commits/0000000002.json"
-    console = StringIO()
-    with redirect_stdout(console):
-        show(report)
+    printed = StringIO()
+    show(report, Console(file=printed, width=150))
     assert "3 of 3 batches committed, 9 files in them; 1 files left out; 3 events of others left out" in (
-        console.getvalue()
+        printed.getvalue()
     )
 
 

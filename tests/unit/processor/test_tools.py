@@ -1,11 +1,14 @@
 """The tools' decisions: who may move a checkpoint and where to, who owns a lease, what a check says."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+import structlog
 import typer
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,8 +16,9 @@ from eventconsumer_api.v1alpha1 import LeaseLayout
 from eventconsumer_processor import cli
 from eventconsumer_processor.audit.access import AccessError
 from eventconsumer_processor.audit.leases import LeaseFacts
-from eventconsumer_processor.errors import HostError
-from eventconsumer_processor.tools.check import config_of, judge_clock
+from eventconsumer_processor.errors import HostError, Unauthorized
+from eventconsumer_processor.problems import SINK
+from eventconsumer_processor.tools.check import check_writable, config_of, judge_clock
 from eventconsumer_processor.tools.checking import Checks
 from eventconsumer_processor.tools.checkpoint import parse
 from eventconsumer_processor.tools.files import Newest
@@ -24,9 +28,20 @@ from eventconsumer_processor.tools.leases import natural, state_of
 from eventconsumer_processor.tools.migrate import needs_offset, step_of
 from eventconsumer_processor.tools.model import Action, FileRow, LagRow, LeaseState, Position
 from eventconsumer_processor.tools.running import run
+from tests.fakes.blobs import FakeBlobStore, Fault
 from tests.unit.processor.stage import CONFIG
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_before() -> Iterator[None]:
+    """The program silences logs for the whole process."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
+
+
 LEGACY, SDK = LeaseLayout.EVENT_PROCESSOR_HOST, LeaseLayout.AZURE_SDK
 
 
@@ -278,3 +293,23 @@ def test_a_mistake_in_the_call_ends_with_3_and_says_what(
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.strip()
+
+
+@pytest.mark.parametrize("operation", ["put", "remove"])
+async def test_a_container_that_may_not_be_written_is_told_with_the_role(operation: str) -> None:
+    store = FakeBlobStore(lambda: 0.0)
+    config = config_of(json.dumps(CONFIG), "stdin")
+    checks = Checks()
+    await check_writable(store, SINK, config.sink, "sink-writable", checks)
+    assert store.blobs == {}
+    store.faults.append(Fault(operation, error=lambda: Unauthorized("put: AuthorizationPermissionMismatch", 403)))
+    await check_writable(store, SINK, config.sink, "sink-writable", checks)
+    good, bad = checks.report().checks
+    assert (good.ok, bad.ok) == (True, False)
+    assert "container drained" in bad.detail
+    assert "Storage Blob Data Contributor" in bad.remedy
+
+
+def test_an_audit_can_be_yaml(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["audit", "-o", "yaml", "--config", "/nowhere/config.json"]) == 3
+    assert yaml.safe_load(capsys.readouterr().out)["verdict"] == "Unreadable"

@@ -75,8 +75,12 @@ async def opened(config_file: Path, options: Options, *, hub: bool) -> AsyncIter
         yield await (_by_options(stack, options, hub) if options.given else _by_config(stack, config_file, hub))
 
 
-def read_config(path: Path) -> HostConfig:
+def read_config(path: Path, otherwise: str = "") -> HostConfig:
     """The configuration of a host.
+
+    Args:
+        path: The file.
+        otherwise: What else one may do where it is not there, for the message.
 
     Raises:
         AccessError: It cannot be read.
@@ -86,8 +90,8 @@ def read_config(path: Path) -> HostConfig:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is no text"
         raise AccessError(
-            f"cannot read the configuration {path}: {reason}. Run this in a host pod, name the file with --config, or "
-            "name the storage with --connection-string-file or --account-url"
+            f"cannot read the configuration {path}: {reason}. Run this in a host pod, or name the file with --config"
+            f"{otherwise}"
         ) from None
     except ValidationError as error:
         fields = ", ".join(".".join(map(str, problem["loc"])) for problem in error.errors()[:5])
@@ -95,7 +99,7 @@ def read_config(path: Path) -> HostConfig:
 
 
 async def _by_config(stack: AsyncExitStack, path: Path, hub: bool) -> Opened:
-    config = read_config(path)
+    config = read_config(path, ", or name the storage with --connection-string-file or --account-url")
     insecure, suffixes = config.allow_insecure_endpoints, config.endpoint_suffixes
     service = await _enter(stack, blob_service(config.sink, "spec.sink", insecure, suffixes))
     lease_location = config.leases.location

@@ -150,12 +150,7 @@ async def read(consumer: Consumer, container: AzureContainer, source: PlanSource
 
 @asynccontextmanager
 async def _service(config: HostConfig, file: Path | None) -> AsyncIterator[BlobServiceClient]:
-    location = config.leases.location
-    if file is not None:
-        credential = Credential(
-            field="--connection-string-file", secret=file.name, key="the text", connection_string_file=str(file)
-        )
-        location = BlobLocation(container="", prefix="", credential=credential)
+    location = config.leases.location if file is None else _location(file)
     async with AsyncExitStack() as stack:
         service = blob_service(location, problems.LEASES, config.allow_insecure_endpoints, config.endpoint_suffixes)
         if hasattr(service.credential, "get_token"):
@@ -193,6 +188,15 @@ async def migrate(
         steps = await plan(consumer, legacy)
         report = await planning.settle(consumer, "migrate", steps, yes=yes, source=source)
     return planning.answer(report, output)
+
+
+def _location(file: Path) -> BlobLocation:
+    if not file.is_file():
+        raise AccessError(f"cannot read the connection string: there is no file {file}; name one that is there")
+    credential = Credential(
+        field="--connection-string-file", secret=file.name, key="the text", connection_string_file=str(file)
+    )
+    return BlobLocation(container="", prefix="", credential=credential)
 
 
 def _same(config: HostConfig, source: PlanSource) -> bool:

@@ -110,7 +110,7 @@ class LagRow(Report):
     checkpoint: int | None = None
     files_end: int | None = Field(default=None, description="Last sequence number in a file.")
     events: int | None = None
-    seconds: float | None = Field(default=None, description="At least so old is the oldest of them.")
+    seconds: float | None = Field(default=None, description="How old the oldest of them is at least.")
 
 
 class LagTotals(Report):
