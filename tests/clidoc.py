@@ -3,7 +3,7 @@
 import importlib
 import importlib.util
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import typer
@@ -73,10 +73,12 @@ def _argument(argument: Any) -> str:
     return f"{name}{dots}" if argument.required else f"[{name}{dots}]"
 
 
-def _options(command: Any) -> list[str]:
+def _options(command: Any, known: Collection[str] = ()) -> list[str]:
     rows = []
     for option in command.params:
         if option.param_type_name == "argument" or getattr(option, "hidden", False) or "--help" in option.opts:
+            continue
+        if option.opts[0] in known:
             continue
         names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
         default = getattr(option, "default", None)
@@ -93,10 +95,11 @@ def page() -> str:
     for program, (introduction, tree) in programs().items():
         lines.append(introduction)
         if options := _options(tree):
-            lines += ["Options before the command:", "", *options, ""]
+            lines += ["Options of every command, before or behind its name:", "", *options, ""]
+        known = {option.opts[0] for option in tree.params}
         for name, command in commands(tree, program):
             lines += [f"### `{_usage(name, command)}`", "", _help(command), ""]
-            if options := _options(command):
+            if options := _options(command, known):
                 lines += [*options, ""]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
 

@@ -13,7 +13,7 @@ from eventconsumer_api.conditions import ConditionType, PodReason, Reason
 from eventconsumer_api.crdgen import custom_resource_definition
 from eventconsumer_processor.audit.codes import Code, Level
 from tests import metricsdoc
-from tests.docpages import DOCS, ROOT, names, pages
+from tests.docpages import DOCS, ROOT, blocks, names, pages
 
 PAGES = pages()
 SCHEMA = custom_resource_definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
@@ -64,7 +64,8 @@ def test_fields_exist(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_metrics_exist(page: Path) -> None:
-    for name in names(page):
+    queries = [block.text for block in blocks(page) if block.language in {"yaml", "promql"}]
+    for name in (*names(page), *queries):
         for metric in _METRIC.findall(name):
             if not _PACKAGES.match(metric):
                 assert metric.removesuffix("_bucket") in METRICS, f"{page.relative_to(ROOT)}: no metric {metric}"

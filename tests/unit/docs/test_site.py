@@ -77,3 +77,9 @@ def test_the_readme_is_short_and_has_what_a_newcomer_looks_for() -> None:
     assert len(text.splitlines()) < 130
     for heading in ("See it run", "What you apply", "What it promises", "Figures", "Where to go next"):
         assert f"## {heading}" in text
+
+
+def test_pictures_load_nothing() -> None:
+    for picture in DOCS.rglob("*.svg"):
+        text = picture.read_text()
+        assert not re.search(r"url\([\"']?https?:|@import|<script|<image", text), picture.name
