@@ -114,10 +114,12 @@ async def _load_handler(name: str | None) -> Factory | None:
 async def _reach_hub(config: HostConfig) -> tuple[Hub, HubInfo]:
     access = hub_access(config.event_hub, config.allow_insecure_endpoints, config.endpoint_suffixes)
     hub: Hub
-    if config.processing.source is SourceKind.SDK:
-        hub = SdkHub(access)
+    processing = config.processing
+    runtime_metrics = processing.runtime_metrics and processing.handler is not None  # who else would look at them
+    if processing.source is SourceKind.SDK:
+        hub = SdkHub(access, runtime_metrics=runtime_metrics)
     else:
-        hub = AmqpHub(access, linger=linger_seconds(config.roll, config.processing))
+        hub = AmqpHub(access, linger=linger_seconds(config.roll, processing), runtime_metrics=runtime_metrics)
     try:
         info = await hub.describe()
         try:
