@@ -224,6 +224,9 @@ class SdkSource:
             batch = batch.noting(found)
         return batch
 
+    def hurry(self) -> None:
+        """See `Source`. A read of the SDK cannot be ended; it is short."""
+
     async def close(self) -> None:
         """See `Source`. The SDK stops half-way in closing a broken connection, so the socket is closed here."""
         handler = self._consumer._handler

@@ -50,6 +50,10 @@ class AmqpSource:
         self._rest = NOTHING if batch is whole else whole.slice(len(batch), len(whole))  # an empty part would keep all
         return batch
 
+    def hurry(self) -> None:
+        """See `Source`."""
+        self._receiver.hurry()
+
     async def close(self) -> None:
         """See `Source`."""
         await self._end(trusted=True)
