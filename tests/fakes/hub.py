@@ -98,6 +98,7 @@ class FakeSource:
         self.broken = False
         self.frozen = False
         self.closed = False
+        self.hurried = False
         self.position = after  # set it back to redeliver
         self._partition = partition
 
@@ -114,6 +115,10 @@ class FakeSource:
         # A wait below the resolution of virtual time would never end.
         await asyncio.sleep(0 if len(batch) else max(max_wait, 0.001))
         return batch
+
+    def hurry(self) -> None:
+        """See `Source`."""
+        self.hurried = True
 
     async def close(self) -> None:
         """See `Source`."""

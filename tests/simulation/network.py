@@ -278,6 +278,9 @@ class RemoteSource:
             await asyncio.sleep(self._network.latency())
         return batch_of(taken)
 
+    def hurry(self) -> None:
+        """See `Source`."""
+
     async def close(self) -> None:
         """See `Source`."""
         if self._node.alive and "hub" not in self._node.cut:

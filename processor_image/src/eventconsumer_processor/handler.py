@@ -32,6 +32,7 @@ from typing import TypeVar, overload
 
 from structlog.typing import FilteringBoundLogger
 
+from eventconsumer_processor.source.lastenqueued import LastEnqueued
 from eventconsumer_processor.source.rows import EventRows
 
 T = TypeVar("T")
@@ -220,6 +221,9 @@ class PartitionContext:
         next_sequence_number: Of the event that comes next.
         position: The last event that is done in this instance; None before.
         log: Writes structured lines to the host's log.
+        last_enqueued: How far the partition's log had come when an event of this batch, or one received with it, was
+            sent; None unless `processing.runtimeMetrics` is true. It makes each event some 155 bytes larger on the
+            wire, and says nothing while no event comes: lag is not measured by it.
     """
 
     namespace: str
@@ -231,6 +235,7 @@ class PartitionContext:
     next_sequence_number: int
     position: Position | None
     log: FilteringBoundLogger
+    last_enqueued: LastEnqueued | None = None
 
 
 class EventProcessor(ABC):

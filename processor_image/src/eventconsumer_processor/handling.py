@@ -161,6 +161,7 @@ class PartitionHandler:
         """
         assert self._calls is not None and self._context is not None  # noqa: S101, PT018 - open
         rows = batch.rows()
+        self._context.last_enqueued = batch.last_enqueued
         turn = _Round(rows, stop, self._means.now())
         pending = [_Piece(range(len(batch)), self._means.attempts)]  # the first of them last
         done = 0

@@ -103,6 +103,12 @@ class Pump:
             files=self._outlet.files,
         )
 
+    def end(self) -> None:
+        """Have `run` end in order, soon: nothing waits for more events."""
+        self.stop.set()
+        if self._source is not None:
+            self._source.hurry()
+
     async def run(self) -> CloseReason:
         """Pump until stopped.
 

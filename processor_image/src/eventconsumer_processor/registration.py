@@ -140,9 +140,11 @@ def hub_of(config: HostConfig) -> Hub:
         Blocked: The credential cannot be used.
     """
     access = hub_access(config.event_hub, config.allow_insecure_endpoints, config.endpoint_suffixes)
-    if config.processing.source is SourceKind.SDK:
-        return SdkHub(access)
-    return AmqpHub(access, linger=linger_seconds(config.roll, config.processing))
+    processing = config.processing
+    runtime_metrics = processing.runtime_metrics and processing.handler is not None  # who else would look at them
+    if processing.source is SourceKind.SDK:
+        return SdkHub(access, runtime_metrics=runtime_metrics)
+    return AmqpHub(access, linger=linger_seconds(config.roll, processing), runtime_metrics=runtime_metrics)
 
 
 async def _reach_hub(config: HostConfig) -> tuple[Hub, HubInfo]:

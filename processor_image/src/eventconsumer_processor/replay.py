@@ -93,6 +93,10 @@ class _BoundedSource:
         batch = await self._source.receive(max_events, max_wait)
         return batch.head(int((batch.numbers < self._end).sum()))
 
+    def hurry(self) -> None:
+        """See `Source`."""
+        self._source.hurry()
+
     async def close(self) -> None:
         """See `Source`."""
         await self._source.close()

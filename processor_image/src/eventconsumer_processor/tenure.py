@@ -75,7 +75,7 @@ class Tenure:
     def stop(self) -> None:
         """End in order: flush, commit, checkpoint, release."""
         self._stop.set()
-        self._pump.stop.set()
+        self._pump.end()
 
     async def confirm(self) -> None:
         """Look whether the lease is still this host's; if not, `run` ends at once."""

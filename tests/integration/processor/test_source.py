@@ -207,3 +207,30 @@ async def test_large_events_are_read_a_few_at_a_time(hub: Hub, emulator: Emulato
     await source.close()
     assert [number for batch in batches for number in batch.numbers.tolist()] == list(range(30))
     assert max(len(batch) for batch in batches) <= 8
+
+
+async def test_events_carry_how_far_the_partition_has_come_where_that_is_asked_for(
+    emulator: EmulatorProcess, adapter: type[SdkHub] | type[AmqpHub]
+) -> None:
+    emulator.admin.create_hub("orders", partitions=1)
+    send(emulator, *[b"%d" % number for number in range(40)])
+    access = HubAccess("localhost", "orders", "$Default", emulator.connection_string("orders"))
+    plain, asking = adapter(access), adapter(access, runtime_metrics=True)
+    end = await asking.partition("0")
+    source = await asking.open("0", -1, 1, 100)
+    batches = await receive(source, 40)
+    await source.close()
+    found = batches[-1].last_enqueued
+    assert found is not None
+    assert (found.sequence_number, found.offset) == (39, end.last_offset)
+    assert found.enqueued_time == end.last_enqueued_time <= found.retrieval_time
+    part = batches[-1].rising().after(batches[-1].first).head(3)  # as a pump cuts it
+    assert part.last_enqueued == found
+    source = await plain.open("0", -1, 2, 100)
+    without = await receive(source, 40)
+    await source.close()
+    assert {batch.last_enqueued for batch in without} == {None}
+    bodies = [[body for batch in found for body in batch.rows().bodies] for found in (batches, without)]
+    assert bodies[0] == bodies[1] == [b"%d" % number for number in range(40)]
+    await plain.close()
+    await asking.close()

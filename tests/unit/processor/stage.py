@@ -116,7 +116,7 @@ class Running:
 
     async def stop(self) -> CloseReason:
         """Stop in order and release the lease."""
-        self.pump.stop.set()
+        self.pump.end()
         reason = await self.task
         await self.held.release()
         self.keeping.cancel()

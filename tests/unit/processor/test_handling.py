@@ -26,6 +26,7 @@ from eventconsumer_processor.handler import (
 from eventconsumer_processor.handling import Means, PartitionHandler, Place
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.source.batch import EventBatch
+from eventconsumer_processor.source.lastenqueued import LastEnqueued
 from tests.fakes.blobs import FakeBlobStore, Fault
 from tests.fakes.hub import batch_of as batch_of_events
 from tests.fakes.virtual import virtual
@@ -439,3 +440,18 @@ async def test_threads_end_with_their_instance() -> None:
             return
         await asyncio.sleep(0.02)
     raise AssertionError("the thread is still there")
+
+
+@virtual
+async def test_the_context_says_how_far_the_partition_has_come_where_events_carry_it() -> None:
+    seen: list[LastEnqueued | None] = []
+
+    class Watcher(EventProcessor):
+        async def process_events(self, context: PartitionContext, batch: Batch) -> None:
+            seen.append(context.last_enqueued)
+
+    bench = await opened(Watcher())
+    came = LastEnqueued(99, "990", datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC))
+    await bench.process(batch_of(10, 11).noting(came).after(10))
+    await bench.process(batch_of(12))
+    assert seen == [came, None]

@@ -397,3 +397,15 @@ async def test_what_another_program_read_is_recorded_once_however_often_the_posi
     await eventually(lambda: len(stage.rows()) == 15)
     assert stage.sink.blobs[SLOT.format(10)].metadata["gap"] == "foreign:10-19"
     await second.stop()
+
+
+@virtual
+async def test_a_pump_that_is_to_end_has_its_link_wait_for_no_more_events() -> None:
+    stage = Stage()
+    stage.partition.add(*bodies(3))
+    running = await stage.pump()
+    await eventually(lambda: running.pump.report().sequence_number == 2)
+    reader = stage.partition.reader
+    assert isinstance(reader, FakeSource) and not reader.hurried
+    assert await running.stop() is CloseReason.SHUTDOWN
+    assert reader.hurried and stage.rows() == [0, 1, 2]

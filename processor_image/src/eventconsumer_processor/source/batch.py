@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from eventconsumer_processor.source.lastenqueued import LastEnqueued
 from eventconsumer_processor.source.rows import EVENT_OVERHEAD_BYTES, EventRows, FlatMap
 
 COLUMNS = pa.schema(
@@ -40,12 +41,14 @@ class EventBatch:
         columns: Their record batch, as `COLUMNS` says.
         numbers: Sequence numbers.
         sizes: Bytes of each event.
+        last_enqueued: What came with the last of them, or with one behind it, where runtime metrics were asked for.
     """
 
-    __slots__ = ("columns", "numbers", "sizes")
+    __slots__ = ("columns", "last_enqueued", "numbers", "sizes")
 
-    def __init__(self, columns: pa.RecordBatch) -> None:
+    def __init__(self, columns: pa.RecordBatch, last_enqueued: LastEnqueued | None = None) -> None:
         self.columns = columns
+        self.last_enqueued = last_enqueued
         self.numbers: npt.NDArray[np.int64] = columns.column(0).to_numpy()
         self.sizes: npt.NDArray[np.int64] = columns.column(12).to_numpy()
 
@@ -67,7 +70,11 @@ class EventBatch:
     @classmethod
     def joined(cls, batches: "Sequence[EventBatch]") -> "EventBatch":
         """Batches that follow each other as one, which copies them."""
-        return cls(pa.concat_batches([batch.columns for batch in batches]))
+        return cls(pa.concat_batches([batch.columns for batch in batches]), batches[-1].last_enqueued)
+
+    def noting(self, last_enqueued: LastEnqueued | None) -> "EventBatch":
+        """The same events, with what came along."""
+        return EventBatch(self.columns, last_enqueued)
 
     def rows(self) -> EventRows:
         """The same as lists, which costs objects for each event; not kept here."""
@@ -115,7 +122,7 @@ class EventBatch:
 
     def slice(self, start: int, stop: int) -> "EventBatch":
         """The events from `start` up to, but not including, `stop`; shares memory."""
-        return EventBatch(self.columns.slice(start, stop - start))
+        return EventBatch(self.columns.slice(start, stop - start), self.last_enqueued)
 
     def rising(self) -> "EventBatch":
         """The events without any that does not rise above all before it, as redelivered ones do not."""
@@ -123,7 +130,7 @@ class EventBatch:
         if bool(np.all(numbers[1:] > numbers[:-1])):
             return self
         keep = np.concatenate(([True], numbers[1:] > np.maximum.accumulate(numbers)[:-1]))
-        return EventBatch(self.columns.take(pa.array(np.flatnonzero(keep))))
+        return EventBatch(self.columns.take(pa.array(np.flatnonzero(keep))), self.last_enqueued)
 
     def head(self, count: int) -> "EventBatch":
         """The first `count` events; itself where these are all."""

@@ -52,6 +52,9 @@ class Source(Protocol):
             SourceError: The link is gone.
         """
 
+    def hurry(self) -> None:
+        """End a `receive` that waits, and wait for no more: the reader is about to leave."""
+
     async def close(self) -> None:
         """Detach; never fails."""
 

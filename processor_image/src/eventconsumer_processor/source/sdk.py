@@ -32,6 +32,7 @@ from eventconsumer_processor.credentials import HubAccess
 from eventconsumer_processor.errors import HubUnauthorized, HubUnreachable, LinkStolen, SourceError
 from eventconsumer_processor.source.conditions import error_for
 from eventconsumer_processor.source.hub import HubInfo, PartitionInfo
+from eventconsumer_processor.source.lastenqueued import last_enqueued
 from eventconsumer_processor.source.locate import locate
 
 if TYPE_CHECKING:
@@ -66,9 +67,15 @@ _complete_decoder()
 
 
 class SdkHub:
-    """`source.hub.Hub` on the SDK's consumer client."""
+    """`source.hub.Hub` on the SDK's consumer client.
 
-    def __init__(self, access: HubAccess) -> None:
+    Args:
+        access: The hub, and how to sign in.
+        runtime_metrics: Whether to have events carry how far their partition has come.
+    """
+
+    def __init__(self, access: HubAccess, *, runtime_metrics: bool = False) -> None:
+        self._runtime_metrics = runtime_metrics
         options: dict[str, Any] = {
             "retry_total": 0,
             "retry_backoff_factor": 0.01,
@@ -155,6 +162,7 @@ class SdkHub:
             owner_level=owner_level,
             prefetch=prefetch,
             event_position_inclusive=inclusive,
+            track_last_enqueued_event_properties=self._runtime_metrics,
         )
         consumer._keep_alive = None
         return consumer
@@ -211,7 +219,13 @@ class SdkSource:
         except _ERRORS as error:
             raise source_error(error) from error
         taken, self._messages = self._messages[:max_events], self._messages[max_events:]
-        return self._to_batch(taken)
+        batch = self._to_batch(taken)
+        if taken and (found := last_enqueued(taken[-1].delivery_annotations)) is not None:
+            batch = batch.noting(found)
+        return batch
+
+    def hurry(self) -> None:
+        """See `Source`. A read of the SDK cannot be ended; it is short."""
 
     async def close(self) -> None:
         """See `Source`. The SDK stops half-way in closing a broken connection, so the socket is closed here."""

@@ -364,3 +364,22 @@ async def test_few_events_wait_for_more_and_many_do_not(world: World) -> None:
     taken.set()
     async with asyncio.timeout(30):
         assert await link.take(3600) == [b"1", b"2", b"3", b"4", b"5"]  # as soon as half of the credit is used
+
+
+async def test_a_reader_that_is_about_to_leave_waits_for_nothing(world: World) -> None:
+    async def script(server: Server) -> None:
+        await server.greet()
+        await server.attach()
+        server.send(event(0), payload=b"0")
+        await asyncio.sleep(60)
+
+    link = receiver(await world.connect(script))
+    await link.attach()
+    assert await link.take(30) == [b"0"]
+    waiting = asyncio.ensure_future(link.take(3600))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    link.hurry()
+    async with asyncio.timeout(30):
+        assert await waiting == []
+        assert await link.take(3600) == []

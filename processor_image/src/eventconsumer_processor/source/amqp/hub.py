@@ -20,6 +20,7 @@ from eventconsumer_processor.source.amqp.performatives import Terminus
 from eventconsumer_processor.source.amqp.pool import Pool, Shared
 from eventconsumer_processor.source.amqp.tokens import TokenSource
 from eventconsumer_processor.source.hub import HubInfo, PartitionInfo, Source
+from eventconsumer_processor.source.lastenqueued import CAPABILITY
 from eventconsumer_processor.source.locate import locate
 
 _TLS_PORT, _PLAIN_PORT = 5671, 5672
@@ -33,10 +34,19 @@ class AmqpHub:
         access: The hub, and how to sign in.
         idle_seconds: A connection that is silent for longer is dead.
         linger: Seconds that few events wait for more, so that they are handed on together.
+        runtime_metrics: Whether to have events carry how far their partition has come.
     """
 
-    def __init__(self, access: HubAccess, idle_seconds: float = IDLE_SECONDS, linger: float = LINGER_SECONDS) -> None:
+    def __init__(
+        self,
+        access: HubAccess,
+        idle_seconds: float = IDLE_SECONDS,
+        linger: float = LINGER_SECONDS,
+        *,
+        runtime_metrics: bool = False,
+    ) -> None:
         self._access = access
+        self._runtime_metrics = runtime_metrics
         self._linger = linger
         self._authority, endpoint, tokens_for = _signing_in(access)
         audience = f"sb://{self._authority}/{access.name}"
@@ -83,7 +93,11 @@ class AmqpHub:
         receiver, shared = await self._attach(partition, selector, epoch, prefetch)
         from eventconsumer_processor.source.amqp.source import AmqpSource  # who only asks needs none of what this loads
 
-        return AmqpSource(receiver, lambda trusted: self._pool.leave(shared, trusted=trusted))
+        return AmqpSource(
+            receiver,
+            lambda trusted: self._pool.leave(shared, trusted=trusted),
+            runtime_metrics=self._runtime_metrics,
+        )
 
     async def _attach(self, partition: str, selector: str, epoch: int | None, prefetch: int) -> tuple[Receiver, Shared]:
         access = self._access
@@ -98,7 +112,7 @@ class AmqpHub:
                 source=source,
                 target=Terminus(name),
                 settle_mode=performatives.SETTLED,
-                capabilities=(_GEO_REPLICATION,),
+                capabilities=(_GEO_REPLICATION, *((CAPABILITY,) if self._runtime_metrics else ())),
                 properties=None if epoch is None else {"com.microsoft:epoch": codec.long(epoch)},
             )
 

@@ -131,6 +131,7 @@ class Receiver(BaseLink):
         self._typical = credit.FIRST_EVENT_BYTES
         self._waiter: asyncio.Future[None] | None = None
         self._wanted = 1  # payloads that the reader waits for
+        self._hurried = False
         self._taken = 0.0  # when it took some last, on the loop's clock
 
     async def take(self, max_wait: float) -> list[bytes]:
@@ -160,6 +161,11 @@ class Receiver(BaseLink):
         self._top_up()
         return taken
 
+    def hurry(self) -> None:
+        """End a `take` that waits, and have no other one wait."""
+        self._hurried = True
+        self._wake()
+
     def check(self) -> None:
         """Make sure that the link is there.
 
@@ -183,7 +189,8 @@ class Receiver(BaseLink):
             self._waiter = None
 
     def _has_enough(self) -> bool:
-        return len(self._payloads) >= self._wanted or self._held >= MANY_BYTES or self.error is not None
+        enough = len(self._payloads) >= self._wanted or self._held >= MANY_BYTES
+        return enough or self._hurried or self.error is not None
 
     def _wake(self) -> None:
         if self._waiter is not None and self._has_enough():

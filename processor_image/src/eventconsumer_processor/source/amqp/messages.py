@@ -69,6 +69,23 @@ def decode_message(data: bytes) -> DecodedMessage:
     )
 
 
+def delivery_annotations(data: bytes) -> Mapping[Any, Any] | None:
+    """The delivery annotations of a message: nothing behind them is decoded.
+
+    Raises:
+        FrameError: It is no message up to there.
+    """
+    pos, end = 0, len(data)
+    while pos < end and data[pos] == 0:
+        section, pos = decode(data, pos + 1, end)
+        if section not in (HEADER, DELIVERY_ANNOTATIONS):
+            return None
+        value, pos = decode(data, pos, end)
+        if section == DELIVERY_ANNOTATIONS:
+            return value if isinstance(value, dict) else None
+    return None
+
+
 def _checked(value: Any, kind: type) -> Any:
     if value is not None and not isinstance(value, kind):
         raise FrameError(f"a message section holds a {type(value).__name__} where a {kind.__name__} belongs")

@@ -7,7 +7,9 @@ from eventconsumer_processor.errors import HubUnreachable
 from eventconsumer_processor.source.amqp import events
 from eventconsumer_processor.source.amqp.codec import FrameError
 from eventconsumer_processor.source.amqp.link import Receiver
+from eventconsumer_processor.source.amqp.messages import delivery_annotations
 from eventconsumer_processor.source.batch import EventBatch
+from eventconsumer_processor.source.lastenqueued import last_enqueued
 from eventconsumer_processor.source.rows import EventRows
 
 NOTHING = EventBatch.of(EventRows())
@@ -19,11 +21,15 @@ class AmqpSource:
     Args:
         receiver: The link.
         left: Told when it is closed, and whether its connection did what it should.
+        runtime_metrics: Whether events carry them.
     """
 
-    def __init__(self, receiver: Receiver, left: Callable[[bool], Awaitable[None]]) -> None:
+    def __init__(
+        self, receiver: Receiver, left: Callable[[bool], Awaitable[None]], *, runtime_metrics: bool = False
+    ) -> None:
         self._receiver = receiver
         self._left = left
+        self._runtime_metrics = runtime_metrics
         self._decoder = events.Decoder()
         self._rest = NOTHING  # decoded, and not handed over
 
@@ -34,12 +40,19 @@ class AmqpSource:
             self._receiver.check()
         else:
             try:
-                self._rest = self._decoder.batch(await self._receiver.take(max_wait))
+                payloads = await self._receiver.take(max_wait)
+                self._rest = self._decoder.batch(payloads)
+                if self._runtime_metrics and payloads:
+                    self._rest = self._rest.noting(last_enqueued(delivery_annotations(payloads[-1])))
             except FrameError as error:
                 raise HubUnreachable(f"an event cannot be read: {error}") from error
         batch, whole = self._rest.head(max_events), self._rest
         self._rest = NOTHING if batch is whole else whole.slice(len(batch), len(whole))  # an empty part would keep all
         return batch
+
+    def hurry(self) -> None:
+        """See `Source`."""
+        self._receiver.hurry()
 
     async def close(self) -> None:
         """See `Source`."""
