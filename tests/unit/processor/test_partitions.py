@@ -399,10 +399,10 @@ class SlowStore(FakeBlobStore):
         self.__dict__ = inner.__dict__
         self._slow = slow
 
-    async def acquire_lease(self, name: str, lease_id: str, seconds: int) -> None:
+    async def acquire_lease(self, name: str, lease_id: str, seconds: int, *, if_match: str | None = None) -> None:
         """See `BlobStore`."""
         await asyncio.sleep(self._slow("acquire_lease", name))
-        await super().acquire_lease(name, lease_id, seconds)
+        await super().acquire_lease(name, lease_id, seconds, if_match=if_match)
 
     async def list(self, prefix: str, *, metadata: bool = False, limit: int | None = None) -> list[BlobInfo]:
         """See `BlobStore`."""
