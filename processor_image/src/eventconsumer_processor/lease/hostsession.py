@@ -18,6 +18,7 @@ from eventconsumer_processor.lease.session_blobs import SessionBlobs
 from eventconsumer_processor.lease.sessions import Session
 
 RETRY = 1 / 3  # of the duration: a session that could not be begun is tried again
+BEGIN_SECONDS = 1.0  # for which the first acquisition waits for the session
 END_SECONDS = 2.0
 
 log = structlog.get_logger(__name__)
@@ -41,7 +42,7 @@ class HostSession:
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="session")
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._seconds * ATTEMPT):
+            async with asyncio.timeout(BEGIN_SECONDS):
                 await self._tried.wait()
 
     async def end(self) -> None:
@@ -71,6 +72,9 @@ class HostSession:
                 self._tried.set()
                 await self._end(session)  # what was begun without an answer
                 await asyncio.sleep(self._seconds * RETRY)
+            except asyncio.CancelledError:
+                await self._end(session)
+                raise
             else:
                 await self._keep(session, since)
 
