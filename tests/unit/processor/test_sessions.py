@@ -190,9 +190,10 @@ async def test_a_tie_whose_answers_are_lost_leaves_nothing_behind(make: Any) -> 
         for applied in (False, True):
             blobs = FakeBlobStore(clock)
             store = make(blobs, clock)
-            session = HostSession(store.sessions, OWNER, 30, clock)
+            rule = TieRule(30, shared=False)
+            session = HostSession(store.sessions, OWNER, 30, rule, clock)
             await session.start()
-            session.may_tie = True
+            rule.may_tie = True
             taken = await store.acquire((await store.list(["0"])).leases["0"], OWNER)
             held = HeldLease(store, taken, clock, session.bond)
             for change in (held.tie, held.untie, held.tie, partial(held.raise_epoch, 8)):
@@ -216,10 +217,11 @@ async def test_a_session_is_renewed_begun_anew_when_lost_and_ended(make: Any) ->
     clock = asyncio.get_running_loop().time
     blobs = FakeBlobStore(clock)
     store = make(blobs, clock)
-    session = HostSession(store.sessions, OWNER, 30, clock)
+    rule = TieRule(30, shared=False)
+    session = HostSession(store.sessions, OWNER, 30, rule, clock)
     await session.start()
     assert session.bond() is None
-    session.may_tie = True
+    rule.may_tie = True
     first = session.bond()
     assert first is not None
     await asyncio.sleep(100)
@@ -240,8 +242,9 @@ async def test_a_session_that_cannot_be_had_is_tried_again() -> None:
     blobs = FakeBlobStore(clock)
     store = LAYOUTS[0].values[0](blobs, clock)  # type: ignore[operator]
     await store.sessions.begin(Session("host-a", "of the process before"))
-    session = HostSession(store.sessions, OWNER, 30, clock)
-    session.may_tie = True
+    rule = TieRule(30, shared=False)
+    session = HostSession(store.sessions, OWNER, 30, rule, clock)
+    rule.may_tie = True
     await session.start()
     assert session.bond() is None
     await asyncio.sleep(41)
