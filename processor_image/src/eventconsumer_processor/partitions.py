@@ -11,8 +11,7 @@ bounded in time, below the two minutes after which a host counts as stuck.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -21,7 +20,7 @@ from eventconsumer_api.conditions import Reason
 from eventconsumer_api.host_report import PartitionReport, Problem
 from eventconsumer_api.repeats import Repeats
 from eventconsumer_processor import problems
-from eventconsumer_processor.errors import LeaseInvalid, SourceError, StorageError, Unavailable
+from eventconsumer_processor.errors import LeaseInvalid, SourceError, StorageError
 from eventconsumer_processor.fleetnews import FleetNews
 from eventconsumer_processor.lease.balance import Decision
 from eventconsumer_processor.lease.hostsession import HostSession
@@ -29,7 +28,7 @@ from eventconsumer_processor.lease.keeper import HeldLease
 from eventconsumer_processor.lease.model import Lease, Listing
 from eventconsumer_processor.lease.planned import Balancer, View, ordinal_of, pod_of
 from eventconsumer_processor.lease.sessions import TieRule
-from eventconsumer_processor.lease.store import CONCURRENT_REQUESTS, LeaseStore, for_each
+from eventconsumer_processor.lease.store import CONCURRENT_REQUESTS, LeaseStore, bounded, for_each
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.tenure import Tenure
 from eventconsumer_processor.work import Work
@@ -37,7 +36,6 @@ from eventconsumer_processor.work import Work
 RELEASE_SECONDS = 3.0  # of the drain time, kept for giving leases up
 FAILED_SCANS = 2  # in a row, before it is a problem
 HUB_CHECK_LEASES = 1.0  # partitions may be added: ask the hub every so many durations of a lease
-STORAGE_SECONDS = 60.0  # longest chain of storage calls of a scan
 ACQUIRE_WAIT_SECONDS = 2.0  # that a scan waits for acquisitions; slower ones go on
 HURRY_SECONDS = 0.25  # between scans while a partition is about to move
 REST_SCANS = 24  # a scan at rest comes after so many of the usual pauses
@@ -63,8 +61,8 @@ class PartitionManager:
         self._leases = leases
         self._chain = chain
         self._news = news or FleetNews(work.config.resource.uid, None, work.metrics, work.clock)
-        self._session = HostSession(leases.sessions, work.owner, leases.seconds, work.clock)
-        self._ties = TieRule(leases.seconds, shared=work.config.leases.shared)
+        ties = TieRule(leases.seconds, shared=work.config.leases.shared)
+        self._session = HostSession(leases.sessions, work.owner, leases.seconds, ties, work.clock)
         self._balancer = Balancer(work.owner, work.rng, shared=work.config.leases.shared)
         self._hurry = False
         self._rest = False
@@ -85,8 +83,7 @@ class PartitionManager:
 
     def renewals(self) -> int:
         """How many leases it renews: its session, and the leases that are not tied to it."""
-        untied = [owned for owned in self._owned.values() if not owned.tenure.tied]
-        return len(untied) + self._session.alive
+        return self._session.alive + sum(not owned.tenure.tied for owned in self._owned.values())
 
     def reports(self) -> list[PartitionReport]:
         """The partitions owned, by id."""
@@ -159,7 +156,7 @@ class PartitionManager:
         await self._find_partitions()
         tokens = {partition: owned.tenure.token for partition, owned in self._owned.items()}
         tied = {partition for partition, owned in self._owned.items() if owned.tenure.tied}
-        async with _bounded("listing the leases"):
+        async with bounded("listing the leases"):
             self.listing = await self._leases.list(self.partition_ids)
             await self._confirm(tokens)
             rebuild = await self._rebuildable()
@@ -232,13 +229,10 @@ class PartitionManager:
 
     def _check_ties(self, tied: set[str]) -> None:
         """Decide whether leases may be tied; renew those that were tied and are listed as if they were not."""
-        listing = self.listing
-        self._ties.look(self._work.clock(), self._work.owner, listing.leases, listing.sessions)
-        self._session.may_tie = self._ties.may_tie
-        for partition in tied & self._owned.keys():
-            lease = listing.leases.get(partition)
-            if self._ties.must_untie or lease is None or not lease.endless:
-                self._owned[partition].tenure.loosen()
+        self._session.look(self.listing)
+        well = set() if self._session.must_untie else {p for p, lease in self.listing.leases.items() if lease.endless}
+        for partition in (tied - well) & self._owned.keys():
+            self._owned[partition].tenure.loosen()
 
     async def _rebuildable(self) -> dict[str, Lease]:
         """Damaged leases to be written anew, where the files know how far the partition was read; problems else.
@@ -279,9 +273,8 @@ class PartitionManager:
         partition = lease.partition
         async with self._gate:
             try:
-                if not self._work.config.leases.shared:
-                    await self._session.start()
-                async with _bounded(f"acquiring partition {partition}"):
+                await self._session.start()
+                async with bounded(f"acquiring partition {partition}"):
                     taken = await self._leases.acquire(lease, self._work.owner, rebuild=how == "rebuilt")
             except LeaseInvalid as error:
                 self._problem_lease(partition, str(error))
@@ -310,17 +303,3 @@ class PartitionManager:
 
 def _how(lease: Lease) -> str:
     return "taken over" if lease.leased else "acquired"
-
-
-@asynccontextmanager
-async def _bounded(what: str) -> AsyncIterator[None]:
-    """Bound a chain of storage calls.
-
-    Raises:
-        Unavailable: It took too long.
-    """
-    try:
-        async with asyncio.timeout(STORAGE_SECONDS):
-            yield
-    except TimeoutError:
-        raise Unavailable(f"{what} took longer than {STORAGE_SECONDS:.0f} s") from None

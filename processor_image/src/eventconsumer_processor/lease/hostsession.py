@@ -13,11 +13,13 @@ import structlog
 
 from eventconsumer_processor.errors import StorageError
 from eventconsumer_processor.lease.keeper import ATTEMPT, Bond, Keeper, boottime
+from eventconsumer_processor.lease.model import Listing
 from eventconsumer_processor.lease.planned import pod_of
 from eventconsumer_processor.lease.session_blobs import SessionBlobs
-from eventconsumer_processor.lease.sessions import Session
+from eventconsumer_processor.lease.sessions import Session, TieRule
 
 RETRY = 1 / 3  # of the duration: a session that could not be begun is tried again
+BEGIN_SECONDS = 1.0  # for which the first acquisition waits for the session
 END_SECONDS = 2.0
 
 log = structlog.get_logger(__name__)
@@ -26,8 +28,15 @@ log = structlog.get_logger(__name__)
 class HostSession:
     """One session after the other, from `start` to `end`."""
 
-    def __init__(self, blobs: SessionBlobs, owner: str, seconds: float, clock: Callable[[], float] = boottime) -> None:
-        self.may_tie = False  # whether leases may be tied now: `sessions.TieRule` decides
+    def __init__(
+        self,
+        blobs: SessionBlobs,
+        owner: str,
+        seconds: float,
+        ties: TieRule,
+        clock: Callable[[], float] = boottime,
+    ) -> None:
+        self._ties = ties
         self._blobs = blobs
         self._owner = owner
         self._seconds = seconds
@@ -37,11 +46,13 @@ class HostSession:
         self._tried = asyncio.Event()
 
     async def start(self) -> None:
-        """Begin the first session if there was none yet, and wait a little for it."""
+        """Begin the first session if there was none yet, and wait a little for it; none where nothing is ever tied."""
+        if self._ties.shared:
+            return
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="session")
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._seconds * ATTEMPT):
+            async with asyncio.timeout(BEGIN_SECONDS):
                 await self._tried.wait()
 
     async def end(self) -> None:
@@ -55,9 +66,18 @@ class HostSession:
         """Whether there is a session now."""
         return self._bond is not None and not self._bond.keeper.lost.is_set()
 
+    @property
+    def must_untie(self) -> bool:
+        """Whether no lease may be tied any more."""
+        return self._ties.must_untie
+
+    def look(self, listing: Listing) -> None:
+        """Take in who owns what, and who has a session."""
+        self._ties.look(self._clock(), self._owner, listing.leases, listing.sessions)
+
     def bond(self) -> Bond | None:
         """What a lease is to be tied to now; None where each is renewed by itself."""
-        return self._bond if self.may_tie and self.alive else None
+        return self._bond if self._ties.may_tie and self.alive else None
 
     async def _run(self) -> None:
         while True:
@@ -71,6 +91,9 @@ class HostSession:
                 self._tried.set()
                 await self._end(session)  # what was begun without an answer
                 await asyncio.sleep(self._seconds * RETRY)
+            except asyncio.CancelledError:
+                await self._end(session)
+                raise
             else:
                 await self._keep(session, since)
 

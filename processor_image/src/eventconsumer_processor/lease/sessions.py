@@ -55,7 +55,7 @@ class TieRule:
             shared: Other programs share the leases: nothing is ever tied.
         """
         self._patience = patience
-        self._shared = shared
+        self.shared = shared
         self._since: dict[str, float] = {}  # owner without a session -> since when
         self.may_tie = False
         self.must_untie = False
@@ -72,5 +72,5 @@ class TieRule:
         alive = {pod for pod, session in sessions.items() if session.alive}
         others = {lease.owner for lease in leases.values() if lease.leased and lease.owner} - {owner}
         self._since = {name: self._since.get(name, now) for name in others if pod_of(name) not in alive}
-        self.may_tie = not self._shared and not self._since
-        self.must_untie = self._shared or any(now - since >= self._patience for since in self._since.values())
+        self.may_tie = not self.shared and not self._since
+        self.must_untie = self.shared or any(now - since >= self._patience for since in self._since.values())

@@ -6,14 +6,17 @@ made up before the first request, so that a request repeated after an unknown ou
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from typing import Protocol, TypeVar
 
+from eventconsumer_processor.errors import Unavailable
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing, Taken
 from eventconsumer_processor.lease.session_blobs import SessionBlobs
 
 ACQUIRE_ATTEMPTS = 2
 CONCURRENT_REQUESTS = 8
+STORAGE_SECONDS = 60.0  # longest chain of storage calls of a scan
 TIDY_SECONDS = 2.0  # for giving back what a failed acquisition took
 
 T = TypeVar("T")
@@ -108,3 +111,17 @@ async def for_each(items: Iterable[T], action: Callable[[T], Awaitable[R]]) -> l
         if isinstance(result, BaseException):
             raise result
     return [result for result in results if not isinstance(result, BaseException)]
+
+
+@asynccontextmanager
+async def bounded(what: str) -> AsyncIterator[None]:
+    """Bound a chain of storage calls.
+
+    Raises:
+        Unavailable: It took too long.
+    """
+    try:
+        async with asyncio.timeout(STORAGE_SECONDS):
+            yield
+    except TimeoutError:
+        raise Unavailable(f"{what} took longer than {STORAGE_SECONDS:.0f} s") from None
