@@ -40,6 +40,14 @@ crds: env ## The CRD, its reference page and its copies, from the models
 	@$(PY) -m eventconsumer_api.reference > docs/reference/eventconsumer.md
 	@$(MAKE) -s chart
 
+.PHONY: reference
+reference: env ## Every page that is made from the code, and the README's figures
+	@mkdir -p build
+	@for each in conditions settings cli metrics; do \
+	  $(PY) -m tests.$${each}doc > build/$$each.md && mv build/$$each.md docs/reference/$$each.md || exit 1; done
+	@$(PY) -m tests.figuresdoc
+	@$(MAKE) -s crds
+
 .PHONY: pictures
 pictures: env ## Run the demo, and draw its terminal and its dashboard for the docs
 	@./local/need prometheus prometheus
