@@ -53,7 +53,8 @@ class Lane:
 
     def start(self) -> "subprocess.Popen[bytes]":
         """Start it in a process group of its own."""
-        self.outcome.unlink(missing_ok=True)
+        for file in (self.outcome, self.outcome.with_suffix(".failures")):
+            file.unlink(missing_ok=True)
         command = [
             sys.executable,
             "-m",

@@ -1,6 +1,7 @@
 """A pytest plugin: `--outcome FILE` writes what came of a run as JSON.
 
-Its shape: {"counts": {"passed": 3, "failed": 1, "skipped": 0}, "failed": [node ids]}.
+Its shape: {"counts": {"passed": 3, "failed": 1, "skipped": 0}, "failed": [node ids]}. What a failure says is appended to
+FILE with the ending .failures when it happens: such a run takes long, and pytest itself tells at its end.
 """
 
 import json
@@ -38,6 +39,8 @@ class Recorder:
         node = _GROUP.sub("", report.nodeid)
         if report.failed:
             self._of[node] = "failed"
+            with self._path.with_suffix(".failures").open("a") as told:
+                told.write(f"=== {node}, {report.when} ===\n{report.longreprtext}\n{report.capstderr}\n\n")
         elif node not in self._of and (report.skipped or report.when == "call"):
             self._of[node] = report.outcome
 
