@@ -1,6 +1,6 @@
 """A pytest plugin: `--outcome FILE` writes what came of a run as JSON.
 
-Its shape: {"counts": {"passed": 3, "failed": 1, "skipped": 0}, "failed": [node ids]}. What a failure says is appended to
+Its shape: {"counts": {"passed": 3, "failed": 1, "skipped": 0}, "failed": [node ids]}. What a failure says is added to
 FILE with the ending .failures when it happens: such a run takes long, and pytest itself tells at its end.
 """
 
