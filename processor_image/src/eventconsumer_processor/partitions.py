@@ -170,7 +170,7 @@ class PartitionManager:
         ]
         decision = self._decide(leases, mine)
         wanted = [(lease, "acquired") for lease in orphans]
-        wanted += [(leases[partition], _how(leases[partition])) for partition in decision.acquire]
+        wanted += [(leases[name], "taken over" if leases[name].leased else "acquired") for name in decision.acquire]
         if decision.steal is not None and not orphans:
             wanted.append((leases[decision.steal], "stolen"))
             self._work.metrics.rebalances.inc()
@@ -299,7 +299,3 @@ class PartitionManager:
         self._problems[f"lease:{partition}"] = Problem(
             field=f"{problems.LEASES}.container", reason=Reason.LEASE_INVALID, message=f"partition {partition}: {why}"
         )
-
-
-def _how(lease: Lease) -> str:
-    return "taken over" if lease.leased else "acquired"

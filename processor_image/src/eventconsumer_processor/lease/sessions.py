@@ -44,7 +44,12 @@ class TieRule:
     """Whether leases may be tied: only while all owners that are seen know of sessions.
 
     An owner without a session is another program, or a host of a version that has none. It is given a moment, since
-    this host may just have begun.
+    that host may just have begun.
+
+    Attributes:
+        shared: Other programs share the leases: nothing is ever tied.
+        may_tie: Whether leases may be tied now.
+        must_untie: Whether those that are tied must be renewed by themselves again.
     """
 
     def __init__(self, patience: float, *, shared: bool) -> None:
