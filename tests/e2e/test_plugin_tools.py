@@ -113,6 +113,8 @@ def test_checkpoints_are_saved_moved_and_put_back_while_suspended(demo: Demo, pl
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_command_that_is_stopped_leaves_no_pod(demo: Demo, plugin: Plugin, number: signal.Signals) -> None:
     none_left(demo)
+    # A suite that was started in the background ignores SIGINT, and its children would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     command = plugin.start("audit", NAME, "--new-pod", "--deep")
     until(lambda: tool_pods(demo), 60, "the pod", pause=0.1)
     _signal(command, number)
