@@ -10,7 +10,8 @@ from rich.text import Text
 from eventconsumer_cli.output import BAD, DIM, WARN
 
 _STYLES = {"warning": WARN, "error": BAD, "critical": BAD}
-_OWN = ("timestamp", "level", "event", "partition", "logger")
+# What is shown by itself, and what the name of the pod says already.
+_OWN = ("timestamp", "level", "logger", "message", "namespace", "name", "host", "partition")
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class LogLine:
             (f" {level:<7} ", _STYLES.get(level, DIM)),
             (f"{self.pod} ", DIM),
             f"[{self.partition}] " if self.partition else "",
-            str(self.fields.get("event", "")),
+            str(self.fields.get("message", "")),
             (f"  {rest}" if rest else "", DIM),
         )
 

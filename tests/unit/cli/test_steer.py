@@ -1,19 +1,24 @@
 """suspend, resume and logs."""
 
+import io
 import json
+import logging
 import threading
 import time
 
 import pytest
+import structlog
 
+from eventconsumer_api import logs as api_logs
 from eventconsumer_cli.commands import logs
 from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, POD
+from eventconsumer_cli.loglines import parse
 from tests.unit.cli.fakes import FakeCluster, consumer, fleet, report, shop
 from tests.unit.cli.running import Shell
 
 
 def line(event: str, partition: str | None = None, **more: object) -> str:
-    fields = {"level": "info", "timestamp": "2026-11-22T10:00:00Z", "event": event}
+    fields = {"level": "info", "timestamp": "2026-11-22T10:00:00Z", "message": event}
     return json.dumps(fields | ({"partition": partition} if partition else {}) | more)
 
 
@@ -83,7 +88,7 @@ def test_logs_of_a_partition_come_from_its_owner(shell: Shell) -> None:
     assert len(said) == 3 and "[3] lease taken" in said[0] and "of all" in said[1] and said[2].endswith("no json")
     assert "epoch=7" in seen.out and "orders-host-1" in seen.out
     cluster.log("orders-host-1", line("before", "3"), line("again", "3"), line("of another", "2"))
-    assert shell.run(cluster, "logs", "-p", "3", "--tail", "1", "-o", "json").json["event"] == "again"
+    assert shell.run(cluster, "logs", "-p", "3", "--tail", "1", "-o", "json").json["message"] == "again"
 
 
 def test_logs_of_one_host_and_of_all(shell: Shell) -> None:
@@ -148,3 +153,17 @@ def test_followed_logs_go_to_the_next_owner(shell: Shell, monkeypatch: pytest.Mo
     assert "partition 0 moved from orders-host-0 to orders-host-1" in seen.err
     for name in ("orders-host-0", "orders-host-1"):
         cluster.log(name, ended=True)  # the readers' threads end
+
+
+def test_lines_are_read_as_the_programs_write_them() -> None:
+    written, root = io.StringIO(), logging.getLogger()
+    before = root.handlers[:], root.level
+    try:
+        api_logs.configure(stream=written, namespace="shop", name="orders", host="orders-host-0")
+        structlog.get_logger("eventconsumer_processor.pump").warning("link lost", partition="3", error="no answer")
+    finally:
+        structlog.reset_defaults()
+        root.handlers[:], level = before
+        root.setLevel(level)
+    shown = parse("orders-host-0", written.getvalue().encode()).text().plain
+    assert shown.endswith('warning orders-host-0 [3] link lost  error="no answer"')
