@@ -17,6 +17,7 @@ class ExecServer:
         url: Where it listens.
         ended: Exit codes of the programs that ended.
         breaks: Whether it closes the connection before it tells the exit code.
+        late: Seconds by which stderr comes later than stdout.
     """
 
     def __init__(self, protocol: str) -> None:
@@ -24,6 +25,7 @@ class ExecServer:
         self.url = ""
         self.ended: list[int] = []
         self.breaks = False
+        self.late = 0.0
         self._loop = asyncio.new_event_loop()
 
     @contextlib.contextmanager
@@ -67,7 +69,7 @@ class ExecServer:
         )
         assert process.stdout and process.stderr
         reading = asyncio.create_task(self._stdin(socket, process))
-        await asyncio.gather(self._send(socket, 1, process.stdout), self._send(socket, 2, process.stderr))
+        await asyncio.gather(self._send(socket, 1, process.stdout), self._send(socket, 2, process.stderr, self.late))
         code = await process.wait()
         self.ended.append(code)
         reading.cancel()
@@ -86,7 +88,10 @@ class ExecServer:
                     await process.stdin.drain()
 
     @staticmethod
-    async def _send(socket: web.WebSocketResponse, channel: int, stream: asyncio.StreamReader) -> None:
+    async def _send(
+        socket: web.WebSocketResponse, channel: int, stream: asyncio.StreamReader, late: float = 0.0
+    ) -> None:
+        await asyncio.sleep(late)
         while data := await stream.read(32_768):
             with contextlib.suppress(ConnectionError):
                 await socket.send_bytes(bytes([channel]) + data)

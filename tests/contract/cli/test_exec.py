@@ -9,6 +9,7 @@ from kubernetes import client
 from eventconsumer_cli.errors import ClusterError
 from eventconsumer_cli.kube.exec import KubernetesShell
 from tests.contract.cli.execserver import ExecServer
+from tests.patience import patiently
 
 PROTOCOLS = ("v4.channel.k8s.io", "v5.channel.k8s.io")
 
@@ -49,17 +50,20 @@ def test_a_broken_connection_is_no_answer(server: ExecServer, shell: KubernetesS
         run(shell, "echo", "done")
 
 
+@pytest.mark.parametrize("late", [0.0, 1.5])
 @pytest.mark.parametrize("stdin", [None, b"some"])
 def test_a_program_that_nobody_waits_for_is_ended(
-    server: ExecServer, shell: KubernetesShell, stdin: bytes | None
+    server: ExecServer, shell: KubernetesShell, stdin: bytes | None, late: float
 ) -> None:
+    server.late = late
+
     def interrupt(data: bytes) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         command = ["sh", "-c", "echo started; sleep 600"]
         shell.run("shop", "orders-host-0", "host", command, stdin=stdin, out=interrupt, err=len)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + patiently(60)
     while not any(code < 0 for code in server.ended):
         assert time.monotonic() < deadline, server.ended
         time.sleep(0.1)

@@ -7,10 +7,12 @@ as the first line of stderr, because breaking the connection does not end it: wh
 
 import contextlib
 import shlex
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import yaml
+from websocket import WebSocketException
 
 from eventconsumer_cli.errors import ClusterError, Failed, Forbidden, NotFound
 from eventconsumer_cli.kube.cluster import Cluster, KubernetesCluster
@@ -19,6 +21,7 @@ Sink = Callable[[bytes], object]
 
 _CHUNK = 64 * 1024
 _POLL_SECONDS = 1.0
+_PID_SECONDS = 10.0
 _STDOUT, _STDERR, _ERROR = 1, 2, 3
 
 
@@ -74,8 +77,6 @@ class KubernetesShell:
         err: Sink,
     ) -> int:
         """See `Shell`."""
-        from websocket import WebSocketException
-
         socket = self._open(namespace, pod, container, wrapped(command, stdin), stdin is not None)
         errors = _WithoutPid(err)
         try:
@@ -87,6 +88,7 @@ class KubernetesShell:
             _pass_on(socket, out, errors)
             return exit_code(socket.read_channel(_ERROR), f"pod {namespace}/{pod}")
         except KeyboardInterrupt:
+            _await_pid(socket, errors)
             self._end(namespace, pod, container, errors.pid)
             raise
         except (OSError, WebSocketException) as error:
@@ -196,6 +198,16 @@ def _pass_on(socket: Any, out: Sink, err: Sink) -> None:
         data = socket.read_channel(channel)
         if data:
             sink(data)
+
+
+def _await_pid(socket: Any, errors: _WithoutPid) -> None:
+    """The process id is the first thing that is written, but stdout may be here before stderr is."""
+    deadline = time.monotonic() + _PID_SECONDS
+    with contextlib.suppress(OSError, WebSocketException):
+        while errors.pid is None and socket.is_open() and time.monotonic() < deadline:
+            socket.update(timeout=_POLL_SECONDS)
+            if data := socket.read_channel(_STDERR):
+                errors(data)
 
 
 def _close(socket: Any) -> None:
