@@ -118,8 +118,10 @@ def test_logs_follow_a_partition_to_its_next_owner(demo: Demo, plugin: Plugin) -
     follower = plugin.start("logs", NAME, "-p", partition, "-f")
     said: list[str] = []
     shown: list[str] = []
-    for stream, kept in ((follower.stderr, said), (follower.stdout, shown)):
-        threading.Thread(target=kept.extend, args=(stream,), daemon=True).start()
+    readers = [threading.Thread(target=said.extend, args=(follower.stderr,))]
+    readers.append(threading.Thread(target=shown.extend, args=(follower.stdout,)))
+    for reader in readers:
+        reader.start()
     try:
         until(lambda: any(last in line for line in shown), 60, shown)
         scale(demo, 1)  # a pod that only starts anew may have its partitions back before anybody looks
@@ -127,8 +129,10 @@ def test_logs_follow_a_partition_to_its_next_owner(demo: Demo, plugin: Plugin) -
         until(lambda: any(first in line and f"[{partition}] lease" in line for line in shown), 60, shown)
     finally:
         follower.terminate()
-        follower.wait(30)
-        scale(demo, 2)
+        for reader in readers:
+            reader.join()
+        with follower:  # closes what it wrote into
+            scale(demo, 2)
     until(lambda: both_read(plugin), 180, "both hosts read two partitions again")
 
 
