@@ -7,6 +7,7 @@ import pytest
 from hypothesis import settings
 
 from tests.azurite import AzuriteProcess
+from tests.patience import patiently
 from tests.servers import EmulatorProcess
 
 # Property tests are judged by what they find, not by how busy the machine is.
@@ -33,7 +34,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """For `-n … --dist loadgroup`: say which tests stay together, and begin with those that take longest."""
+    """Make time limits patient; for `-n …`: say which tests stay together, and begin with those that take longest."""
+    for item in items:
+        marked = item.get_closest_marker("timeout")
+        seconds = marked.args[0] if marked else float(config.getini("timeout"))
+        item.add_marker(pytest.mark.timeout(patiently(seconds)), append=False)
     if not config.pluginmanager.hasplugin("xdist"):
         return
     for item in items:

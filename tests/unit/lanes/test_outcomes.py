@@ -10,6 +10,7 @@ import pytest
 
 from tests import lanes
 from tests.lanes import Lane, Outcome
+from tests.patience import patiently
 
 ROOT = Path(__file__).parents[3]
 CASES = """
@@ -132,3 +133,8 @@ def test_a_failure_has_one_second_chance_alone(
     answer, asked = _outcomes(monkeypatch, tmp_path, first, again)
     assert answer == code
     assert asked == [["faults"], ["e2e", "suites"]] + ([["again"]] if again else [])
+
+
+@pytest.mark.timeout(7)
+def test_time_limits_are_patient(request: pytest.FixtureRequest):
+    assert request.node.get_closest_marker("timeout").args[0] == patiently(7)
