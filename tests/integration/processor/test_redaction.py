@@ -111,7 +111,7 @@ def test_no_key_leaves_a_host(consumer: MakeConsumer) -> None:
     assert host.terminate() == 0
 
     said += host.log_file.read_bytes() + host.log_file.with_suffix(".json").read_bytes() + stored(orders)
-    assert b"orders-host-0" in said and b'"event"' in said and len(said) > 10_000
+    assert b"orders-host-0" in said and b'"message"' in said and len(said) > 10_000
     for name, secret in (
         ("the hub's key", hub_key),
         ("a wrong key of the hub", wrong_hub_key),
