@@ -104,7 +104,7 @@ class SparkShop:
         """Ask until the answer is true; it is returned. A failure tells all there is to know."""
         return until(question, seconds, _Story(self, what), pause=0.3)
 
-    def until_processed(self, seconds: float = 150) -> dict[str, Any]:
+    def until_processed(self, seconds: float = 240) -> dict[str, Any]:
         """Wait until everything sent and not lost is in the table, exactly once; return status.spark then."""
 
         def done() -> dict[str, Any] | None:
