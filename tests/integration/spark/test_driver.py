@@ -140,7 +140,8 @@ def test_credential_opens_the_files_and_is_nowhere_in_what_spark_shows(
     web = {"spark.ui.enabled": "true", "spark.ui.port": "0"}
     ended = driver(drained.freeze(), Path(__file__).with_name("show_environment.py"), conf=web)
     assert ended.returncode == 0, ended.stdout
-    shown = json.loads(next(line for line in ended.stdout.splitlines() if line.startswith("{")))
+    lines = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]  # the log's are JSON, too
+    (shown,) = [line for line in lines if "api" in line]
     # The setting itself is shown, so the pages were complete; its value is not.
     assert dict(shown["api"]["hadoopProperties"])[setting] == "*********(redacted)"
     assert setting in shown["page"]
