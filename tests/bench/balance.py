@@ -41,7 +41,7 @@ class Unseen:
     def sent(self, node: Node, operation: str, subject: str) -> None:
         """See `Witness`."""
 
-    def granted(self, node: Node, subject: str, since: float) -> None:
+    def granted(self, node: Node, subject: str, since: float, *, tied: bool | None) -> None:
         """See `Witness`."""
 
     def attaching(self, node: Node, partition: str, after: int, epoch: int) -> None:

@@ -185,11 +185,13 @@ class FakeBlobStore:
         infos = [self._info(name) for name in sorted(self.blobs) if name.startswith(prefix)][:limit]
         return infos if metadata else [_without_metadata(info) for info in infos]
 
-    async def acquire_lease(self, name: str, lease_id: str, seconds: int) -> None:
+    async def acquire_lease(self, name: str, lease_id: str, seconds: int, *, if_match: str | None = None) -> None:
         """See `BlobStore`."""
         lost = self._begin("acquire_lease", name)
         blob = self._need(name)
         held = self._lease(blob)
+        if if_match and if_match != blob.etag:
+            raise Conflict("acquire_lease: ConditionNotMet", 412, "ConditionNotMet")
         if held and held.broken:
             raise Conflict("acquire_lease: LeaseIsBreaking", 409, "LeaseIsBreakingAndCannotBeAcquired")
         if held and held.token != lease_id:

@@ -45,6 +45,11 @@ def lease_writes(partition: str = r"\d+", body: bytes = b"") -> Match:
     return Match("PUT", rf"/\$Default/{partition}$", {"comp": None}, {"x-ms-lease-id": ".+"}, body)
 
 
+def lease_bodies(partition: str = r"\d+") -> Match:
+    """Writes of a lease's body, that of its release too, which comes after the lease."""
+    return Match("PUT", rf"/\$Default/{partition}$", {"comp": None})
+
+
 def checkpoints(partition: str = r"\d+") -> Match:
     """Writes of checkpoints, where the hub was not drained before."""
     return lease_writes(partition, rb'"Offset":"[^"]+".*"Owner":"[^"]')
@@ -63,6 +68,21 @@ def owner_writes(partition: str = r"\d+") -> Match:
 def lease_calls(action: str, partition: str = r"\d+") -> Match:
     """Lease requests: acquire, renew, change, release or break."""
     return Match("PUT", rf"/\$Default/{partition}$", {"comp": "lease"}, {"x-ms-lease-action": action})
+
+
+def renewals() -> Match:
+    """All that keeps partitions: renewals of leases and of hosts' sessions, and what begins them."""
+    return Match("PUT", r"/\$Default(/\d+|~sessions/.+)$", {"comp": "lease"}, {"x-ms-lease-action": "renew|acquire"})
+
+
+def wait_tied(consumer: Consumer, partitions: int) -> None:
+    """Wait until so many leases are tied to the sessions of their owners."""
+    with consumer.container(consumer.leases) as container:
+        wait_until(
+            lambda: partitions == sum(blob.lease.duration == "infinite" for blob in container.list_blobs("$Default/")),
+            2 * LEASE_SECONDS,
+            f"{partitions} leases are tied",
+        )
 
 
 class Stage:

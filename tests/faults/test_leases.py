@@ -84,14 +84,15 @@ def test_12_foreign_lease_without_an_end(stage: Stage) -> None:
         BlobLeaseClient(blob).break_lease(0)
         foreign = BlobLeaseClient(blob)
         foreign.acquire(-1)
+        orders.publish(50, "0", start=200)  # where it is tied, its host finds out when it writes
         wait_until(lambda: host.owned() == {"1"}, LEASE_SECONDS, "the host fences itself")
-        orders.publish(100, "1", start=200)
+        orders.publish(100, "1", start=250)
         problem = host.problem("LeaseInvalid", PROBLEM_SECONDS)
         assert problem.field == "spec.leaseStore.container"
         assert "partition 0" in problem.message
         wait_until(lambda: _checkpoint(orders, "1") == 199, 20, "the other partition goes on")
         foreign.release()
-    orders.publish(100, "0", start=300)
+    orders.publish(50, "0", start=350)
     wait_owned(host, 2, TAKEOVER_SECONDS)
     stage.settled(orders, 400)
     wait_until(lambda: not host.report().problems, 20, "no problem is left")

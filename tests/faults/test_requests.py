@@ -13,8 +13,8 @@ from tests.faults.stage import (
     assert_checkpoints_follow_files,
     checkpoints,
     commits,
+    lease_bodies,
     lease_calls,
-    lease_writes,
     logged,
     owner_writes,
     publish,
@@ -99,10 +99,10 @@ def test_06_applied_but_the_answer_is_lost(stage: Stage) -> None:
         fault.wait(LEASE_SECONDS)
     assert total(host, "adopted") == 0  # the nonce tells that the file is this host's
     asked = {e.request.headers["x-ms-proposed-lease-id"] for e in proxy.met(lease_calls("acquire", "3"))}
-    assert len(proxy.met(lease_calls("acquire", "3"))) == 2
+    assert len(proxy.met(lease_calls("acquire", "3"))) >= 2  # and once more where it is tied by now
     assert len(asked) == 1  # the same lease was asked for twice
     assert_checkpoints_follow_files(proxy.exchanges)
-    lost = [proxy.add(lease_writes("0"), DropReply(), times=1), proxy.add(lease_calls("release", "1"), DropReply())]
+    lost = [proxy.add(lease_bodies("0"), DropReply(), times=1), proxy.add(lease_calls("release", "1"), DropReply())]
     assert host.terminate() == 0
     for fault in lost:
         fault.wait(1)
@@ -138,7 +138,7 @@ def test_07_requests_land_twice(stage: Stage, answer_first: bool) -> None:
     assert statuses == [[201, 409], [201, 409]]
     assert total(host, "adopted") == 0
     assert_checkpoints_follow_files(proxy.exchanges)
-    proxy.add(lease_writes("0"), twice)
+    proxy.add(lease_bodies("0"), twice)
     proxy.add(lease_calls("release"), twice)
     assert host.terminate() == 0
     successor = orders.host("successor")

@@ -18,13 +18,14 @@ from tests.faults.stage import (
     Stage,
     assert_checkpoints_follow_files,
     commits,
-    lease_calls,
     logged,
     publish,
+    renewals,
     total,
     wait_attached,
     wait_owned,
     wait_taken_over,
+    wait_tied,
     wait_until,
 )
 from tests.integration.processor.hosts import Consumer, HostProcess
@@ -65,14 +66,15 @@ def test_09_throttled_hung_slow_and_broken_commits(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("match", "action"),
     [
-        (lease_calls("renew|acquire"), Fail(503)),
-        (lease_calls("renew|acquire"), Hold()),
+        (renewals(), Fail(503)),
+        (renewals(), Hold()),
         (Match(), Hold()),
         (Match(), Slow(20)),
     ],
     ids=["renewals-fail", "renewals-hang", "all-hangs", "all-crawls"],
 )
-def test_09_fences_itself_before_the_lease_expires(stage: Stage, match: Match, action: Action) -> None:
+@pytest.mark.parametrize("tied", [False, True], ids=["alone", "tied"])
+def test_09_fences_itself_before_the_lease_expires(stage: Stage, match: Match, action: Action, tied: bool) -> None:
     orders, proxy = stage.consumer(partitions=2), stage.proxy()
     publish(orders, 100)
     first = stage.host(orders, "first", proxy)
@@ -81,6 +83,8 @@ def test_09_fences_itself_before_the_lease_expires(stage: Stage, match: Match, a
     second = orders.host("second")
     wait_until(lambda: _shared(first, second), 30, "the second has its share")
     (partition,) = first.owned()
+    if tied:
+        wait_tied(orders, 2)
     proxy.add(match, action)
     publish(orders, 100, start=200)
     wait_taken_over(second, 2, RENEWED_SECONDS if isinstance(action, Slow) else 0)

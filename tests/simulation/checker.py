@@ -79,6 +79,8 @@ class Checker:
         self._mine_reached: dict[tuple[str, str], int | None] = {}  # host, partition -> checkpoint it wrote last
         self._mine: dict[tuple[str, str], tuple[int, Owned]] = {}  # host, partition -> what it wrote last, and when
         self._grants: dict[tuple[str, str], float] = {}  # host, partition -> when asked for, on its clock
+        self._tied: set[tuple[str, str]] = set()  # host, partition: held as long as the host's session
+        self._sessions: dict[str, float] = {}  # host -> when its session was asked for, on its clock
         self._lives: Counter[str] = Counter()  # of a lease blob: how often it was deleted or damaged
         self._attached: dict[tuple[str, int, int], str] = {}
         self._stolen: set[tuple[str, str, int, int]] = set()
@@ -177,7 +179,9 @@ class Checker:
 
     def lease_changed(self, version: Version, author: str) -> None:
         """A blob of the lease container changed."""
-        partition = version.name.rpartition("/")[2]
+        folder, _, partition = version.name.rpartition("/")
+        if folder.endswith("sessions"):
+            return
         try:
             owned, reached = _lease_of(version)
         except (ValueError, KeyError, TypeError, RecursionError):
@@ -230,14 +234,24 @@ class Checker:
         match = SLOT.fullmatch(subject)
         if operation.startswith("put") and match:
             granted = self._grants.get((node.name, match[2]), float("-inf"))
+            if (node.name, match[2]) in self._tied:
+                granted = self._sessions.get(node.name, float("-inf"))
             age = node.machine.time() - granted
             self.expect(
                 "F1", age < self.lease_seconds, f"{node.name} sends {subject}; it last had its lease {age:.1f} s ago"
             )
 
-    def granted(self, node: Node, subject: str, since: float) -> None:
+    def granted(self, node: Node, subject: str, since: float, *, tied: bool | None) -> None:
         """See `Witness`."""
-        self._grants[node.name, subject.rpartition("/")[2]] = since
+        folder, _, name = subject.rpartition("/")
+        if folder.endswith("sessions"):
+            self._sessions[node.name] = since
+            if not tied:
+                self._tied = {each for each in self._tied if each[0] != node.name}
+            return
+        self._grants[node.name, name] = since
+        if tied is not None:
+            (self._tied.add if tied else self._tied.discard)((node.name, name))
 
     def attaching(self, node: Node, partition: str, after: int, epoch: int) -> None:
         """See `Witness`."""

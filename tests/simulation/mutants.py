@@ -45,6 +45,7 @@ class Mutant:
 
 ZOMBIES = {"pause": 3, "resume": 3, "hold a file": 4, "release": 3, "expire lease": 3}
 ALONE = {"operator": 0, "tell wrongly": 0, "tell late": 0}  # leases alone: hosts keep partitions for longer
+LONG_TIED = {"wait": 2, "expire lease": 0.3, "tell wrongly": 0.3}  # hosts keep partitions, and tie them
 TOLD = {"start": 4, "operator": 4, "tell wrongly": 6}
 REBUILT = {"delete lease": 30, "delete leases": 40, "hold a file": 8, "release": 6, "upset": 0.3}
 HOLES = {"retention": 6, "freeze link": 3, "cut": 3}
@@ -125,6 +126,27 @@ MUTANTS: Mapping[str, Mutant] = {
     "a lease that ran out is trusted": Mutant(
         (Change("lease/keeper.py", "if not self.lost.is_set() and self._clock() >= self._deadline:", "if False:"),),
         {"pause": 4, "resume": 4, "cut": 2, "mend": 2},
+    ),
+    "a host goes on without its session": Mutant(
+        (
+            Change("lease/keeper.py", "self._bond.check()  # which loses this one, too", "pass"),
+            Change("lease/keeper.py", "            tied.lose(why)\n", "            pass\n"),
+        ),
+        LONG_TIED | {"break session": 8, "pause": 4, "resume": 4, "cut": 3, "mend": 3},
+    ),
+    "a thief does not look at the session": Mutant(
+        (
+            Change(
+                "lease/sessions.py",
+                "return found is not None and found.alive and found.text == lease.session",
+                "return False",
+            ),
+        ),
+        LONG_TIED,
+    ),
+    "a session that ran out is alive": Mutant(
+        (Change("lease/sessions.py", "found.alive and found.text == lease.session", "found.text == lease.session"),),
+        LONG_TIED | {"crash": 3},
     ),
     "the checkpoint comes before the file": Mutant(
         (

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from eventconsumer_processor.errors import HostError, HubUnreachable, LinkStolen, Unavailable
 from eventconsumer_processor.source.batch import EventBatch
+from eventconsumer_processor.storage import FOREVER
 from tests.fakes.blobs import FakeBlobStore
 from tests.fakes.hub import FakeHub, FakeSource, batch_of
 from tests.simulation.loop import Machine, SimLoop
@@ -58,8 +59,11 @@ class Witness(Protocol):
     def sent(self, node: Node, operation: str, subject: str) -> None:
         """A request leaves a host."""
 
-    def granted(self, node: Node, subject: str, since: float) -> None:
-        """A host knows that a lease is its own, by a request sent at `since` on its clock."""
+    def granted(self, node: Node, subject: str, since: float, *, tied: bool | None) -> None:
+        """A host knows that a lease is its own, by a request sent at `since` on its clock.
+
+        From then on as long as its session, if it is tied; None: as before. Of a session: whether it is the same still.
+        """
 
     def attaching(self, node: Node, partition: str, after: int, epoch: int) -> None:
         """A host opens a link."""
@@ -194,7 +198,8 @@ class RemoteStore:
                 lambda text: Unavailable(f"{operation}: {text}"),
             )
             if operation in {"acquire_lease", "renew_lease"} or "/ownership/" in subject:
-                self._network.witness.granted(self._node, subject, since)
+                tied = _tied(operation, subject, args, options)
+                self._network.witness.granted(self._node, subject, since, tied=tied)
             return result
 
         return call
@@ -284,6 +289,16 @@ class RemoteSource:
     async def abandon(self) -> None:
         """See `Source`."""
         await self.close()
+
+
+def _tied(operation: str, subject: str, args: tuple[Any, ...], options: dict[str, Any]) -> bool | None:
+    """See `Witness.granted`."""
+    if "sessions/" in subject:
+        return operation == "renew_lease"
+    if "/ownership/" in subject:
+        facts = [each for each in (*args, options.get("metadata")) if isinstance(each, dict)]
+        return any("session" in each for each in facts) if facts else None
+    return FOREVER in args
 
 
 def _complete(coroutine: Coroutine[Any, Any, Any]) -> Any:

@@ -82,6 +82,7 @@ RULES: Mapping[str, Rule] = {
     "damage lease": Rule(0.5, (PARTITION, 5), lambda w, p, n: w.tamper(p, lambda t, name: t.damage(name, n))),
     "checkpoint down": Rule(1, (PARTITION, 20), lambda w, p, n: w.tamper(p, lambda t, name: t.edit(name, -1 - n))),
     "checkpoint up": Rule(0.5, (PARTITION, 20), lambda w, p, n: w.tamper(p, lambda t, name: t.edit(name, 1 + n))),
+    "break session": Rule(1, (HOST,), World.break_session),
     "delete leases": Rule(0.3, (), World.delete_leases),
     "retention": Rule(3, (PARTITION, 12), World.retain),
     "redeliver": Rule(2, (PARTITION, 9), World.redeliver),

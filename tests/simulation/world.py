@@ -331,6 +331,12 @@ class World:
             finally:
                 self.checker.tampering = False
 
+    def break_session(self, index: int) -> None:
+        """An administrator breaks the lease of a host's session."""
+        for name, blob in self.leases.blobs.items():
+            if name.endswith(f"sessions/host-{index}") and blob.lease:
+                self.leases.break_lease(name, 0)
+
     def delete_leases(self) -> None:
         """The lease container is deleted."""
         self.checker.tampering = True

@@ -119,7 +119,7 @@ class Host:
     def _storage(self) -> StorageReport:
         partitions, leader = self._partitions, self._leader
         idle = idle_per_hour(
-            len(partitions.reports()) if partitions else 0,
+            partitions.renewals() if partitions else 0,
             self._config.leases.duration_seconds,
             leads=leader is not None and leader.fleet is not None,
             rests=self._news.current() is not None and not self._config.leases.shared,

@@ -11,8 +11,7 @@ bounded in time, below the two minutes after which a host counts as stuck.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -21,13 +20,15 @@ from eventconsumer_api.conditions import Reason
 from eventconsumer_api.host_report import PartitionReport, Problem
 from eventconsumer_api.repeats import Repeats
 from eventconsumer_processor import problems
-from eventconsumer_processor.errors import LeaseInvalid, SourceError, StorageError, Unavailable
+from eventconsumer_processor.errors import LeaseInvalid, SourceError, StorageError
 from eventconsumer_processor.fleetnews import FleetNews
 from eventconsumer_processor.lease.balance import Decision
+from eventconsumer_processor.lease.hostsession import HostSession
 from eventconsumer_processor.lease.keeper import HeldLease
 from eventconsumer_processor.lease.model import Lease, Listing
 from eventconsumer_processor.lease.planned import Balancer, View, ordinal_of, pod_of
-from eventconsumer_processor.lease.store import CONCURRENT_REQUESTS, LeaseStore, for_each
+from eventconsumer_processor.lease.sessions import TieRule
+from eventconsumer_processor.lease.store import CONCURRENT_REQUESTS, LeaseStore, bounded, for_each
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.tenure import Tenure
 from eventconsumer_processor.work import Work
@@ -35,7 +36,6 @@ from eventconsumer_processor.work import Work
 RELEASE_SECONDS = 3.0  # of the drain time, kept for giving leases up
 FAILED_SCANS = 2  # in a row, before it is a problem
 HUB_CHECK_LEASES = 1.0  # partitions may be added: ask the hub every so many durations of a lease
-STORAGE_SECONDS = 60.0  # longest chain of storage calls of a scan
 ACQUIRE_WAIT_SECONDS = 2.0  # that a scan waits for acquisitions; slower ones go on
 HURRY_SECONDS = 0.25  # between scans while a partition is about to move
 REST_SCANS = 24  # a scan at rest comes after so many of the usual pauses
@@ -61,6 +61,8 @@ class PartitionManager:
         self._leases = leases
         self._chain = chain
         self._news = news or FleetNews(work.config.resource.uid, None, work.metrics, work.clock)
+        ties = TieRule(leases.seconds, shared=work.config.leases.shared)
+        self._session = HostSession(leases.sessions, work.owner, leases.seconds, ties, work.clock)
         self._balancer = Balancer(work.owner, work.rng, shared=work.config.leases.shared)
         self._hurry = False
         self._rest = False
@@ -78,6 +80,10 @@ class PartitionManager:
         if fleet is None or self._news.late() or pod not in fleet.ready:
             return False
         return ordinal_of(pod) != min((ordinal_of(each) or 0 for each in fleet.ready), default=None)
+
+    def renewals(self) -> int:
+        """How many leases it renews: its session, and the leases that are not tied to it."""
+        return self._session.alive + sum(not owned.tenure.tied for owned in self._owned.values())
 
     def reports(self) -> list[PartitionReport]:
         """The partitions owned, by id."""
@@ -142,16 +148,19 @@ class PartitionManager:
             if late:
                 log.error("files could not be committed in time; their events will be read again", partitions=len(late))
                 await asyncio.wait(late, timeout=RELEASE_SECONDS)
+        await self._session.end()
 
     async def _scan(self) -> None:
         self._news.changed.clear()
         self._hurry = self._rest = False
         await self._find_partitions()
         tokens = {partition: owned.tenure.token for partition, owned in self._owned.items()}
-        async with _bounded("listing the leases"):
+        tied = {partition for partition, owned in self._owned.items() if owned.tenure.tied}
+        async with bounded("listing the leases"):
             self.listing = await self._leases.list(self.partition_ids)
             await self._confirm(tokens)
             rebuild = await self._rebuildable()
+        self._check_ties(tied)
         leases = self.listing.leases | rebuild
         me = self._work.owner
         mine = {*self._owned, *self._acquiring}
@@ -161,7 +170,7 @@ class PartitionManager:
         ]
         decision = self._decide(leases, mine)
         wanted = [(lease, "acquired") for lease in orphans]
-        wanted += [(leases[partition], _how(leases[partition])) for partition in decision.acquire]
+        wanted += [(leases[name], "taken over" if leases[name].leased else "acquired") for name in decision.acquire]
         if decision.steal is not None and not orphans:
             wanted.append((leases[decision.steal], "stolen"))
             self._work.metrics.rebalances.inc()
@@ -218,6 +227,13 @@ class PartitionManager:
         ]
         await for_each(doubted, Tenure.confirm)
 
+    def _check_ties(self, tied: set[str]) -> None:
+        """Decide whether leases may be tied; renew those that were tied and are listed as if they were not."""
+        self._session.look(self.listing)
+        well = set() if self._session.must_untie else {p for p, lease in self.listing.leases.items() if lease.endless}
+        for partition in (tied - well) & self._owned.keys():
+            self._owned[partition].tenure.loosen()
+
     async def _rebuildable(self) -> dict[str, Lease]:
         """Damaged leases to be written anew, where the files know how far the partition was read; problems else.
 
@@ -257,7 +273,8 @@ class PartitionManager:
         partition = lease.partition
         async with self._gate:
             try:
-                async with _bounded(f"acquiring partition {partition}"):
+                await self._session.start()
+                async with bounded(f"acquiring partition {partition}"):
                     taken = await self._leases.acquire(lease, self._work.owner, rebuild=how == "rebuilt")
             except LeaseInvalid as error:
                 self._problem_lease(partition, str(error))
@@ -266,7 +283,7 @@ class PartitionManager:
             return
         log.info("lease " + how, partition=partition, epoch=taken.lease.epoch, before=lease.owner or None)
         self._work.metrics.lease_changes.labels(how).inc()
-        held = HeldLease(self._leases, taken, self._work.clock)
+        held = HeldLease(self._leases, taken, self._work.clock, self._session.bond)
         tenure = Tenure(self._work, held, self._chain(partition))
         self._owned[partition] = _Owned(tenure, asyncio.create_task(self._hold(partition, tenure), name=partition))
 
@@ -282,21 +299,3 @@ class PartitionManager:
         self._problems[f"lease:{partition}"] = Problem(
             field=f"{problems.LEASES}.container", reason=Reason.LEASE_INVALID, message=f"partition {partition}: {why}"
         )
-
-
-def _how(lease: Lease) -> str:
-    return "taken over" if lease.leased else "acquired"
-
-
-@asynccontextmanager
-async def _bounded(what: str) -> AsyncIterator[None]:
-    """Bound a chain of storage calls.
-
-    Raises:
-        Unavailable: It took too long.
-    """
-    try:
-        async with asyncio.timeout(STORAGE_SECONDS):
-            yield
-    except TimeoutError:
-        raise Unavailable(f"{what} took longer than {STORAGE_SECONDS:.0f} s") from None

@@ -94,8 +94,8 @@ class BlobStore(Protocol):
     async def list(self, prefix: str, *, metadata: bool = False, limit: int | None = None) -> list[BlobInfo]:
         """The blobs whose names start with `prefix`, in name order: all, or the first `limit`."""
 
-    async def acquire_lease(self, name: str, lease_id: str, seconds: int) -> None:
-        """Lease a free blob under the given id, for 15 to 60 s or `FOREVER`; the same id again is no error."""
+    async def acquire_lease(self, name: str, lease_id: str, seconds: int, *, if_match: str | None = None) -> None:
+        """Lease a free blob under the given id, for 15 to 60 s or `FOREVER`; the same id again restarts its time."""
 
     async def change_lease(self, name: str, lease_id: str, proposed: str) -> None:
         """Give a leased blob another lease id."""
@@ -218,10 +218,13 @@ class AzureBlobStore:
                     infos += [_info(found) async for found in await anext(pages)]
         return infos[:limit]
 
-    async def acquire_lease(self, name: str, lease_id: str, seconds: int) -> None:
+    async def acquire_lease(self, name: str, lease_id: str, seconds: int, *, if_match: str | None = None) -> None:
         """See `BlobStore`."""
+        options: dict[str, Any] = {}
+        if if_match:
+            options = {"etag": if_match, "match_condition": MatchConditions.IfNotModified}
         async with self._call("acquire_lease"):
-            await BlobLeaseClient(self._blob(name), lease_id).acquire(lease_duration=seconds)
+            await BlobLeaseClient(self._blob(name), lease_id).acquire(lease_duration=seconds, **options)
 
     async def change_lease(self, name: str, lease_id: str, proposed: str) -> None:
         """See `BlobStore`."""

@@ -56,7 +56,7 @@ def idle_per_hour(renewed: int, seconds: float, *, leads: bool, rests: bool) -> 
     """Requests an hour of a host at rest.
 
     Args:
-        renewed: Leases that it renews, the lead not counted.
+        renewed: Leases that it renews, its session among them, the lead not counted.
         seconds: Duration of a lease.
         leads: Whether it leads.
         rests: Whether its scans rest: the operator tells it about the fleet.

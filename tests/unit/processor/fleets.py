@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import AsyncMock, patch
 
 from eventconsumer_api.fleet import FleetMessage
 from eventconsumer_api.host_config import HostConfig
@@ -210,6 +211,9 @@ class Running:
         """End with all that it started, without a word."""
         for task in self.tasks:
             await cancelled(task)
+        session = self.manager._session
+        with patch.object(session, "_end", AsyncMock()):  # nobody is told
+            await session.end()
         for owned in list(self.manager._owned.values()):
             owned.tenure._held.keeper.lose("killed")
             await cancelled(owned.task)

@@ -126,7 +126,7 @@ LAYOUTS = [
 async def test_an_acquisition_whose_answers_are_lost_is_one_acquisition(make: Any, steal: bool) -> None:
     """One answer of each kind of request is lost; a request may also be repeated after it was applied."""
     clock = asyncio.get_running_loop().time
-    for operation in ("acquire_lease", "change_lease", "renew_lease", "put", "set_metadata", "read", "head"):
+    for operation in ("acquire_lease", "release_lease", "renew_lease", "put", "set_metadata", "read", "head"):
         for applied in (False, True):
             blobs = FakeBlobStore(clock)
             store = make(blobs, clock)

@@ -12,7 +12,7 @@ import pytest
 from eventconsumer_processor.errors import LinkStolen
 from eventconsumer_processor.lease.azuresdk_store import FOREIGN_SECONDS
 from eventconsumer_processor.lease.keeper import HeldLease
-from eventconsumer_processor.partitions import STORAGE_SECONDS
+from eventconsumer_processor.lease.store import STORAGE_SECONDS
 from eventconsumer_processor.storage import FOREVER, BlobInfo
 from eventconsumer_processor.tenure import HEALED_SECONDS, LONGEST_PAUSE_SECONDS
 from tests.fakes.blobs import EPOCH as FAKE_EPOCH
@@ -399,10 +399,10 @@ class SlowStore(FakeBlobStore):
         self.__dict__ = inner.__dict__
         self._slow = slow
 
-    async def acquire_lease(self, name: str, lease_id: str, seconds: int) -> None:
+    async def acquire_lease(self, name: str, lease_id: str, seconds: int, *, if_match: str | None = None) -> None:
         """See `BlobStore`."""
         await asyncio.sleep(self._slow("acquire_lease", name))
-        await super().acquire_lease(name, lease_id, seconds)
+        await super().acquire_lease(name, lease_id, seconds, if_match=if_match)
 
     async def list(self, prefix: str, *, metadata: bool = False, limit: int | None = None) -> list[BlobInfo]:
         """See `BlobStore`."""

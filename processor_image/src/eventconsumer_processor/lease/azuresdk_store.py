@@ -3,7 +3,8 @@
 Nothing is leased in storage here. Whoever owns a partition rewrites its ownership again and again, and is gone when
 that was not *seen* to change for long enough, by the clock of the host that looks: clocks are never compared, so a skew
 changes nothing. This project's hosts say in the blob how long that is; other programs are given more, since an SDK
-claims every 30 to 36 s unless told otherwise.
+claims every 30 to 36 s unless told otherwise. An ownership that is tied to a session is not rewritten: it is over with
+the session.
 
 An SDK processor attaches under epoch 0 right after its claim, is refused while the former owner still reads, and gives
 the partition back. So a partition given back that soon after a host of this project had it is kept for the claimant:
@@ -21,6 +22,8 @@ from eventconsumer_processor.errors import Conflict, LeaseInvalid, LeaseLost, No
 from eventconsumer_processor.lease import azuresdk as layout
 from eventconsumer_processor.lease.azuresdk import Names, Ownership
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing, Taken, Unusable
+from eventconsumer_processor.lease.session_blobs import SessionBlobs
+from eventconsumer_processor.lease.sessions import Session, is_held, is_tied
 from eventconsumer_processor.lease.store import ACQUIRE_ATTEMPTS, for_each
 from eventconsumer_processor.storage import BlobInfo, BlobStore
 
@@ -48,12 +51,18 @@ class AzureSdkStore:
         self._clock = clock
         self._sights: dict[str, _Sight] = {}
         self._writing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # one write of an ownership at a time
+        self._sessions = SessionBlobs(blobs, names.sessions, seconds)
         self._epochs: dict[str, int] = {}  # partition -> highest epoch seen: a foreign claim drops it from the blob
 
     @property
     def seconds(self) -> int:
         """See `LeaseStore`."""
         return self._seconds
+
+    @property
+    def sessions(self) -> SessionBlobs:
+        """See `LeaseStore`."""
+        return self._sessions
 
     async def list(self, partitions: Iterable[str]) -> Listing:
         """See `LeaseStore`."""
@@ -63,10 +72,11 @@ class AzureSdkStore:
             await self._blobs.ensure_container()
             listed = []
         found = {info.name: info for info in listed}
-        listing = Listing({}, {})
+        listing = Listing({}, {}, self._sessions.listed(listed))
         for partition in partitions:
             owned = found.get(self._names.ownership(partition))
-            lease = replace(_lease(partition, owned), leased=self._is_leased(partition, owned))
+            lease = _lease(partition, owned)
+            lease = replace(lease, leased=self._is_leased(lease, owned, listing.sessions))
             self._remember(lease)
             reached = found.get(self._names.checkpoint(partition))
             try:
@@ -134,6 +144,14 @@ class AzureSdkStore:
         """See `LeaseStore`."""
         return await self._rewrite(replace(lease, epoch=epoch), lease.owner)
 
+    async def tie(self, lease: Lease, session: str) -> Lease:
+        """See `LeaseStore`."""
+        return await self._rewrite(replace(lease, session=session, endless=True), lease.owner)
+
+    async def untie(self, lease: Lease) -> Lease:
+        """See `LeaseStore`."""
+        return await self._rewrite(replace(lease, session="", endless=False), lease.owner)
+
     async def release(self, lease: Lease) -> None:
         """See `LeaseStore`. The epoch stays in the blob, so that the next owner goes on from it."""
         await self._rewrite(lease, owner="")
@@ -188,7 +206,8 @@ class AzureSdkStore:
         return await self._blobs.put(name, b"", metadata=metadata, if_absent=True)
 
     def _metadata(self, lease: Lease, owner: str) -> dict[str, str]:
-        return Ownership(owner, lease.epoch, lease.token if owner else "", self._seconds).encode()
+        token, session = (lease.token, lease.session) if owner else ("", "")
+        return Ownership(owner, lease.epoch, token, self._seconds, session).encode()
 
     def _noted(self, lease: Lease) -> Lease:
         """Remember what this host wrote as if it had seen it."""
@@ -200,9 +219,9 @@ class AzureSdkStore:
     def _remember(self, lease: Lease) -> None:
         self._epochs[lease.partition] = max(lease.epoch, self._epochs.get(lease.partition, 0))
 
-    def _is_leased(self, partition: str, info: BlobInfo | None) -> bool:
+    def _is_leased(self, lease: Lease, info: BlobInfo | None, sessions: Mapping[str, Session]) -> bool:
         """Whether an owner is alive, or the partition is kept for a claimant, as far as this host has seen."""
-        now = self._clock()
+        now, partition = self._clock(), lease.partition
         before = self._sights.get(partition)
         if info is None:
             self._sights.pop(partition, None)
@@ -215,6 +234,8 @@ class AzureSdkStore:
         self._sights[partition] = _Sight(info.etag, since, last_ours)
         if not found.owner:
             return not found.ours and last_ours is not None and now - last_ours < HANDOVER_SECONDS
+        if lease.endless:
+            return is_held(lease, sessions)
         return now - since < (min(found.seconds, FOREIGN_SECONDS) if found.ours else FOREIGN_SECONDS)
 
     # --- checkpoints ---
@@ -254,4 +275,6 @@ def _lease(partition: str, info: BlobInfo | None) -> Lease:
         return Lease(partition)
     found = layout.ownership(info.metadata)
     token = found.token if found.ours else f"etag:{info.etag}"
-    return Lease(partition, found.owner, token if found.owner else "", found.epoch or 0, etag=info.etag)
+    lease = Lease(partition, found.owner, token if found.owner else "", found.epoch or 0, etag=info.etag)
+    lease = replace(lease, session=found.session)
+    return replace(lease, endless=is_tied(lease))

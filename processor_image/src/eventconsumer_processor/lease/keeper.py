@@ -5,13 +5,17 @@ until the fence (9 s of 30) is time for several attempts, each bounded, so that 
 trusts a renewal from the moment the request was *sent*, by a clock that also counts while the machine sleeps
 (CLOCK_BOOTTIME), and fences itself a margin before the lease could expire: a host that was stopped, or that storage
 does not answer, stops by itself before another host may start. `Keeper.check` is asked before every effect.
+
+After each renewal a lease may be tied to the host's session (see `sessions`). From then on it is not renewed: it is
+held as long as the session's own keeper says, and lost in the moment in which that one is.
 """
 
 import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from eventconsumer_processor.errors import LeaseInvalid, LeaseLost, NotFound, StorageError
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Taken
@@ -28,6 +32,16 @@ def boottime() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+class Ties(Protocol):
+    """How a lease is tied to the host's session."""
+
+    async def tie(self) -> "Keeper | None":
+        """Tie it, if that may be; the keeper of the session that it is tied to then."""
+
+    async def untie(self) -> None:
+        """Renew it, and let it run out by itself again."""
+
+
 class Keeper:
     """Renews one storage lease until it is lost."""
 
@@ -38,8 +52,14 @@ class Keeper:
         seconds: float,
         since: float,
         clock: Callable[[], float] = boottime,
+        *,
+        ties: Ties | None = None,
     ) -> None:
         self.lost = asyncio.Event()
+        self._ties = ties
+        self._bond: Keeper | None = None  # the session's, while this lease is tied
+        self._bound: set[Keeper] = set()  # what is tied to this lease
+        self._woken = asyncio.Event()
         self._what = what
         self._renew = renew
         self._seconds = seconds
@@ -53,35 +73,97 @@ class Keeper:
         Raises:
             LeaseLost: It was taken, or it was not renewed in time.
         """
-        if not self.lost.is_set() and self._clock() >= self._deadline:
-            self.lose("it could not be renewed in time")
+        if not self.lost.is_set():
+            if self._bond is not None:
+                with contextlib.suppress(LeaseLost):
+                    self._bond.check()  # which loses this one, too
+            elif self._clock() >= self._deadline:
+                self.lose("it could not be renewed in time")
         if self.lost.is_set():
             raise LeaseLost(f"lease of {self._what} is lost: {self._why}")
 
     async def run(self) -> None:
         """Renew until the lease is lost (then `lost` is set and this returns) or the task is cancelled."""
-        pause = self._seconds * RENEW
+        pause: float | None = self._seconds * RENEW
         while not self.lost.is_set():
-            await asyncio.sleep(min(pause, max(0.0, self._deadline - self._clock())))
+            await self._pause(pause)
             try:
                 self.check()
                 sent = self._clock()
-                async with asyncio.timeout(max(0.01, min(self._deadline - sent, self._seconds * ATTEMPT))):
-                    await self._renew()
+                await self._go_on(sent)
                 self._deadline = self._until(sent)
-                pause = self._seconds * RENEW
+                await self._tie()
+                pause = self._seconds * RENEW if self._bond is None else None
             except LeaseLost as error:
                 self.lose(str(error))
             except (StorageError, TimeoutError):
                 pause = RETRY_SECONDS
 
     def lose(self, why: str) -> None:
-        """The lease is lost, as somebody found out."""
+        """The lease is lost, as somebody found out, and all that is tied to it."""
         self._why = self._why or why
         self.lost.set()
+        self._woken.set()
+        self._bind(None)
+        for tied in [*self._bound]:
+            tied.lose(why)
+
+    @property
+    def tied(self) -> bool:
+        """Whether it is tied to a session, and not renewed."""
+        return self._bond is not None
+
+    def loosen(self) -> None:
+        """Renew it now, and untie it."""
+        self._woken.set()
+
+    async def _pause(self, seconds: float | None) -> None:
+        """Wait so long, or until the deadline; a lease that is tied until something happens."""
+        if self._bond is None:
+            seconds = min(seconds or 0.0, max(0.0, self._deadline - self._clock()))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
+        self._woken.clear()
+
+    async def _go_on(self, sent: float) -> None:
+        """Renew it, or untie it."""
+        if self._bond is None or self._ties is None:
+            async with asyncio.timeout(max(0.01, min(self._deadline - sent, self._seconds * ATTEMPT))):
+                await self._renew()
+        else:
+            async with asyncio.timeout(self._seconds * ATTEMPT):
+                await self._ties.untie()
+            self._bind(None)
+
+    async def _tie(self) -> None:
+        """Tie it, if that may be; if that fails, it is renewed as before."""
+        if self._ties is None or self.lost.is_set():
+            return
+        with contextlib.suppress(StorageError, TimeoutError):
+            async with asyncio.timeout(self._seconds * ATTEMPT):
+                self._bind(await self._ties.tie())
+        if self._bond is not None:
+            self._bond.check()
+
+    def _bind(self, bond: "Keeper | None") -> None:
+        """Be tied to this session, or to none."""
+        if self._bond is not None:
+            self._bond._bound.discard(self)
+        if bond is not None:
+            bond._bound.add(self)
+        self._bond = bond
 
     def _until(self, sent: float) -> float:
         return sent + self._seconds * (1 - MARGIN)
+
+
+@dataclass(frozen=True)
+class Bond:
+    """A session that a lease can be tied to."""
+
+    session: str  # what the lease names it by
+    keeper: Keeper
 
 
 class HeldLease:
@@ -90,12 +172,21 @@ class HeldLease:
     Whoever finds out that it is lost, a renewal, a write or a look, ends it for all.
     """
 
-    def __init__(self, store: LeaseStore, taken: Taken, clock: Callable[[], float] = boottime) -> None:
+    def __init__(
+        self,
+        store: LeaseStore,
+        taken: Taken,
+        clock: Callable[[], float] = boottime,
+        bond: Callable[[], Bond | None] = lambda: None,
+    ) -> None:
+        """A lease just taken; `bond` says what it is to be tied to at the moment, if anything."""
         self._store = store
+        self._bond = bond
         self._lease = taken.lease
         self._lock = asyncio.Lock()
         self._uncertain = False  # a write's outcome is unknown: the etag may have changed
-        self.keeper = Keeper(f"partition {taken.lease.partition}", self._renew, store.seconds, taken.since, clock)
+        what = f"partition {taken.lease.partition}"
+        self.keeper = Keeper(what, self._renew, store.seconds, taken.since, clock, ties=self)
 
     @property
     def lease(self) -> Lease:
@@ -146,6 +237,21 @@ class HeldLease:
             with contextlib.suppress(LeaseLost, StorageError):
                 await self._certain()
                 await self._store.release(self._lease)
+
+    async def tie(self) -> Keeper | None:
+        """See `Ties`."""
+        bond = self._bond()
+        if bond is not None:
+            async with self._lock:
+                await self._certain()
+                await self._write(lambda lease: self._store.tie(lease, bond.session))
+        return bond.keeper if bond else None
+
+    async def untie(self) -> None:
+        """See `Ties`."""
+        async with self._lock:
+            await self._certain()
+            await self._write(self._store.untie)
 
     async def _renew(self) -> None:
         """Renew, beside a write that may be under way: the newer etag is the writer's."""

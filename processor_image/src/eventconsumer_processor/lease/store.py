@@ -6,13 +6,17 @@ made up before the first request, so that a request repeated after an unknown ou
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from typing import Protocol, TypeVar
 
+from eventconsumer_processor.errors import Unavailable
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing, Taken
+from eventconsumer_processor.lease.session_blobs import SessionBlobs
 
 ACQUIRE_ATTEMPTS = 2
 CONCURRENT_REQUESTS = 8
+STORAGE_SECONDS = 60.0  # longest chain of storage calls of a scan
 TIDY_SECONDS = 2.0  # for giving back what a failed acquisition took
 
 T = TypeVar("T")
@@ -25,6 +29,10 @@ class LeaseStore(Protocol):
     @property
     def seconds(self) -> int:
         """Duration of a lease."""
+
+    @property
+    def sessions(self) -> SessionBlobs:
+        """The sessions that leases can be tied to."""
 
     async def list(self, partitions: Iterable[str]) -> Listing:
         """All leases; those of `partitions` that do not exist yet are free."""
@@ -71,6 +79,12 @@ class LeaseStore(Protocol):
     async def raise_epoch(self, lease: Lease, epoch: int) -> Lease:
         """Write a higher epoch; raises as `advance`."""
 
+    async def tie(self, lease: Lease, session: str) -> Lease:
+        """Hold a lease as long as a session of this host from now on; raises as `advance`."""
+
+    async def untie(self, lease: Lease) -> Lease:
+        """Renew a lease, and hold it for its own duration again; raises as `advance`."""
+
     async def release(self, lease: Lease) -> None:
         """Give the partition up.
 
@@ -97,3 +111,17 @@ async def for_each(items: Iterable[T], action: Callable[[T], Awaitable[R]]) -> l
         if isinstance(result, BaseException):
             raise result
     return [result for result in results if not isinstance(result, BaseException)]
+
+
+@asynccontextmanager
+async def bounded(what: str) -> AsyncIterator[None]:
+    """Bound a chain of storage calls.
+
+    Raises:
+        Unavailable: It took too long.
+    """
+    try:
+        async with asyncio.timeout(STORAGE_SECONDS):
+            yield
+    except TimeoutError:
+        raise Unavailable(f"{what} took longer than {STORAGE_SECONDS:.0f} s") from None
