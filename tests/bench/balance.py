@@ -44,6 +44,9 @@ class Unseen:
     def granted(self, node: Node, subject: str, since: float, *, tied: bool | None) -> None:
         """See `Witness`."""
 
+    def tying(self, node: Node, subject: str) -> None:
+        """See `Witness`."""
+
     def attaching(self, node: Node, partition: str, after: int, epoch: int) -> None:
         """See `Witness`."""
 

@@ -80,6 +80,7 @@ class Checker:
         self._mine: dict[tuple[str, str], tuple[int, Owned]] = {}  # host, partition -> what it wrote last, and when
         self._grants: dict[tuple[str, str], float] = {}  # host, partition -> when asked for, on its clock
         self._tied: set[tuple[str, str]] = set()  # host, partition: held as long as the host's session
+        self._tying: set[tuple[str, str]] = set()  # that may be so: it asked for it and heard nothing
         self._sessions: dict[str, float] = {}  # host -> when its session was asked for, on its clock
         self._lives: Counter[str] = Counter()  # of a lease blob: how often it was deleted or damaged
         self._attached: dict[tuple[str, int, int], str] = {}
@@ -233,9 +234,11 @@ class Checker:
         """See `Witness`."""
         match = SLOT.fullmatch(subject)
         if operation.startswith("put") and match:
-            granted = self._grants.get((node.name, match[2]), float("-inf"))
-            if (node.name, match[2]) in self._tied:
-                granted = self._sessions.get(node.name, float("-inf"))
+            held, granted = (node.name, match[2]), float("inf")
+            if held not in self._tied:
+                granted = self._grants.get(held, float("-inf"))
+            if held in self._tied | self._tying:
+                granted = min(granted, self._sessions.get(node.name, float("-inf")))
             age = node.machine.time() - granted
             self.expect(
                 "F1", age < self.lease_seconds, f"{node.name} sends {subject}; it last had its lease {age:.1f} s ago"
@@ -246,12 +249,21 @@ class Checker:
         folder, _, name = subject.rpartition("/")
         if folder.endswith("sessions"):
             self._sessions[node.name] = since
-            if not tied:
-                self._tied = {each for each in self._tied if each[0] != node.name}
+            if not tied:  # what was tied, or may be, ended with the session before
+                ended = {each for each in self._tied | self._tying if each[0] == node.name}
+                self._tied, self._tying = self._tied - ended, self._tying - ended
+                self._grants = {each: when for each, when in self._grants.items() if each not in ended}
             return
-        self._grants[node.name, name] = since
+        held = node.name, name
+        if held not in self._tying or tied is not None:
+            self._grants[held] = since
         if tied is not None:
-            (self._tied.add if tied else self._tied.discard)((node.name, name))
+            self._tying.discard(held)
+            (self._tied.add if tied else self._tied.discard)(held)
+
+    def tying(self, node: Node, subject: str) -> None:
+        """See `Witness`."""
+        self._tying.add((node.name, subject.rpartition("/")[2]))
 
     def attaching(self, node: Node, partition: str, after: int, epoch: int) -> None:
         """See `Witness`."""

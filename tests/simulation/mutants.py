@@ -124,7 +124,7 @@ MUTANTS: Mapping[str, Mutant] = {
         )
     ),
     "a lease that ran out is trusted": Mutant(
-        (Change("lease/keeper.py", "if not self.lost.is_set() and self._clock() >= self._deadline:", "if False:"),),
+        (Change("lease/keeper.py", "if not self._tied and self._clock() >= self._deadline:", "if False:"),),
         {"pause": 4, "resume": 4, "cut": 2, "mend": 2},
     ),
     "a host goes on without its session": Mutant(
@@ -133,6 +133,13 @@ MUTANTS: Mapping[str, Mutant] = {
             Change("lease/keeper.py", "            tied.lose(why)\n", "            pass\n"),
         ),
         LONG_TIED | {"break session": 8, "pause": 4, "resume": 4, "cut": 3, "mend": 3},
+    ),
+    "a tie without an answer binds nothing": Mutant(
+        (
+            Change("lease/keeper.py", "        self._bind(bond.keeper)\n", ""),
+            Change("lease/keeper.py", "            self._tied = True\n", "            self._tied = True\n            self._bind(bond.keeper)\n"),
+        ),
+        LONG_TIED | {"break session": 8, "upset": 12},
     ),
     "a thief does not look at the session": Mutant(
         (

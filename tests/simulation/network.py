@@ -65,6 +65,9 @@ class Witness(Protocol):
         From then on as long as its session, if it is tied; None: as before. Of a session: whether it is the same still.
         """
 
+    def tying(self, node: Node, subject: str) -> None:
+        """A host asks that a lease be tied to its session: from now on it may be, whatever it hears."""
+
     def attaching(self, node: Node, partition: str, after: int, epoch: int) -> None:
         """A host opens a link."""
 
@@ -189,6 +192,9 @@ class RemoteStore:
                 return None
             subject = args[0] if args else ""
             since = self._node.machine.time()
+            tied = _tied(operation, subject, args, options)
+            if tied and "sessions/" not in subject:
+                self._network.witness.tying(self._node, subject)
             result = await self._network.request(
                 self._node,
                 "storage",
@@ -197,8 +203,8 @@ class RemoteStore:
                 lambda: getattr(self._store, operation)(*args, **options),
                 lambda text: Unavailable(f"{operation}: {text}"),
             )
-            if operation in {"acquire_lease", "renew_lease"} or "/ownership/" in subject:
-                tied = _tied(operation, subject, args, options)
+            written = "/ownership/" in subject and operation not in {"head", "read"}
+            if written or operation in {"acquire_lease", "renew_lease"}:
                 self._network.witness.granted(self._node, subject, since, tied=tied)
             return result
 

@@ -6,15 +6,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
-from unittest.mock import AsyncMock
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
-from eventconsumer_processor.errors import LeaseLost, StorageError, Unavailable
+from eventconsumer_processor.errors import Conflict, LeaseLost, StorageError, Unavailable
+from eventconsumer_processor.lease.eventprocessorhost_store import EventProcessorHostStore
 from eventconsumer_processor.lease.hostsession import HostSession
-from eventconsumer_processor.lease.keeper import HeldLease, Keeper
+from eventconsumer_processor.lease.keeper import Bond, HeldLease, Keeper
 from eventconsumer_processor.lease.model import Lease
 from eventconsumer_processor.lease.sessions import Session, TieRule, is_held, is_tied
+from eventconsumer_processor.storage import FOREVER
 from tests.fakes.blobs import FakeBlobStore, Fault
 from tests.fakes.virtual import virtual
 from tests.unit.processor.fleets import LAYOUTS as NAMES
@@ -82,8 +84,8 @@ class Tied:
         self.clock = asyncio.get_running_loop().time
         self.renewed: list[float] = []
         self.untied: list[float] = []
-        self.bond: Keeper | None = Keeper("session", self.alive, 30, self.clock(), self.clock)
-        self.session = self.bond
+        self.session = Keeper("session", self.alive, 30, self.clock(), self.clock)
+        self.may_tie = True
         self.silent = False
         self.failing: StorageError | None = None
         self.keeper = Keeper("partition 0", self.renew, 30, self.clock(), self.clock, ties=self)
@@ -98,11 +100,15 @@ class Tied:
         """The lease is renewed."""
         self.renewed.append(round(self.clock() - self.began))
 
-    async def tie(self) -> Keeper | None:
+    def bond(self) -> Bond | None:
         """See `Ties`."""
+        return Bond(SESSION.text, self.session) if self.may_tie else None
+
+    async def tie(self, session: str) -> None:
+        """See `Ties`."""
+        assert session == SESSION.text
         if self.failing:
             raise self.failing
-        return self.bond
 
     async def untie(self) -> None:
         """See `Ties`."""
@@ -113,7 +119,7 @@ class Tied:
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[asyncio.Task[None]]:
         """Both keepers at work."""
-        tasks = [asyncio.create_task(keeper.run()) for keeper in (self.session, self.keeper) if keeper]
+        tasks = [asyncio.create_task(keeper.run()) for keeper in (self.session, self.keeper)]
         yield tasks[1]
         for task in tasks:
             await cancelled(task)
@@ -127,7 +133,6 @@ async def test_a_tied_lease_is_not_renewed_and_ends_in_the_moment_in_which_the_s
         assert world.renewed == [18]
         world.keeper.check()
         world.silent = True
-        assert world.session
         while not world.session.lost.is_set():
             world.keeper.check()
             await asyncio.sleep(0.1)
@@ -140,8 +145,10 @@ async def test_a_tied_lease_is_not_renewed_and_ends_in_the_moment_in_which_the_s
 async def test_a_tied_lease_is_lost_after_a_suspend_though_no_timer_fired() -> None:
     now = [0.0]
     session = Keeper("session", AsyncMock(), 30, 0.0, lambda: now[0])
-    keeper = Keeper("partition 0", AsyncMock(), 30, 0.0, lambda: now[0])
-    keeper._bind(session)
+    ties = Mock(bond=lambda: Bond(SESSION.text, session), tie=AsyncMock())
+    keeper = Keeper("partition 0", AsyncMock(), 30, 0.0, lambda: now[0], ties=ties)
+    await keeper._tie()
+    assert keeper.tied
     now[0] = 26.9
     keeper.check()
     now[0] = 27.1
@@ -151,15 +158,42 @@ async def test_a_tied_lease_is_lost_after_a_suspend_though_no_timer_fired() -> N
 
 
 @virtual
-async def test_a_lease_that_cannot_be_tied_is_renewed_as_before() -> None:
+async def test_a_lease_that_cannot_be_tied_is_renewed_and_tried_again() -> None:
     world = Tied()
     world.failing = Unavailable("down")
     async with world.kept():
-        await asyncio.sleep(60)
-        assert world.renewed == [18, 36, 54]
+        await asyncio.sleep(20)
+        assert world.renewed == [18]
+        assert not world.keeper.tied
         world.failing = None
-        await asyncio.sleep(60)
-        assert world.renewed == [18, 36, 54, 72]
+        await asyncio.sleep(600)
+        assert world.keeper.tied
+        assert (world.renewed, world.untied) == ([18], [36])  # whether it was tied is not known: it is untied first
+
+
+@virtual
+async def test_a_lease_that_may_be_tied_ends_with_the_session_too() -> None:
+    world = Tied()
+    world.failing = Unavailable("down")
+    async with world.kept() as keeping:
+        await asyncio.sleep(20)
+        world.session.lose("broken")
+        with pytest.raises(LeaseLost, match="broken"):
+            world.keeper.check()
+        await asyncio.wait_for(keeping, 1)
+
+
+@virtual
+async def test_a_lease_that_may_be_untied_runs_out() -> None:
+    world = Tied()
+    async with world.kept() as keeping:
+        await asyncio.sleep(100)
+        world.failing = Unavailable("down")
+        world.keeper.loosen()
+        began = world.clock()
+        await keeping
+        assert 26 < world.clock() - began < 28
+        world.session.check()
 
 
 @virtual
@@ -167,17 +201,17 @@ async def test_a_lease_that_is_loosened_is_renewed_by_itself_until_it_may_be_tie
     world = Tied()
     async with world.kept():
         await asyncio.sleep(100)
-        world.bond, world.failing = None, Unavailable("down")
+        world.may_tie, world.failing = False, Unavailable("down")
         world.keeper.loosen()
         await asyncio.sleep(10)
-        assert world.keeper.tied  # nothing is known to have changed
+        world.keeper.check()
         world.failing = None
         await asyncio.sleep(2)
         assert not world.keeper.tied
         assert len(world.untied) == 1
         await asyncio.sleep(50)
         assert len(world.renewed) == 3
-        world.bond = world.session
+        world.may_tie = True
         await asyncio.sleep(50)
         assert world.keeper.tied
 
@@ -196,7 +230,10 @@ async def test_a_tie_whose_answers_are_lost_leaves_nothing_behind(make: Any) -> 
             rule.may_tie = True
             taken = await store.acquire((await store.list(["0"])).leases["0"], OWNER)
             held = HeldLease(store, taken, clock, session.bond)
-            for change in (held.tie, held.untie, held.tie, partial(held.raise_epoch, 8)):
+            bond = held.bond()
+            assert bond
+            tie = partial(held.tie, bond.session)
+            for change in (tie, held.untie, tie, partial(held.raise_epoch, 8)):
                 blobs.faults.append(Fault(operation, applied))
                 with contextlib.suppress(Unavailable):
                     await change()
@@ -209,6 +246,23 @@ async def test_a_tie_whose_answers_are_lost_leaves_nothing_behind(make: Any) -> 
             assert not seen.leased, (operation, applied)
             assert await store.acquire(seen, "host-b.u1") is not None, (operation, applied)
             await session.end()
+
+
+@virtual
+async def test_a_tie_that_arrives_after_the_lease_was_untied_is_refused() -> None:
+    clock = asyncio.get_running_loop().time
+    blobs = FakeBlobStore(clock)
+    store = EventProcessorHostStore(blobs, "", "$Default", 30, clock)
+    taken = await store.acquire((await store.list(["0"])).leases["0"], OWNER)
+    assert taken
+    tied = await store.tie(taken.lease, SESSION.text)
+    untied = await store.untie(tied)
+    assert not untied.endless
+    with pytest.raises(Conflict):
+        await blobs.acquire_lease(store.name("0"), tied.token, FOREVER, if_match=tied.etag)
+    assert (await store.list(["0"])).leases["0"].leased
+    await asyncio.sleep(31)
+    assert not (await store.list(["0"])).leases["0"].leased
 
 
 @pytest.mark.parametrize("make", LAYOUTS)

@@ -134,10 +134,11 @@ class EventProcessorHostStore:
         return replace(tied, endless=True)
 
     async def untie(self, lease: Lease) -> Lease:
-        """See `LeaseStore`. What the blob says about a session means nothing once its lease has an end."""
+        """See `LeaseStore`. First the blob forgets the session: a tie that arrives late finds another blob."""
+        untied = await self._write(replace(lease, session=""))
         await self.renew(lease)  # only this one refuses a lease that was broken
-        await self._extend(lease, self._seconds)
-        return replace(lease, session="", endless=False)
+        await self._extend(untied, self._seconds)
+        return replace(untied, endless=False)
 
     async def release(self, lease: Lease) -> None:
         """See `LeaseStore`. The storage lease is released, then owner and token are emptied.

@@ -35,8 +35,11 @@ def boottime() -> float:
 class Ties(Protocol):
     """How a lease is tied to the host's session."""
 
-    async def tie(self) -> "Keeper | None":
-        """Tie it, if that may be; the keeper of the session that it is tied to then."""
+    def bond(self) -> "Bond | None":
+        """The session that it is to be tied to now, if any."""
+
+    async def tie(self, session: str) -> None:
+        """Tie it to that session; where this fails, it may be tied or not."""
 
     async def untie(self) -> None:
         """Renew it, and let it run out by itself again."""
@@ -57,7 +60,8 @@ class Keeper:
     ) -> None:
         self.lost = asyncio.Event()
         self._ties = ties
-        self._bond: Keeper | None = None  # the session's, while this lease is tied
+        self._bond: Keeper | None = None  # the session's, while this lease is tied, or may be
+        self._tied = False  # it surely is, and does not run out by itself
         self._bound: set[Keeper] = set()  # what is tied to this lease
         self._woken = asyncio.Event()
         self._what = what
@@ -77,7 +81,7 @@ class Keeper:
             if self._bond is not None:
                 with contextlib.suppress(LeaseLost):
                     self._bond.check()  # which loses this one, too
-            elif self._clock() >= self._deadline:
+            if not self._tied and self._clock() >= self._deadline:
                 self.lose("it could not be renewed in time")
         if self.lost.is_set():
             raise LeaseLost(f"lease of {self._what} is lost: {self._why}")
@@ -93,7 +97,7 @@ class Keeper:
                 await self._go_on(sent)
                 self._deadline = self._until(sent)
                 await self._tie()
-                pause = self._seconds * RENEW if self._bond is None else None
+                pause = None if self._tied else self._seconds * RENEW
             except LeaseLost as error:
                 self.lose(str(error))
             except (StorageError, TimeoutError):
@@ -111,7 +115,7 @@ class Keeper:
     @property
     def tied(self) -> bool:
         """Whether it is tied to a session, and not renewed."""
-        return self._bond is not None
+        return self._tied
 
     def loosen(self) -> None:
         """Renew it now, and untie it."""
@@ -119,7 +123,7 @@ class Keeper:
 
     async def _pause(self, seconds: float | None) -> None:
         """Wait so long, or until the deadline; a lease that is tied until something happens."""
-        if self._bond is None:
+        if not self._tied:
             seconds = min(seconds or 0.0, max(0.0, self._deadline - self._clock()))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -127,24 +131,35 @@ class Keeper:
         self._woken.clear()
 
     async def _go_on(self, sent: float) -> None:
-        """Renew it, or untie it."""
-        if self._bond is None or self._ties is None:
-            async with asyncio.timeout(max(0.01, min(self._deadline - sent, self._seconds * ATTEMPT))):
+        """Renew it; untie it, where it is tied or may be.
+
+        An attempt to untie may have its effect without an answer: then it runs out, at the earliest, a duration after
+        the first one was sent.
+        """
+        if self._tied:
+            self._tied, self._deadline = False, self._until(sent)
+        async with asyncio.timeout(max(0.01, min(self._deadline - sent, self._seconds * ATTEMPT))):
+            if self._bond is None or self._ties is None:
                 await self._renew()
-        else:
-            async with asyncio.timeout(self._seconds * ATTEMPT):
+            else:
                 await self._ties.untie()
-            self._bind(None)
+        self._bind(None)
 
     async def _tie(self) -> None:
-        """Tie it, if that may be; if that fails, it is renewed as before."""
-        if self._ties is None or self.lost.is_set():
+        """Tie it, if that may be.
+
+        An attempt may have its effect without an answer. So it binds whether it succeeds or not: a lease that may be
+        tied is held no longer than its session, and no longer than it was renewed for.
+        """
+        bond = self._ties.bond() if self._ties is not None and not self.lost.is_set() else None
+        if self._ties is None or bond is None:
             return
+        self._bind(bond.keeper)
         with contextlib.suppress(StorageError, TimeoutError):
             async with asyncio.timeout(self._seconds * ATTEMPT):
-                self._bind(await self._ties.tie())
-        if self._bond is not None:
-            self._bond.check()
+                await self._ties.tie(bond.session)
+            self._tied = True
+        bond.keeper.check()
 
     def _bind(self, bond: "Keeper | None") -> None:
         """Be tied to this session, or to none."""
@@ -238,14 +253,15 @@ class HeldLease:
                 await self._certain()
                 await self._store.release(self._lease)
 
-    async def tie(self) -> Keeper | None:
+    def bond(self) -> Bond | None:
         """See `Ties`."""
-        bond = self._bond()
-        if bond is not None:
-            async with self._lock:
-                await self._certain()
-                await self._write(lambda lease: self._store.tie(lease, bond.session))
-        return bond.keeper if bond else None
+        return self._bond()
+
+    async def tie(self, session: str) -> None:
+        """See `Ties`."""
+        async with self._lock:
+            await self._certain()
+            await self._write(lambda lease: self._store.tie(lease, session))
 
     async def untie(self) -> None:
         """See `Ties`."""
