@@ -203,8 +203,7 @@ class RemoteStore:
                 lambda: getattr(self._store, operation)(*args, **options),
                 lambda text: Unavailable(f"{operation}: {text}"),
             )
-            written = "/ownership/" in subject and operation not in {"head", "read"}
-            if written or operation in {"acquire_lease", "renew_lease"}:
+            if operation in {"acquire_lease", "renew_lease"} or "/ownership/" in subject:
                 self._network.witness.granted(self._node, subject, since, tied=tied)
             return result
 
