@@ -137,7 +137,9 @@ MUTANTS: Mapping[str, Mutant] = {
     "a tie without an answer binds nothing": Mutant(
         (
             Change("lease/keeper.py", "        self._bind(bond.keeper)\n", ""),
-            Change("lease/keeper.py", "            self._tied = True\n", "            self._tied = True\n            self._bind(bond.keeper)\n"),
+            Change(
+                "lease/keeper.py", "self._tied = True\n", "self._tied = True\n            self._bind(bond.keeper)\n"
+            ),
         ),
         LONG_TIED | {"break session": 8, "upset": 12},
     ),

@@ -20,7 +20,7 @@ from eventconsumer_processor.buffer import Buffer
 from eventconsumer_processor.checkpoint import resume
 from eventconsumer_processor.errors import Fenced, StorageError, Unavailable
 from eventconsumer_processor.gaps import Gap
-from eventconsumer_processor.lease.keeper import HeldLease
+from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.model import Checkpoint
 from eventconsumer_processor.policy import CheckpointSchedule
 from eventconsumer_processor.sink.commit import commit

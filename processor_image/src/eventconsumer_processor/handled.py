@@ -13,7 +13,7 @@ from eventconsumer_processor import problems
 from eventconsumer_processor.checkpoint import begin
 from eventconsumer_processor.errors import StorageError
 from eventconsumer_processor.gaps import Gap
-from eventconsumer_processor.lease.keeper import HeldLease
+from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.model import Checkpoint
 from eventconsumer_processor.policy import CheckpointSchedule
 from eventconsumer_processor.sink.slots import Chain

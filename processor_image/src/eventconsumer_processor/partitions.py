@@ -23,8 +23,8 @@ from eventconsumer_processor import problems
 from eventconsumer_processor.errors import LeaseInvalid, SourceError, StorageError
 from eventconsumer_processor.fleetnews import FleetNews
 from eventconsumer_processor.lease.balance import Decision
+from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.hostsession import HostSession
-from eventconsumer_processor.lease.keeper import HeldLease
 from eventconsumer_processor.lease.model import Lease, Listing
 from eventconsumer_processor.lease.planned import Balancer, View, ordinal_of, pod_of
 from eventconsumer_processor.lease.sessions import TieRule

@@ -32,7 +32,7 @@ from eventconsumer_processor.errors import (
 )
 from eventconsumer_processor.gaps import Gap
 from eventconsumer_processor.handled import Handled
-from eventconsumer_processor.lease.keeper import HeldLease
+from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import Source

@@ -14,7 +14,7 @@ import structlog
 from eventconsumer_api.host_report import PartitionReport, Problem
 from eventconsumer_processor import problems
 from eventconsumer_processor.errors import LeaseLost, StorageError
-from eventconsumer_processor.lease.keeper import HeldLease
+from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.pump import CloseReason, Pump
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.work import Work

@@ -10,7 +10,7 @@ from eventconsumer_processor.errors import LeaseInvalid, LeaseLost
 from eventconsumer_processor.lease.azuresdk import Names
 from eventconsumer_processor.lease.azuresdk_store import AzureSdkStore
 from eventconsumer_processor.lease.eventprocessorhost_store import EventProcessorHostStore
-from eventconsumer_processor.lease.keeper import HeldLease
+from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Taken
 from eventconsumer_processor.lease.store import LeaseStore
 from eventconsumer_processor.storage import BlobStore

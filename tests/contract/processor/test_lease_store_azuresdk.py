@@ -7,7 +7,7 @@ import pytest
 from eventconsumer_processor.errors import LeaseLost
 from eventconsumer_processor.lease.azuresdk import Names
 from eventconsumer_processor.lease.azuresdk_store import FOREIGN_SECONDS, HANDOVER_SECONDS, AzureSdkStore
-from eventconsumer_processor.lease.keeper import HeldLease
+from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.model import Checkpoint, Lease
 from tests.contract.processor.conftest import World
 

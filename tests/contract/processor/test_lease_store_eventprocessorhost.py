@@ -4,7 +4,7 @@ import pytest
 
 from eventconsumer_processor.errors import LeaseLost
 from eventconsumer_processor.lease.eventprocessorhost_store import EventProcessorHostStore
-from eventconsumer_processor.lease.keeper import HeldLease
+from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.model import Checkpoint, Taken
 from eventconsumer_processor.storage import FOREVER
 from tests.contract.processor.conftest import World

@@ -9,7 +9,7 @@ from eventconsumer_processor.errors import Conflict, LeaseLost
 from eventconsumer_processor.lease.azuresdk import Names
 from eventconsumer_processor.lease.azuresdk_store import AzureSdkStore
 from eventconsumer_processor.lease.eventprocessorhost_store import EventProcessorHostStore
-from eventconsumer_processor.lease.keeper import HeldLease
+from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.model import Checkpoint, Lease
 from eventconsumer_processor.lease.sessions import Session
 from eventconsumer_processor.lease.store import LeaseStore

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from eventconsumer_api.host_config import HostConfig
-from eventconsumer_processor.lease.keeper import HeldLease
+from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.pump import CloseReason, Pump

@@ -12,7 +12,8 @@ from eventconsumer_processor.errors import LeaseLost, Unavailable
 from eventconsumer_processor.lease.azuresdk import Names
 from eventconsumer_processor.lease.azuresdk_store import AzureSdkStore
 from eventconsumer_processor.lease.eventprocessorhost_store import EventProcessorHostStore
-from eventconsumer_processor.lease.keeper import HeldLease, Keeper
+from eventconsumer_processor.lease.held import HeldLease
+from eventconsumer_processor.lease.keeper import Keeper
 from eventconsumer_processor.lease.model import Checkpoint
 from tests.fakes.blobs import FakeBlobStore, Fault
 from tests.fakes.virtual import virtual

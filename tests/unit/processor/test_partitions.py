@@ -11,7 +11,7 @@ import pytest
 
 from eventconsumer_processor.errors import LinkStolen
 from eventconsumer_processor.lease.azuresdk_store import FOREIGN_SECONDS
-from eventconsumer_processor.lease.keeper import HeldLease
+from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.store import STORAGE_SECONDS
 from eventconsumer_processor.storage import FOREVER, BlobInfo
 from eventconsumer_processor.tenure import HEALED_SECONDS, LONGEST_PAUSE_SECONDS

@@ -4,21 +4,28 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from functools import partial
 from typing import Any
 from unittest.mock import AsyncMock, Mock
 
 import pytest
 
+from eventconsumer_api.v1alpha1 import LeaseLayout
+from eventconsumer_processor.audit.owners import LeaseReader, LeaseSubject
 from eventconsumer_processor.errors import Conflict, LeaseLost, StorageError, Unavailable
 from eventconsumer_processor.lease.eventprocessorhost_store import EventProcessorHostStore
+from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.hostsession import HostSession
-from eventconsumer_processor.lease.keeper import Bond, HeldLease, Keeper
+from eventconsumer_processor.lease.keeper import Bond, Keeper
 from eventconsumer_processor.lease.model import Lease
 from eventconsumer_processor.lease.sessions import Session, TieRule, is_held, is_tied
 from eventconsumer_processor.storage import FOREVER
-from tests.fakes.blobs import FakeBlobStore, Fault
+from eventconsumer_processor.tools.leases import state_of
+from eventconsumer_processor.tools.model import LeaseState
+from tests.fakes.blobs import EPOCH, FakeBlobStore, Fault
 from tests.fakes.virtual import virtual
+from tests.unit.processor.auditing import StoreContainer
 from tests.unit.processor.fleets import LAYOUTS as NAMES
 from tests.unit.processor.fleets import Fleet, cancelled, fleet_test, until
 from tests.unit.processor.test_fleet_partitions import pod
@@ -263,6 +270,37 @@ async def test_a_tie_that_arrives_after_the_lease_was_untied_is_refused() -> Non
     assert (await store.list(["0"])).leases["0"].leased
     await asyncio.sleep(31)
     assert not (await store.list(["0"])).leases["0"].leased
+
+
+@pytest.mark.parametrize(("layout", "make"), [(NAMES[n], each.values[0]) for n, each in enumerate(LAYOUTS)])
+@virtual
+async def test_programs_that_only_look_see_who_holds_a_tied_lease(layout: str, make: Any) -> None:
+    clock = asyncio.get_running_loop().time
+    blobs = FakeBlobStore(clock)
+    store = make(blobs, clock)
+    subject = LeaseSubject(StoreContainer(blobs, "leases"), "", "$Default", LeaseLayout(layout))
+    reader = LeaseReader(subject, "ns", "hub")
+
+    async def state() -> tuple[bool, LeaseState]:
+        facts = (await reader.read())["0"]
+        return facts.tied, state_of(facts, LeaseLayout(layout), EPOCH + timedelta(seconds=clock()))
+
+    await store.sessions.begin(SESSION)
+    taken = await store.acquire((await store.list(["0"])).leases["0"], OWNER)
+    assert await state() == (False, LeaseState.HELD)
+    lease = await store.tie(taken.lease, SESSION.text)
+    for _ in range(5):
+        await asyncio.sleep(20)
+        await store.sessions.renew(SESSION)
+    assert await state() == (True, LeaseState.HELD)
+    await store.sessions.end(SESSION)
+    assert await state() == (True, LeaseState.EXPIRED)
+    await store.sessions.begin(Session(SESSION.pod, "of the next process"))
+    assert await state() == (True, LeaseState.EXPIRED)
+    await store.untie(lease)
+    assert await state() == (False, LeaseState.HELD)
+    await asyncio.sleep(31)
+    assert await state() == (False, LeaseState.EXPIRED)
 
 
 @pytest.mark.parametrize("make", LAYOUTS)

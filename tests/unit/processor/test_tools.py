@@ -122,6 +122,9 @@ def test_what_left_the_hub_is_told_before_a_chain_begins() -> None:
         (LeaseFacts("0", "b", owner="a", seconds=15, modified=NOW - timedelta(seconds=16)), SDK, LeaseState.EXPIRED),
         (LeaseFacts("0", "b", owner="a", modified=NOW - timedelta(seconds=100)), SDK, LeaseState.HELD),
         (LeaseFacts("0", "b", owner="a", modified=NOW - timedelta(seconds=130)), SDK, LeaseState.EXPIRED),
+        (LeaseFacts("0", "b", owner="a", modified=NOW, seconds=15, tied=True), SDK, LeaseState.EXPIRED),
+        (LeaseFacts("0", "b", owner="a", modified=NOW - timedelta(days=1), tied=True, held=True), SDK, LeaseState.HELD),
+        (LeaseFacts("0", "b", owner="a", tied=True), LEGACY, LeaseState.EXPIRED),
     ],
 )
 def test_who_owns_a_lease(lease: LeaseFacts, layout: LeaseLayout, state: LeaseState) -> None:

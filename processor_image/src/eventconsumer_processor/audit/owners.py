@@ -93,7 +93,9 @@ class LeaseReader:
 
     async def _legacy(self) -> dict[str, LeaseFacts]:
         container = self._subject.container
-        folder = f"{self._subject.prefix.strip()}{self._subject.consumer_group}/"
+        group = f"{self._subject.prefix.strip()}{self._subject.consumer_group}"
+        folder = f"{group}/"
+        sessions = leases.Sessions.of([info async for info in container.walk(f"{group}~sessions/")])
 
         async def read(info: BlobInfo) -> LeaseFacts | None:
             partition = info.name.removeprefix(folder)
@@ -102,9 +104,10 @@ class LeaseReader:
             data = await container.read(info.name)
             if data is None:
                 return None
-            return leases.legacy(
+            lease = leases.legacy(
                 partition, info.name, data, held=info.leased, etag=info.etag, modified=info.last_modified
             )
+            return sessions.judge(lease, leases.legacy_session(info))
 
         found = [lease async for lease in in_order(read, container.walk(folder)) if lease is not None]
         return {lease.partition: lease for lease in found}
@@ -116,21 +119,30 @@ class LeaseReader:
         # The host name may have a port, and not every library lower-cases it.
         folder = re.compile(
             rf"{re.escape(self._namespace)}(?::\d+)?/{re.escape(self._hub)}/{re.escape(self._subject.consumer_group)}"
-            r"/(ownership|checkpoint)/([^/]+)",
+            r"/(ownership|checkpoint|sessions)/([^/]+)",
             re.IGNORECASE,
         )
         prefix = self._subject.prefix.strip()
+        owned: dict[str, BlobInfo] = {}
+        begun: list[BlobInfo] = []
         for start in dict.fromkeys((prefix + self._namespace, prefix + self._namespace.lower())):
             async for info in self._subject.container.walk(start):
                 match = folder.fullmatch(info.name[len(prefix) :])
                 if match is None:
                     continue
                 kind, partition = match.groups()
+                if kind.lower() == "sessions":
+                    begun.append(info)
+                    continue
                 lease = found.get(partition, LeaseFacts(partition, info.name))
                 if kind.lower() == "ownership":
+                    owned[partition] = info
                     found[partition] = leases.ownership(
                         lease, info.metadata, etag=info.etag, modified=info.last_modified
                     )
                 else:
                     found[partition] = leases.checkpoint(lease, info.name, info.metadata)
+        sessions = leases.Sessions.of(begun)
+        for partition, info in owned.items():
+            found[partition] = sessions.judge(found[partition], leases.ownership_session(info))
         return found
