@@ -14,6 +14,7 @@ from eventconsumer_api.fleet import FLEET_SILENCE_SECONDS
 from eventconsumer_processor.lease.fleetplan import assignment
 from eventconsumer_processor.lease.keeper import RENEW
 from eventconsumer_processor.lease.planned import GRACE_SECONDS
+from eventconsumer_processor.partitions import REST_SCANS
 from tests.fakes.blobs import FakeBlobStore
 from tests.unit.processor.fleets import LAYOUTS, SCAN, Fleet, fleet_test, until
 
@@ -156,15 +157,36 @@ def test_a_rolling_update_moves_nothing_between_hosts(layout: str) -> None:
     fleet_test(test, 8, layout)
 
 
-def test_a_host_at_rest_takes_back_what_it_lost() -> None:
+async def resting(fleet: Fleet) -> None:
+    """Two hosts, told, whose scans rest."""
+    await started(8, 2, told=True)(fleet)
+    lists = len([name for name, _ in fleet.leases.calls if name == "list"])
+    await asyncio.sleep(60)
+    assert len([name for name, _ in fleet.leases.calls if name == "list"]) - lists <= 2
+    assert [host.manager.renewals() for host in fleet.hosts.values()] == [1, 1]
+
+
+@EITHER
+def test_a_host_at_rest_takes_back_what_it_lost(layout: str) -> None:
     async def test(fleet: Fleet) -> None:
-        await started(8, 2, told=True)(fleet)
-        lists = len([name for name, _ in fleet.leases.calls if name == "list"])
-        await asyncio.sleep(60)
-        assert len([name for name, _ in fleet.leases.calls if name == "list"]) - lists <= 2  # both rest
-        fleet.leases.break_lease(fleet.blob("0"), 0)
-        await until(lambda: sum(fleet.counts()) == 7, RENEW * LEASE + 1)
+        await resting(fleet)
+        (session,) = [name for name in fleet.leases.blobs if name.endswith("sessions/orders-host-0")]
+        fleet.leases.break_lease(session, 0)
+        await until(lambda: sum(fleet.counts()) == 4, RENEW * LEASE + 1)
         await until(lambda: as_planned(fleet, 2), SCAN + 1)
+
+    fleet_test(test, 8, layout)
+
+
+def test_a_host_at_rest_takes_back_a_lease_that_was_broken_when_it_looks_again() -> None:
+    async def test(fleet: Fleet) -> None:
+        await resting(fleet)
+        blob = fleet.blob("0")
+        fleet.leases.break_lease(blob, 0)
+        await until(lambda: sum(fleet.counts()) == 7, REST_SCANS * SCAN + 1)  # nobody else took it: it was read
+        await until(lambda: as_planned(fleet, 2), SCAN + 1)
+        info = await fleet.leases.head(blob)
+        assert info is not None and info.leased
 
     fleet_test(test, 8, "EventProcessorHost")
 
