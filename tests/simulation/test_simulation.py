@@ -77,7 +77,7 @@ def test_the_same_seed_is_the_same_run_in_another_process() -> None:
 
 
 def test_every_rule_is_played() -> None:
-    assert {name for number in range(40) for name, _ in episode(f"all/{number}")} == set(RULES)
+    assert {name for number in range(120) for name, _ in episode(f"all/{number}")} == set(RULES)
 
 
 NAME = "p/inc=aa/partition=0/from={:020d}.parquet"
