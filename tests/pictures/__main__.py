@@ -16,7 +16,7 @@ IMAGES = ROOT / "docs/images"
 NAMESPACE = "eventconsumer-demo"
 STEPS = 300  # points of a line
 AFTER = 20  # seconds of rest that the dashboard shows, too
-FIRST_SHOWN = "publishing"  # of the demo's steps
+FIRST_SHOWN, LAST_SHOWN = "A publisher of", "Finished in"  # of the demo's lines
 
 
 def _local_cluster(question: str) -> str:
@@ -25,10 +25,15 @@ def _local_cluster(question: str) -> str:
 
 
 def demo_picture(printed: str) -> str:
-    """An SVG of the part of the demo that is about events."""
+    """An SVG of the part of the demo that is about events; what to look at then names folders of this machine.
+
+    Raises:
+        StopIteration: The demo's lines are others now.
+    """
     lines = terminal.lines(printed)
-    first = next((number for number, line in enumerate(lines) if FIRST_SHOWN in line.lower()), 0)
-    return terminal.picture(["$ make demo", *lines[first:]], "make demo")
+    first = next(number for number, line in enumerate(lines) if FIRST_SHOWN in line)
+    last = next(number for number, line in enumerate(lines) if LAST_SHOWN in line)
+    return terminal.picture(["$ make demo", *lines[first:last]], "make demo")
 
 
 def main() -> int:

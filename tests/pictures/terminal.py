@@ -16,6 +16,8 @@ from rich.console import Console
 from rich.text import Text
 
 COLUMNS, ROWS = 120, 50
+_UP = re.compile(r"\x1b\[(\d*)A")
+_MOVES = re.compile(r"\x1b\[[0-9;?]*[A-HJKSTfhln]")
 
 
 def record(command: Sequence[str], cwd: Path) -> tuple[int, str]:
@@ -54,10 +56,14 @@ def lines(printed: str) -> list[str]:
     """What stands on the screen at the end, line by line: what was written over is gone.
 
     Args:
-        printed: With ANSI sequences for colours; cursor movements but carriage returns are dropped.
+        printed: With ANSI sequences for colours. Of cursor movements, carriage returns and lines up count.
     """
-    text = re.sub(r"\x1b\[[0-9;?]*[A-HJKSTfhln]", "", printed)
-    return [line.rstrip("\r").rpartition("\r")[2].rstrip() for line in text.split("\n")]
+    shown: list[str] = []
+    for line in printed.split("\n"):
+        up = sum(int(count or 1) for count in _UP.findall(line))
+        del shown[max(0, len(shown) - up) :]
+        shown.append(_MOVES.sub("", line).rstrip("\r").rpartition("\r")[2].rstrip())
+    return shown
 
 
 def picture(shown: Sequence[str], title: str) -> str:

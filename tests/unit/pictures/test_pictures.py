@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pictures import dashboard, targets, terminal
+from tests.pictures.__main__ import demo_picture
 from tests.pictures.dashboard import Panel, Series
 
 
@@ -23,6 +24,7 @@ def test_a_program_sees_a_terminal_and_its_code_comes_back(tmp_path: Path):
     [
         ("one\r\ntwo", ["one", "two"]),
         ("1 of 2\r2 of 2\r\n", ["2 of 2", ""]),
+        ("a\r\n| step\r\n\x1b[?25h\x1b[1A\x1b[2Kstep 0.1 s\r\n", ["a", "step 0.1 s", ""]),
         ("\x1b[?25l\x1b[2K\x1b[32mdone\x1b[0m\r\n", ["\x1b[32mdone\x1b[0m", ""]),
     ],
 )
@@ -36,6 +38,20 @@ def test_the_picture_of_a_terminal_holds_its_words_and_loads_nothing():
     assert "Every one of 3 events" in text
     assert "<is> there" in text
     assert "url(http" not in svg
+
+
+def test_the_picture_of_the_demo_begins_with_the_events_and_names_no_folder():
+    steps = [
+        "[5/10] An empty hub",
+        "[6/10] A publisher of 9 events",
+        "Clean",
+        "",
+        "Finished in 9 s. Look:",
+        "PATH=/root/x",
+    ]
+    text = "".join(ElementTree.fromstring(demo_picture("\r\n".join(steps))).itertext()).replace("\xa0", " ")
+    assert "A publisher of 9 events" in text and "Clean" in text
+    assert "empty hub" not in text and "/root" not in text
 
 
 def test_the_chart_s_panels_are_filled_in_and_do_not_overlap():
