@@ -5,8 +5,8 @@ says something new about the fleet, and faster while partitions move. While the 
 hosts are well, and each partition is where it should be, there is little to see, and each look is paid for: then scans
 are rare. Rest ends when the operator says anything else, or nothing for some seconds. A scan lists all leases, makes
 sure of those this host holds where the listing says otherwise, decides which to take and which to give up, and begins
-to. It waits for that only a little: a slow acquisition goes on beside the next scans. Every chain of storage calls is
-bounded in time, below the two minutes after which a host counts as stuck.
+to (`acquisitions`). Every chain of storage calls is bounded in time, below the two minutes after which a host counts as
+stuck.
 """
 
 import asyncio
@@ -20,15 +20,16 @@ from eventconsumer_api.conditions import Reason
 from eventconsumer_api.host_report import PartitionReport, Problem
 from eventconsumer_api.repeats import Repeats
 from eventconsumer_processor import problems
-from eventconsumer_processor.errors import LeaseInvalid, SourceError, StorageError
+from eventconsumer_processor.acquisitions import Acquisitions
+from eventconsumer_processor.errors import SourceError, StorageError
 from eventconsumer_processor.fleetnews import FleetNews
 from eventconsumer_processor.lease.balance import Decision
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.hostsession import HostSession
-from eventconsumer_processor.lease.model import Lease, Listing
+from eventconsumer_processor.lease.model import Lease, Listing, Taken
 from eventconsumer_processor.lease.planned import Balancer, View, ordinal_of, pod_of
 from eventconsumer_processor.lease.sessions import TieRule
-from eventconsumer_processor.lease.store import CONCURRENT_REQUESTS, LeaseStore, bounded, for_each
+from eventconsumer_processor.lease.store import LeaseStore, bounded, for_each
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.tenure import Tenure
 from eventconsumer_processor.work import Work
@@ -68,8 +69,7 @@ class PartitionManager:
         self._rest = False
         self.watched = False  # somebody needs to know the checkpoints as they are: no rest
         self._owned: dict[str, _Owned] = {}
-        self._acquiring: dict[str, asyncio.Task[None]] = {}
-        self._gate = asyncio.Semaphore(CONCURRENT_REQUESTS)
+        self._acquisitions = Acquisitions(work, leases, self._session, self._begin, self._problem_lease)
         self._problems: dict[str, Problem] = {}
         self._asked = work.clock()  # when the hub was last asked for its partitions
 
@@ -135,14 +135,15 @@ class PartitionManager:
 
         What is not done after `seconds` is released as it is: its events will be read again.
         """
-        for acquiring in self._acquiring.values():
-            acquiring.cancel()
-        await asyncio.gather(*self._acquiring.values(), return_exceptions=True)
-        tasks = [owned.task for owned in self._owned.values()]
+        until = self._work.clock() + seconds
         for owned in self._owned.values():
             owned.tenure.stop()
+        await self._acquisitions.end()
+        for owned in self._owned.values():
+            owned.tenure.stop()
+        tasks = [owned.task for owned in self._owned.values()]
         if tasks:
-            _, late = await asyncio.wait(tasks, timeout=max(0.0, seconds - RELEASE_SECONDS))
+            _, late = await asyncio.wait(tasks, timeout=max(0.0, until - self._work.clock() - RELEASE_SECONDS))
             for task in late:
                 task.cancel()
             if late:
@@ -163,10 +164,13 @@ class PartitionManager:
         self._check_ties(tied)
         leases = self.listing.leases | rebuild
         me = self._work.owner
-        mine = {*self._owned, *self._acquiring}
+        mine = self._acquisitions.partitions | self._owned.keys()
         # A lease in this host's name that it does not hold is left from a process before it in this pod: take it back.
+        # One that it held when the listing began may have been released meanwhile.
         orphans = [
-            lease for lease in leases.values() if lease.owner == me and lease.leased and lease.partition not in mine
+            lease
+            for lease in leases.values()
+            if lease.owner == me and lease.leased and lease.partition not in mine | tokens.keys()
         ]
         decision = self._decide(leases, mine)
         wanted = [(lease, "acquired") for lease in orphans]
@@ -175,12 +179,10 @@ class PartitionManager:
             wanted.append((leases[decision.steal], "stolen"))
             self._work.metrics.rebalances.inc()
         for lease, how in wanted:
-            if lease.partition not in self._acquiring:
-                change = "rebuilt" if lease.partition in rebuild else how
-                self._acquiring[lease.partition] = asyncio.create_task(self._acquire(lease, change))
+            self._acquisitions.begin(lease, "rebuilt" if lease.partition in rebuild else how)
         for partition in decision.release:
             self._give(partition)
-        await self._settle()
+        await self._acquisitions.settle(HURRY_SECONDS if self._hurry else ACQUIRE_WAIT_SECONDS)
         self._work.metrics.leases.set(len(self._owned))
 
     def _decide(self, leases: dict[str, Lease], mine: set[str]) -> Decision:
@@ -253,36 +255,8 @@ class PartitionManager:
             return await self._chain(partition).start() is not None
         return False
 
-    async def _settle(self) -> None:
-        """Give acquisitions a little time.
-
-        Raises:
-            StorageError: One failed.
-        """
-        if self._acquiring:
-            wait = HURRY_SECONDS if self._hurry else ACQUIRE_WAIT_SECONDS
-            await asyncio.wait(self._acquiring.values(), timeout=wait)
-        ended = {partition: task for partition, task in self._acquiring.items() if task.done()}
-        for partition in ended:
-            del self._acquiring[partition]
-        for error in [task.exception() for task in ended.values()]:
-            if error is not None:
-                raise error
-
-    async def _acquire(self, lease: Lease, how: str) -> None:
-        partition = lease.partition
-        async with self._gate:
-            try:
-                await self._session.start()
-                async with bounded(f"acquiring partition {partition}"):
-                    taken = await self._leases.acquire(lease, self._work.owner, rebuild=how == "rebuilt")
-            except LeaseInvalid as error:
-                self._problem_lease(partition, str(error))
-                return
-        if taken is None:
-            return
-        log.info("lease " + how, partition=partition, epoch=taken.lease.epoch, before=lease.owner or None)
-        self._work.metrics.lease_changes.labels(how).inc()
+    def _begin(self, taken: Taken) -> None:
+        partition = taken.lease.partition
         held = HeldLease(self._leases, taken, self._work.clock, self._session.bond)
         tenure = Tenure(self._work, held, self._chain(partition))
         self._owned[partition] = _Owned(tenure, asyncio.create_task(self._hold(partition, tenure), name=partition))

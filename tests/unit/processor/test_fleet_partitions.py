@@ -97,6 +97,31 @@ def test_six_of_eight_hosts_leave_after_they_handed_over(layout: str, told: bool
 
 
 @EITHER
+@pytest.mark.parametrize("seconds", [0.1, 0.3, 0.6])
+def test_what_was_handed_over_is_not_taken_back(layout: str, seconds: float) -> None:
+    """A listing that was under way while a lease was released still names the host that gave it up."""
+
+    async def test(fleet: Fleet) -> None:
+        fleet.storage_seconds = seconds
+        await started(32, 8, told=True)(fleet)
+        before = {name: host.owned() for name, host in fleet.hosts.items()}
+        epochs = await _epochs(fleet)
+        fleet.keep_telling(2)
+        await until(lambda: as_planned(fleet, 2), 60)
+        stayed = before[pod(0)] | before[pod(1)]
+        assert await _epochs(fleet) == {
+            partition: epoch + (partition not in stayed) for partition, epoch in epochs.items()
+        }
+
+    fleet_test(test, 32, layout)
+
+
+async def _epochs(fleet: Fleet) -> dict[str, int]:
+    listing = await fleet.hosts[pod(0)].manager._leases.list(fleet.hub.partitions)
+    return {partition: lease.epoch for partition, lease in listing.leases.items()}
+
+
+@EITHER
 @TOLD
 def test_a_killed_host_that_comes_back_under_its_name(layout: str, told: bool) -> None:
     async def test(fleet: Fleet) -> None:

@@ -187,6 +187,40 @@ async def test_a_release_under_way_when_time_ran_out_does_nothing(make: Any) -> 
     assert (await store.read("0")).owner == "host-a"
 
 
+@pytest.mark.parametrize("make", LAYOUTS)
+@pytest.mark.parametrize("operation", ["release_lease", "set_metadata", "put"])
+@pytest.mark.parametrize("applied", [False, True])
+@virtual
+async def test_a_release_that_fails_is_tried_again_before_the_lease_is_left_to_run_out(
+    make: Any, operation: str, applied: bool
+) -> None:
+    clock = asyncio.get_running_loop().time
+    blobs = FakeBlobStore(clock)
+    store = make(blobs, clock)
+    held = HeldLease(store, await store.acquire((await store.list(["0"])).leases["0"], "host-a"), clock)
+    blobs.faults += [Fault(operation, applied)] * 2
+    began = clock()
+    await held.release()
+    blobs.faults.clear()
+    assert not (await store.list(["0"])).leases["0"].leased
+    assert clock() - began < 2
+
+
+@pytest.mark.parametrize("make", LAYOUTS)
+@virtual
+async def test_a_release_that_fails_for_good_is_left_to_the_leases_end(make: Any) -> None:
+    clock = asyncio.get_running_loop().time
+    blobs = FakeBlobStore(clock)
+    store = make(blobs, clock)
+    held = HeldLease(store, await store.acquire((await store.list(["0"])).leases["0"], "host-a"), clock)
+    blobs.faults += [Fault(operation) for operation in ("release_lease", "set_metadata") for _ in range(20)]
+    began = clock()
+    await held.release()
+    assert clock() - began < 2
+    blobs.faults.clear()
+    assert (await store.list(["0"])).leases["0"].leased
+
+
 async def _insist(write: Callable[[], Awaitable[None]]) -> None:
     while True:
         with contextlib.suppress(Unavailable):

@@ -462,6 +462,35 @@ def test_a_host_stopped_in_the_middle_of_an_acquisition_leaves_no_lease_behind()
     fleet_test(test, 2, "EventProcessorHost")
 
 
+def test_a_host_stopped_while_a_lease_is_being_taken_gives_it_up_when_it_has_it() -> None:
+    """A request that was sent has its effect, whoever waits for it; the release must come behind it."""
+
+    async def test(fleet: Fleet) -> None:
+        class OnItsWay(FakeBlobStore):
+            def __init__(self, inner: FakeBlobStore) -> None:
+                self.__dict__ = inner.__dict__
+
+            async def acquire_lease(
+                self, name: str, lease_id: str, seconds: int, *, if_match: str | None = None
+            ) -> None:
+                async def arrive() -> None:
+                    await asyncio.sleep(1)
+                    await FakeBlobStore.acquire_lease(self, name, lease_id, seconds, if_match=if_match)
+
+                await asyncio.shield(asyncio.ensure_future(arrive()))
+
+        host = fleet.start("a", OnItsWay(fleet.leases))
+        await asyncio.sleep(1.5)  # its session is begun, its leases are on their way
+        assert not any(fleet.leases._lease(fleet.leases.blobs[fleet.blob(each)]) for each in fleet.hub.partitions)
+        began = virtual_clock()
+        await host.stop()
+        assert virtual_clock() - began < 2
+        await asyncio.sleep(3)
+        assert not any(fleet.leases._lease(blob) for blob in fleet.leases.blobs.values())
+
+    fleet_test(test, 2, "EventProcessorHost")
+
+
 # --- beside processors of an SDK ---
 
 

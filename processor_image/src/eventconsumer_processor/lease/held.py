@@ -1,14 +1,19 @@
 """A partition lease of this host: a `Keeper` keeps it, and all that is written to it goes through here."""
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+
+import structlog
 
 from eventconsumer_processor.errors import LeaseInvalid, LeaseLost, NotFound, StorageError
 from eventconsumer_processor.lease.keeper import Bond, Keeper, boottime
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Taken
 from eventconsumer_processor.lease.store import LeaseStore
+
+RELEASE_PAUSES = (0.1, 0.4)  # seconds between attempts: a partition whose lease runs out is unread for its duration
+
+log = structlog.get_logger(__name__)
 
 
 class HeldLease:
@@ -75,13 +80,27 @@ class HeldLease:
                 await self._write(lambda lease: self._store.raise_epoch(lease, above + 1))
 
     async def release(self) -> None:
-        """Give the partition up; a failure is left to the lease's expiry."""
+        """Give the partition up; where storage does not answer a few times, that is left to the lease's expiry."""
         async with self._lock:
-            if self.keeper.lost.is_set():
-                return
-            with contextlib.suppress(LeaseLost, StorageError):
-                await self._certain()
-                await self._store.release(self._lease)
+            for pause in (*RELEASE_PAUSES, None):
+                if self.keeper.lost.is_set():
+                    return
+                try:
+                    await self._certain()
+                    await self._store.release(self._lease)
+                except LeaseLost:
+                    return  # it is somebody else's, or an attempt had its effect without an answer
+                except StorageError as error:
+                    if pause is None:
+                        log.warning(
+                            "the lease was not released, so the partition is unread until it runs out",
+                            partition=self._lease.partition,
+                            error=str(error),
+                        )
+                    else:
+                        await asyncio.sleep(pause)
+                else:
+                    return
 
     def bond(self) -> Bond | None:
         """See `Ties`."""
