@@ -21,8 +21,8 @@ from eventconsumer_api.conditions import Reason
 from eventconsumer_api.connection_string import ConnectionStringError, parse_connection_string
 from eventconsumer_api.endpoints import endpoint_problem
 from eventconsumer_api.host_config import BlobLocation, Credential, HubConfig
+from eventconsumer_processor.azureblobs import client_options
 from eventconsumer_processor.errors import Blocked
-from eventconsumer_processor.storage import client_options
 
 _IDENTITY_ENV = ("AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE")
 

@@ -17,6 +17,7 @@ from eventconsumer_api.host_config import BlobLocation, HostConfig, ReplayConfig
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.v1alpha1 import SourceKind
 from eventconsumer_processor import problems
+from eventconsumer_processor.azureblobs import AzureBlobStore, Observer
 from eventconsumer_processor.credentials import blob_service, hub_access
 from eventconsumer_processor.errors import Blocked, Conflict, Damaged, HostError, HubNotFound, Unavailable
 from eventconsumer_processor.lingering import linger_seconds
@@ -25,7 +26,7 @@ from eventconsumer_processor.replay import BoundedHub, bounded
 from eventconsumer_processor.source.amqp.hub import AmqpHub
 from eventconsumer_processor.source.hub import Hub, HubInfo
 from eventconsumer_processor.source.sdk import SdkHub
-from eventconsumer_processor.storage import AzureBlobStore, BlobStore, Observer
+from eventconsumer_processor.storage import BlobStore
 
 T = TypeVar("T")
 REACH_SECONDS = 10.0  # a silent server must show in /status soon

@@ -8,10 +8,10 @@ what the host holds: see `lease.keeper` (renewals), `partitions` (scans) and `le
 from collections import deque
 from collections.abc import Callable
 
+from eventconsumer_processor.azureblobs import Observer
 from eventconsumer_processor.leader import STAND_BY
 from eventconsumer_processor.lease.keeper import RENEW
 from eventconsumer_processor.partitions import REST_SCANS
-from eventconsumer_processor.storage import Observer
 
 WINDOW_SECONDS = 900.0
 SOON_SECONDS = 300.0  # before this much is known, there is no rate

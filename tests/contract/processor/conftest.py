@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from azure.storage.blob.aio import BlobLeaseClient, BlobServiceClient
 
+from eventconsumer_processor.azureblobs import AzureBlobStore, client_options
 from eventconsumer_processor.lease.keeper import boottime
-from eventconsumer_processor.storage import AzureBlobStore, BlobStore, client_options
+from eventconsumer_processor.storage import BlobStore
 from tests.fakes.blobs import FakeBlobStore
 
 

@@ -18,10 +18,11 @@ from eventconsumer_api.v1alpha1 import HandlerMode, LeaseLayout
 from eventconsumer_processor.audit.container import AzureContainer
 from eventconsumer_processor.audit.owners import LeaseSubject
 from eventconsumer_processor.audit.read import Subject
+from eventconsumer_processor.azureblobs import AzureBlobStore, client_options
 from eventconsumer_processor.credentials import HubAccess, blob_service, hub_access
 from eventconsumer_processor.errors import HostError
 from eventconsumer_processor.source.hub import Hub
-from eventconsumer_processor.storage import AzureBlobStore, BlobStore, client_options
+from eventconsumer_processor.storage import BlobStore
 
 
 class AccessError(HostError):

@@ -12,8 +12,9 @@ from azure.core.exceptions import AzureError
 from azure.storage.blob import BlobProperties
 from azure.storage.blob.aio import BlobServiceClient
 
+from eventconsumer_processor.azureblobs import storage_error
 from eventconsumer_processor.errors import NotFound, StorageError, Unavailable
-from eventconsumer_processor.storage import BlobInfo, storage_error
+from eventconsumer_processor.storage import BlobInfo
 
 T = TypeVar("T")
 PAGE = 5000  # blobs in one answer; the service gives no more

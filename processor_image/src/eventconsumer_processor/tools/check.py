@@ -17,12 +17,13 @@ from rich.console import Console
 from eventconsumer_api.host_config import BlobLocation, HostConfig
 from eventconsumer_processor import problems
 from eventconsumer_processor.audit.access import AccessError, read_config
+from eventconsumer_processor.azureblobs import AzureBlobStore
 from eventconsumer_processor.credentials import blob_service, hub_access
 from eventconsumer_processor.errors import Blocked, HostError, HubNotFound, SourceError, StorageError
 from eventconsumer_processor.options import Output
 from eventconsumer_processor.registration import hub_of, recorded_hub
 from eventconsumer_processor.source.hub import Hub, HubInfo
-from eventconsumer_processor.storage import AzureBlobStore, BlobStore
+from eventconsumer_processor.storage import BlobStore
 from eventconsumer_processor.tools.checking import Checks
 from eventconsumer_processor.tools.clock import storage_time
 from eventconsumer_processor.tools.model import CheckReport

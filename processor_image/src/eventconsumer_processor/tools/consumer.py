@@ -18,11 +18,12 @@ from eventconsumer_processor.audit.access import read_config
 from eventconsumer_processor.audit.container import AzureContainer, Container
 from eventconsumer_processor.audit.leases import LeaseFacts
 from eventconsumer_processor.audit.owners import LeaseReader, LeaseSubject
+from eventconsumer_processor.azureblobs import AzureBlobStore
 from eventconsumer_processor.credentials import blob_service, hub_access
 from eventconsumer_processor.errors import Blocked, Damaged, HostError, SourceError, StorageError, Unauthorized
 from eventconsumer_processor.registration import hub_of, recorded_hub
 from eventconsumer_processor.source.hub import Hub, HubInfo
-from eventconsumer_processor.storage import AzureBlobStore, BlobStore
+from eventconsumer_processor.storage import BlobStore
 from eventconsumer_processor.tools.clock import storage_time
 
 

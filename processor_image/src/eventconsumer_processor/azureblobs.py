@@ -1,0 +1,235 @@
+"""Blobs on Azure Blob Storage or Azurite, through Azure's client library; every call is bounded in time."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from azure.core import MatchConditions
+from azure.core.credentials_async import AsyncTokenCredential
+from azure.core.exceptions import AzureError, ClientAuthenticationError, ResourceExistsError, ServiceRequestError
+from azure.storage.blob import BlobBlock, BlobProperties
+from azure.storage.blob.aio import BlobClient, BlobLeaseClient, BlobServiceClient, ContainerClient
+
+from eventconsumer_processor.errors import Conflict, NotFound, Refused, StorageError, Unauthorized, Unavailable
+from eventconsumer_processor.storage import Blob, BlobInfo
+
+CONNECT_SECONDS = 5
+READ_SECONDS = 20
+CALL_SECONDS = 120  # any one request, however slowly its bytes move
+MAX_PUT_BYTES = 2 * 1024**3  # `put` is one request whatever its size; large files go up in blocks
+
+Observer = Callable[[str, str], None]
+"""Called once a request with its operation and its outcome: ok, or the error's class in snake case."""
+
+
+class AzureBlobStore:
+    """`BlobStore` on Azure Blob Storage or Azurite."""
+
+    def __init__(self, service: BlobServiceClient, container: str, observe: Observer) -> None:
+        self._service = service
+        self._container: ContainerClient = service.get_container_client(container)
+        self._observe = observe
+
+    async def ensure_container(self) -> None:
+        """See `BlobStore`. Asked first, so that a credential that may not create containers can be used."""
+        async with self._call("get_container"):
+            if await self._container.exists():
+                return
+        async with self._call("create_container"):
+            try:
+                await self._container.create_container()
+            except ResourceExistsError:  # another host was faster
+                if not await self._container.exists():
+                    raise  # it is being deleted
+
+    async def head(self, name: str) -> BlobInfo | None:
+        """See `BlobStore`."""
+        try:
+            async with self._call("head"):
+                return _info(await self._blob(name).get_blob_properties())
+        except NotFound:
+            return None
+
+    async def read(self, name: str, limit: int) -> Blob | None:
+        """See `BlobStore`."""
+        try:
+            async with self._call("read"):
+                stream = await self._blob(name).download_blob(offset=0, length=limit)
+                return Blob(_info(stream.properties), await stream.readall())
+        except NotFound:
+            return None
+        except StorageError as error:
+            if error.status != 416:  # an empty blob has no range
+                raise
+            info = await self.head(name)
+            return Blob(info, b"") if info else None
+
+    async def put(
+        self,
+        name: str,
+        data: bytes,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        lease_id: str | None = None,
+        if_match: str | None = None,
+        if_absent: bool = False,
+    ) -> str:
+        """See `BlobStore`."""
+        options: dict[str, Any] = {}
+        if lease_id:
+            options["lease"] = lease_id
+        if if_match:
+            options |= {"etag": if_match, "match_condition": MatchConditions.IfNotModified}
+        async with self._call("put"):
+            answer = await self._blob(name).upload_blob(
+                data, overwrite=not if_absent, metadata=dict(metadata or {}), **options
+            )
+            return _etag(answer["etag"])
+
+    async def set_metadata(self, name: str, metadata: Mapping[str, str], *, if_match: str | None = None) -> str:
+        """See `BlobStore`."""
+        options: dict[str, Any] = {}
+        if if_match:
+            options = {"etag": if_match, "match_condition": MatchConditions.IfNotModified}
+        async with self._call("set_metadata"):
+            answer = await self._blob(name).set_blob_metadata(dict(metadata), **options)
+            return _etag(answer["etag"])
+
+    async def put_block(self, name: str, block_id: str, data: bytes) -> None:
+        """See `BlobStore`."""
+        async with self._call("put_block"):
+            await self._blob(name).stage_block(block_id, data, length=len(data))
+
+    async def put_block_list(
+        self, name: str, block_ids: Sequence[str], *, metadata: Mapping[str, str] | None = None, if_absent: bool = False
+    ) -> str:
+        """See `BlobStore`."""
+        options: dict[str, Any] = {"match_condition": MatchConditions.IfMissing} if if_absent else {}
+        blocks = [BlobBlock(block_id) for block_id in block_ids]
+        async with self._call("put_block_list"):
+            answer = await self._blob(name).commit_block_list(blocks, metadata=dict(metadata or {}), **options)
+            return _etag(answer["etag"])
+
+    async def remove(self, name: str, *, if_match: str) -> None:
+        """See `BlobStore`."""
+        async with self._call("remove"):
+            await self._blob(name).delete_blob(etag=if_match, match_condition=MatchConditions.IfNotModified)
+
+    async def list(self, prefix: str, *, metadata: bool = False, limit: int | None = None) -> list[BlobInfo]:
+        """See `BlobStore`."""
+        infos: list[BlobInfo] = []
+        include = ["metadata"] if metadata else None
+        pages = self._container.list_blobs(prefix, include=include, results_per_page=limit).by_page()
+        with contextlib.suppress(StopAsyncIteration):
+            while limit is None or len(infos) < limit:
+                async with self._call("list"):  # each page is a request of its own
+                    infos += [_info(found) async for found in await anext(pages)]
+        return infos[:limit]
+
+    async def acquire_lease(self, name: str, lease_id: str, seconds: int, *, if_match: str | None = None) -> None:
+        """See `BlobStore`."""
+        options: dict[str, Any] = {}
+        if if_match:
+            options = {"etag": if_match, "match_condition": MatchConditions.IfNotModified}
+        async with self._call("acquire_lease"):
+            await BlobLeaseClient(self._blob(name), lease_id).acquire(lease_duration=seconds, **options)
+
+    async def change_lease(self, name: str, lease_id: str, proposed: str) -> None:
+        """See `BlobStore`."""
+        async with self._call("change_lease"):
+            await BlobLeaseClient(self._blob(name), lease_id).change(proposed)
+
+    async def renew_lease(self, name: str, lease_id: str) -> None:
+        """See `BlobStore`."""
+        async with self._call("renew_lease"):
+            await BlobLeaseClient(self._blob(name), lease_id).renew()
+
+    async def release_lease(self, name: str, lease_id: str) -> None:
+        """See `BlobStore`."""
+        async with self._call("release_lease"):
+            await BlobLeaseClient(self._blob(name), lease_id).release()
+
+    async def close(self) -> None:
+        """See `BlobStore`."""
+        await self._service.close()
+        if isinstance(self._service.credential, AsyncTokenCredential):
+            await self._service.credential.close()
+
+    def _blob(self, name: str) -> BlobClient:
+        return self._container.get_blob_client(name)
+
+    @asynccontextmanager
+    async def _call(self, operation: str) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                yield
+        except (AzureError, OSError, TimeoutError, ValueError) as error:
+            mapped = storage_error(operation, error)
+            self._observe(operation, type(mapped).__name__.lower())
+            raise mapped from error
+        except asyncio.CancelledError:
+            self._observe(operation, "cancelled")
+            raise
+        self._observe(operation, "ok")
+
+
+def client_options() -> dict[str, Any]:
+    """Options of every storage client: bounded connect and read times, no retries of its own, a file in one request."""
+    return {
+        "connection_timeout": CONNECT_SECONDS,
+        "read_timeout": READ_SECONDS,
+        "retry_total": 0,
+        "max_single_put_size": MAX_PUT_BYTES,
+        "logging_enable": False,
+    }
+
+
+def storage_error(operation: str, error: Exception) -> StorageError:
+    """The error of our tree for an error of the client library."""
+    status = int(getattr(error, "status_code", None) or 0)
+    code = str(getattr(getattr(error, "error_code", None), "value", None) or getattr(error, "error_code", None) or "")
+    text = str(error).strip().splitlines()
+    message = f"{operation}: {code or status or type(error).__name__}: {text[0] if text else 'no message'}"
+    if status == 404:
+        return NotFound(message, status, code)
+    if status in {409, 412}:
+        return Conflict(message, status, code)
+    if status in {401, 403} or (isinstance(error, ClientAuthenticationError) and not status):
+        return Unauthorized(message, status, code)
+    if status in {0, 408, 429} or status >= 500:
+        if isinstance(error, ValueError):  # built by the library before any request
+            return Refused(message, status, code)
+        if isinstance(error, ServiceRequestError):
+            message = f"{operation}: no connection: {text[0] if text else type(error).__name__}"
+        return Unavailable(message, status, code, _retry_after(error))
+    return Refused(message, status, code)
+
+
+def _retry_after(error: Exception) -> float:
+    """Seconds that the service asks to wait; 0 where it does not say, or says a date."""
+    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    try:
+        return max(0.0, float(headers.get("Retry-After", 0)))
+    except ValueError:
+        return 0.0
+
+
+def _info(properties: BlobProperties) -> BlobInfo:
+    return BlobInfo(
+        name=str(properties.name),
+        etag=_etag(properties.etag),
+        size=int(properties.size or 0),
+        last_modified=properties.last_modified,
+        # A listing gives None for an empty value, other answers give "".
+        metadata={key: value or "" for key, value in (properties.metadata or {}).items()},
+        leased=properties.lease.state in {"leased", "breaking"},
+        forever=properties.lease.state == "leased" and properties.lease.duration == "infinite",
+    )
+
+
+def _etag(value: object) -> str:
+    """Listings give etags without quotes, other answers with them: one form, with quotes."""
+    text = str(value)
+    return text if text.startswith(('"', "W/")) else f'"{text}"'
