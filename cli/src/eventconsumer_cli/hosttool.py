@@ -15,7 +15,8 @@ import typer
 
 from eventconsumer_cli.errors import ExitCode, Failed, RefusedError
 from eventconsumer_cli.kube.exec import shell_of
-from eventconsumer_cli.kube.tool import LIFETIME_SECONDS, Answer, Tool, Toolbox, to_stdout
+from eventconsumer_cli.kube.tool import Answer, Tool, to_stdout
+from eventconsumer_cli.kube.toolbox import LIFETIME_SECONDS, Toolbox
 from eventconsumer_cli.output import Format
 from eventconsumer_cli.session import Session
 

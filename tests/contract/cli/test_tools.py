@@ -19,7 +19,7 @@ from eventconsumer_cli.kube.cluster import KubernetesCluster, connect
 from eventconsumer_cli.kube.exec import KubernetesShell, Sink
 from eventconsumer_cli.kube.kinds import DEFINITION, EVENT_CONSUMER, POD, STATEFUL_SET, Manifest
 from eventconsumer_cli.kube.operators import operator_of
-from eventconsumer_cli.kube.tool import Toolbox
+from eventconsumer_cli.kube.toolbox import Toolbox
 from eventconsumer_cli.main import main
 from tests.contract.operator.conftest import Cluster
 from tests.unit.cli.inside import hosts_of, resource

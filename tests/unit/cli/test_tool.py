@@ -7,7 +7,7 @@ import pytest
 
 from eventconsumer_api import labels
 from eventconsumer_cli.errors import Failed
-from eventconsumer_cli.kube import tool, toolpod
+from eventconsumer_cli.kube import toolbox, toolpod
 from eventconsumer_cli.kube.kinds import POD
 from eventconsumer_operator.plan.names import selector
 from tests.unit.cli.inside import cluster_with, host_pod, hosts_of, resource
@@ -94,10 +94,10 @@ def test_a_pod_that_nobody_schedules_is_waited_for_only_so_long() -> None:
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
     cluster.start = {"phase": "Pending", "conditions": [condition]}
     now = [0.0]
-    box = tool.Toolbox(cluster, cluster, sleep=lambda seconds: now.__setitem__(0, now[0] + 10), clock=lambda: now[0])
+    box = toolbox.Toolbox(cluster, cluster, sleep=lambda seconds: now.__setitem__(0, now[0] + 10), clock=lambda: now[0])
     with pytest.raises(Failed, match="Unschedulable: 0/1 nodes"), box.at(resource()):
         pass
-    assert now[0] >= tool.START_SECONDS and cluster.tool_pods == []
+    assert now[0] >= toolbox.START_SECONDS and cluster.tool_pods == []
 
 
 @pytest.mark.parametrize(("right", "said"), [("pods/exec", "pods/exec is forbidden"), ("pods", "pods is forbidden")])
