@@ -105,6 +105,7 @@ check: lint types borders ## The fast subset, two minutes
 
 test: lint types borders docs azurite jars ## Everything: style, types, borders, docs, unit, contract, simulation, integration, faults, end to end
 	@./local/need promtool prometheus
+	@./local/need buildah buildah
 	@./local/need chromedriver chromium chromium-driver
 	@$(PY) -m local_cluster tools
 	@$(PY) -m tests.lanes

@@ -1,7 +1,12 @@
-"""buildah with a storage of its own."""
+"""buildah with a storage of its own.
+
+The same files on the same base image make the same image, and the same image the same archive, whoever builds it and
+when: everything in a layer that is built here has one time, and so has everything in an archive.
+"""
 
 import os
 import shutil
+import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,6 +14,7 @@ from pathlib import Path
 
 from local_cluster import sweep
 from local_cluster.errors import ClusterError
+from local_cluster.images.context import EPOCH
 from local_cluster.shell import run
 
 _CA_IN_BUILD = "/run/build-ca.crt"  # not below /etc/ssl/certs, where ca-certificates-java writes while it is installed
@@ -105,9 +111,13 @@ class Buildah:
             run([*self._base, "rm", container], log=log)
 
     def build(self, dockerfile: Path, context: Path, reference: str, arguments: Mapping[str, str], log: Path) -> None:
-        """Build an image; layers whose input did not change are reused."""
+        """Build an image; layers whose input did not change are reused.
+
+        Programs that compare times of files see that all are the same: compiled Python has to be valid by its source's
+        hash, or whatever it is.
+        """
         command = [*self._base, "bud", "--layers", "--network", "host", "--isolation", "chroot", "--pull-never"]
-        command += ["--volume", f"{ca_bundle(os.environ)}:{_CA_IN_BUILD}:ro"]
+        command += ["--timestamp", str(EPOCH), "--volume", f"{ca_bundle(os.environ)}:{_CA_IN_BUILD}:ro"]
         for name, value in arguments.items():
             command += ["--build-arg", f"{name}={value}"]
         run([*command, "--file", str(dockerfile), "--tag", reference, str(context)], log=log)
@@ -129,7 +139,9 @@ class Buildah:
             name: What it is called in the archive.
             target: The file to write.
         """
-        run([*self._base, "push", "--quiet", reference, f"oci-archive:{target}:{name}"])
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as folder:
+            run([*self._base, "push", "--quiet", reference, f"oci:{folder}:{name}"])
+            _pack(Path(folder), target)
 
     def push(self, reference: str) -> None:
         """Send an image to the registry that its name says."""
@@ -139,3 +151,17 @@ class Buildah:
         """Remove names, and the layers that only they used."""
         if references:
             run([*self._base, "rmi", *sorted(references)])
+
+
+def _pack(folder: Path, target: Path) -> None:
+    """A tar of a folder's files that says nothing of when and by whom it was made."""
+
+    def anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+        entry.mtime, entry.mode = EPOCH, 0o755 if entry.isdir() else 0o644
+        entry.uid = entry.gid = 0
+        entry.uname = entry.gname = ""
+        return entry
+
+    with tarfile.open(target, "w", format=tarfile.USTAR_FORMAT) as tar:
+        for path in sorted(folder.rglob("*")):
+            tar.add(path, path.relative_to(folder).as_posix(), recursive=False, filter=anonymous)

@@ -12,7 +12,7 @@ from pathlib import Path
 from local_cluster.errors import ClusterError
 
 _IGNORED = {"__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", "node_modules"}
-_EPOCH = 315532800  # 1980: old enough for every tool, and the same on every machine
+EPOCH = 315532800  # 1980: old enough for every tool, and the same on every machine
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def stage(root: Path, files: Iterable[Path], target: Path) -> None:
     for path in [target, *target.rglob("*")]:
         if path.is_dir():
             path.chmod(0o755)
-        os.utime(path, (_EPOCH, _EPOCH))
+        os.utime(path, (EPOCH, EPOCH))
 
 
 def _instructions(text: str) -> list[str]:
