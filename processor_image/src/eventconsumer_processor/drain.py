@@ -122,10 +122,12 @@ class Drain:
                 rng=work.rng,
                 turn=partial(work.memory.writing, self._buffer.size),
             )
+        size = content.size
+        del make, content  # they hold the events, which are in storage now
         self._failures = 0
         self._problems.pop("sink", None)
         if winner is None:
-            await self._committed(draft, content.size)
+            await self._committed(draft, size)
         else:
             await self._adopt(winner)
 

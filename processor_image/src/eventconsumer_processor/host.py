@@ -29,7 +29,6 @@ from eventconsumer_processor.health import HealthServer, Heartbeat
 from eventconsumer_processor.leader import Leader
 from eventconsumer_processor.lease.keeper import boottime
 from eventconsumer_processor.lease.layouts import lease_store
-from eventconsumer_processor.memory import Memory
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.partitions import PartitionManager
 from eventconsumer_processor.registration import Registration, register
@@ -164,7 +163,7 @@ class Host:
             metrics=self._metrics,
             clock=self._clock,
             rng=rng,
-            memory=Memory(config.processing.buffer_bytes),
+            memory=registration.memory,
             handler=self._handlers(registration, era, rng),
         )
         leases = lease_store(config, info, registration.leases, self._clock)

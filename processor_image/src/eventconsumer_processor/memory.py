@@ -5,6 +5,9 @@ buffer a file early; so a backlog on many partitions costs smaller files, never 
 counts, but once half of the limit is on its way out no further pump has to follow. What a pump is about to receive
 counts as much as it received last: else all pumps would find room at once, and each would bring a batch.
 
+Events wait on links before a pump receives them. What the pumps do not keep is for these, and an eighth always is: so
+while there is room links bring much at a time, and once there is none all of it together is within what was given.
+
 Making and putting files needs memory besides the buffers, for a few blocks each, and is bounded by bytes too: two large
 files at a time, or many small ones, so that one that storage lets hang does not hold up the small ones.
 """
@@ -15,16 +18,23 @@ from collections.abc import AsyncIterator, Iterator
 
 from eventconsumer_processor.sink.content import BLOCK_BYTES
 
-BLOCKS = 3  # of a file: one on its way, one ready, one being made
+WAITING_PART = 8  # an eighth of the memory is for events that wait on links, whatever pumps keep
+BLOCKS = 3  # of a file: one on its way, and what is made meanwhile
 WRITING_BYTES = 2 * BLOCKS * BLOCK_BYTES
 
 
 class Memory:
-    """Bytes kept by partition."""
+    """Bytes kept by partition.
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    Args:
+        size: Bytes that pumps keep, and that wait for them, at most.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._limit = size - size // WAITING_PART  # of what pumps keep
         self._kept: dict[str, int] = {}
+        self._used = 0
         self._coming: dict[str, int] = {}
         self._leaving: set[str] = set()
         self._less = asyncio.Event()
@@ -35,7 +45,12 @@ class Memory:
     @property
     def used(self) -> int:
         """Bytes kept by all partitions."""
-        return sum(self._kept.values())
+        return self._used
+
+    @property
+    def for_waiting(self) -> int:
+        """Bytes that may wait on links now."""
+        return self._size - min(self._used, self._limit)
 
     @property
     def full(self) -> bool:
@@ -44,7 +59,9 @@ class Memory:
 
     def keep(self, partition: str, size: int) -> None:
         """Tell that a partition keeps `size` bytes now; 0 forgets it."""
-        if size < self._kept.get(partition, 0):
+        before = self._kept.get(partition, 0)
+        self._used += size - before
+        if size < before:
             self._less.set()
         if size:
             self._kept[partition] = size

@@ -22,8 +22,10 @@ from eventconsumer_processor.credentials import blob_service, hub_access
 from eventconsumer_processor.errors import Blocked, Conflict, Damaged, HostError, HubNotFound, Unavailable
 from eventconsumer_processor.lingering import linger_seconds
 from eventconsumer_processor.loading import Factory, load
+from eventconsumer_processor.memory import Memory
 from eventconsumer_processor.replay import BoundedHub, bounded
 from eventconsumer_processor.source.amqp.hub import AmqpHub
+from eventconsumer_processor.source.budget import Budget
 from eventconsumer_processor.source.hub import Hub, HubInfo
 from eventconsumer_processor.source.sdk import SdkHub
 from eventconsumer_processor.storage import BlobStore
@@ -41,6 +43,7 @@ class Registration:
     info: HubInfo
     leases: BlobStore
     sink: BlobStore
+    memory: Memory  # for events, also for those that wait on the hub's links
     handler: Factory | None = None  # of the user's code, if there is any
     replay: BoundedHub | None = None  # the hub, where this is a replay
 
@@ -52,6 +55,7 @@ class Registration:
 async def register(config: HostConfig, observe: Observer) -> Registration | list[Problem]:
     """Reach everything once; the registration, or all problems found."""
     found: list[Problem] = []
+    memory = Memory(config.processing.buffer_bytes)
 
     async def attempt(part: str, action: Awaitable[T]) -> T | None:
         try:
@@ -61,13 +65,13 @@ async def register(config: HostConfig, observe: Observer) -> Registration | list
             return None
 
     hub, leases, sink, handler = await asyncio.gather(
-        attempt(problems.HUB, _reach_hub(config)),
+        attempt(problems.HUB, _reach_hub(config, memory)),
         attempt(problems.LEASES, _reach_container(config, problems.LEASES, config.leases.location, observe)),
         attempt(problems.SINK, _reach_container(config, problems.SINK, config.sink, observe)),
         attempt(problems.HANDLER, _load_handler(config.processing.handler)),
     )
     if hub and leases and sink:
-        registration: Registration | None = Registration(hub[0], hub[1], leases, sink, handler)
+        registration: Registration | None = Registration(hub[0], hub[1], leases, sink, memory, handler)
         await attempt(problems.SINK, check_same_hub(sink, config.sink.prefix, hub[1]))
         if registration and config.replay and not found:
             registration = await attempt(problems.HUB, _bounded(registration, config.replay, config.sink.prefix))
@@ -134,8 +138,12 @@ async def _load_handler(name: str | None) -> Factory | None:
     return await asyncio.to_thread(load, name) if name else None
 
 
-def hub_of(config: HostConfig) -> Hub:
+def hub_of(config: HostConfig, memory: Memory | None = None) -> Hub:
     """The hub, by the adapter that the resource asks for; nothing is asked of it yet.
+
+    Args:
+        config: The consumer.
+        memory: Says how much may wait on its links.
 
     Raises:
         Blocked: The credential cannot be used.
@@ -145,11 +153,13 @@ def hub_of(config: HostConfig) -> Hub:
     runtime_metrics = processing.runtime_metrics and processing.handler is not None  # who else would look at them
     if processing.source is SourceKind.SDK:
         return SdkHub(access, runtime_metrics=runtime_metrics)
-    return AmqpHub(access, linger=linger_seconds(config.roll, processing), runtime_metrics=runtime_metrics)
+    linger = linger_seconds(config.roll, processing)
+    budget = Budget(lambda: memory.for_waiting) if memory else None
+    return AmqpHub(access, linger=linger, runtime_metrics=runtime_metrics, budget=budget)
 
 
-async def _reach_hub(config: HostConfig) -> tuple[Hub, HubInfo]:
-    hub = hub_of(config)
+async def _reach_hub(config: HostConfig, memory: Memory) -> tuple[Hub, HubInfo]:
+    hub = hub_of(config, memory)
     try:
         info = await hub.describe()
         try:

@@ -6,13 +6,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_processor.memory import WRITING_BYTES, Memory
+from eventconsumer_processor.memory import WAITING_PART, WRITING_BYTES, Memory
 from tests.fakes.virtual import virtual
 from tests.unit.processor.stage import virtual_clock
 
 
+def memory_for(kept: int) -> Memory:
+    """One in which pumps may keep so many bytes."""
+    return Memory(kept * WAITING_PART // (WAITING_PART - 1))
+
+
+@given(st.integers(16, 10_000), st.lists(st.tuples(st.sampled_from("0123"), st.integers(0, 5000)), max_size=12))
+def test_what_is_kept_and_may_wait_is_within_the_size(size: int, told: list[tuple[str, int]]) -> None:
+    memory, kept = Memory(size), dict[str, int]()
+    assert memory.for_waiting == size
+    for partition, bytes_now in told:
+        memory.keep(partition, bytes_now)
+        kept[partition] = bytes_now
+        assert memory.used == sum(kept.values())
+        assert memory.for_waiting >= size // WAITING_PART
+        assert memory.full or memory.used + memory.for_waiting == size
+
+
 def test_who_keeps_most_makes_room() -> None:
-    memory = Memory(100)
+    memory = memory_for(100)
     memory.keep("0", 30)
     memory.keep("1", 60)
     assert not memory.full and not memory.must_flush("1")
@@ -23,7 +40,7 @@ def test_who_keeps_most_makes_room() -> None:
 
 
 def test_half_on_its_way_out_is_enough() -> None:
-    memory = Memory(100)
+    memory = memory_for(100)
     memory.keep("0", 60)
     memory.keep("1", 40)
     with memory.leaving("0"):
@@ -38,7 +55,7 @@ def test_half_on_its_way_out_is_enough() -> None:
     st.dictionaries(st.sampled_from("01234567"), st.integers(0, 200), min_size=1), st.sets(st.sampled_from("01234567"))
 )
 def test_a_full_memory_is_always_on_its_way_to_have_room(sizes: dict[str, int], leaving: set[str]) -> None:
-    memory = Memory(300)
+    memory = memory_for(300)
     for partition, size in sizes.items():
         memory.keep(partition, size)
     going = [memory.leaving(partition) for partition in leaving]
@@ -53,7 +70,7 @@ def test_a_full_memory_is_always_on_its_way_to_have_room(sizes: dict[str, int], 
 
 @virtual
 async def test_waiting_for_room_ends_when_something_goes_or_the_time_is_over() -> None:
-    memory = Memory(100)
+    memory = memory_for(100)
     memory.keep("0", 100)
     began = virtual_clock()
     await memory.room(5)
@@ -66,7 +83,7 @@ async def test_waiting_for_room_ends_when_something_goes_or_the_time_is_over() -
 
 
 def test_what_is_about_to_come_counts_until_it_is_there() -> None:
-    memory = Memory(100)
+    memory = memory_for(100)
     memory.keep("0", 60)
     with memory.coming("1", 40):
         assert memory.full
@@ -79,7 +96,7 @@ def test_what_is_about_to_come_counts_until_it_is_there() -> None:
 
 @virtual
 async def test_a_file_that_hangs_holds_up_large_ones_but_no_small_ones() -> None:
-    memory, hanging, written = Memory(100), asyncio.Event(), []
+    memory, hanging, written = memory_for(100), asyncio.Event(), []
 
     async def write(name: str, size: int, until: asyncio.Event | None = None) -> None:
         async with memory.writing(size):
@@ -104,7 +121,7 @@ async def test_a_file_that_hangs_holds_up_large_ones_but_no_small_ones() -> None
 
 @virtual
 async def test_a_writer_that_stops_waiting_takes_no_turn() -> None:
-    memory = Memory(100)
+    memory = memory_for(100)
 
     async def write() -> None:
         async with memory.writing(WRITING_BYTES):

@@ -87,8 +87,9 @@ class Processing(Model):
         default=268_435_456,
         ge=16_777_216,
         le=68_719_476_736,
-        description="Bytes of events that one host keeps in memory before they are in files, all partitions together. "
-        "Where it is reached, the largest buffer becomes a file early.",
+        description="Bytes of events that one host keeps in memory before they are in files, all partitions together, "
+        "with those that wait to be taken from the hub's links. Where it is reached, the largest buffer becomes a file "
+        "early. A host's whole memory is that and 200 to 250 MiB: the program, and files on their way.",
     )
     source: SourceKind = Field(
         default=SourceKind.AMQP,

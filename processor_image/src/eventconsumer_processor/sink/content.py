@@ -150,7 +150,8 @@ async def upload(blobs: BlobStore, name: str, content: Content, facts: Mapping[s
                 ids.append(f"{upload_id}-{len(ids):05d}")
                 content.check()
                 await blobs.put_block(name, ids[-1], block)
-                block, following = following, await anext(blocks, None)
+                block, following = following, None  # let go before the next one is waited for
+                block = block or await anext(blocks, None)
         content.staged = name, ids
     content.check()
     try:

@@ -12,6 +12,7 @@ from eventconsumer_processor.source.amqp.connection import Connection, Endpoint
 from eventconsumer_processor.source.amqp.link import Receiver
 from eventconsumer_processor.source.amqp.performatives import Terminus
 from eventconsumer_processor.source.amqp.session import WINDOW
+from eventconsumer_processor.source.budget import LINK_BYTES, Budget
 from eventhubs_emulator.framing import AMQP_HEADER, SASL_FRAME, SASL_HEADER, FrameReader, frame
 from eventhubs_emulator.performatives import (
     AMQP,
@@ -140,12 +141,12 @@ async def world() -> AsyncIterator[World]:
     await found.close()
 
 
-def receiver(connection: Connection, prefetch: int = 10) -> Receiver:
+def receiver(connection: Connection, prefetch: int = 10, budget: Budget | None = None) -> Receiver:
     def attach(name: str, handle: int) -> bytes:
         ends = Terminus("address", "selector")
         return amqp.attach(name, handle, receives=True, source=ends, target=ends, settle_mode=amqp.SETTLED)
 
-    return Receiver(connection, prefetch, attach)
+    return Receiver(connection, prefetch, attach, budget=budget)
 
 
 def error(condition: str, text: str = "why") -> Described:
@@ -164,7 +165,7 @@ async def test_deliveries_in_parts_aborted_and_unsettled(world: World) -> None:
         attach = await server.attach(count=0xFFFFFFFE)  # about to wrap
         assert (attach.role, attach.snd_settle_mode, attach.rcv_settle_mode) == (True, 1, 0)
         flow = await server.next()
-        assert (flow.delivery_count, flow.link_credit, flow.handle) == (0xFFFFFFFE, 10, attach.handle)
+        assert (flow.delivery_count, flow.link_credit, flow.handle) == (0xFFFFFFFE, 4, attach.handle)  # large ones yet
         server.send(event(0), payload=b"one")
         server.send(event(1, more=True), payload=b"tw")
         server.send(event(1), payload=b"o")
@@ -192,6 +193,34 @@ async def test_deliveries_in_parts_aborted_and_unsettled(world: World) -> None:
             await asyncio.sleep(0.01)
     disposition = next(one for one in said if isinstance(one, Disposition))
     assert (disposition.first, disposition.last, disposition.settled, disposition.role) == (3, 3, True, True)
+
+
+async def test_links_share_what_may_wait_until_they_end(world: World) -> None:
+    async def script(server: Server) -> None:
+        await server.greet()
+        for handle, credit in ((9, 4), (8, 2)):
+            await server.attach(handle=handle)
+            assert (await server.next()).link_credit == credit
+        detach = await server.next()
+        server.send(Detach(9, True))
+        assert detach.handle == 0
+        await ended.wait()
+
+    ended = asyncio.Event()
+    budget = Budget(lambda: LINK_BYTES)
+    connection = await world.connect(script)
+    first, second = (receiver(connection, budget=budget) for _ in range(2))
+    await first.attach()
+    assert budget.each == LINK_BYTES
+    await second.attach()
+    assert budget.each == LINK_BYTES // 2
+    await first.detach()
+    assert budget.each == LINK_BYTES
+    ended.set()
+    while second.error is None:
+        await asyncio.sleep(0.01)
+    budget.join("another")
+    assert budget.each == LINK_BYTES  # it is the only one
 
 
 async def test_the_window_is_refreshed_before_it_is_used_up(world: World) -> None:

@@ -1,17 +1,15 @@
 """How many events a sender may have on their way. Pure.
 
 Two bounds hold at once: `prefetch` events, and a budget in bytes, by what events took lately. Credit is given again
-when half of it is used, and taken back when the events that wait are more than the budget: they were larger than
-thought. So what waits for a slow reader stays near the budget, whatever the prefetch.
+when half of it is used, and taken back when the events that wait are more than the budget, or those that may come are
+half as much again: they are larger than thought, or the budget became smaller. So what waits for a slow reader stays
+near the budget, whatever the prefetch.
 """
 
-BUDGET_BYTES = 4 * 1024 * 1024  # of events that wait for the reader of a link
-FIRST_EVENT_BYTES = 64 * 1024  # what an event is taken to have before one came
+FIRST_EVENT_BYTES = 1024 * 1024  # what an event is taken to have before one came: as much as most hubs accept
 
 
-def grant(
-    *, prefetch: int, credit: int, waiting: int, held: int, typical: int, budget: int = BUDGET_BYTES
-) -> int | None:
+def grant(*, prefetch: int, credit: int, waiting: int, held: int, typical: int, budget: int) -> int | None:
     """What the credit is to be set to; None to leave it.
 
     Args:
@@ -27,4 +25,5 @@ def grant(
     typical = max(1, typical)
     ceiling = max(1, min(prefetch, budget // typical))
     room = min(prefetch - waiting, (budget - held) // typical) if waiting else ceiling
-    return room if room - credit >= max(1, ceiling // 2) else None
+    step = max(1, ceiling // 2)
+    return room if room - credit >= step or credit - ceiling >= step else None

@@ -13,12 +13,14 @@ from eventconsumer_api.v1alpha1 import Position
 from eventconsumer_processor.credentials import HubAccess
 from eventconsumer_processor.errors import HubUnreachable, LinkStolen
 from eventconsumer_processor.source.amqp import codec, performatives, tokens
+from eventconsumer_processor.source.amqp.baselink import REQUEST_SECONDS
 from eventconsumer_processor.source.amqp.connection import IDLE_SECONDS, Endpoint
-from eventconsumer_processor.source.amqp.link import LINGER_SECONDS, REQUEST_SECONDS, Receiver
+from eventconsumer_processor.source.amqp.link import LINGER_SECONDS, Receiver
 from eventconsumer_processor.source.amqp.management import Management
 from eventconsumer_processor.source.amqp.performatives import Terminus
 from eventconsumer_processor.source.amqp.pool import Pool, Shared
 from eventconsumer_processor.source.amqp.tokens import TokenSource
+from eventconsumer_processor.source.budget import Budget
 from eventconsumer_processor.source.hub import HubInfo, PartitionInfo, Source
 from eventconsumer_processor.source.lastenqueued import CAPABILITY
 from eventconsumer_processor.source.locate import locate
@@ -35,6 +37,7 @@ class AmqpHub:
         idle_seconds: A connection that is silent for longer is dead.
         linger: Seconds that few events wait for more, so that they are handed on together.
         runtime_metrics: Whether to have events carry how far their partition has come.
+        budget: Of the bytes that may wait on all its links.
     """
 
     def __init__(
@@ -44,8 +47,10 @@ class AmqpHub:
         linger: float = LINGER_SECONDS,
         *,
         runtime_metrics: bool = False,
+        budget: Budget | None = None,
     ) -> None:
         self._access = access
+        self._budget = Budget() if budget is None else budget
         self._runtime_metrics = runtime_metrics
         self._linger = linger
         self._authority, endpoint, tokens_for = _signing_in(access)
@@ -116,7 +121,9 @@ class AmqpHub:
                 properties=None if epoch is None else {"com.microsoft:epoch": codec.long(epoch)},
             )
 
-        return await self._pool.attach(lambda connection: Receiver(connection, prefetch, frame, self._linger))
+        return await self._pool.attach(
+            lambda connection: Receiver(connection, prefetch, frame, self._linger, self._budget)
+        )
 
 
 def selector(where: str | datetime, inclusive: bool) -> str:

@@ -1,103 +1,25 @@
-"""Links: what all of them share, and the receiver of one partition's events.
+"""The link that receives one partition's events.
 
-A receiver keeps deliveries as they came, undecoded, until they are asked for, and gives credit as `credit` says. A link
+It keeps deliveries as they came, undecoded, until they are asked for, and gives credit as `credit` says. A link
 that is gone raises its error at once: what waits on it comes again on the next one.
 """
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import Callable
-from uuid import uuid4
 
-from eventconsumer_processor.errors import HubUnreachable, SourceError
+from eventconsumer_processor.errors import SourceError
 from eventconsumer_processor.source.amqp import credit
+from eventconsumer_processor.source.amqp.baselink import BaseLink
 from eventconsumer_processor.source.amqp.codec import FrameError
-from eventconsumer_processor.source.amqp.connection import CLOSE_SECONDS, Connection
+from eventconsumer_processor.source.amqp.connection import Connection
 from eventconsumer_processor.source.amqp.performatives import Fields
+from eventconsumer_processor.source.budget import Budget
 
-REQUEST_SECONDS = 10.0
 LINGER_SECONDS = 0.1  # between two takes of few events, where nobody says otherwise
-MANY_EVENTS, MANY_BYTES = 2000, credit.BUDGET_BYTES // 2  # enough to be taken at once
+MANY_EVENTS = 2000  # enough to be taken at once; for bytes see `Budget.many`
 LIMIT_BYTES = 64 * 1024 * 1024  # that may wait on a link: a peer that sends more ignores its credit
 _WRAP = 0xFFFFFFFF
-
-
-class BaseLink:
-    """What both kinds share: attaching and the end.
-
-    Attributes:
-        name: Told to the peer, unique.
-        error: Why the link is gone; None while it is not.
-    """
-
-    def __init__(self, connection: Connection) -> None:
-        self.name = f"eventconsumer-{uuid4()}"
-        self.error: SourceError | None = None
-        self._session = connection.session
-        self._handle = -1
-        self._attached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    async def attach(self) -> None:
-        """Attach and wait for the peer.
-
-        Raises:
-            SourceError: The peer refuses, or does not answer in time.
-        """
-        self._handle = self._session.attach(self)
-        try:
-            async with asyncio.timeout(REQUEST_SECONDS):
-                await self._attached
-        except TimeoutError:
-            await self.detach()
-            raise HubUnreachable(f"the hub did not attach the link within {REQUEST_SECONDS:.0f} s") from None
-        except asyncio.CancelledError:
-            self._end(HubUnreachable("attaching was cancelled"))
-            self._session.detach(self._handle, self)
-            raise
-
-    async def detach(self) -> None:
-        """Close the link; never fails, at most two seconds."""
-        self._end(HubUnreachable("the link was closed"))
-        left = self._session.detach(self._handle, self)
-        if left is not None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(CLOSE_SECONDS):
-                    await left
-
-    def attach_frame(self, handle: int) -> bytes:
-        """See `session.Link`."""
-        raise NotImplementedError
-
-    def on_attach(self, fields: Fields) -> None:
-        """See `session.Link`. A peer that refuses attaches to nothing, and says why in the detach that follows."""
-        if fields[5] is not None and fields[6] is not None and not self._attached.done():
-            self._attached.set_result(None)
-
-    def on_flow(self, fields: Fields) -> None:
-        """See `session.Link`."""
-
-    def on_transfer(self, fields: Fields, payload: bytes) -> None:
-        """See `session.Link`."""
-        raise FrameError("a transfer on a link that does not receive")
-
-    def on_deliveries(self, payloads: list[bytes]) -> None:
-        """See `session.Link`."""
-        raise FrameError("a transfer on a link that does not receive")
-
-    def on_outcome(self, delivery: int, outcome: object) -> None:
-        """See `session.Link`."""
-
-    def on_detach(self, error: SourceError) -> None:
-        """See `session.Link`."""
-        self._end(error)
-
-    def _end(self, error: SourceError) -> None:
-        if self.error is None:
-            self.error = error
-            if not self._attached.done():
-                self._attached.set_exception(error)
-                self._attached.exception()  # seen, even where nobody waits
 
 
 class Receiver(BaseLink):
@@ -108,6 +30,7 @@ class Receiver(BaseLink):
         prefetch: Deliveries that may be on their way or wait.
         frame: The frame that attaches it, from its name and handle.
         linger: Seconds between two takes of few events.
+        budget: Of the bytes that may wait, shared with other links.
     """
 
     def __init__(
@@ -116,8 +39,10 @@ class Receiver(BaseLink):
         prefetch: int,
         frame: Callable[[str, int], bytes],
         linger: float = LINGER_SECONDS,
+        budget: Budget | None = None,
     ) -> None:
         super().__init__(connection)
+        self._budget = Budget() if budget is None else budget
         self._linger = linger
         self._prefetch = prefetch
         self._frame = frame
@@ -135,7 +60,7 @@ class Receiver(BaseLink):
         self._taken = 0.0  # when it took some last, on the loop's clock
 
     async def take(self, max_wait: float) -> list[bytes]:
-        """Payloads in order, about 2 MiB at most; none if none came within `max_wait` seconds.
+        """Payloads in order, half of what may wait at most; none if none came within `max_wait` seconds.
 
         Many at a time cost little each, so while few come, what comes waits for more: not for long, and not at all
         where the last payloads were taken a while ago.
@@ -154,7 +79,7 @@ class Receiver(BaseLink):
         self._taken = loop.time()
         taken: list[bytes] = []
         size = 0
-        while self._payloads and size < MANY_BYTES:
+        while self._payloads and size < self._budget.many:
             taken.append(self._payloads.popleft())
             size += len(taken[-1])
         self._held -= size
@@ -189,7 +114,7 @@ class Receiver(BaseLink):
             self._waiter = None
 
     def _has_enough(self) -> bool:
-        enough = len(self._payloads) >= self._wanted or self._held >= MANY_BYTES
+        enough = len(self._payloads) >= self._wanted or self._held >= self._budget.many
         return enough or self._hurried or self.error is not None
 
     def _wake(self) -> None:
@@ -207,6 +132,7 @@ class Receiver(BaseLink):
             waiting=len(self._payloads),
             held=self._held,
             typical=self._typical,
+            budget=self._budget.each,
         )
         if granted is not None:
             self._credit = granted
@@ -223,6 +149,7 @@ class Receiver(BaseLink):
         """See `session.Link`."""
         if fields[5] is not None and fields[6] is not None:
             self._delivery_count = fields.number(9) & _WRAP
+            self._budget.join(self)
             self._top_up()
         super().on_attach(fields)
 
@@ -291,6 +218,7 @@ class Receiver(BaseLink):
         self._payloads.clear()
         self._parts.clear()
         self._held = 0
+        self._budget.leave(self)
         self._wake()
 
 

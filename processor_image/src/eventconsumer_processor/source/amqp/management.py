@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 from eventconsumer_processor.credentials import HubAccess
 from eventconsumer_processor.errors import HubUnauthorized, HubUnreachable
 from eventconsumer_processor.source.amqp import codec
+from eventconsumer_processor.source.amqp.baselink import REQUEST_SECONDS
 from eventconsumer_processor.source.amqp.cbs import Claims
 from eventconsumer_processor.source.amqp.connection import Connection, Endpoint
-from eventconsumer_processor.source.amqp.link import REQUEST_SECONDS
 from eventconsumer_processor.source.amqp.requests import Requests, check, request
 from eventconsumer_processor.source.amqp.tokens import TokenSource
 from eventconsumer_processor.source.hub import HubInfo, PartitionInfo

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from eventconsumer_processor.errors import HubUnauthorized
+from eventconsumer_processor.source.amqp.baselink import REQUEST_SECONDS
 from eventconsumer_processor.source.amqp.cbs import Claims
 from eventconsumer_processor.source.amqp.connection import Connection, Endpoint
-from eventconsumer_processor.source.amqp.link import REQUEST_SECONDS, Receiver
+from eventconsumer_processor.source.amqp.link import Receiver
 from eventconsumer_processor.source.amqp.tokens import TokenSource
 
 

@@ -10,8 +10,9 @@ from uuid import UUID, uuid4
 
 from eventconsumer_processor.errors import HubUnreachable, SourceError
 from eventconsumer_processor.source.amqp import codec, performatives
+from eventconsumer_processor.source.amqp.baselink import REQUEST_SECONDS
 from eventconsumer_processor.source.amqp.connection import Connection
-from eventconsumer_processor.source.amqp.link import REQUEST_SECONDS, Receiver
+from eventconsumer_processor.source.amqp.link import Receiver
 from eventconsumer_processor.source.amqp.messages import DecodedMessage, decode_message
 from eventconsumer_processor.source.amqp.performatives import Terminus
 from eventconsumer_processor.source.amqp.sender import Sender

@@ -5,8 +5,8 @@ from collections import deque
 
 from eventconsumer_processor.errors import HubUnreachable, SourceError
 from eventconsumer_processor.source.amqp import performatives
+from eventconsumer_processor.source.amqp.baselink import BaseLink
 from eventconsumer_processor.source.amqp.connection import Connection
-from eventconsumer_processor.source.amqp.link import BaseLink
 from eventconsumer_processor.source.amqp.performatives import Fields, Terminus
 
 REMEMBERED = 64  # requests sent last, of which a rejection is noticed
