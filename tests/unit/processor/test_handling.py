@@ -391,15 +391,21 @@ class Plain:
 
 
 async def test_plain_methods_run_in_a_thread_of_the_instances_own_and_block_nobody() -> None:
-    plain = Plain()
+    class Waiting(Plain):
+        begun, told = threading.Event(), threading.Event()
+
+        def process_events(self, context: PartitionContext, batch: Batch) -> None:
+            self.begun.set()
+            assert self.told.wait(30), "the loop stands still while this runs"
+            super().process_events(context, batch)
+
+    plain = Waiting()
     bench = await opened(plain)  # type: ignore[arg-type]
     processing = asyncio.create_task(bench.process(batch_of(10, 11)))
-    ticks = 0
-    while not processing.done():
+    while not plain.begun.is_set():
         await asyncio.sleep(0.01)
-        ticks += 1
+    plain.told.set()
     assert await processing == 2
-    assert ticks >= 10
     await bench.handler.close(lost=False)
     assert len(set(plain.threads)) == 1
     assert plain.threads[0] != threading.get_ident()
