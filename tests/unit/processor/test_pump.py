@@ -1,9 +1,11 @@
 """The pump against a behaving hub and container: every fault ends with each event in exactly one file."""
 
 import asyncio
+import gc
 import json
 from datetime import UTC, datetime
 
+import pyarrow as pa
 import pytest
 
 from eventconsumer_processor.errors import HubUnreachable, LeaseLost, Unauthorized, Unavailable
@@ -37,6 +39,24 @@ async def test_files_roll_by_count_and_by_age_and_move_the_checkpoint() -> None:
     assert (report.epoch, report.next_sequence_number, report.events, report.files) == (1, 25, 25, 3)
     assert report.sequence_number == 24 and report.enqueued_time == datetime(2026, 1, 1, 0, 0, 0, 24_000, UTC)
     assert report.retrieved_time is not None and report.retrieved_time > report.enqueued_time
+
+
+@virtual
+async def test_a_committed_files_events_are_let_go_before_the_checkpoint_is_written() -> None:
+    stage = Stage(overrides={"processing": {"maxBatchSize": 1, "prefetch": 100, "maxWaitSeconds": 20}})
+    stage.partition.add(*[bytes([65 + number]) * 100_000 for number in range(10)])
+    running = await stage.pump()
+    advance, before, during = running.held.advance, pa.total_allocated_bytes(), list[int]()
+
+    async def slowly(checkpoint: Checkpoint) -> None:
+        gc.collect()
+        during.append(pa.total_allocated_bytes() - before)
+        await advance(checkpoint)
+
+    running.held.advance = slowly  # type: ignore[method-assign]
+    await eventually(lambda: bool(during))
+    assert max(during) < 200_000  # the last batch, which the pump has at hand
+    await running.stop()
 
 
 @virtual
