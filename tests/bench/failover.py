@@ -5,8 +5,8 @@
 Real host processes on the emulator and Azurite, events on all partitions all the time. A partition counts as read while
 a reader is attached to it, as the emulator sees it every 0.1 s. Each row ends with a check that every event is in
 exactly one file. Each is measured with leases alone, and with hosts that are told what their fleet is as the operator
-tells it: every three seconds, and when a host becomes ready; that a host has ended, at the second look. Prints one
-table; takes about twelve minutes on an idle machine of two cores.
+tells it: every three seconds, and when a host becomes ready or its pod is gone. Prints one table; takes about twelve
+minutes on an idle machine of two cores.
 """
 
 import argparse
@@ -72,8 +72,7 @@ class Operator(threading.Thread):
         self._orders = orders
         self._key = Ed25519PrivateKey.generate()
         self._generation = 0
-        self._dead: list[set[str]] = [set(), set()]  # owners without a process, in the last looks
-        self._ready: tuple[str, ...] = ()
+        self._seen: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())  # pods that are ready, owners that ended
         self._ended = threading.Event()
         public = self._key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         orders.fleet_key.write_bytes(public)
@@ -82,12 +81,12 @@ class Operator(threading.Thread):
         """Look and tell until `end`."""
         told = 0.0
         while not self._ended.wait(POLL_SECONDS):
-            ready = self._look()
-            if self.wanted and (ready != self._ready or time.monotonic() - told >= TELL_SECONDS):
-                self._ready, told = ready, time.monotonic()
-                self._tell()
+            seen = self._ready(), self._gone()
+            if self.wanted and (seen != self._seen or time.monotonic() - told >= TELL_SECONDS):
+                self._seen, told = seen, time.monotonic()
+                self._tell(*seen)
 
-    def _look(self) -> tuple[str, ...]:
+    def _ready(self) -> tuple[str, ...]:
         found = []
         for host in self._orders.hosts:
             if host.process.poll() is None and int(host.name.rpartition("-")[2]) < self.wanted:
@@ -96,17 +95,21 @@ class Operator(threading.Thread):
                         found.append(host.name)
         return tuple(sorted(found))
 
-    def _tell(self) -> None:
-        dead = {f"{host.name}.uid-of-{host.name}" for host in self._orders.hosts if host.process.poll() is not None}
-        self._dead = [self._dead[1], dead]
+    def _gone(self) -> tuple[str, ...]:
+        """Owners without a process; the pods of hosts that the rows start again have another uid."""
+        return tuple(
+            sorted(f"{host.name}.uid-of-{host.name}" for host in self._orders.hosts if host.process.poll() is not None)
+        )
+
+    def _tell(self, ready: tuple[str, ...], gone: tuple[str, ...]) -> None:
         self._generation = max(self._generation + 1, time.time_ns() // 1_000_000)
         body = FleetMessage(
             resource_uid=self._orders.config["resource"]["uid"],
             generation=self._generation,
             time=datetime.now(UTC),
             hosts=self.wanted,
-            ready=self._ready,
-            gone=tuple(sorted(set.intersection(*self._dead))),
+            ready=ready,
+            gone=gone,
         )
         content = body.model_dump_json(by_alias=True).encode()
         headers = {FLEET_SIGNATURE_HEADER: base64.b64encode(self._key.sign(content)).decode()}
