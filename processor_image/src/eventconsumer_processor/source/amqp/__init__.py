@@ -6,6 +6,7 @@
     wire           bytes to frames and back, on a socket
     connection     handshake, heartbeats: one peer
     session        windows, and the links of a connection
+    baselink       what links of both directions share
     link, credit   deliveries of one partition, and how many may be on their way
     sender         messages to a service
     requests       questions to a service, and its answers
