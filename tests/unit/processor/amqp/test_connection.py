@@ -9,6 +9,8 @@ import pytest
 from eventconsumer_processor.errors import HubNotFound, HubUnreachable, LinkStolen
 from eventconsumer_processor.source.amqp import performatives as amqp
 from eventconsumer_processor.source.amqp.connection import Connection, Endpoint
+from eventconsumer_processor.source.amqp.deliveries import messages_of
+from eventconsumer_processor.source.amqp.deliveries import messages_of
 from eventconsumer_processor.source.amqp.link import Receiver
 from eventconsumer_processor.source.amqp.performatives import Terminus
 from eventconsumer_processor.source.amqp.session import WINDOW
@@ -185,7 +187,7 @@ async def test_deliveries_in_parts_aborted_and_unsettled(world: World) -> None:
     await link.attach()
     found: list[bytes] = []
     while len(found) < 4:
-        found += await link.take(5)
+        found += messages_of(await link.take(5))
     assert found == [b"one", b"two", b"three", b"four"]
     assert link._held == 0
     async with asyncio.timeout(5):
@@ -389,10 +391,10 @@ async def test_few_events_wait_for_more_and_many_do_not(world: World) -> None:
         linger=3600,
     )
     await link.attach()
-    assert await link.take(30) == [b"0"]  # none was taken before, so it does not wait
+    assert messages_of(await link.take(30)) == [b"0"]  # none was taken before, so it does not wait
     taken.set()
     async with asyncio.timeout(30):
-        assert await link.take(3600) == [b"1", b"2", b"3", b"4", b"5"]  # as soon as half of the credit is used
+        assert messages_of(await link.take(3600)) == [b"1", b"2", b"3", b"4", b"5"]  # as soon as half of the credit is used
 
 
 async def test_a_reader_that_is_about_to_leave_waits_for_nothing(world: World) -> None:
@@ -404,7 +406,7 @@ async def test_a_reader_that_is_about_to_leave_waits_for_nothing(world: World) -
 
     link = receiver(await world.connect(script))
     await link.attach()
-    assert await link.take(30) == [b"0"]
+    assert messages_of(await link.take(30)) == [b"0"]
     waiting = asyncio.ensure_future(link.take(3600))
     await asyncio.sleep(0.05)
     assert not waiting.done()

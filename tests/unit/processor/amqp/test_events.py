@@ -1,5 +1,7 @@
 """Messages become the same columns as by pyamqp's decoder and `source.columns`, whatever shape they have."""
 
+from array import array
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 from eventconsumer_processor.source import columns, sdk
 from eventconsumer_processor.source.amqp import events
 from eventconsumer_processor.source.amqp.codec import FrameError
+from eventconsumer_processor.source.amqp.deliveries import Deliveries
 from eventconsumer_processor.source.amqp.learner import MAX_SLOTS, learn
 from eventconsumer_processor.source.batch import EventBatch
 from eventhubs_emulator.codec import encode
@@ -28,8 +31,20 @@ def by_pyamqp(payloads: list[bytes]) -> EventBatch:
     return columns.to_batch(decode_payload(memoryview(payload)) for payload in payloads)
 
 
+def came(payloads: list[bytes]) -> list[Deliveries]:
+    """The messages as a link gives them: some together, some alone."""
+    pieces, left, head = [], payloads, b"<head>"
+    while left:
+        alone, together, left = left[:1], left[1:10], left[10:]
+        pieces.append(Deliveries.of(alone[0]))
+        if together:
+            stops = accumulate(len(head) + len(payload) for payload in together)
+            pieces.append(Deliveries(head + head.join(together), len(head), array("q", stops)))
+    return pieces
+
+
 def decoded(payloads: list[bytes]) -> EventBatch:
-    return events.Decoder().batch(payloads)
+    return events.Decoder().batch(came(payloads))
 
 
 def assert_same(payloads: list[bytes]) -> None:
@@ -203,7 +218,7 @@ def test_layouts_that_take_turns_keep_their_order(turns: list[int], found: list[
     decoder = events.Decoder()
     for body in found:
         sent = [COMMON[turn] if turn else NUMBERED + section(0x75, body) for turn in turns]
-        assert decoder.batch(sent).columns.equals(by_pyamqp(sent).columns)
+        assert decoder.batch(came(sent)).columns.equals(by_pyamqp(sent).columns)
     assert len(decoder._layouts) <= events.LAYOUTS
 
 
@@ -217,7 +232,7 @@ def test_more_layouts_than_are_remembered(found: list[dict[str, Any]]) -> None:
     decoder = events.Decoder()
     sent = [NUMBERED + section(0x74, properties) + BODY for properties in found]
     for _ in range(2):
-        assert decoder.batch(sent).columns.equals(by_pyamqp(sent).columns)
+        assert decoder.batch(came(sent)).columns.equals(by_pyamqp(sent).columns)
     assert len(decoder._layouts) <= events.LAYOUTS
 
 

@@ -2,6 +2,7 @@
 
     codec          AMQP's types: values from bytes, and the bytes of what is sent
     performatives  the frames of a connection, a session and a link
+    deliveries     messages as they came, together
     transfers      recognizing deliveries without decoding their heads
     wire           bytes to frames and back, on a socket
     connection     handshake, heartbeats: one peer

@@ -7,6 +7,7 @@ from uuid import uuid4
 from eventconsumer_processor.errors import HubUnreachable, SourceError
 from eventconsumer_processor.source.amqp.codec import FrameError
 from eventconsumer_processor.source.amqp.connection import CLOSE_SECONDS, Connection
+from eventconsumer_processor.source.amqp.deliveries import Deliveries
 from eventconsumer_processor.source.amqp.performatives import Fields
 
 REQUEST_SECONDS = 10.0
@@ -70,7 +71,7 @@ class BaseLink:
         """See `session.Link`."""
         raise FrameError("a transfer on a link that does not receive")
 
-    def on_deliveries(self, payloads: list[bytes]) -> None:
+    def on_deliveries(self, found: Deliveries) -> None:
         """See `session.Link`."""
         raise FrameError("a transfer on a link that does not receive")
 

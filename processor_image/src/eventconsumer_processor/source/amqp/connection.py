@@ -15,6 +15,7 @@ from uuid import uuid4
 from eventconsumer_processor.errors import HubUnreachable, SourceError
 from eventconsumer_processor.source.amqp import performatives as amqp
 from eventconsumer_processor.source.amqp.codec import FrameError
+from eventconsumer_processor.source.amqp.deliveries import Deliveries
 from eventconsumer_processor.source.amqp.performatives import Fields
 from eventconsumer_processor.source.amqp.session import HANDLE_MAX, WINDOW, Session
 from eventconsumer_processor.source.amqp.wire import Wire
@@ -147,9 +148,9 @@ class Connection:
             case _:
                 raise FrameError(f"performative {fields.code:#04x} is not expected now")
 
-    def deliveries(self, handle: int, payloads: list[bytes]) -> None:
+    def deliveries(self, handle: int, found: Deliveries) -> None:
         """See `wire.Peer`."""
-        self.session.deliveries(handle, payloads)
+        self.session.deliveries(handle, found)
 
     def lost(self, reason: str) -> None:
         """See `wire.Peer`."""

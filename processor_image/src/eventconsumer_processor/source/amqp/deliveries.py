@@ -1,44 +1,55 @@
 """Deliveries as they came: bytes in one piece, and where in them each message is.
 
-What a link keeps costs two numbers for each message, and no object: many come in one read, and are decoded together.
+Many come in one read. Kept together they cost one copy and a number each, and no object.
 """
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
 
-Positions = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Deliveries:
-    """Whole deliveries of one link, in the order they came.
+    """Whole deliveries of one link, in the order they came: each a head and a message.
 
     Attributes:
-        data: Their messages, with whatever is between them.
-        starts, stops: Where each message starts and ends in it; they rise.
+        data: Their bytes, from the first head to the end of the last message.
+        head: Bytes before each message.
+        stops: Where each message ends in `data`; signed, of 64 bits.
     """
 
     data: bytes
-    starts: Positions
-    stops: Positions
+    head: int
+    stops: "array[int]"
 
     @classmethod
-    def of(cls, payloads: Sequence[bytes]) -> "Deliveries":
-        """Messages that came each by itself."""
-        stops = np.cumsum(np.fromiter(map(len, payloads), np.int64, len(payloads)), dtype=np.int64)
-        return cls(b"".join(payloads), np.concatenate((np.zeros(1, np.int64), stops))[: len(payloads)], stops)
+    def of(cls, message: bytes) -> "Deliveries":
+        """A message that came by itself."""
+        return cls(message, 0, array("q", (len(message),)))
 
     def __len__(self) -> int:
         return len(self.stops)
 
-    def payload(self, index: int) -> bytes:
-        """The bytes of one message."""
-        return self.data[self.starts[index] : self.stops[index]]
+    @property
+    def last(self) -> bytes:
+        """The last message."""
+        return self.data[(self.stops[-2] if len(self.stops) > 1 else 0) + self.head :]
 
-    def payloads(self) -> list[bytes]:
-        """The bytes of each."""
-        data = self.data
-        return [data[start:stop] for start, stop in zip(self.starts.tolist(), self.stops.tolist(), strict=True)]
+    def messages(self) -> list[bytes]:
+        """Each message's bytes."""
+        data, head, found, start = self.data, self.head, [], 0
+        for stop in self.stops:
+            found.append(data[start + head : stop])
+            start = stop
+        return found
+
+    def split(self) -> "tuple[bytes, Deliveries]":
+        """The first message, and the deliveries behind it."""
+        first = self.stops[0]
+        behind = array("q", (stop - first for stop in self.stops[1:]))
+        return self.data[self.head : first], Deliveries(self.data[first:], self.head, behind)
+
+
+def messages_of(pieces: Sequence[Deliveries]) -> list[bytes]:
+    """The messages of several, in order."""
+    return [message for piece in pieces for message in piece.messages()]

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from eventconsumer_processor.source import columns
 from eventconsumer_processor.source.amqp.codec import FrameError
+from eventconsumer_processor.source.amqp.deliveries import Deliveries, messages_of
 from eventconsumer_processor.source.amqp.layout import NULL, Layout, Messages, Positions
 from eventconsumer_processor.source.amqp.learner import KEY, NUMBER, OFFSET, TIME, learn
 from eventconsumer_processor.source.amqp.messages import decode_message
@@ -32,24 +33,25 @@ class Decoder:
     def __init__(self) -> None:
         self._layouts: list[Layout] = []  # the last one that fitted is the first
 
-    def batch(self, payloads: Sequence[bytes]) -> EventBatch:
-        """The columns of encoded messages of one partition, in the order they came.
+    def batch(self, pieces: Sequence[Deliveries]) -> EventBatch:
+        """The columns of the messages of one partition, in the order they came.
 
         Raises:
             FrameError: One of them is no message, or has no sequence number.
         """
-        if len(payloads) < FEW:
-            return by_rows(payloads)
-        with Messages(payloads) as messages:
+        count = sum(map(len, pieces))
+        if count < FEW:
+            return by_rows(messages_of(pieces))
+        with Messages(pieces) as messages:
             parts: list[tuple[Positions, EventBatch]] = []
-            left = np.arange(len(payloads))
+            left = np.arange(count)
             for layout in tuple(self._layouts):
                 left = self._take(messages, layout, left, parts)
             for _ in range(LEARNT):
-                if len(left) >= FEW and (new := learn(payloads[int(left[0])])) is not None:
+                if len(left) >= FEW and (new := learn(messages.message(int(left[0])))) is not None:
                     left = self._take(messages, new, left, parts)
-        if len(left):
-            parts.append((left, by_rows([payloads[index] for index in left.tolist()])))
+            if len(left):
+                parts.append((left, by_rows([messages.message(index) for index in left.tolist()])))
         return _in_order(parts)
 
     def _take(

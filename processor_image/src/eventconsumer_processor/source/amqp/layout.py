@@ -9,9 +9,12 @@ another layout. A value's size follows from its type alone, so a layout needs no
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
+
+from eventconsumer_processor.source.amqp.deliveries import Deliveries
 
 Positions = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -33,30 +36,30 @@ _spare: list[bytearray] = []  # memory that was used, for the next messages
 
 
 class Messages:
-    """Encoded messages in one piece, until the end of a `with` block.
+    """The messages of deliveries in one piece, until the end of a `with` block.
 
     They lie in memory that is used again and again: new memory costs several times what copying does, as the system
     gives it page by page. So nothing may refer to it behind the block; arrays made of it are copies.
 
     Attributes:
-        raw: Their bytes in a row, and some more.
-        at, ends: Where each starts and ends.
+        raw: The bytes of the deliveries in a row, and some more.
+        at, ends: Where each message starts and ends.
     """
 
-    def __init__(self, payloads: Sequence[bytes]) -> None:
-        self.ends = np.cumsum(np.fromiter(map(len, payloads), np.int64, len(payloads)))
-        self.at = np.concatenate(([0], self.ends[:-1]))
-        size = int(self.ends[-1]) + _PAD
+    def __init__(self, pieces: Sequence[Deliveries]) -> None:
+        behind = list(accumulate((len(piece.data) for piece in pieces), initial=0))
+        counts = list(map(len, pieces))
+        stops = np.concatenate([np.frombuffer(piece.stops, np.int64) for piece in pieces])
+        self.ends = stops + np.repeat(behind[:-1], counts)
+        self.at = np.concatenate(([0], self.ends[:-1])) + np.repeat([piece.head for piece in pieces], counts)
+        size = behind[-1] + _PAD
         self.raw = _spare.pop() if _spare else bytearray()
         if len(self.raw) < size:
             self.raw = bytearray(size)
         with memoryview(self.raw) as raw:
-            stop = 0
-            for payload in payloads:
-                start = stop
-                stop += len(payload)
-                raw[start:stop] = payload
-            raw[stop : stop + _PAD] = bytes(_PAD)
+            for start, piece in zip(behind, pieces, strict=False):
+                raw[start : start + len(piece.data)] = piece.data
+            raw[behind[-1] : size] = bytes(_PAD)
         self.u8 = np.frombuffer(self.raw, np.uint8, size)
         self._u64: npt.NDArray[np.uint64] = np.ndarray(
             (size - 7,), np.dtype("<u8"), self.raw, strides=(1,)
@@ -68,6 +71,10 @@ class Messages:
     def __exit__(self, *_: object) -> None:
         if len(self.raw) <= KEPT_BYTES and not _spare:
             _spare.append(self.raw)
+
+    def message(self, index: int) -> bytes:
+        """The bytes of one message."""
+        return bytes(self.raw[self.at[index] : self.ends[index]])
 
     def equal(self, at: Positions, literal: bytes) -> Mask:
         """Which positions hold a literal."""

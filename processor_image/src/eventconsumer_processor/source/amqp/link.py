@@ -13,6 +13,7 @@ from eventconsumer_processor.source.amqp import credit
 from eventconsumer_processor.source.amqp.baselink import BaseLink
 from eventconsumer_processor.source.amqp.codec import FrameError
 from eventconsumer_processor.source.amqp.connection import Connection
+from eventconsumer_processor.source.amqp.deliveries import Deliveries
 from eventconsumer_processor.source.amqp.performatives import Fields
 from eventconsumer_processor.source.budget import Budget
 
@@ -46,8 +47,9 @@ class Receiver(BaseLink):
         self._linger = linger
         self._prefetch = prefetch
         self._frame = frame
-        self._payloads: deque[bytes] = deque()
-        self._held = 0  # bytes that wait, with those of a delivery that is not whole yet
+        self._pieces: deque[Deliveries] = deque()
+        self._waiting = 0  # deliveries in them
+        self._held = 0  # their bytes, with those of a delivery that is not whole yet
         self._parts: list[bytes] = []
         self._unsettled: int | None = None  # id of the delivery in `_parts` that is to be settled
         self._delivery_count = 0
@@ -55,15 +57,15 @@ class Receiver(BaseLink):
         self._seen = self._seen_bytes = 0  # deliveries since credit was given, and their bytes
         self._typical = credit.FIRST_EVENT_BYTES
         self._waiter: asyncio.Future[None] | None = None
-        self._wanted = 1  # payloads that the reader waits for
+        self._wanted = 1  # deliveries that the reader waits for
         self._hurried = False
         self._taken = 0.0  # when it took some last, on the loop's clock
 
-    async def take(self, max_wait: float) -> list[bytes]:
-        """Payloads in order, half of what may wait at most; none if none came within `max_wait` seconds.
+    async def take(self, max_wait: float) -> list[Deliveries]:
+        """Deliveries in order, about half of what may wait at most; none if none came within `max_wait` seconds.
 
         Many at a time cost little each, so while few come, what comes waits for more: not for long, and not at all
-        where the last payloads were taken a while ago.
+        where the last deliveries were taken a while ago.
 
         Raises:
             SourceError: The link is gone.
@@ -77,14 +79,20 @@ class Receiver(BaseLink):
         await self._wait(min(started + max_wait, self._taken + self._linger))
         self.check()
         self._taken = loop.time()
-        taken: list[bytes] = []
+        taken: list[Deliveries] = []
         size = 0
-        while self._payloads and size < self._budget.many:
-            taken.append(self._payloads.popleft())
-            size += len(taken[-1])
-        self._held -= size
+        while self._pieces and size < self._budget.many:
+            taken.append(self._next())
+            size += len(taken[-1].data)
         self._top_up()
         return taken
+
+    def _next(self) -> Deliveries:
+        """The first of what waits, which waits no more."""
+        piece = self._pieces.popleft()
+        self._waiting -= len(piece)
+        self._held -= len(piece.data)
+        return piece
 
     def hurry(self) -> None:
         """End a `take` that waits, and have no other one wait."""
@@ -101,7 +109,7 @@ class Receiver(BaseLink):
             raise self.error
 
     async def _wait(self, until: float) -> None:
-        """Wait for as many payloads as are wanted, or many bytes, or the end of the link."""
+        """Wait for as many deliveries as are wanted, or many bytes, or the end of the link."""
         loop = asyncio.get_running_loop()
         if self._has_enough() or until <= loop.time():
             return
@@ -114,7 +122,7 @@ class Receiver(BaseLink):
             self._waiter = None
 
     def _has_enough(self) -> bool:
-        enough = len(self._payloads) >= self._wanted or self._held >= self._budget.many
+        enough = self._waiting >= self._wanted or self._held >= self._budget.many
         return enough or self._hurried or self.error is not None
 
     def _wake(self) -> None:
@@ -129,7 +137,7 @@ class Receiver(BaseLink):
         granted = credit.grant(
             prefetch=self._prefetch,
             credit=self._credit,
-            waiting=len(self._payloads),
+            waiting=self._waiting,
             held=self._held,
             typical=self._typical,
             budget=self._budget.each,
@@ -162,15 +170,15 @@ class Receiver(BaseLink):
         if fields[9]:
             self._session.flow(self._handle, self._delivery_count, self._credit)
 
-    def on_deliveries(self, payloads: list[bytes]) -> None:
+    def on_deliveries(self, found: Deliveries) -> None:
         """See `session.Link`. The first one may be the end of a delivery whose beginning came before."""
-        self._hold(sum(map(len, payloads)))
         if self._parts:
-            payloads[0] = b"".join((*self._parts, payloads[0]))
-            self._parts.clear()
-            self._settle()
-        self._payloads.extend(payloads)
-        self._arrived(len(payloads), sum(map(len, payloads)))
+            end, found = found.split()
+            self._hold(len(end))
+            self._complete(end)
+        if found.stops:
+            self._hold(len(found.data))
+            self._arrived(found)
         self._top_up()
         self._wake()
 
@@ -181,28 +189,33 @@ class Receiver(BaseLink):
         if fields[4] is True:
             self._unsettled = None
         self._hold(len(payload))
-        self._parts.append(payload)
         if fields[9]:  # aborted: as if it had never begun
-            self._held -= sum(map(len, self._parts))
+            self._held -= sum(map(len, self._parts)) + len(payload)
+            self._parts.clear()
             self._unsettled = None
-            self._arrived(1, 0)
+            self._count(1, 0)
         elif fields[5]:
+            self._parts.append(payload)
             return
         else:
-            whole = b"".join(self._parts)
-            self._payloads.append(whole)
-            self._settle()
-            self._arrived(1, len(whole))
-        self._parts.clear()
+            self._complete(payload)
         self._top_up()
         self._wake()
 
-    def _settle(self) -> None:
+    def _complete(self, end: bytes) -> None:
+        """Take the end of a delivery."""
+        self._arrived(Deliveries.of(b"".join((*self._parts, end)) if self._parts else end))
+        self._parts.clear()
         if self._unsettled is not None:
             self._session.accept(self._unsettled)
             self._unsettled = None
 
-    def _arrived(self, count: int, size: int) -> None:
+    def _arrived(self, found: Deliveries) -> None:
+        self._pieces.append(found)
+        self._waiting += len(found)
+        self._count(len(found), len(found.data))
+
+    def _count(self, count: int, size: int) -> None:
         self._delivery_count = (self._delivery_count + count) & _WRAP
         self._credit = max(0, self._credit - count)
         self._seen += count
@@ -215,9 +228,9 @@ class Receiver(BaseLink):
 
     def _end(self, error: SourceError) -> None:
         super()._end(error)
-        self._payloads.clear()
+        self._pieces.clear()
         self._parts.clear()
-        self._held = 0
+        self._waiting = self._held = 0
         self._budget.leave(self)
         self._wake()
 

@@ -91,18 +91,20 @@ class _Replies(Receiver):
         self._expected.pop(identifier, None)
 
     def _wake(self) -> None:
-        while self._payloads:
-            payload = self._payloads.popleft()
-            self._held -= len(payload)
-            message = decode_message(payload)
-            identifier = message.properties.correlation_id if message.properties is not None else None
-            answer = self._expected.get(identifier) if isinstance(identifier, UUID) else None
-            if answer is not None and not answer.done():
-                answer.set_result(message)
+        while self._pieces:
+            self._hand_on(self._next().messages())
         self._top_up()
         if self.error is not None:
             for answer in self._expected.values():
                 _fail(answer, self.error)
+
+    def _hand_on(self, answers: list[bytes]) -> None:
+        for encoded in answers:
+            message = decode_message(encoded)
+            identifier = message.properties.correlation_id if message.properties is not None else None
+            answer = self._expected.get(identifier) if isinstance(identifier, UUID) else None
+            if answer is not None and not answer.done():
+                answer.set_result(message)
 
 
 def _fail(answer: "asyncio.Future[DecodedMessage]", error: SourceError) -> None:

@@ -10,6 +10,7 @@ from typing import Protocol
 from eventconsumer_processor.errors import HubUnreachable, SourceError
 from eventconsumer_processor.source.amqp import performatives as amqp
 from eventconsumer_processor.source.amqp.codec import FrameError
+from eventconsumer_processor.source.amqp.deliveries import Deliveries
 from eventconsumer_processor.source.amqp.performatives import Fields
 from eventconsumer_processor.source.amqp.wire import Wire
 from eventconsumer_processor.source.conditions import error_for
@@ -36,7 +37,7 @@ class Link(Protocol):
     def on_transfer(self, fields: Fields, payload: bytes) -> None:
         """A transfer of any shape."""
 
-    def on_deliveries(self, payloads: list[bytes]) -> None:
+    def on_deliveries(self, found: Deliveries) -> None:
         """Whole, settled deliveries."""
 
     def on_outcome(self, delivery: int, outcome: object) -> None:
@@ -142,12 +143,12 @@ class Session:
 
     # --- what comes ---
 
-    def deliveries(self, handle: int, payloads: list[bytes]) -> None:
+    def deliveries(self, handle: int, found: Deliveries) -> None:
         """Whole, settled deliveries on the link that the peer calls `handle`."""
-        self._count(len(payloads))
+        self._count(len(found))
         link = self._by_peer(handle)
         if link is not None:
-            link.on_deliveries(payloads)
+            link.on_deliveries(found)
 
     def frame(self, fields: Fields, payload: bytes) -> None:
         """A frame of the session or of a link."""

@@ -1,4 +1,4 @@
-"""`source.hub.Source` on a link of our own: its payloads as columns."""
+"""`source.hub.Source` on a link of our own: its deliveries as columns."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -40,10 +40,10 @@ class AmqpSource:
             self._receiver.check()
         else:
             try:
-                payloads = await self._receiver.take(max_wait)
-                self._rest = self._decoder.batch(payloads)
-                if self._runtime_metrics and payloads:
-                    self._rest = self._rest.noting(last_enqueued(delivery_annotations(payloads[-1])))
+                pieces = await self._receiver.take(max_wait)
+                self._rest = self._decoder.batch(pieces)
+                if self._runtime_metrics and pieces:
+                    self._rest = self._rest.noting(last_enqueued(delivery_annotations(pieces[-1].last)))
             except FrameError as error:
                 raise HubUnreachable(f"an event cannot be read: {error}") from error
         batch, whole = self._rest.head(max_events), self._rest

@@ -5,14 +5,15 @@ learnt from a decoded transfer; a frame that has the shape is a whole, settled d
 """
 
 import struct
+from array import array
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from eventconsumer_processor.source.amqp.codec import skip
 from eventconsumer_processor.source.amqp.performatives import Fields
 
-_HEADER = 8  # of a frame
 _PLAIN, _LIST = b"\x02\x00", b"\x00\x53\x14\xc0"  # data offset and type; a transfer with a list of the short form
+_SIZE = struct.Struct(">I").unpack_from
 _ID_WIDTHS = {0x43: 0, 0x52: 1, 0x70: 4}
 _HANDLE_WIDTHS = {0x43: 0, 0x52: 1, 0x70: 4}
 
@@ -20,7 +21,7 @@ _HANDLE_WIDTHS = {0x43: 0, 0x52: 1, 0x70: 4}
 class Unpack(Protocol):
     """`struct.Struct.unpack_from`."""
 
-    def __call__(self, buffer: bytes, offset: int, /) -> tuple[Any, ...]: ...
+    def __call__(self, buffer: bytearray, offset: int, /) -> tuple[Any, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +40,47 @@ class Shape:
     unpack: Unpack
     expected: tuple[Any, ...]
 
+    def fits(self, data: bytearray, pos: int, size: int) -> bool:
+        """Whether the frame of `size` bytes at `pos` has it."""
+        return self.size <= size and self.unpack(data, pos) == self.expected
+
+
+def run(shape: Shape, data: bytearray, pos: int, end: int, most: int) -> "array[int]":
+    """Where the frames end that have a shape and follow each other, counted from where the first one starts.
+
+    Args:
+        shape: What they have.
+        data: What came.
+        pos: Where the first one is.
+        end: Where what came ends.
+        most: Bytes that a frame may have.
+    """
+    unpack, expected, head = shape.unpack, shape.expected, shape.size
+    stops = array("q")
+    start = pos
+    while end - pos >= head:
+        size = _SIZE(data, pos)[0]
+        if not head <= size <= min(most, end - pos) or unpack(data, pos) != expected:
+            break
+        pos += size
+        stops.append(pos - start)
+    return stops
+
 
 def is_whole(fields: Fields) -> bool:
     """Whether a transfer is a delivery of its own, settled and not aborted."""
     return fields[1] is not None and fields[4] is True and not fields[5] and not fields[9]
 
 
-def key_of(data: bytes, pos: int) -> bytes:
+def key_of(data: bytearray, pos: int) -> bytes:
     """What tells the shapes of links apart, for the frame at `pos`; empty for what can have none."""
     if data[pos + 8 : pos + 12] != _LIST or data[pos + 4 : pos + 6] != _PLAIN:
         return b""
     width = _HANDLE_WIDTHS.get(data[pos + 14])
-    return b"" if width is None else data[pos + 12 : pos + 15 + width]
+    return b"" if width is None else bytes(data[pos + 12 : pos + 15 + width])
 
 
-def shape_of(data: bytes, pos: int, fields: Fields, end: int) -> Shape | None:
+def shape_of(data: bytearray, pos: int, fields: Fields, end: int) -> Shape | None:
     """The shape of the whole transfer frame from `pos` to `end`; None where it has no usual one."""
     if not key_of(data, pos) or not isinstance(fields[2], bytes):
         return None
