@@ -33,12 +33,15 @@ class Shape:
         size: Bytes before the payload, with the frame's header.
         unpack: Takes from the head what is the same in every frame.
         expected: What `unpack` then gives.
+        head, mask: The same as bytes, for the compiled decoder: a head, and ones where all are like it.
     """
 
     handle: int
     size: int
     unpack: Unpack
     expected: tuple[Any, ...]
+    head: bytes
+    mask: bytes
 
     def fits(self, data: bytearray, pos: int, size: int) -> bool:
         """Whether the frame of `size` bytes at `pos` has it."""
@@ -91,6 +94,13 @@ def shape_of(data: bytearray, pos: int, fields: Fields, end: int) -> Shape | Non
     if width is None or data[tag_at] != 0xA0:
         return None
     tail_at = tag_at + 2 + data[tag_at + 1]
-    # head, (delivery id), constructor and length of the tag, (tag), everything behind it
-    layout = struct.Struct(f">4x{id_at + 1 - pos - 4}s{width}x2s{data[tag_at + 1]}x{payload - tail_at}s")
-    return Shape(fields.number(0), payload - pos, layout.unpack_from, layout.unpack_from(data, pos))
+    # (size), head, (delivery id), constructor and length of the tag, (tag), everything behind it
+    parts = (4, id_at + 1 - pos - 4, width, 2, data[tag_at + 1], payload - tail_at)
+    layout = struct.Struct(">{}x{}s{}x{}s{}x{}s".format(*parts))
+    mask = b"".join(bytes([index % 2 * 0xFF]) * count for index, count in enumerate(parts))
+    head = bytes(data[pos:payload])
+    return Shape(fields.number(0), len(head), layout.unpack_from, layout.unpack_from(head), head, mask)
+
+
+NO_SHAPE = Shape(0, 1 << 62, struct.Struct("").unpack_from, (None,), b"", b"")
+"""That no frame has."""

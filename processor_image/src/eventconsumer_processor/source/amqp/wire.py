@@ -12,7 +12,7 @@ from typing import Protocol
 from eventconsumer_processor.source.amqp.codec import FrameError
 from eventconsumer_processor.source.amqp.deliveries import Deliveries
 from eventconsumer_processor.source.amqp.performatives import TRANSFER, Fields, parse
-from eventconsumer_processor.source.amqp.transfers import Shape, is_whole, key_of, run, shape_of
+from eventconsumer_processor.source.amqp.transfers import NO_SHAPE, Shape, is_whole, key_of, run, shape_of
 
 READ_BYTES = 112 * 1024  # at most at a time: a copy of so many has memory that was used before, more is mapped anew
 _MAX_SHAPES = 1024
@@ -52,7 +52,7 @@ class Wire(asyncio.BufferedProtocol):
         self._buffer = bytearray(READ_BYTES)
         self._view = memoryview(self._buffer)
         self._filled = 0  # bytes of a frame that is not whole yet: they are where the buffer starts
-        self._shape = Shape(0, 1 << 62, struct.Struct("").unpack_from, (None,))  # of the last delivery; none yet
+        self._shape = NO_SHAPE  # of the last delivery
         self._shapes: dict[bytes, Shape] = {}
 
     # --- asyncio ---
