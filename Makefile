@@ -4,6 +4,7 @@ SHELL := /bin/bash
 VENV := .venv
 PY := $(VENV)/bin/python
 DISTS := crds operator processor_image spark cli local/emulator local/cluster local/demo local/release
+DECODER := processor_image/decoder
 
 .PHONY: help
 help: ## List the commands
@@ -11,10 +12,12 @@ help: ## List the commands
 
 # --- environment ---------------------------------------------------------------------------------
 .PHONY: env
-env: $(VENV)/.ready ## The Python environment, hash-pinned
+env: $(VENV)/.ready ## The Python environment, hash-pinned, and the compiled decoder
 
-$(VENV)/.ready: requirements/dev.txt requirements/bootstrap.txt $(DISTS:%=%/pyproject.toml)
-	@./local/bootstrap $(VENV) $(DISTS)
+$(VENV)/.ready: requirements/dev.txt requirements/bootstrap.txt $(DISTS:%=%/pyproject.toml) \
+    $(addprefix $(DECODER)/,pyproject.toml hatch_build.py Cargo.toml Cargo.lock) $(wildcard $(DECODER)/src/*.rs $(DECODER)/src/*/*.rs)
+	@./local/need cargo cargo
+	@./local/bootstrap $(VENV) $(DISTS) $(DECODER)
 	@touch $@
 
 AZURITE := local/azurite/node_modules/.bin/azurite-blob
@@ -95,7 +98,7 @@ lint: env ## Style
 	@$(VENV)/bin/ruff format --check .
 
 types: env ## Types
-	@$(VENV)/bin/mypy $(DISTS:%=%/src)
+	@$(VENV)/bin/mypy $(DISTS:%=%/src) $(DECODER)/python $(DECODER)/hatch_build.py
 
 borders: env ## Who may import whom
 	@$(VENV)/bin/lint-imports
