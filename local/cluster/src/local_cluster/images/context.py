@@ -12,6 +12,7 @@ from pathlib import Path
 from local_cluster.errors import ClusterError
 
 _IGNORED = {"__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", "node_modules"}
+_COMPILED = {".pyc", ".so"}  # by whoever works here; images compile their own
 EPOCH = 315532800  # 1980: old enough for every tool, and the same on every machine
 
 
@@ -47,7 +48,7 @@ def parse_dockerfile(text: str) -> Dockerfile:
 
 
 def context_files(root: Path, sources: Iterable[str]) -> list[Path]:
-    """All files below the sources, sorted, without caches.
+    """All files below the sources, sorted, without caches and what was compiled beside them.
 
     Args:
         root: The build context.
@@ -67,7 +68,7 @@ def context_files(root: Path, sources: Iterable[str]) -> list[Path]:
         for match in matches:
             found |= {path for path in match.rglob("*") if path.is_file()} if match.is_dir() else {match}
     relative = (path.relative_to(root) for path in found)
-    return sorted(path for path in relative if not _IGNORED & set(path.parts) and path.suffix != ".pyc")
+    return sorted(path for path in relative if not _IGNORED & set(path.parts) and path.suffix not in _COMPILED)
 
 
 def content_hash(root: Path, files: Iterable[Path], *ingredients: str) -> str:
