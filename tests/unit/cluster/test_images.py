@@ -48,6 +48,7 @@ def context(tmp_path: Path) -> Path:
     (root / "src/a/__pycache__").mkdir(parents=True)
     (root / "src/a/one.py").write_text("1")
     (root / "src/a/__pycache__/one.pyc").write_bytes(b"x")
+    (root / "src/a/compiled.so").write_bytes(b"x")
     (root / "src/b.py").write_text("2")
     (root / "unrelated").write_text("3")
     return root
@@ -116,6 +117,27 @@ def test_an_image_on_another_one_changes_with_it(tmp_path: Path) -> None:
         source.write("# changed\n")
     after = {name: catalog.describe(tmp_path, name) for name in ("processor", "handler")}
     assert all(after[name].tag != before[name].tag for name in after)
+
+
+def test_the_host_s_image_is_made_of_the_decoder_s_sources_and_of_nothing_compiled_beside_them(tmp_path: Path) -> None:
+    for path in ("processor_image", "crds", "requirements"):
+        ignored = shutil.ignore_patterns("__pycache__", "*.so", "target")
+        shutil.copytree(REPOSITORY / path, tmp_path / path, ignore=ignored)
+    decoder = tmp_path / "processor_image/decoder"
+    first = catalog.describe(tmp_path, "processor")
+    (decoder / "target/release").mkdir(parents=True)
+    for library in ("target/release", "python/eventconsumer_decoder", "src"):
+        (decoder / library / "libeventconsumer_decoder.so").write_bytes(b"of this machine")
+    beside = catalog.describe(tmp_path, "processor")
+    assert (beside.files, beside.tag) == (first.files, first.tag)
+    held = {str(path.relative_to("processor_image/decoder")) for path in first.files if "decoder" in path.parts}
+    assert held >= {"Cargo.toml", "Cargo.lock", "src/lib.rs", "python/eventconsumer_decoder/__init__.py"}
+    tags = {first.tag}
+    for name in held:
+        with (decoder / name).open("a") as source:
+            source.write("\n")
+        tags.add(catalog.describe(tmp_path, "processor").tag)
+    assert len(tags) == 1 + len(held)
 
 
 def test_an_image_with_a_program_changes_with_the_version_of_the_program(tmp_path: Path) -> None:
