@@ -15,13 +15,13 @@ import yaml
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from eventconsumer_release.versions import distributions
+from eventconsumer_release.versions import DECODER, distributions
 
 pytestmark = pytest.mark.timeout(900)
 
 ROOT = Path(__file__).parents[3]
 VERSION = str(yaml.safe_load((ROOT / "helm/eventconsumer/Chart.yaml").read_text())["version"])
-WHEEL = "py3-none-any.whl"
+WHEEL = ".whl"
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -121,6 +121,7 @@ def test_wheels_hold_the_packages_and_the_license(clone: Path) -> None:
         with zipfile.ZipFile(io.BytesIO(content)) as wheel:
             files = wheel.namelist()
         package = name.partition("-")[0]
+        assert name.endswith("-py3-none-any.whl") == (package != "eventconsumer_decoder")
         assert any(file.endswith("/licenses/LICENSE") for file in files), name
         assert not [file for file in files if "__pycache__" in file]
         if package in {"eventconsumer_api", "eventconsumer_operator", "eventconsumer_processor", "eventconsumer_spark"}:
@@ -137,6 +138,31 @@ def test_a_wheel_of_the_release_runs(clone: Path, tmp_path: Path) -> None:
         env=os.environ | {"PYTHONPATH": str(tmp_path)},
     ).stdout  # fmt: skip
     assert printed == (ROOT / "crds/eventconsumers.yaml").read_text()
+
+
+def test_the_decoder_s_wheel_is_of_a_platform_and_holds_the_library_alone(clone: Path) -> None:
+    (wheel,) = (clone / "dist").glob("eventconsumer_decoder-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        held = {name for name in archive.namelist() if ".dist-info/" not in name}
+        (library,) = (entry for entry in archive.infolist() if entry.filename.endswith(".so"))
+        content = archive.read(library)
+    folder = ROOT / DECODER / "python/eventconsumer_decoder"
+    sources = {path.name for path in folder.iterdir() if path.suffix in {".py", ".typed"}}
+    assert held == {f"eventconsumer_decoder/{name}" for name in sources} | {library.filename}
+    assert library.external_attr >> 16 & 0o777 == 0o644
+    for place in (str(clone), str(Path.home()), "/build/.release-"):
+        assert place.encode() not in content
+
+
+def test_the_decoder_s_sources_are_in_its_own_source_distribution_only(clone: Path) -> None:
+    held = {}
+    for name, content in released(clone).items():
+        if name.endswith(".tar.gz"):
+            with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+                held[name.partition("-")[0]] = {entry.partition("/")[2] for entry in archive.getnames()}
+    assert held["eventconsumer_decoder"] >= {"src/lib.rs", "Cargo.toml", "Cargo.lock", "hatch_build.py", "LICENSE"}
+    assert not {name for name in held["eventconsumer_decoder"] if name.endswith(".so")}
+    assert not {name for name in held["eventconsumer_processor"] if name.startswith("decoder")}
 
 
 def test_the_bill_of_materials_keeps_to_the_schema_and_names_our_own_wheels(clone: Path) -> None:

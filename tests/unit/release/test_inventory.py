@@ -3,11 +3,12 @@
 import base64
 import hashlib
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from eventconsumer_release import inventory, materials
+from eventconsumer_release import inventory, materials, versions
 from eventconsumer_release.errors import ReleaseError
 from eventconsumer_release.inventory import Pinned
 
@@ -87,3 +88,5 @@ def test_nothing_of_this_repository_s_lock_files_is_left_out() -> None:
     modules = {tuple(line.split()[:2]) for text in sums for line in text.splitlines() if "/go.mod " not in line}
     names = {(f"{each.namespace}/{each.name}".lstrip("/"), each.version) for _, each in found if each.kind == "golang"}
     assert names == modules
+    locked = tomllib.loads((ROOT / versions.DECODER / "Cargo.lock").read_text())["package"]
+    assert [crate["name"] for crate in locked] == ["eventconsumer-decoder"]  # crates of others would be materials, too

@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 from eventconsumer_release.errors import ReleaseError
-from eventconsumer_release.versions import PRODUCT, check, distributions, reference
+from eventconsumer_release.versions import DECODER, PRODUCT, check, distributions, reference
 
 ROOT = Path(__file__).parents[3]
 NOW = "0.1.0"
 _PLACES = (
+    f"{DECODER}/Cargo.toml",
+    f"{DECODER}/Cargo.lock",
     "helm/eventconsumer/Chart.yaml",
     "helm/eventconsumer/values.yaml",
     "kustomize/base/operator.yaml",
@@ -48,6 +50,9 @@ def distributions_version(root: Path) -> str:
     ("place", "told"),
     [
         ("operator/pyproject.toml", "operator/pyproject.toml, version: says 9.9.9; write "),
+        (f"{DECODER}/pyproject.toml", f"{DECODER}/pyproject.toml, version: says 9.9.9; write "),
+        (f"{DECODER}/Cargo.toml", f"{DECODER}/Cargo.toml, version: says 9.9.9; write "),
+        (f"{DECODER}/Cargo.lock", "Cargo.lock, version (written by `cargo update --workspace --offline`): says"),
         ("helm/eventconsumer/Chart.yaml", "Chart.yaml, appVersion: says 9.9.9; write "),
         ("helm/eventconsumer/values.yaml", "image.spark: says eventconsumer/spark:9.9.9; write eventconsumer/spark:"),
         (

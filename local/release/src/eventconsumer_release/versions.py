@@ -12,7 +12,8 @@ from eventconsumer_release.errors import ReleaseError
 _SEMVER = re.compile(r"(0|[1-9]\d*)(\.(0|[1-9]\d*)){2}(-(alpha|beta|rc)\.(0|[1-9]\d*))?")
 _BASES = ("kustomize/base", "kustomize/base-cluster")
 IMAGES = ("operator", "processor", "spark")
-PRODUCT = ("crds", "operator", "processor_image", "spark", "cli")
+DECODER = "processor_image/decoder"
+PRODUCT = ("crds", "operator", "processor_image", DECODER, "spark", "cli")
 
 
 def distributions(root: Path) -> list[str]:
@@ -45,6 +46,12 @@ def _places(root: Path, version: str) -> Iterator[tuple[str, str, str]]:
     for folder in distributions(root):
         project = tomllib.loads((root / folder / "pyproject.toml").read_text())["project"]
         yield f"{folder}/pyproject.toml, version", project["version"], version
+    if DECODER in distributions(root):
+        crate = tomllib.loads((root / DECODER / "Cargo.toml").read_text())["package"]
+        yield f"{DECODER}/Cargo.toml, version", crate["version"], version
+        locked = tomllib.loads((root / DECODER / "Cargo.lock").read_text())["package"]
+        own = next((each["version"] for each in locked if each["name"] == crate["name"]), "none")
+        yield f"{DECODER}/Cargo.lock, version (written by `cargo update --workspace --offline`)", own, version
     chart = yaml.safe_load((root / "helm/eventconsumer/Chart.yaml").read_text())
     for field in ("version", "appVersion"):
         yield f"helm/eventconsumer/Chart.yaml, {field}", str(chart[field]), version
