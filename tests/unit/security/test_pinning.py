@@ -34,6 +34,12 @@ def test_images_install_by_hash_only(path: Path) -> None:
         assert "--require-hashes" in install or "--no-deps" in install, install
 
 
+def test_the_host_s_image_compiles_its_decoder_of_what_is_here_alone() -> None:
+    text = (ROOT / "processor_image/Dockerfile").read_text().replace("\\\n", " ")
+    (build,) = re.findall(r"cargo build [^&]*", text)
+    assert {"--locked", "--offline"} <= set(build.split())
+
+
 @pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.parent.name)
 def test_images_run_as_nobody_in_particular(path: Path) -> None:
     users = re.findall(r"^USER\s+(\S+)", path.read_text(), flags=re.MULTILINE)
