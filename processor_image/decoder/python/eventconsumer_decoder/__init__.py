@@ -1,0 +1,144 @@
+"""The compiled decoder: encoded AMQP messages to Arrow buffers.
+
+Only the binding of its C functions. They take addresses and trust them: memory at an address must be as large as is
+said, and stay where it is during the call.
+"""
+
+import ctypes
+from array import array
+from collections.abc import Callable
+from pathlib import Path
+
+INTERFACE = 1  # of the library that this module knows
+TEXTS, MAPS = 6, 2  # columns
+
+_LIBRARY = Path(__file__).with_name("libeventconsumer_decoder.so")
+_PANICKED, _TOO_LARGE = -1, -2
+
+
+class Pieces(ctypes.Structure):
+    """Where encoded messages are.
+
+    Attributes:
+        pieces: Address of three numbers of 64 bits for each piece: the address of its bytes, how many these are, and
+            how many messages are in them.
+        count: How many pieces.
+        starts, stops: Addresses of numbers of 64 bits: where the messages of all pieces start and stop, each in its
+            own piece. They rise.
+        fits: Address of one byte for each message: whether it can be decoded here.
+        messages: How many there are in all pieces.
+    """
+
+    _fields_ = (
+        ("pieces", ctypes.c_void_p),
+        ("count", ctypes.c_size_t),
+        ("starts", ctypes.c_void_p),
+        ("stops", ctypes.c_void_p),
+        ("fits", ctypes.c_void_p),
+        ("messages", ctypes.c_size_t),
+    )
+
+
+class Sizes(ctypes.Structure):
+    """The memory that columns need.
+
+    Attributes:
+        messages: How many fit.
+        total: Bytes of all regions.
+        nulls: For each column of texts, how many are null.
+        entries: For each column of maps, how many entries all of them have.
+        regions: Bytes of each. They follow each other, padded to 64 bytes: sequence numbers, times and sizes; for each
+            column of texts its bitmap (nothing where no text is null), ends and data; for each of maps its ends, the
+            ends and data of the names, the ends and data of the values, and the kinds. The columns of texts are offset,
+            partition key, body, content type, message id and correlation id, those of maps the application properties
+            and the system properties.
+    """
+
+    _fields_ = (
+        ("messages", ctypes.c_size_t),
+        ("total", ctypes.c_size_t),
+        ("nulls", ctypes.c_size_t * TEXTS),
+        ("entries", ctypes.c_size_t * MAPS),
+        ("regions", ctypes.c_size_t * (3 + 3 * TEXTS + 6 * MAPS)),
+    )
+
+
+def scan(data: bytes | int, size: int, pos: int, *, head: bytes, mask: bytes, most: int, stops: "array[int]") -> int:
+    """Find frames that follow each other.
+
+    Args:
+        data: Bytes, or their address.
+        size: How many there are.
+        pos: Where the first frame begins.
+        head: How each frame begins: four bytes for its size, which differ, and those that are compared.
+        mask: Which bits of these are compared.
+        most: Bytes of the longest frame.
+        stops: Of type "q": gets the end of each frame, until it is full.
+
+    Returns:
+        How many whole frames like that there are.
+
+    Raises:
+        ValueError: The arguments do not belong together.
+    """
+    if len(head) != len(mask) or stops.typecode != "q" or (isinstance(data, bytes) and size > len(data)):
+        raise ValueError("the arguments of the compiled decoder do not belong together")
+    address, capacity = stops.buffer_info()
+    return _checked(_scan(data, size, pos, head, mask, len(head), most, address, capacity))
+
+
+def measure(pieces: Pieces, sizes: Sizes) -> None:
+    """Find out which messages can be decoded here, and what memory their columns need.
+
+    Raises:
+        ValueError: The positions of the messages do not rise, or reach beyond their bytes.
+        OverflowError: A column would be larger than Arrow's may be.
+    """
+    _checked(_measure(pieces, sizes))
+
+
+def fill(pieces: Pieces, sizes: Sizes, address: int, size: int) -> None:
+    """Write the columns.
+
+    Args:
+        pieces: As they were measured.
+        sizes: What was measured.
+        address: Where they are written to.
+        size: How many bytes are there.
+
+    Raises:
+        ValueError: It is not what was measured.
+    """
+    _checked(_fill(pieces, sizes, address, size))
+
+
+def _checked(found: int) -> int:
+    if found >= 0:
+        return found
+    if found == _PANICKED:
+        raise RuntimeError("the compiled decoder failed")
+    if found == _TOO_LARGE:
+        raise OverflowError("the messages are too large for one batch")
+    raise ValueError("the arguments of the compiled decoder do not belong together")
+
+
+def _loaded(load: Callable[[str], ctypes.CDLL]) -> ctypes.CDLL:
+    try:
+        library = load(str(_LIBRARY))
+    except OSError as error:
+        raise ImportError(f"the compiled decoder cannot be loaded from {_LIBRARY}: {error}") from None
+    library.interface.restype = ctypes.c_uint32
+    if (found := library.interface()) != INTERFACE:
+        raise ImportError(f"{_LIBRARY} has interface {found}, not {INTERFACE}")
+    return library
+
+
+_library = _loaded(ctypes.CDLL)
+_measure, _fill = _library.measure, _library.fill
+_scan = _loaded(ctypes.PyDLL).scan  # keeps the interpreter: to get it back may take longer than the scan
+_address, _size = ctypes.c_void_p, ctypes.c_size_t
+_scan.argtypes = (_address, _size, _size, _address, _address, _size, ctypes.c_uint64, _address, _size)
+_measure.argtypes = (ctypes.POINTER(Pieces), ctypes.POINTER(Sizes))
+_fill.argtypes = (ctypes.POINTER(Pieces), ctypes.POINTER(Sizes), _address, _size)
+for _function in (_scan, _measure, _fill):
+    _function.restype = ctypes.c_int64

@@ -1,0 +1,182 @@
+//! Encoded AMQP messages to Arrow buffers: the C interface. Everything unsafe is here, the other modules are safe Rust.
+//!
+//! A call gets memory of the caller's and keeps none of it. What is wrong with the arguments, or with this library, is
+//! a negative number (see `batch::Failure`); messages that do not fit are no failure.
+
+#![deny(unsafe_op_in_unsafe_fn)]
+
+mod batch;
+mod columns;
+mod frames;
+mod message;
+mod reader;
+mod text;
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::slice;
+
+use batch::{Failure, Piece};
+use columns::Sizes;
+use frames::Shape;
+
+/// Messages in one piece of memory; where they are is said elsewhere, for all pieces together.
+#[repr(C)]
+pub struct RawPiece {
+    data: *const u8,
+    size: usize,
+    messages: usize,
+}
+
+/// Pieces, where the messages of all of them start and stop in their pieces, and which fit: one byte for each.
+#[repr(C)]
+pub struct RawPieces {
+    pieces: *const RawPiece,
+    count: usize,
+    starts: *const i64,
+    stops: *const i64,
+    fits: *mut u8,
+    messages: usize,
+}
+
+/// Raised with each change of the functions and of what they take.
+#[no_mangle]
+pub extern "C" fn interface() -> u32 {
+    1
+}
+
+/// Find frames that follow each other from `pos` on: whole, of `head_size` to `most` bytes, and with the bytes of `head`
+/// behind their size, in the bits that `mask` has. Their ends go to `stops`; returns how many, or a failure.
+///
+/// # Safety
+/// The pointers lead to as many items as their sizes say, which nothing else writes to during the call.
+#[no_mangle]
+pub unsafe extern "C" fn scan(
+    data: *const u8,
+    size: usize,
+    pos: usize,
+    head: *const u8,
+    mask: *const u8,
+    head_size: usize,
+    most: u64,
+    stops: *mut i64,
+    capacity: usize,
+) -> i64 {
+    caught(|| {
+        // SAFETY: the caller promises it.
+        let (data, head, mask, stops) = unsafe {
+            (items(data, size)?, items(head, head_size)?, items(mask, head_size)?, items_mut(stops, capacity)?)
+        };
+        if head_size < 4 {
+            return Err(Failure::BadArguments);
+        }
+        Ok(frames::scan(data, pos, &Shape { head, mask, most }, stops) as i64)
+    })
+}
+
+/// Say in `fits` which messages can be taken, and in `sizes` the memory that they need. Returns 0 or a failure.
+///
+/// # Safety
+/// As for `scan`; `raw` and `sizes` lead to one item each.
+#[no_mangle]
+pub unsafe extern "C" fn measure(raw: *const RawPieces, sizes: *mut Sizes) -> i64 {
+    caught(|| {
+        // SAFETY: the caller promises it.
+        let (raw, sizes) = unsafe { (one(items(raw, 1)?)?, items_mut(sizes, 1)?) };
+        // SAFETY: the caller promises it for what is behind the pointers in `raw`, too.
+        let (pieces, fits) = unsafe { (pieces(raw)?, items_mut(raw.fits, raw.messages)?) };
+        sizes[0] = batch::measure(&pieces, fits)?;
+        Ok(0)
+    })
+}
+
+/// Write the messages that fit to memory of `size` bytes, which is what was measured. Returns 0 or a failure.
+///
+/// # Safety
+/// As for `measure`.
+#[no_mangle]
+pub unsafe extern "C" fn fill(raw: *const RawPieces, sizes: *const Sizes, memory: *mut u8, size: usize) -> i64 {
+    caught(|| {
+        // SAFETY: the caller promises it. The memory was allocated elsewhere, so it holds bytes, whichever these are.
+        let (raw, sizes, memory) = unsafe { (one(items(raw, 1)?)?, one(items(sizes, 1)?)?, items_mut(memory, size)?) };
+        // SAFETY: the caller promises it for what is behind the pointers in `raw`, too.
+        let (pieces, fits) = unsafe { (pieces(raw)?, items(raw.fits, raw.messages)?) };
+        batch::fill(&pieces, fits, sizes, memory)?;
+        Ok(0)
+    })
+}
+
+/// The pieces of a call.
+///
+/// # Safety
+/// The pointers lead to as many items as the counts say, which nothing writes to during the call.
+unsafe fn pieces(raw: &RawPieces) -> Result<Vec<Piece<'_>>, Failure> {
+    // SAFETY: the caller promises it.
+    let (parts, mut starts, mut stops) =
+        unsafe { (items(raw.pieces, raw.count)?, items(raw.starts, raw.messages)?, items(raw.stops, raw.messages)?) };
+    let mut found = Vec::with_capacity(parts.len());
+    for part in parts {
+        if part.messages > starts.len() {
+            return Err(Failure::BadArguments);
+        }
+        // SAFETY: the caller promises it.
+        let data = unsafe { items(part.data, part.size)? };
+        let (own_starts, other_starts) = starts.split_at(part.messages);
+        let (own_stops, other_stops) = stops.split_at(part.messages);
+        found.push(Piece { data, starts: own_starts, stops: own_stops });
+        starts = other_starts;
+        stops = other_stops;
+    }
+    if starts.is_empty() {
+        Ok(found)
+    } else {
+        Err(Failure::BadArguments)
+    }
+}
+
+/// Items that the caller has.
+///
+/// # Safety
+/// There are `count` of them at `at`, which nothing writes to for as long as they are used.
+unsafe fn items<'a, T>(at: *const T, count: usize) -> Result<&'a [T], Failure> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    check(at, count)?;
+    // SAFETY: the caller promises it, and the rest is checked.
+    Ok(unsafe { slice::from_raw_parts(at, count) })
+}
+
+/// Items of the caller's that are written to.
+///
+/// # Safety
+/// There are `count` of them at `at`, which nothing else uses for as long as they are used.
+unsafe fn items_mut<'a, T>(at: *mut T, count: usize) -> Result<&'a mut [T], Failure> {
+    if count == 0 {
+        return Ok(&mut []);
+    }
+    check(at, count)?;
+    // SAFETY: the caller promises it, and the rest is checked.
+    Ok(unsafe { slice::from_raw_parts_mut(at, count) })
+}
+
+fn check<T>(at: *const T, count: usize) -> Result<(), Failure> {
+    let size = count.checked_mul(std::mem::size_of::<T>());
+    let is_aligned = at as usize % std::mem::align_of::<T>() == 0;
+    match size {
+        Some(size) if size <= isize::MAX as usize && is_aligned && !at.is_null() => Ok(()),
+        _ => Err(Failure::BadArguments),
+    }
+}
+
+fn one<T>(items: &[T]) -> Result<&T, Failure> {
+    items.first().ok_or(Failure::BadArguments)
+}
+
+/// What a call returns: a panic must not reach the caller, which is no Rust.
+fn caught(call: impl FnOnce() -> Result<i64, Failure>) -> i64 {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(found)) => found,
+        Ok(Err(failure)) => failure as i64,
+        Err(_) => Failure::Panicked as i64,
+    }
+}
