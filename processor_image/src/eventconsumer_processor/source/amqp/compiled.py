@@ -1,0 +1,110 @@
+"""Messages to columns by the compiled decoder, which is optional.
+
+It takes messages as nearly all publishers send them, and finds out which these are; any other message is for code that
+knows every shape. What it makes of a message is what `events.by_rows` makes of it.
+"""
+
+from array import array
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from eventconsumer_processor.source.amqp.deliveries import Deliveries, Positions
+from eventconsumer_processor.source.batch import COLUMNS, EventBatch
+
+_ALIGNMENT = 64  # of each buffer in the memory that is filled
+_NONE: Positions = np.zeros(0, np.int64)
+_NONE.flags.writeable = False
+
+_INTEGER, _TIME, _TEXT, _BINARY = (COLUMNS.field(name).type for name in ("size", "enqueued_time", "offset", "body"))
+_MAP, _KINDS = (COLUMNS.field(name).type for name in ("properties", "property_kinds"))
+_ENTRIES = pa.struct([_MAP.key_field, _MAP.item_field])
+_KIND = _KINDS.value_type
+_TEXTS = (_TEXT, _TEXT, _BINARY, _TEXT, _TEXT, _TEXT)  # as the decoder orders its columns of texts
+_array = pa.Array.from_buffers
+
+
+@cache
+def find() -> ModuleType | None:
+    """The compiled decoder; None where it is not installed, or is of another version."""
+    try:
+        return import_module("eventconsumer_decoder")
+    except ImportError:
+        return None
+
+
+def decode(pieces: Sequence[Deliveries]) -> tuple[EventBatch | None, Positions]:
+    """The columns of the messages that the compiled decoder takes.
+
+    Args:
+        pieces: Messages of one partition, in the order they came.
+
+    Returns:
+        Their batch, in that order, None where there is none; and which messages it does not take, by their indices
+        among those of all pieces.
+
+    Raises:
+        ImportError: There is no compiled decoder, see `find`.
+        ValueError: The positions of the messages do not rise, or reach beyond their bytes.
+        OverflowError: A column would be larger than Arrow's may be.
+    """
+    decoder = find()
+    if decoder is None:
+        raise ImportError("the compiled decoder is not installed")
+    parts = array("Q")
+    for piece in pieces:
+        data = piece.data
+        parts.extend((pa.py_buffer(data).address, len(data), len(piece.stops)))
+    starts = np.concatenate([_NONE, *[piece.starts for piece in pieces]])
+    stops = np.concatenate([_NONE, *[piece.stops for piece in pieces]])
+    if len(starts) != len(stops):
+        raise ValueError("not every message has a start and a stop")
+    fits = np.empty(len(stops), np.uint8)
+    at, of = (pa.py_buffer(positions).address for positions in (starts, stops))
+    raw = decoder.Pieces(parts.buffer_info()[0], len(pieces), at, of, pa.py_buffer(fits).address, len(fits))
+    sizes = decoder.Sizes()
+    decoder.measure(raw, sizes)
+    count: int = sizes.messages
+    if not count:
+        return None, np.arange(len(fits))
+    memory = pa.allocate_buffer(sizes.total)
+    decoder.fill(raw, sizes, memory.address, memory.size)
+    return _batch(sizes, memory), _NONE if count == len(fits) else np.flatnonzero(fits == 0)
+
+
+def _batch(sizes: Any, memory: pa.Buffer) -> EventBatch:
+    """The columns in memory that was filled: they share it."""
+    rows = sizes.messages
+    regions, end = [], 0
+    for size in sizes.regions[:]:
+        regions.append(memory.slice(end, size))
+        end += (size + _ALIGNMENT - 1) & -_ALIGNMENT
+    take = iter(regions).__next__
+
+    def flat(kind: pa.DataType, count: int, validity: pa.Buffer | None = None, nulls: int = 0) -> pa.Array:
+        return _array(kind, count, [validity, take(), take()], nulls)
+
+    def texts(kind: pa.DataType, nulls: int) -> pa.Array:
+        validity = take()
+        return flat(kind, rows, validity if nulls else None, nulls)
+
+    def maps(entries: int) -> tuple[pa.MapArray, pa.ListArray]:
+        ends = [None, take()]
+        names, values = flat(_TEXT, entries), flat(_TEXT, entries)
+        kinds = _array(_KIND, entries, [None, take()], 0)
+        both = _array(_ENTRIES, entries, [None], 0, children=[names, values])
+        return _array(_MAP, rows, ends, 0, children=[both]), _array(_KINDS, rows, ends, 0, children=[kinds])
+
+    number, time, size = (_array(kind, rows, [None, take()], 0) for kind in (_INTEGER, _TIME, _INTEGER))
+    offset, key, body, content_type, message_id, correlation_id = map(texts, _TEXTS, sizes.nulls)
+    (properties, kinds), (system, system_kinds) = map(maps, sizes.entries)
+    columns = [
+        number, offset, time, key, body, properties, system,
+        content_type, message_id, correlation_id, kinds, system_kinds, size,
+    ]  # fmt: skip
+    return EventBatch(pa.RecordBatch.from_arrays(columns, schema=COLUMNS))
