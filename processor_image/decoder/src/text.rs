@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::fmt::{self, Write};
+use std::iter::repeat;
 
 use crate::reader::Value;
 
@@ -88,25 +89,30 @@ impl Room {
 
     /// A number as Python's JSON has it: the fewest digits that mean it, with an exponent if it is very large or small.
     fn float(&mut self, number: f64) -> Option<&[u8]> {
-        let size = number.abs();
-        self.end = 0;
         if number.is_nan() {
             return Some(b"NaN");
-        } else if size.is_infinite() {
+        } else if number.is_infinite() {
             return Some(if number > 0.0 { b"Infinity" } else { b"-Infinity" });
-        } else if size != 0.0 && !(1e-4..1e16).contains(&size) {
-            write!(self, "{:e}", number).ok()?;
-            let mark = self.bytes[..self.end].iter().position(|&byte| byte == b'e')?;
-            let exponent = std::str::from_utf8(&self.bytes[mark + 1..self.end]).ok()?;
-            let exponent: i32 = exponent.parse().ok()?;
-            self.end = mark;
-            write!(self, "e{:+03}", exponent).ok()?;
-        } else {
-            write!(self, "{}", number).ok()?;
-            if !self.bytes[..self.end].contains(&b'.') {
-                self.write_str(".0").ok()?;
-            }
         }
+        let shortest = shortest(number)?;
+        let (mantissa, exponent) = shortest.text().split_once('e')?;
+        let exponent: i32 = exponent.parse().ok()?;
+        self.end = 0;
+        if !(-4..16).contains(&exponent) {
+            write!(self, "{}e{:+03}", mantissa, exponent).ok()?;
+            return Some(&self.bytes[..self.end]);
+        }
+        if number.is_sign_negative() {
+            self.put(b'-');
+        }
+        let zeros = repeat(b'0').take((-exponent).max(0) as usize);
+        let mut digits = zeros.chain(mantissa.bytes().filter(u8::is_ascii_digit));
+        for _ in 0..=exponent.max(0) {
+            self.put(digits.next().unwrap_or(b'0'));
+        }
+        self.put(b'.');
+        self.put(digits.next().unwrap_or(b'0'));
+        digits.for_each(|digit| self.put(digit));
         Some(&self.bytes[..self.end])
     }
 
@@ -114,15 +120,39 @@ impl Room {
         self.end = 0;
         for (index, byte) in bytes.iter().enumerate() {
             if matches!(index, 4 | 6 | 8 | 10) {
-                self.bytes[self.end] = b'-';
-                self.end += 1;
+                self.put(b'-');
             }
-            self.bytes[self.end] = HEX[usize::from(byte >> 4)];
-            self.bytes[self.end + 1] = HEX[usize::from(byte & 15)];
-            self.end += 2;
+            self.put(HEX[usize::from(byte >> 4)]);
+            self.put(HEX[usize::from(byte & 15)]);
         }
         &self.bytes[..self.end]
     }
+
+    fn put(&mut self, byte: u8) {
+        self.bytes[self.end] = byte;
+        self.end += 1;
+    }
+
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..self.end]).unwrap_or_default()
+    }
+}
+
+/// The fewest digits that mean a number, with an exponent. Where two such texts are equally near to it, as they may be
+/// from 16 digits on, Python takes the even one, and Rust's shortest form may be the other.
+fn shortest(number: f64) -> Option<Room> {
+    let mut found = Room::new();
+    write!(found, "{:e}", number).ok()?;
+    let mantissa = found.text().split('e').next()?;
+    let digits = mantissa.bytes().filter(u8::is_ascii_digit).count();
+    if digits >= 16 && mantissa.bytes().last()? % 2 == 1 {
+        let mut nearest = Room::new();
+        write!(nearest, "{:.*e}", digits - 1, number).ok()?;
+        if nearest.text().parse() == Ok(number) {
+            return Some(nearest); // and where the nearest means another number, there are no two
+        }
+    }
+    Some(found)
 }
 
 impl Write for Room {

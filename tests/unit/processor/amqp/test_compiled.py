@@ -42,7 +42,7 @@ def pieces_of(draw: st.DrawFn, sent: Sequence[bytes]) -> list[Deliveries]:
     pieces: list[Deliveries] = []
     left = list(sent)
     while left:
-        count = draw(st.integers(0, len(left)))
+        count = len(left) - draw(st.integers(0, len(left) - 1))
         own, left = left[:count], left[count:]
         data, starts, stops = b"", [], []
         for payload in own:
@@ -52,6 +52,8 @@ def pieces_of(draw: st.DrawFn, sent: Sequence[bytes]) -> list[Deliveries]:
             stops.append(len(data))
         data += draw(st.binary(max_size=4))
         pieces.append(Deliveries(data, np.array(starts, np.int64), np.array(stops, np.int64)))
+        if draw(st.booleans()):
+            pieces.append(Deliveries.of([]))
     return pieces
 
 
@@ -200,12 +202,16 @@ def floats_of(properties: dict[str, Any]) -> tuple[list[str], list[int]]:
 EDGES = [
     0.0, -0.0, 1.0, -1.0, 0.1, 1e-4, 9.999999999999999e-05, 1e-5, 1.5e-5, 123456789.0, 1e15, 9999999999999998.0, 1e16,
     1.5e16, 1e17, 1e22, 1e23, 1e100, 5e-324, 2.2250738585072014e-308, sys.float_info.max, 2**53 + 2.0,
+    713055720537950.25, 264099775761461.125, 2.0**-44,
     9007199254740993.0, float("nan"), float("inf"), float("-inf"), *[2.0**power for power in range(-1074, 1024, 37)],
 ]  # fmt: skip
 
 
+between_two_texts = st.builds(lambda number, power: number / 2**power, st.integers(2**50, 2**53), st.integers(0, 60))
+
+
 @settings(max_examples=200)
-@given(st.lists(st.floats(), min_size=1, max_size=30))
+@given(st.lists(st.floats() | between_two_texts, min_size=1, max_size=30))
 def test_doubles_are_written_as_python_writes_them(found: list[float]) -> None:
     texts, kinds = floats_of({str(index): value for index, value in enumerate(found)})
     assert texts == [json.dumps(value) for value in found]
