@@ -64,9 +64,5 @@ pub fn fill(pieces: &[Piece], fits: &[u8], sizes: &Sizes, memory: &mut [u8]) -> 
             }
         }
     }
-    if writer.is_full() {
-        Ok(())
-    } else {
-        Err(Failure::NotAsMeasured)
-    }
+    writer.is_full().then_some(()).ok_or(Failure::NotAsMeasured)
 }

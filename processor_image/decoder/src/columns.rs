@@ -6,21 +6,23 @@ use std::mem::take;
 use std::slice::{ChunksExactMut, IterMut};
 use std::str::from_utf8;
 
-/// Columns of one text or binary for each message.
+/// Columns of texts or binaries: six that have one for each message, and the names and the values of each map.
 pub const OFFSET: usize = 0;
 pub const KEY: usize = 1;
 pub const BODY: usize = 2;
 pub const CONTENT_TYPE: usize = 3;
 pub const MESSAGE_ID: usize = 4;
 pub const CORRELATION_ID: usize = 5;
-pub const TEXTS: usize = 6;
+const NAMES: [usize; MAPS] = [6, 8];
+const VALUES: [usize; MAPS] = [7, 9];
+const TEXTS: usize = 10;
 
 /// Columns of one map for each message.
 pub const PROPERTIES: usize = 0;
 pub const SYSTEM: usize = 1;
-pub const MAPS: usize = 2;
+const MAPS: usize = 2;
 
-const REGIONS: usize = 3 + 3 * TEXTS + 6 * MAPS;
+const REGIONS: usize = 3 + 3 * TEXTS + 2 * MAPS;
 const ALIGNMENT: usize = 64; // of each region, as Arrow advises
 const OVERHEAD: usize = 64; // bytes that an event counts for besides what is in it
 
@@ -40,15 +42,25 @@ pub trait Sink<'a> {
     fn end(&mut self, number: i64, time: i64) -> Option<()>;
 }
 
-/// How much is in messages.
+/// How much is in messages: of each column its values, which of them are null, and the bytes of the others.
 #[derive(Clone, Copy, Default)]
 struct Counts {
     messages: usize,
+    values: [usize; TEXTS],
     nulls: [usize; TEXTS],
-    texts: [usize; TEXTS],
-    entries: [usize; MAPS],
-    names: [usize; MAPS],
-    values: [usize; MAPS],
+    bytes: [usize; TEXTS],
+}
+
+/// The memory that messages need: regions that follow each other, each padded to 64 bytes. These are sequence numbers,
+/// times and sizes; for each column of texts its bitmap (nothing where none is null), ends and data; for each of maps its
+/// ends and the kinds of the values.
+#[repr(C)]
+pub struct Sizes {
+    messages: usize,
+    total: usize,
+    values: [usize; TEXTS],
+    nulls: [usize; TEXTS],
+    regions: [usize; REGIONS],
 }
 
 /// Counts messages, and checks what only has to be checked once.
@@ -67,27 +79,18 @@ impl<'a> Counter<'a> {
 
     /// The memory that the messages need; None where a column is larger than Arrow's may be.
     pub fn sizes(&self) -> Option<Sizes> {
-        let counts = &self.whole;
-        let most = counts.texts.iter().chain(&counts.entries).chain(&counts.names).chain(&counts.values);
-        i32::try_from(*most.max()?).ok()?;
-        let rows = counts.messages;
-        let mut regions = vec![8 * rows; 3];
+        let Counts { messages, values, nulls, bytes } = self.whole;
+        i32::try_from(*values.iter().chain(&bytes).max()?).ok()?;
+        let mut regions = vec![8 * messages; 3];
         for column in 0..TEXTS {
-            let bitmap = if counts.nulls[column] > 0 { (rows + 7) / 8 } else { 0 };
-            regions.extend([bitmap, 4 * (rows + 1), counts.texts[column]]);
+            let bitmap = if nulls[column] > 0 { (values[column] + 7) / 8 } else { 0 };
+            regions.extend([bitmap, 4 * (values[column] + 1), bytes[column]]);
         }
-        for map in 0..MAPS {
-            let ends = 4 * (counts.entries[map] + 1);
-            regions.extend([4 * (rows + 1), ends, counts.names[map], ends, counts.values[map]]);
-            regions.push(counts.entries[map]);
+        for column in VALUES {
+            regions.extend([4 * (messages + 1), values[column]]);
         }
-        Some(Sizes {
-            messages: rows,
-            total: regions.iter().copied().map(padded).sum(),
-            nulls: counts.nulls,
-            entries: counts.entries,
-            regions: regions.try_into().ok()?,
-        })
+        let total = regions.iter().map(|size| (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT).sum();
+        Some(Sizes { messages, total, values, nulls, regions: regions.try_into().ok()? })
     }
 }
 
@@ -105,25 +108,22 @@ impl<'a> Sink<'a> for Counter<'a> {
     }
 
     fn text(&mut self, column: usize, value: Option<&[u8]>) -> Option<()> {
+        self.so_far.values[column] += 1;
         match value {
             None => self.so_far.nulls[column] += 1,
             Some(value) => {
                 if column != BODY {
                     from_utf8(value).ok()?;
                 }
-                self.so_far.texts[column] += value.len();
+                self.so_far.bytes[column] += value.len();
             }
         }
         Some(())
     }
 
     fn entry(&mut self, map: usize, name: &[u8], value: &[u8], _kind: u8) -> Option<()> {
-        from_utf8(name).ok()?;
-        from_utf8(value).ok()?;
-        self.so_far.entries[map] += 1;
-        self.so_far.names[map] += name.len();
-        self.so_far.values[map] += value.len();
-        Some(())
+        self.text(NAMES[map], Some(name))?;
+        self.text(VALUES[map], Some(value))
     }
 
     fn end(&mut self, _number: i64, _time: i64) -> Option<()> {
@@ -133,60 +133,40 @@ impl<'a> Sink<'a> for Counter<'a> {
     }
 }
 
-/// The memory that messages need: regions that follow each other, each padded to 64 bytes. These are sequence numbers,
-/// times and sizes; for each text column its bitmap (nothing where no value is null), ends and data; for each map its
-/// ends, the ends and data of the names, the ends and data of the values, and the kinds.
-#[repr(C)]
-pub struct Sizes {
-    messages: usize,
-    pub total: usize,
-    nulls: [usize; TEXTS],
-    entries: [usize; MAPS],
-    regions: [usize; REGIONS],
-}
-
-fn padded(size: usize) -> usize {
-    (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT
-}
-
-/// Texts in a row: their data, and where each ends.
-struct Row<'m> {
+/// A column of texts that is being written.
+struct Texts<'m> {
+    bitmap: &'m mut [u8],
     ends: ChunksExactMut<'m, u8>,
     data: &'m mut [u8],
+    count: usize,
     end: usize,
 }
 
-impl<'m> Row<'m> {
-    fn new(ends: &'m mut [u8], data: &'m mut [u8]) -> Option<Self> {
-        Some(Row { ends: starting(ends)?, data, end: 0 })
-    }
-
+impl Texts<'_> {
     #[inline]
-    fn push(&mut self, value: &[u8]) -> Option<()> {
+    fn push(&mut self, value: Option<&[u8]>) -> Option<()> {
+        if let (Some(byte), Some(_)) = (self.bitmap.get_mut(self.count / 8), value) {
+            *byte |= 1 << (self.count % 8);
+        }
+        let value = value.unwrap_or_default();
         let end = self.end + value.len();
         self.data.get_mut(self.end..end)?.copy_from_slice(value);
         self.end = end;
+        self.count += 1;
         put(&mut self.ends, &(end as i32).to_ne_bytes())
-    }
-
-    fn is_full(&self) -> bool {
-        self.ends.len() == 0 && self.end == self.data.len()
     }
 }
 
-/// One map for each message.
+/// A column of maps that is being written, besides the names and the values.
 struct Map<'m> {
     ends: ChunksExactMut<'m, u8>,
-    names: Row<'m>,
-    values: Row<'m>,
     kinds: IterMut<'m, u8>,
-    entries: i32,
 }
 
 /// The ends of values, the first of which starts at 0.
-fn starting(ends: &mut [u8]) -> Option<ChunksExactMut<'_, u8>> {
-    let mut ends = ends.chunks_exact_mut(4);
-    put(&mut ends, &0i32.to_ne_bytes())?;
+fn ends(region: &mut [u8]) -> Option<ChunksExactMut<'_, u8>> {
+    let mut ends = region.chunks_exact_mut(4);
+    put(&mut ends, &[0; 4])?;
     Some(ends)
 }
 
@@ -196,91 +176,67 @@ fn put(column: &mut ChunksExactMut<u8>, value: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Writes messages to memory of the measured size; nothing is written elsewhere if there are more.
+/// Writes messages to memory of the measured size; None where there are more than were measured.
 pub struct Writer<'m> {
     numbers: ChunksExactMut<'m, u8>,
     times: ChunksExactMut<'m, u8>,
     sizes: ChunksExactMut<'m, u8>,
-    texts: Vec<(&'m mut [u8], Row<'m>)>, // with the bitmaps of what is not null
+    texts: Vec<Texts<'m>>,
     maps: Vec<Map<'m>>,
-    row: usize,
     size: usize, // of the message so far
 }
 
 impl<'m> Writer<'m> {
-    /// None where the memory is not as large as measured.
+    /// None where the memory is smaller than measured.
     pub fn new(sizes: &Sizes, mut memory: &'m mut [u8]) -> Option<Self> {
-        let mut regions = Vec::with_capacity(REGIONS);
-        for &size in &sizes.regions {
-            let whole = size.checked_add(ALIGNMENT - 1)? / ALIGNMENT * ALIGNMENT;
-            if whole > memory.len() {
-                return None;
-            }
-            let (region, rest) = take(&mut memory).split_at_mut(whole);
-            regions.push(&mut region[..size]);
+        let mut regions = sizes.regions.iter().map(|&size| {
+            let padded = size.checked_add(ALIGNMENT - 1)? / ALIGNMENT * ALIGNMENT;
+            memory.get(..padded)?;
+            let (region, rest) = take(&mut memory).split_at_mut(padded);
             memory = rest;
+            Some(&mut region[..size])
+        });
+        let mut next = || regions.next()?;
+        let mut numbers = Vec::with_capacity(3);
+        for _ in 0..3 {
+            numbers.push(next()?.chunks_exact_mut(8));
         }
-        let mut regions = regions.into_iter();
-        let mut next = || regions.next();
-        let (numbers, times, lengths) = (next()?, next()?, next()?);
         let mut texts = Vec::with_capacity(TEXTS);
         for _ in 0..TEXTS {
-            let bitmap = next()?;
+            let (bitmap, ends, data) = (next()?, ends(next()?)?, next()?);
             bitmap.fill(0);
-            texts.push((bitmap, Row::new(next()?, next()?)?));
+            texts.push(Texts { bitmap, ends, data, count: 0, end: 0 });
         }
         let mut maps = Vec::with_capacity(MAPS);
         for _ in 0..MAPS {
-            maps.push(Map {
-                ends: starting(next()?)?,
-                names: Row::new(next()?, next()?)?,
-                values: Row::new(next()?, next()?)?,
-                kinds: next()?.iter_mut(),
-                entries: 0,
-            });
+            maps.push(Map { ends: ends(next()?)?, kinds: next()?.iter_mut() });
         }
-        Some(Writer {
-            numbers: numbers.chunks_exact_mut(8),
-            times: times.chunks_exact_mut(8),
-            sizes: lengths.chunks_exact_mut(8),
-            texts,
-            maps,
-            row: 0,
-            size: OVERHEAD,
-        })
+        let (sizes, times, numbers) = (numbers.pop()?, numbers.pop()?, numbers.pop()?);
+        Some(Writer { numbers, times, sizes, texts, maps, size: OVERHEAD })
     }
 
     /// Whether every region was filled to its end.
     pub fn is_full(&self) -> bool {
-        let texts = self.texts.iter().all(|(_, texts)| texts.is_full());
-        let maps = self.maps.iter().all(|map| {
-            let is_full = map.names.is_full() && map.values.is_full() && map.ends.len() == 0;
-            is_full && map.kinds.len() == 0
-        });
-        self.numbers.len() + self.times.len() + self.sizes.len() == 0 && texts && maps
+        self.numbers.len() + self.times.len() + self.sizes.len() == 0
+            && self.texts.iter().all(|texts| texts.ends.len() == 0 && texts.end == texts.data.len())
+            && self.maps.iter().all(|map| map.ends.len() + map.kinds.len() == 0)
     }
 }
 
 impl<'a> Sink<'a> for Writer<'_> {
     #[inline]
     fn text(&mut self, column: usize, value: Option<&[u8]>) -> Option<()> {
-        let (bitmap, texts) = &mut self.texts[column];
-        if let (Some(byte), Some(_)) = (bitmap.get_mut(self.row / 8), value) {
-            *byte |= 1 << (self.row % 8);
-        }
         if column == BODY || column == KEY {
             self.size += value.map_or(0, <[u8]>::len);
         }
-        texts.push(value.unwrap_or_default())
+        self.texts[column].push(value)
     }
 
     #[inline]
     fn entry(&mut self, map: usize, name: &[u8], value: &[u8], kind: u8) -> Option<()> {
-        let map = &mut self.maps[map];
-        map.names.push(name)?;
-        map.values.push(value)?;
-        *map.kinds.next()? = kind;
-        map.entries += 1;
+        self.texts[NAMES[map]].push(Some(name))?;
+        self.texts[VALUES[map]].push(Some(value))?;
+        *self.maps[map].kinds.next()? = kind;
         self.size += name.len() + value.len();
         Some(())
     }
@@ -289,10 +245,9 @@ impl<'a> Sink<'a> for Writer<'_> {
         put(&mut self.numbers, &number.to_ne_bytes())?;
         put(&mut self.times, &time.to_ne_bytes())?;
         put(&mut self.sizes, &(self.size as i64).to_ne_bytes())?;
-        for map in &mut self.maps {
-            put(&mut map.ends, &map.entries.to_ne_bytes())?;
+        for (map, values) in self.maps.iter_mut().zip(VALUES) {
+            put(&mut map.ends, &(self.texts[values].count as i32).to_ne_bytes())?;
         }
-        self.row += 1;
         self.size = OVERHEAD;
         Some(())
     }

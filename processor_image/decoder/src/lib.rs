@@ -12,10 +12,12 @@ mod message;
 mod reader;
 mod text;
 
+use std::mem::{align_of, size_of};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::slice;
 
-use batch::{Failure, Piece};
+use batch::Failure::{self, BadArguments, Panicked};
+use batch::Piece;
 use columns::Sizes;
 use frames::Shape;
 
@@ -67,7 +69,7 @@ pub unsafe extern "C" fn scan(
             (items(data, size)?, items(head, head_size)?, items(mask, head_size)?, items_mut(stops, capacity)?)
         };
         if head_size < 4 {
-            return Err(Failure::BadArguments);
+            return Err(BadArguments);
         }
         Ok(frames::scan(data, pos, &Shape { head, mask, most }, stops) as i64)
     })
@@ -81,10 +83,10 @@ pub unsafe extern "C" fn scan(
 pub unsafe extern "C" fn measure(raw: *const RawPieces, sizes: *mut Sizes) -> i64 {
     caught(|| {
         // SAFETY: the caller promises it.
-        let (raw, sizes) = unsafe { (one(items(raw, 1)?)?, items_mut(sizes, 1)?) };
+        let (raw, sizes) = unsafe { (raw.as_ref().ok_or(BadArguments)?, sizes.as_mut().ok_or(BadArguments)?) };
         // SAFETY: the caller promises it for what is behind the pointers in `raw`, too.
         let (pieces, fits) = unsafe { (pieces(raw)?, items_mut(raw.fits, raw.messages)?) };
-        sizes[0] = batch::measure(&pieces, fits)?;
+        *sizes = batch::measure(&pieces, fits)?;
         Ok(0)
     })
 }
@@ -97,7 +99,9 @@ pub unsafe extern "C" fn measure(raw: *const RawPieces, sizes: *mut Sizes) -> i6
 pub unsafe extern "C" fn fill(raw: *const RawPieces, sizes: *const Sizes, memory: *mut u8, size: usize) -> i64 {
     caught(|| {
         // SAFETY: the caller promises it. The memory was allocated elsewhere, so it holds bytes, whichever these are.
-        let (raw, sizes, memory) = unsafe { (one(items(raw, 1)?)?, one(items(sizes, 1)?)?, items_mut(memory, size)?) };
+        let memory = unsafe { items_mut(memory, size)? };
+        // SAFETY: the caller promises it.
+        let (raw, sizes) = unsafe { (raw.as_ref().ok_or(BadArguments)?, sizes.as_ref().ok_or(BadArguments)?) };
         // SAFETY: the caller promises it for what is behind the pointers in `raw`, too.
         let (pieces, fits) = unsafe { (pieces(raw)?, items(raw.fits, raw.messages)?) };
         batch::fill(&pieces, fits, sizes, memory)?;
@@ -116,7 +120,7 @@ unsafe fn pieces(raw: &RawPieces) -> Result<Vec<Piece<'_>>, Failure> {
     let mut found = Vec::with_capacity(parts.len());
     for part in parts {
         if part.messages > starts.len() {
-            return Err(Failure::BadArguments);
+            return Err(BadArguments);
         }
         // SAFETY: the caller promises it.
         let data = unsafe { items(part.data, part.size)? };
@@ -126,11 +130,7 @@ unsafe fn pieces(raw: &RawPieces) -> Result<Vec<Piece<'_>>, Failure> {
         starts = other_starts;
         stops = other_stops;
     }
-    if starts.is_empty() {
-        Ok(found)
-    } else {
-        Err(Failure::BadArguments)
-    }
+    starts.is_empty().then_some(found).ok_or(BadArguments)
 }
 
 /// Items that the caller has.
@@ -160,16 +160,9 @@ unsafe fn items_mut<'a, T>(at: *mut T, count: usize) -> Result<&'a mut [T], Fail
 }
 
 fn check<T>(at: *const T, count: usize) -> Result<(), Failure> {
-    let size = count.checked_mul(std::mem::size_of::<T>());
-    let is_aligned = at as usize % std::mem::align_of::<T>() == 0;
-    match size {
-        Some(size) if size <= isize::MAX as usize && is_aligned && !at.is_null() => Ok(()),
-        _ => Err(Failure::BadArguments),
-    }
-}
-
-fn one<T>(items: &[T]) -> Result<&T, Failure> {
-    items.first().ok_or(Failure::BadArguments)
+    let is_aligned = at as usize % align_of::<T>() == 0;
+    let is_possible = count <= isize::MAX as usize / size_of::<T>();
+    (!at.is_null() && is_aligned && is_possible).then_some(()).ok_or(BadArguments)
 }
 
 /// What a call returns: a panic must not reach the caller, which is no Rust.
@@ -177,6 +170,6 @@ fn caught(call: impl FnOnce() -> Result<i64, Failure>) -> i64 {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(found)) => found,
         Ok(Err(failure)) => failure as i64,
-        Err(_) => Failure::Panicked as i64,
+        Err(_) => Panicked as i64,
     }
 }

@@ -117,11 +117,7 @@ fn bare<'a, S: Sink<'a>>(list: Option<Value<'a>>, sink: &mut S) -> Option<()> {
             (Field::Entry(_), None) => {}
         }
     }
-    if items.is_empty() {
-        Some(())
-    } else {
-        None
-    }
+    items.is_empty().then_some(())
 }
 
 /// Give each entry of a map to `each`.
@@ -143,11 +139,7 @@ fn entries<'a, S: Sink<'a>>(
         sink.name(name.bytes)?;
         each(sink, name.bytes, items.value()?)?;
     }
-    if items.is_empty() {
-        Some(())
-    } else {
-        None
-    }
+    items.is_empty().then_some(())
 }
 
 fn entry<'a, S: Sink<'a>>(sink: &mut S, map: usize, name: &[u8], value: Value) -> Option<()> {

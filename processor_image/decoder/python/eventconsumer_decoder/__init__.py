@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 INTERFACE = 1  # of the library that this module knows
-TEXTS, MAPS = 6, 2  # columns
+TEXTS, MAPS = 10, 2  # columns
 
 _LIBRARY = Path(__file__).with_name("libeventconsumer_decoder.so")
 _PANICKED, _TOO_LARGE = -1, -2
@@ -45,21 +45,20 @@ class Sizes(ctypes.Structure):
     Attributes:
         messages: How many fit.
         total: Bytes of all regions.
-        nulls: For each column of texts, how many are null.
-        entries: For each column of maps, how many entries all of them have.
+        values: Of each column of texts: offset, partition key, body, content type, message id, correlation id, the
+            names and the values of the application properties, and those of the system properties.
+        nulls: How many of these are null.
         regions: Bytes of each. They follow each other, padded to 64 bytes: sequence numbers, times and sizes; for each
-            column of texts its bitmap (nothing where no text is null), ends and data; for each of maps its ends, the
-            ends and data of the names, the ends and data of the values, and the kinds. The columns of texts are offset,
-            partition key, body, content type, message id and correlation id, those of maps the application properties
-            and the system properties.
+            column of texts its bitmap (nothing where none is null), ends and data; for each of the two columns of maps
+            its ends and the kinds of the values.
     """
 
     _fields_ = (
         ("messages", ctypes.c_size_t),
         ("total", ctypes.c_size_t),
+        ("values", ctypes.c_size_t * TEXTS),
         ("nulls", ctypes.c_size_t * TEXTS),
-        ("entries", ctypes.c_size_t * MAPS),
-        ("regions", ctypes.c_size_t * (3 + 3 * TEXTS + 6 * MAPS)),
+        ("regions", ctypes.c_size_t * (3 + 3 * TEXTS + 2 * MAPS)),
     )
 
 

@@ -25,7 +25,7 @@ _INTEGER, _TIME, _TEXT, _BINARY = (COLUMNS.field(name).type for name in ("size",
 _MAP, _KINDS = (COLUMNS.field(name).type for name in ("properties", "property_kinds"))
 _ENTRIES = pa.struct([_MAP.key_field, _MAP.item_field])
 _KIND = _KINDS.value_type
-_TEXTS = (_TEXT, _TEXT, _BINARY, _TEXT, _TEXT, _TEXT)  # as the decoder orders its columns of texts
+_TEXTS = (_TEXT, _TEXT, _BINARY, *[_TEXT] * 7)  # as the decoder orders its columns of texts
 _array = pa.Array.from_buffers
 
 
@@ -78,33 +78,46 @@ def decode(pieces: Sequence[Deliveries]) -> tuple[EventBatch | None, Positions]:
 
 
 def _batch(sizes: Any, memory: pa.Buffer) -> EventBatch:
-    """The columns in memory that was filled: they share it."""
+    """The columns in memory that was filled, which they share."""
     rows = sizes.messages
     regions, end = [], 0
     for size in sizes.regions[:]:
         regions.append(memory.slice(end, size))
         end += (size + _ALIGNMENT - 1) & -_ALIGNMENT
-    take = iter(regions).__next__
-
-    def flat(kind: pa.DataType, count: int, validity: pa.Buffer | None = None, nulls: int = 0) -> pa.Array:
-        return _array(kind, count, [validity, take(), take()], nulls)
-
-    def texts(kind: pa.DataType, nulls: int) -> pa.Array:
-        validity = take()
-        return flat(kind, rows, validity if nulls else None, nulls)
-
-    def maps(entries: int) -> tuple[pa.MapArray, pa.ListArray]:
-        ends = [None, take()]
-        names, values = flat(_TEXT, entries), flat(_TEXT, entries)
-        kinds = _array(_KIND, entries, [None, take()], 0)
-        both = _array(_ENTRIES, entries, [None], 0, children=[names, values])
-        return _array(_MAP, rows, ends, 0, children=[both]), _array(_KINDS, rows, ends, 0, children=[kinds])
-
-    number, time, size = (_array(kind, rows, [None, take()], 0) for kind in (_INTEGER, _TIME, _INTEGER))
-    offset, key, body, content_type, message_id, correlation_id = map(texts, _TEXTS, sizes.nulls)
-    (properties, kinds), (system, system_kinds) = map(maps, sizes.entries)
+    numbers, times, lengths, *regions = regions
+    texts = [
+        _array(kind, count, [bitmap if nulls else None, ends, data], nulls)
+        for kind, count, nulls, bitmap, ends, data in zip(
+            _TEXTS, sizes.values[:], sizes.nulls[:], regions[:-4:3], regions[1:-4:3], regions[2:-4:3], strict=True
+        )
+    ]
+    offset, key, body, content_type, message_id, correlation_id, *entries = texts
+    properties, kinds = _maps(rows, *entries[:2], *regions[-4:-2])
+    system, system_kinds = _maps(rows, *entries[2:], *regions[-2:])
     columns = [
-        number, offset, time, key, body, properties, system,
-        content_type, message_id, correlation_id, kinds, system_kinds, size,
-    ]  # fmt: skip
+        _array(_INTEGER, rows, [None, numbers], 0),
+        offset,
+        _array(_TIME, rows, [None, times], 0),
+        key,
+        body,
+        properties,
+        system,
+        content_type,
+        message_id,
+        correlation_id,
+        kinds,
+        system_kinds,
+        _array(_INTEGER, rows, [None, lengths], 0),
+    ]
     return EventBatch(pa.RecordBatch.from_arrays(columns, schema=COLUMNS))
+
+
+def _maps(
+    rows: int, names: pa.StringArray, values: pa.StringArray, ends: pa.Buffer, kinds: pa.Buffer
+) -> tuple[pa.MapArray, pa.ListArray]:
+    """Maps, and the kinds of their values."""
+    count = len(values)
+    entries = _array(_ENTRIES, count, [None], 0, children=[names, values])
+    flat = _array(_KIND, count, [None, kinds], 0)
+    buffers = [None, ends]
+    return _array(_MAP, rows, buffers, 0, children=[entries]), _array(_KINDS, rows, buffers, 0, children=[flat])
