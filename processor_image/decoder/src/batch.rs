@@ -6,7 +6,7 @@ use crate::columns::{Counter, Sizes, Writer};
 use crate::message;
 
 /// Why there is no result; the numbers are those of the C interface.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     Panicked = -1,
     TooLarge = -2,

@@ -173,3 +173,47 @@ fn caught(call: impl FnOnce() -> Result<i64, Failure>) -> i64 {
         Err(_) => Panicked as i64,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ptr::{null, null_mut};
+
+    #[test]
+    fn a_panic_does_not_reach_the_caller() {
+        assert_eq!(caught(|| panic!("as it should")), -1);
+    }
+
+    #[test]
+    fn addresses_that_are_none_are_refused() {
+        let bytes = [0u8; 32];
+        // SAFETY: nothing is read where the address is refused.
+        unsafe {
+            assert_eq!(items::<u8>(null(), 1), Err(BadArguments));
+            assert_eq!(items(bytes.as_ptr(), usize::MAX), Err(BadArguments));
+            assert_eq!(
+                items(bytes.as_ptr().wrapping_add(1 + bytes.as_ptr() as usize % 2) as *const i64, 1),
+                Err(BadArguments)
+            );
+            assert_eq!(items::<u8>(null(), 0), Ok(&[][..]));
+            assert_eq!(measure(null(), null_mut()), -3);
+            assert_eq!(fill(null(), null(), null_mut(), 0), -3);
+            assert_eq!(scan(bytes.as_ptr(), 32, 0, null(), null(), 0, 512, null_mut(), 0), -3);
+        }
+    }
+
+    #[test]
+    fn pieces_have_all_messages_and_no_more() {
+        let part = RawPiece { data: null(), size: 0, messages: 2 };
+        for messages in 0..4 {
+            let (mut positions, mut fits) = ([0i64; 4], [9u8; 4]);
+            let at = positions.as_mut_ptr();
+            let raw = RawPieces { pieces: &part, count: 1, starts: at, stops: at, fits: fits.as_mut_ptr(), messages };
+            let mut sizes = std::mem::MaybeUninit::zeroed();
+            // SAFETY: each pointer leads to as many items as is said.
+            let found = unsafe { measure(&raw, sizes.as_mut_ptr()) };
+            assert_eq!(found, if messages == 2 { 0 } else { -3 });
+            assert_eq!(fits, if messages == 2 { [0, 0, 9, 9] } else { [9; 4] });
+        }
+    }
+}
