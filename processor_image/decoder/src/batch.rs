@@ -14,22 +14,20 @@ pub enum Failure {
     NotAsMeasured = -4,
 }
 
-/// Messages in one piece of memory, and where they start and stop.
+/// Messages in one piece of memory: the bytes before each of them, and where they end.
 pub struct Piece<'a> {
     pub data: &'a [u8],
-    pub starts: &'a [i64],
+    pub head: usize,
     pub stops: &'a [i64],
 }
 
 impl<'a> Piece<'a> {
     /// Each message in turn; a failure where positions do not rise, or reach beyond the memory.
     fn messages(&self) -> impl Iterator<Item = Result<&'a [u8], Failure>> + '_ {
-        let mut last = 0;
-        self.starts.iter().zip(self.stops).map(move |(&start, &stop)| {
-            let (start, stop) = match (usize::try_from(start), usize::try_from(stop)) {
-                (Ok(start), Ok(stop)) if last <= start => (start, stop),
-                _ => return Err(Failure::BadArguments),
-            };
+        let mut last = 0usize;
+        self.stops.iter().map(move |&stop| {
+            let stop = usize::try_from(stop).map_err(|_| Failure::BadArguments)?;
+            let start = last.checked_add(self.head).ok_or(Failure::BadArguments)?;
             last = stop;
             self.data.get(start..stop).ok_or(Failure::BadArguments)
         })

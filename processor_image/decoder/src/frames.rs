@@ -10,8 +10,8 @@ pub struct Shape<'a> {
 }
 
 /// Write the ends of the frames that are whole and of that shape, from the first one on, until one is not; how many.
-pub fn scan(data: &[u8], mut pos: usize, shape: &Shape, stops: &mut [i64]) -> usize {
-    let mut count = 0;
+pub fn scan(data: &[u8], shape: &Shape, stops: &mut [i64]) -> usize {
+    let (mut pos, mut count) = (0, 0);
     for stop in stops {
         match end(data, pos, shape) {
             Some(end) => pos = end,

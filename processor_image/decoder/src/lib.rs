@@ -21,21 +21,21 @@ use batch::Piece;
 use columns::Sizes;
 use frames::Shape;
 
-/// Messages in one piece of memory; where they are is said elsewhere, for all pieces together.
+/// Messages in one piece of memory: the bytes before each of them, and where they end.
 #[repr(C)]
 pub struct RawPiece {
     data: *const u8,
     size: usize,
+    head: usize,
+    stops: *const i64,
     messages: usize,
 }
 
-/// Pieces, where the messages of all of them start and stop in their pieces, and which fit: one byte for each.
+/// Pieces, and which of the messages in all of them fit: one byte for each.
 #[repr(C)]
 pub struct RawPieces {
     pieces: *const RawPiece,
     count: usize,
-    starts: *const i64,
-    stops: *const i64,
     fits: *mut u8,
     messages: usize,
 }
@@ -46,8 +46,8 @@ pub extern "C" fn interface() -> u32 {
     1
 }
 
-/// Find frames that follow each other from `pos` on: whole, of `head_size` to `most` bytes, and with the bytes of `head`
-/// behind their size, in the bits that `mask` has. Their ends go to `stops`; returns how many, or a failure.
+/// Find frames that follow each other from the first byte on: whole, of `head_size` to `most` bytes, and with the bytes of
+/// `head` behind their size, in the bits that `mask` has. Their ends go to `stops`; returns how many, or a failure.
 ///
 /// # Safety
 /// The pointers lead to as many items as their sizes say, which nothing else writes to during the call.
@@ -55,7 +55,6 @@ pub extern "C" fn interface() -> u32 {
 pub unsafe extern "C" fn scan(
     data: *const u8,
     size: usize,
-    pos: usize,
     head: *const u8,
     mask: *const u8,
     head_size: usize,
@@ -71,7 +70,7 @@ pub unsafe extern "C" fn scan(
         if head_size < 4 {
             return Err(BadArguments);
         }
-        Ok(frames::scan(data, pos, &Shape { head, mask, most }, stops) as i64)
+        Ok(frames::scan(data, &Shape { head, mask, most }, stops) as i64)
     })
 }
 
@@ -115,22 +114,16 @@ pub unsafe extern "C" fn fill(raw: *const RawPieces, sizes: *const Sizes, memory
 /// The pointers lead to as many items as the counts say, which nothing writes to during the call.
 unsafe fn pieces(raw: &RawPieces) -> Result<Vec<Piece<'_>>, Failure> {
     // SAFETY: the caller promises it.
-    let (parts, mut starts, mut stops) =
-        unsafe { (items(raw.pieces, raw.count)?, items(raw.starts, raw.messages)?, items(raw.stops, raw.messages)?) };
+    let parts = unsafe { items(raw.pieces, raw.count)? };
     let mut found = Vec::with_capacity(parts.len());
+    let mut left = raw.messages;
     for part in parts {
-        if part.messages > starts.len() {
-            return Err(BadArguments);
-        }
         // SAFETY: the caller promises it.
-        let data = unsafe { items(part.data, part.size)? };
-        let (own_starts, other_starts) = starts.split_at(part.messages);
-        let (own_stops, other_stops) = stops.split_at(part.messages);
-        found.push(Piece { data, starts: own_starts, stops: own_stops });
-        starts = other_starts;
-        stops = other_stops;
+        let (data, stops) = unsafe { (items(part.data, part.size)?, items(part.stops, part.messages)?) };
+        left = left.checked_sub(part.messages).ok_or(BadArguments)?;
+        found.push(Piece { data, head: part.head, stops });
     }
-    starts.is_empty().then_some(found).ok_or(BadArguments)
+    (left == 0).then_some(found).ok_or(BadArguments)
 }
 
 /// Items that the caller has.
@@ -198,17 +191,17 @@ mod tests {
             assert_eq!(items::<u8>(null(), 0), Ok(&[][..]));
             assert_eq!(measure(null(), null_mut()), -3);
             assert_eq!(fill(null(), null(), null_mut(), 0), -3);
-            assert_eq!(scan(bytes.as_ptr(), 32, 0, null(), null(), 0, 512, null_mut(), 0), -3);
+            assert_eq!(scan(bytes.as_ptr(), 32, null(), null(), 0, 512, null_mut(), 0), -3);
         }
     }
 
     #[test]
     fn pieces_have_all_messages_and_no_more() {
-        let part = RawPiece { data: null(), size: 0, messages: 2 };
+        let stops = [0i64; 2];
+        let part = RawPiece { data: null(), size: 0, head: 0, stops: stops.as_ptr(), messages: 2 };
         for messages in 0..4 {
-            let (mut positions, mut fits) = ([0i64; 4], [9u8; 4]);
-            let at = positions.as_mut_ptr();
-            let raw = RawPieces { pieces: &part, count: 1, starts: at, stops: at, fits: fits.as_mut_ptr(), messages };
+            let mut fits = [9u8; 4];
+            let raw = RawPieces { pieces: &part, count: 1, fits: fits.as_mut_ptr(), messages };
             let mut sizes = std::mem::MaybeUninit::zeroed();
             // SAFETY: each pointer leads to as many items as is said.
             let found = unsafe { measure(&raw, sizes.as_mut_ptr()) };

@@ -20,11 +20,10 @@ class Pieces(ctypes.Structure):
     """Where encoded messages are.
 
     Attributes:
-        pieces: Address of three numbers of 64 bits for each piece: the address of its bytes, how many these are, and
-            how many messages are in them.
+        pieces: Address of five numbers of 64 bits for each piece: the address of its bytes, how many these are, how
+            many of them are before each message, the address of where the messages end, and how many these are. Where
+            they end are numbers of 64 bits that rise.
         count: How many pieces.
-        starts, stops: Addresses of numbers of 64 bits: where the messages of all pieces start and stop, each in its
-            own piece. They rise.
         fits: Address of one byte for each message: whether it can be decoded here.
         messages: How many there are in all pieces.
     """
@@ -32,8 +31,6 @@ class Pieces(ctypes.Structure):
     _fields_ = (
         ("pieces", ctypes.c_void_p),
         ("count", ctypes.c_size_t),
-        ("starts", ctypes.c_void_p),
-        ("stops", ctypes.c_void_p),
         ("fits", ctypes.c_void_p),
         ("messages", ctypes.c_size_t),
     )
@@ -62,13 +59,12 @@ class Sizes(ctypes.Structure):
     )
 
 
-def scan(data: bytes | int, size: int, pos: int, *, head: bytes, mask: bytes, most: int, stops: "array[int]") -> int:
+def scan(data: bytes | int, size: int, *, head: bytes, mask: bytes, most: int, stops: "array[int]") -> int:
     """Find frames that follow each other.
 
     Args:
-        data: Bytes, or their address.
+        data: Bytes, or their address; the first frame begins there.
         size: How many there are.
-        pos: Where the first frame begins.
         head: How each frame begins: four bytes for its size, which differ, and those that are compared.
         mask: Which bits of these are compared.
         most: Bytes of the longest frame.
@@ -83,7 +79,7 @@ def scan(data: bytes | int, size: int, pos: int, *, head: bytes, mask: bytes, mo
     if len(head) != len(mask) or stops.typecode != "q" or (isinstance(data, bytes) and size > len(data)):
         raise ValueError("the arguments of the compiled decoder do not belong together")
     address, capacity = stops.buffer_info()
-    return _checked(_scan(data, size, pos, head, mask, len(head), most, address, capacity))
+    return _checked(_scan(data, size, head, mask, len(head), most, address, capacity))
 
 
 def measure(pieces: Pieces, sizes: Sizes) -> None:
@@ -136,7 +132,7 @@ _library = _loaded(ctypes.CDLL)
 _measure, _fill = _library.measure, _library.fill
 _scan = _loaded(ctypes.PyDLL).scan  # keeps the interpreter: to get it back may take longer than the scan
 _address, _size = ctypes.c_void_p, ctypes.c_size_t
-_scan.argtypes = (_address, _size, _size, _address, _address, _size, ctypes.c_uint64, _address, _size)
+_scan.argtypes = (_address, _size, _address, _address, _size, ctypes.c_uint64, _address, _size)
 _measure.argtypes = (ctypes.POINTER(Pieces), ctypes.POINTER(Sizes))
 _fill.argtypes = (ctypes.POINTER(Pieces), ctypes.POINTER(Sizes), _address, _size)
 for _function in (_scan, _measure, _fill):

@@ -10,7 +10,6 @@ from eventconsumer_processor.errors import HubNotFound, HubUnreachable, LinkStol
 from eventconsumer_processor.source.amqp import performatives as amqp
 from eventconsumer_processor.source.amqp.connection import Connection, Endpoint
 from eventconsumer_processor.source.amqp.deliveries import messages_of
-from eventconsumer_processor.source.amqp.deliveries import messages_of
 from eventconsumer_processor.source.amqp.link import Receiver
 from eventconsumer_processor.source.amqp.performatives import Terminus
 from eventconsumer_processor.source.amqp.session import WINDOW
@@ -394,7 +393,13 @@ async def test_few_events_wait_for_more_and_many_do_not(world: World) -> None:
     assert messages_of(await link.take(30)) == [b"0"]  # none was taken before, so it does not wait
     taken.set()
     async with asyncio.timeout(30):
-        assert messages_of(await link.take(3600)) == [b"1", b"2", b"3", b"4", b"5"]  # as soon as half of the credit is used
+        assert messages_of(await link.take(3600)) == [
+            b"1",
+            b"2",
+            b"3",
+            b"4",
+            b"5",
+        ]  # as soon as half of the credit is used
 
 
 async def test_a_reader_that_is_about_to_leave_waits_for_nothing(world: World) -> None:

@@ -1,7 +1,5 @@
 """Messages become the same columns as by pyamqp's decoder and `source.columns`, whatever shape they have."""
 
-from array import array
-from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -16,31 +14,20 @@ from hypothesis import strategies as st
 from eventconsumer_processor.source import columns, sdk
 from eventconsumer_processor.source.amqp import events
 from eventconsumer_processor.source.amqp.codec import FrameError
-from eventconsumer_processor.source.amqp.deliveries import Deliveries
 from eventconsumer_processor.source.amqp.learner import MAX_SLOTS, learn
 from eventconsumer_processor.source.batch import EventBatch
 from eventhubs_emulator.codec import encode
 from eventhubs_emulator.messages import encode_event, parse_event
 from eventhubs_emulator.values import Array, Char, Decimal128, Described, Int, Symbol, Timestamp, UInt, ULong
+from tests.unit.processor.amqp.pieces import came
 
 assert sdk  # its import completes pyamqp's decoder
+pytestmark = pytest.mark.usefixtures("decoder")
 
 
 def by_pyamqp(payloads: list[bytes]) -> EventBatch:
     """What the SDK source makes of the messages."""
     return columns.to_batch(decode_payload(memoryview(payload)) for payload in payloads)
-
-
-def came(payloads: list[bytes]) -> list[Deliveries]:
-    """The messages as a link gives them: some together, some alone."""
-    pieces, left, head = [], payloads, b"<head>"
-    while left:
-        alone, together, left = left[:1], left[1:10], left[10:]
-        pieces.append(Deliveries.of(alone[0]))
-        if together:
-            stops = accumulate(len(head) + len(payload) for payload in together)
-            pieces.append(Deliveries(head + head.join(together), len(head), array("q", stops)))
-    return pieces
 
 
 def decoded(payloads: list[bytes]) -> EventBatch:

@@ -17,6 +17,7 @@ from eventhubs_emulator.performatives import Detach, Flow, Transfer
 from eventhubs_emulator.values import Described, UInt, ULong
 
 LIMIT = 4096
+pytestmark = pytest.mark.usefixtures("decoder")
 
 
 class Taken:

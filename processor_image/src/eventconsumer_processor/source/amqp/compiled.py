@@ -13,13 +13,20 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import structlog
 
-from eventconsumer_processor.source.amqp.deliveries import Deliveries, Positions
+from eventconsumer_processor.source.amqp import transfers
+from eventconsumer_processor.source.amqp.deliveries import Deliveries
+from eventconsumer_processor.source.amqp.layout import Positions
+from eventconsumer_processor.source.amqp.transfers import Shape
 from eventconsumer_processor.source.batch import COLUMNS, EventBatch
+
+log = structlog.get_logger()
 
 _ALIGNMENT = 64  # of each buffer in the memory that is filled
 _NONE: Positions = np.zeros(0, np.int64)
 _NONE.flags.writeable = False
+_NO_STOPS = array("q")
 
 _INTEGER, _TIME, _TEXT, _BINARY = (COLUMNS.field(name).type for name in ("size", "enqueued_time", "offset", "body"))
 _MAP, _KINDS = (COLUMNS.field(name).type for name in ("properties", "property_kinds"))
@@ -31,11 +38,41 @@ _array = pa.Array.from_buffers
 
 @cache
 def find() -> ModuleType | None:
-    """The compiled decoder; None where it is not installed, or is of another version."""
+    """The compiled decoder; None where it is not installed, or cannot be loaded, which is logged."""
     try:
         return import_module("eventconsumer_decoder")
-    except ImportError:
+    except ModuleNotFoundError:
         return None
+    except ImportError as error:
+        log.warning("the compiled decoder is not used", error=str(error))
+        return None
+
+
+class Runs(transfers.Runs):
+    """The same as `transfers.Runs`, compiled; see `find`."""
+
+    def __init__(self, buffer: bytearray, most: int) -> None:
+        super().__init__(buffer, most)
+        self._scan = _decoder().scan
+        self._address = pa.py_buffer(buffer).address
+        self._stops = array("q", bytes(len(buffer)))  # no frame has less than eight bytes
+
+    def find(self, shape: Shape, pos: int, end: int) -> "array[int]":
+        """See `transfers.Runs`."""
+        if end - pos < shape.size:
+            return _NO_STOPS
+        stops = self._stops
+        found = self._scan(
+            self._address + pos, end - pos, head=shape.head, mask=shape.mask, most=self._most, stops=stops
+        )
+        return stops[:found]
+
+
+def _decoder() -> ModuleType:
+    decoder = find()
+    if decoder is None:
+        raise ImportError("the compiled decoder is not installed")
+    return decoder
 
 
 def decode(pieces: Sequence[Deliveries]) -> tuple[EventBatch | None, Positions]:
@@ -53,20 +90,13 @@ def decode(pieces: Sequence[Deliveries]) -> tuple[EventBatch | None, Positions]:
         ValueError: The positions of the messages do not rise, or reach beyond their bytes.
         OverflowError: A column would be larger than Arrow's may be.
     """
-    decoder = find()
-    if decoder is None:
-        raise ImportError("the compiled decoder is not installed")
+    decoder = _decoder()
     parts = array("Q")
     for piece in pieces:
-        data = piece.data
-        parts.extend((pa.py_buffer(data).address, len(data), len(piece.stops)))
-    starts = np.concatenate([_NONE, *[piece.starts for piece in pieces]])
-    stops = np.concatenate([_NONE, *[piece.stops for piece in pieces]])
-    if len(starts) != len(stops):
-        raise ValueError("not every message has a start and a stop")
-    fits = np.empty(len(stops), np.uint8)
-    at, of = (pa.py_buffer(positions).address for positions in (starts, stops))
-    raw = decoder.Pieces(parts.buffer_info()[0], len(pieces), at, of, pa.py_buffer(fits).address, len(fits))
+        data, stops = piece.data, piece.stops
+        parts.extend((pa.py_buffer(data).address, len(data), piece.head, *stops.buffer_info()))
+    fits = np.empty(sum(map(len, pieces)), np.uint8)
+    raw = decoder.Pieces(parts.buffer_info()[0], len(pieces), pa.py_buffer(fits).address, len(fits))
     sizes = decoder.Sizes()
     decoder.measure(raw, sizes)
     count: int = sizes.messages

@@ -48,26 +48,37 @@ class Shape:
         return self.size <= size and self.unpack(data, pos) == self.expected
 
 
-def run(shape: Shape, data: bytearray, pos: int, end: int, most: int) -> "array[int]":
-    """Where the frames end that have a shape and follow each other, counted from where the first one starts.
+class Runs:
+    """Finds deliveries of one shape that follow each other.
 
     Args:
-        shape: What they have.
-        data: What came.
-        pos: Where the first one is.
-        end: Where what came ends.
+        buffer: Where they are.
         most: Bytes that a frame may have.
     """
-    unpack, expected, head = shape.unpack, shape.expected, shape.size
-    stops = array("q")
-    start = pos
-    while end - pos >= head:
-        size = _SIZE(data, pos)[0]
-        if not head <= size <= min(most, end - pos) or unpack(data, pos) != expected:
-            break
-        pos += size
-        stops.append(pos - start)
-    return stops
+
+    def __init__(self, buffer: bytearray, most: int) -> None:
+        self._buffer = buffer
+        self._most = most
+
+    def find(self, shape: Shape, pos: int, end: int) -> "array[int]":
+        """Where their frames end, counted from `pos`.
+
+        Args:
+            shape: What they have.
+            pos: Where the first one is.
+            end: Where the bytes that came end.
+        """
+        buffer, most = self._buffer, self._most
+        unpack, expected, head = shape.unpack, shape.expected, shape.size
+        stops = array("q")
+        start = pos
+        while end - pos >= head:
+            size = _SIZE(buffer, pos)[0]
+            if not head <= size <= min(most, end - pos) or unpack(buffer, pos) != expected:
+                break
+            pos += size
+            stops.append(pos - start)
+        return stops
 
 
 def is_whole(fields: Fields) -> bool:

@@ -9,10 +9,11 @@ import asyncio
 import struct
 from typing import Protocol
 
+from eventconsumer_processor.source.amqp import compiled
 from eventconsumer_processor.source.amqp.codec import FrameError
 from eventconsumer_processor.source.amqp.deliveries import Deliveries
 from eventconsumer_processor.source.amqp.performatives import TRANSFER, Fields, parse
-from eventconsumer_processor.source.amqp.transfers import NO_SHAPE, Shape, is_whole, key_of, run, shape_of
+from eventconsumer_processor.source.amqp.transfers import NO_SHAPE, Runs, Shape, is_whole, key_of, shape_of
 
 READ_BYTES = 112 * 1024  # at most at a time: a copy of so many has memory that was used before, more is mapped anew
 _MAX_SHAPES = 1024
@@ -51,6 +52,7 @@ class Wire(asyncio.BufferedProtocol):
         self._transport: asyncio.WriteTransport | None = None
         self._buffer = bytearray(READ_BYTES)
         self._view = memoryview(self._buffer)
+        self._runs = (compiled.Runs if compiled.find() else Runs)(self._buffer, max_frame_size)
         self._filled = 0  # bytes of a frame that is not whole yet: they are where the buffer starts
         self._shape = NO_SHAPE  # of the last delivery
         self._shapes: dict[bytes, Shape] = {}
@@ -118,7 +120,7 @@ class Wire(asyncio.BufferedProtocol):
         buffer, pos = self._buffer, 0
         while self._transport is not None:  # until a frame ended the connection
             shape = self._shape
-            stops = run(shape, buffer, pos, end, self.max_frame_size)
+            stops = self._runs.find(shape, pos, end)
             if stops:
                 start, pos = pos, pos + stops[-1]
                 self._peer.deliveries(shape.handle, Deliveries(bytes(self._view[start:pos]), shape.size, stops))
