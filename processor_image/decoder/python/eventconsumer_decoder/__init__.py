@@ -121,7 +121,7 @@ def _loaded(load: Callable[[str], ctypes.CDLL]) -> ctypes.CDLL:
     try:
         library = load(str(_LIBRARY))
     except OSError as error:
-        raise ImportError(f"the compiled decoder cannot be loaded from {_LIBRARY}: {error}") from None
+        raise ImportError(f"the compiled decoder cannot be loaded: {error}") from None
     library.interface.restype = ctypes.c_uint32
     if (found := library.interface()) != INTERFACE:
         raise ImportError(f"{_LIBRARY} has interface {found}, not {INTERFACE}")
