@@ -22,6 +22,7 @@ PARTITIONS = 4
 SIZES = {"200b": (200, 400_000), "1k": (1000, 300_000), "16k": (16_000, 30_000)}  # bytes of a body, events
 QUICK = 10  # times fewer events
 SETTLE_SECONDS = 1.0  # behind the last attach
+OTHERS = {Way.OURS_PLAIN: "plain_vs_sdk", Way.OURS_SDK_RECEIVER: "sdk_receiver"}  # measured for one size
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,9 @@ def rows(options: Options) -> list[Row]:
                 Row(f"drain_{label}_cost", "CPU us per event", ours.micros, peer.micros),
                 Row(f"drain_{label}_peak_memory", "MiB", ours.memory, peer.memory),
             ]
-            if (second := taken.get(Way.OURS_SDK_RECEIVER)) is not None:
-                found.append(Row(f"drain_{label}_sdk_receiver", "events per CPU second", second.rate, peer.rate))
+            for way, row in OTHERS.items():
+                if (other := taken.get(way)) is not None:
+                    found.append(Row(f"drain_{label}_{row}", "events per CPU second", other.rate, peer.rate))
             servers[0].admin.delete_hub(hub)
     return found
 

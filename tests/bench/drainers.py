@@ -16,7 +16,7 @@ from azure.storage.blob import ContainerClient
 
 from tests.azurite import AzuriteProcess
 from tests.bench.machine import CLIENT_CORE, on_core
-from tests.integration.processor.hosts import Consumer
+from tests.integration.processor.hosts import Consumer, without_decoder
 from tests.servers import EmulatorProcess
 
 
@@ -24,6 +24,7 @@ class Way(StrEnum):
     """Who drains."""
 
     OURS = "ours"
+    OURS_PLAIN = "ours, without the compiled decoder"
     OURS_SDK_RECEIVER = "ours, the SDK's receiver"
     SDK = "the SDK's processor"
 
@@ -88,13 +89,16 @@ def drainer(
     folder.mkdir()
     limits = {"maxBytes": roll.most_bytes, "maxSeconds": roll.most_seconds, "maxEvents": 10_000_000}
     consumer = Consumer(folder, emulator, azurite, hub, roll=limits)
-    source = "Amqp" if way is Way.OURS else "Sdk"
+    source = "Sdk" if way is Way.OURS_SDK_RECEIVER else "Amqp"
     consumer.config["processing"] = {"maxBatchSize": 3000, "prefetch": 3000, "maxWaitSeconds": 5, "source": source}
     with consumer.container(consumer.leases) as leases, consumer.container(consumer.drained) as files:
         leases.create_container()
         files.create_container()
         with on_core(CLIENT_CORE):
-            process = start_sdk(consumer, servers, roll, folder) if way is Way.SDK else consumer.host().process
+            if way is Way.SDK:
+                process = start_sdk(consumer, servers, roll, folder)
+            else:
+                process = consumer.host(environment=without_decoder(folder) if way is Way.OURS_PLAIN else None).process
         try:
             yield Drainer(process, files, leases)
         finally:

@@ -31,7 +31,7 @@ from eventconsumer_processor.lease.keeper import boottime
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.partitions import PartitionManager
-from eventconsumer_processor.registration import Registration, register
+from eventconsumer_processor.registration import Registration, receiver_of, register
 from eventconsumer_processor.replay import BoundedHub, Totals, completed, totals
 from eventconsumer_processor.sink.formats import files_of
 from eventconsumer_processor.sink.slots import Chain, incarnation
@@ -150,7 +150,13 @@ class Host:
     async def _session(self, registration: Registration, seen: str) -> None:
         config, info = self._config, registration.info
         self._blocked = []
-        log.info("registered", hub=info.name, hub_namespace=info.namespace, partitions=len(info.partition_ids))
+        log.info(
+            "registered",
+            hub=info.name,
+            hub_namespace=info.namespace,
+            partitions=len(info.partition_ids),
+            receiver=receiver_of(config),
+        )
         era = incarnation(info)
         encode, chain = files_of(config, info, era, registration.sink)
         rng = Random()  # noqa: S311 - spreads hosts, guards nothing

@@ -24,6 +24,7 @@ from eventconsumer_processor.lingering import linger_seconds
 from eventconsumer_processor.loading import Factory, load
 from eventconsumer_processor.memory import Memory
 from eventconsumer_processor.replay import BoundedHub, bounded
+from eventconsumer_processor.source.amqp import compiled
 from eventconsumer_processor.source.amqp.hub import AmqpHub
 from eventconsumer_processor.source.budget import Budget
 from eventconsumer_processor.source.hub import Hub, HubInfo
@@ -156,6 +157,11 @@ def hub_of(config: HostConfig, memory: Memory | None = None) -> Hub:
     linger = linger_seconds(config.roll, processing)
     budget = Budget(lambda: memory.for_waiting) if memory else None
     return AmqpHub(access, linger=linger, runtime_metrics=runtime_metrics, budget=budget)
+
+
+def receiver_of(config: HostConfig) -> str:
+    """What receives, and what decodes, for whoever looks why a host is slow."""
+    return "sdk" if config.processing.source is SourceKind.SDK else f"amqp, {compiled.kind()} decoder"
 
 
 async def _reach_hub(config: HostConfig, memory: Memory) -> tuple[Hub, HubInfo]:

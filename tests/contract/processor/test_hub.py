@@ -8,6 +8,7 @@ import pytest
 
 from eventconsumer_processor.credentials import HubAccess
 from eventconsumer_processor.errors import HubUnreachable, LinkStolen, SourceError
+from eventconsumer_processor.source.amqp import compiled
 from eventconsumer_processor.source.amqp.hub import AmqpHub
 from eventconsumer_processor.source.hub import Hub, Source
 from eventconsumer_processor.source.sdk import SdkHub
@@ -120,10 +121,12 @@ class Emulated:
         self.admin.add_partitions("orders", total=3)
 
 
-@pytest.fixture(params=[None, SdkHub, AmqpHub], ids=["fake", "sdk", "amqp"])
-async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
-    """The fake, then the emulator."""
-    adapter = request.param
+@pytest.fixture(params=["fake", "sdk", "amqp", "amqp, plain"])
+async def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    """The fake, then the emulator; once as where the compiled decoder is not installed."""
+    adapter = {"fake": None, "sdk": SdkHub}.get(request.param, AmqpHub)
+    if request.param == "amqp, plain":
+        monkeypatch.setattr(compiled, "find", lambda: None)
     found: World = Emulated(request.getfixturevalue("emulator"), adapter) if adapter else Fake()
     yield found
     await found.hub.close()

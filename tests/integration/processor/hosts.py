@@ -34,6 +34,13 @@ def wait_until(met: Callable[[], bool], seconds: float, what: str) -> None:
         time.sleep(0.1)
 
 
+def without_decoder(folder: Path) -> dict[str, str]:
+    """The variables of a host that does not find the compiled decoder."""
+    (folder / "eventconsumer_decoder.py").write_text("raise ModuleNotFoundError('kept away')\n")
+    path = os.environ.get("PYTHONPATH")
+    return {"PYTHONPATH": f"{folder}{os.pathsep}{path}" if path else str(folder)}
+
+
 class HostProcess:
     """One host."""
 

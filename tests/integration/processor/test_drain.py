@@ -1,8 +1,10 @@
 """One host drains, several share, hosts come and go: every event is in exactly one file, always."""
 
+from pathlib import Path
+
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.drained import assert_exactly_once, read_drained
-from tests.integration.processor.hosts import Consumer, wait_until
+from tests.integration.processor.hosts import Consumer, wait_until, without_decoder
 
 
 def wait_drained(consumer: Consumer, sent: int, seconds: float = 40) -> None:
@@ -34,6 +36,20 @@ def test_one_host_drains_every_partition(consumer: MakeConsumer) -> None:
     assert b'eventconsumer_files_total{partition="0"}' in host.get("/metrics")
     assert host.terminate() == 0
     assert "Traceback" not in host.log
+
+
+def test_a_host_without_the_compiled_decoder_does_the_same(consumer: MakeConsumer, tmp_path: Path) -> None:
+    orders = consumer(partitions=4)
+    orders.publish(2000)
+    plain = orders.host("orders-host-0", environment=without_decoder(tmp_path))
+    wait_drained(orders, 2000)
+    assert "amqp, python decoder" in plain.log
+    compiled = orders.host("orders-host-1")
+    wait_until(lambda: len(compiled.owned()) == 2, 40, "they share the partitions")
+    orders.publish(2000, start=2000)
+    wait_drained(orders, 4000)
+    assert "amqp, compiled decoder" in compiled.log
+    assert "Traceback" not in plain.log + compiled.log
 
 
 def test_two_hosts_share_the_partitions_evenly(consumer: MakeConsumer) -> None:

@@ -48,6 +48,11 @@ def find() -> ModuleType | None:
         return None
 
 
+def kind() -> str:
+    """Which decoder is used: "compiled" or "python"."""
+    return "compiled" if find() else "python"
+
+
 class Runs(transfers.Runs):
     """The same as `transfers.Runs`, compiled; see `find`."""
 
