@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_operator.errors import Changed, Gone, OperatorError, Refused
-from eventconsumer_operator.manifest import EVENT_CONSUMER, Kind, Listing, Manifest, kind_of, name_of
+from eventconsumer_operator.manifest import EVENT_CONSUMER, Listing, kind_of, name_of
 from eventconsumer_operator.sparkapplications import install_hint
 from eventconsumer_operator.store import Store
 

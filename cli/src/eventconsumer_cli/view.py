@@ -13,9 +13,10 @@ from pydantic import ValidationError
 
 from eventconsumer_api.conditions import ConditionType
 from eventconsumer_api.host_report import HostReport, PartitionReport
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.status import EventConsumerStatus
 from eventconsumer_cli.errors import Failed
-from eventconsumer_cli.kube.kinds import Manifest, is_ready, name_of, namespace_of
+from eventconsumer_cli.kube.kinds import is_ready, name_of, namespace_of
 from eventconsumer_cli.kube.reports import Hosts
 from eventconsumer_cli.text import time_of
 

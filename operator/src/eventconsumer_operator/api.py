@@ -12,10 +12,11 @@ from typing import Any, Protocol
 import aiohttp
 from kubernetes.aio import client, config
 
+from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_api.labels import FIELD_MANAGER
 from eventconsumer_operator import metrics
 from eventconsumer_operator.errors import Changed, Forbidden, Gone, OperatorError, Refused, Transient
-from eventconsumer_operator.manifest import EVENT_CONSUMER, Kind, Listing, Manifest, describe, kind_of, name_of
+from eventconsumer_operator.manifest import EVENT_CONSUMER, Listing, describe, kind_of, name_of
 from eventconsumer_operator.sparkapplications import install_hint
 
 _TIMEOUT = aiohttp.ClientTimeout(total=15, sock_connect=5)

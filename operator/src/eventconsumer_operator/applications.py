@@ -10,13 +10,12 @@ from datetime import datetime
 from typing import Any
 
 from eventconsumer_api import labels
+from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_operator.applicationstate import ApplicationState, Said, moment
 from eventconsumer_operator.manifest import (
     APACHE_APPLICATION,
     JOB,
     KUBEFLOW_APPLICATION,
-    Kind,
-    Manifest,
     is_being_deleted,
     kind_of,
     name_of,

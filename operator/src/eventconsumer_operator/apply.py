@@ -9,6 +9,7 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 
+from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_api.labels import COMPONENT_SPARK
 from eventconsumer_api.v1alpha1 import KIND
 from eventconsumer_operator import metrics
@@ -17,8 +18,6 @@ from eventconsumer_operator.applications import application_of
 from eventconsumer_operator.errors import DependencyNotReady, Gone, NameTaken, OperatorError
 from eventconsumer_operator.manifest import (
     EVENT_CONSUMER,
-    Kind,
-    Manifest,
     controller_uid,
     describe,
     difference,

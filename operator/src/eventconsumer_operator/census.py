@@ -14,7 +14,8 @@ from datetime import datetime, timedelta
 
 from eventconsumer_api.fleet import FleetMessage
 from eventconsumer_api.host_report import HostState
-from eventconsumer_operator.manifest import Manifest, is_being_deleted, name_of
+from eventconsumer_api.kinds import Manifest
+from eventconsumer_operator.manifest import is_being_deleted, name_of
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan.names import host_name
 

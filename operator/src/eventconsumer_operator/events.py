@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 import structlog
 
 from eventconsumer_api.conditions import ConditionType, Reason
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.labels import FIELD_MANAGER
 from eventconsumer_api.redaction import redact
 from eventconsumer_api.status import Condition, EventConsumerStatus
 from eventconsumer_operator.api import Api
 from eventconsumer_operator.errors import Gone, OperatorError
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.manifest import EVENT, EVENT_CONSUMER, Manifest
+from eventconsumer_operator.manifest import EVENT, EVENT_CONSUMER
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.podfailures import Restart, restarts
 

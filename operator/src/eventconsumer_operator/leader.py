@@ -12,8 +12,9 @@ from typing import Any, Protocol
 
 import structlog
 
+from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_operator.errors import Changed, Gone, OperatorError, Transient
-from eventconsumer_operator.manifest import LEASE, Kind, Manifest
+from eventconsumer_operator.manifest import LEASE
 
 _log = structlog.get_logger(__name__)
 

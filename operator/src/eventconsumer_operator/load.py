@@ -4,6 +4,7 @@ from collections.abc import Iterable, Set
 from datetime import UTC, datetime
 
 from eventconsumer_api import labels
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_operator.applications import KINDS
 from eventconsumer_operator.hosts import Hosts
 from eventconsumer_operator.keys import Key
@@ -12,7 +13,6 @@ from eventconsumer_operator.manifest import (
     JOB,
     POD,
     STATEFUL_SET,
-    Manifest,
     controller_uid,
     is_being_deleted,
     name_of,

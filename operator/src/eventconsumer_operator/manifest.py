@@ -1,37 +1,11 @@
-"""Kubernetes objects as plain dicts, and the few questions that are asked of them everywhere. Pure.
-
-Dicts and not the client's model classes: those refuse fields that they do not know, and a server is often newer than
-a client.
-"""
+"""The kinds of objects that the operator knows, and the few questions that are asked of objects everywhere. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_api.v1alpha1 import API_VERSION, KIND, PLURAL
-
-Manifest = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A kind of object and where the API serves it.
-
-    Attributes:
-        api_version: Group and version, such as apps/v1.
-        name: Such as StatefulSet.
-        plural: Such as statefulsets.
-    """
-
-    api_version: str
-    name: str
-    plural: str
-
-    def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
-        """URL path of the collection, an object, or a subresource; without a namespace: of all namespaces."""
-        root = f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
-        parts = [root, f"namespaces/{namespace}" if namespace else "", self.plural, name, subresource]
-        return "/".join(part for part in parts if part)
 
 
 @dataclass(frozen=True)

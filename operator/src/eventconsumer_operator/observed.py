@@ -14,9 +14,9 @@ from pydantic import ValidationError
 
 from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_api.host_report import FleetReport, HostReport, Problem
+from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_api.status import EventConsumerStatus
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.manifest import Kind, Manifest
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from eventconsumer_api.conditions import PodReason
-from eventconsumer_operator.manifest import Manifest, is_being_deleted, name_of
+from eventconsumer_api.kinds import Manifest
+from eventconsumer_operator.manifest import is_being_deleted, name_of
 
 _WAITING_FAILURES = {
     "ErrImagePull",

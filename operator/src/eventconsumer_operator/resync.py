@@ -13,12 +13,13 @@ from dataclasses import dataclass
 import structlog
 
 from eventconsumer_api import labels
+from eventconsumer_api.kinds import Kind
 from eventconsumer_api.repeats import Repeats
 from eventconsumer_operator import metrics
 from eventconsumer_operator.api import Api
 from eventconsumer_operator.errors import Forbidden, Gone, OperatorError
 from eventconsumer_operator.keys import Key, Notify
-from eventconsumer_operator.manifest import EVENT_CONSUMER, Kind, Listing
+from eventconsumer_operator.manifest import EVENT_CONSUMER, Listing
 from eventconsumer_operator.sparkapplications import install_hint
 from eventconsumer_operator.store import Store
 

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_api.spark import Launcher
 from eventconsumer_operator.applicationstate import ApplicationState, Said, moment
-from eventconsumer_operator.manifest import APACHE_APPLICATION, KUBEFLOW_APPLICATION, STORED, Kind, Manifest, kind_of
+from eventconsumer_operator.manifest import APACHE_APPLICATION, KUBEFLOW_APPLICATION, STORED, kind_of
 
 UNANSWERED = timedelta(seconds=60)
 """After so long an application that nobody has touched has no operator."""

@@ -10,9 +10,10 @@ from datetime import timedelta
 
 from eventconsumer_api import labels
 from eventconsumer_api.host_config import Credential
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.spark import Spark
 from eventconsumer_operator.applications import Application, ApplicationState
-from eventconsumer_operator.manifest import JOB, Manifest, describe, is_being_deleted
+from eventconsumer_operator.manifest import JOB, describe, is_being_deleted
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan.spark.attempts import POD_GRACE, Cause, Failure
 from eventconsumer_operator.plan.spark.native import is_local

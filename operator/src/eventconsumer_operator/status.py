@@ -9,6 +9,7 @@ from typing import Any
 
 from eventconsumer_api import labels
 from eventconsumer_api.conditions import ADVISORY, ConditionType, Reason
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.redaction import redact
 from eventconsumer_api.status import (
     Condition,
@@ -25,7 +26,7 @@ from eventconsumer_api.status import (
 from eventconsumer_api.v1alpha1 import ScalingMode
 from eventconsumer_operator.errors import OperatorError
 from eventconsumer_operator.findings import CHECKS, Blocker, Facts, Finding
-from eventconsumer_operator.manifest import STATEFUL_SET, Manifest
+from eventconsumer_operator.manifest import STATEFUL_SET
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan import Plan
 from eventconsumer_operator.plan.images import spark_image

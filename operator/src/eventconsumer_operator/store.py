@@ -22,9 +22,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eventconsumer_api import labels
+from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_operator.errors import Forbidden
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.manifest import EVENT_CONSUMER, STORED, Kind, Listing, Manifest, kind_of, name_of
+from eventconsumer_operator.manifest import EVENT_CONSUMER, STORED, Listing, kind_of, name_of
 
 Where = tuple[Kind, str, str]
 _SHORT = 256  # characters of a text that may well stand in many objects

@@ -17,11 +17,12 @@ import kopf
 import structlog
 
 from eventconsumer_api import labels
+from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_api.repeats import Repeats
 from eventconsumer_operator.api import KubernetesApi
 from eventconsumer_operator.errors import OperatorError
 from eventconsumer_operator.keys import Key, Notify
-from eventconsumer_operator.manifest import EVENT_CONSUMER, STORED, Kind, Manifest
+from eventconsumer_operator.manifest import EVENT_CONSUMER, STORED
 from eventconsumer_operator.sparkapplications import install_hint
 from eventconsumer_operator.store import Store
 

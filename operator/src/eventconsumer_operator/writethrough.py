@@ -7,10 +7,11 @@ it is, whatever the watch does.
 
 from collections.abc import Mapping
 
+from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_api.labels import LABEL_MANAGED_BY, MANAGED_BY
 from eventconsumer_operator.api import Api
 from eventconsumer_operator.errors import Changed, Gone
-from eventconsumer_operator.manifest import EVENT_CONSUMER, Kind, Listing, Manifest, kind_of, name_of
+from eventconsumer_operator.manifest import EVENT_CONSUMER, Listing, kind_of, name_of
 from eventconsumer_operator.store import Store
 
 

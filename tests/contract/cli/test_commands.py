@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
+from eventconsumer_api.kinds import Kind
 from eventconsumer_cli import completion
 from eventconsumer_cli.errors import NotFound, RefusedError
 from eventconsumer_cli.kube.cluster import connect
-from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, POD, Kind
+from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, POD
 from eventconsumer_cli.main import main
 from tests.contract.operator.conftest import ROOT, Cluster
 from tests.unit.cli.fakes import HEALTHY

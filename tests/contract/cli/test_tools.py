@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from eventconsumer_api.crdgen import custom_resource_definition
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_cli.doctor import rights
 from eventconsumer_cli.doctor.findings import Level
 from eventconsumer_cli.doctor.installation import DEFINITION_NAME, schema_digest
@@ -17,7 +18,7 @@ from eventconsumer_cli.init.manifest import Answers, host_config, manifest
 from eventconsumer_cli.kube import toolpod
 from eventconsumer_cli.kube.cluster import KubernetesCluster, connect
 from eventconsumer_cli.kube.exec import KubernetesShell, Sink
-from eventconsumer_cli.kube.kinds import DEFINITION, EVENT_CONSUMER, POD, STATEFUL_SET, Manifest
+from eventconsumer_cli.kube.kinds import DEFINITION, EVENT_CONSUMER, POD, STATEFUL_SET
 from eventconsumer_cli.kube.operators import operator_of
 from eventconsumer_cli.kube.toolbox import Toolbox
 from eventconsumer_cli.main import main

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from eventconsumer_api import labels
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_operator.api import Api, KubernetesApi
 from eventconsumer_operator.errors import Changed, Gone
-from eventconsumer_operator.manifest import CONFIG_MAP, EVENT, EVENT_CONSUMER, Manifest
+from eventconsumer_operator.manifest import CONFIG_MAP, EVENT, EVENT_CONSUMER
 from tests.contract.operator.conftest import Cluster
 from tests.fakes.kubernetes import FakeKubernetes, event_consumer
 

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.status import EventConsumerStatus, HubStatus, ScalingStatus
 from eventconsumer_operator.api import KubernetesApi
 from eventconsumer_operator.apply import Outcome, apply
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.load import load
-from eventconsumer_operator.manifest import JOB, STATEFUL_SET, Manifest
+from eventconsumer_operator.manifest import JOB, STATEFUL_SET
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.plan.scale import ANNOTATION_LEAVING

@@ -10,11 +10,12 @@ import pytest
 
 from eventconsumer_api import labels
 from eventconsumer_api.host_report import HostReport
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_operator.api import KubernetesApi
 from eventconsumer_operator.apply import Outcome, apply
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.load import load
-from eventconsumer_operator.manifest import EVENT_CONSUMER, NETWORK_POLICY, STORED, Manifest
+from eventconsumer_operator.manifest import EVENT_CONSUMER, NETWORK_POLICY, STORED
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.plan.config import host_config
 from eventconsumer_operator.plan.pods import host_template

@@ -8,8 +8,9 @@ from typing import Any
 
 from eventconsumer_api import labels
 from eventconsumer_api.host_report import FleetReport, HostReport, HostState, PartitionLag, PartitionReport
+from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_cli.errors import Failed, Forbidden, NotFound, RefusedError
-from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, POD, Kind, Manifest, name_of
+from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, POD, name_of
 
 UID = "11111111-2222-3333-4444-555555555555"
 THEN = datetime.now(UTC) - timedelta(hours=2)

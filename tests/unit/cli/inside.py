@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from eventconsumer_api import labels
+from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_cli.errors import NotFound
 from eventconsumer_cli.kube.exec import Sink
-from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, POD, STATEFUL_SET, Kind, Manifest
+from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, POD, STATEFUL_SET
 from eventconsumer_operator.observed import consumer_from
 from eventconsumer_operator.plan.config import host_config
 from eventconsumer_operator.plan.hosts import stateful_set

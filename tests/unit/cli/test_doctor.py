@@ -9,16 +9,8 @@ from typing import Any
 import pytest
 
 from eventconsumer_api.crdgen import custom_resource_definition
-from eventconsumer_cli.kube.kinds import (
-    ACCESS_REVIEW,
-    DEFINITION,
-    DEPLOYMENT,
-    EVENT_CONSUMER,
-    POD,
-    SECRET,
-    Kind,
-    Manifest,
-)
+from eventconsumer_api.kinds import Kind, Manifest
+from eventconsumer_cli.kube.kinds import ACCESS_REVIEW, DEFINITION, DEPLOYMENT, EVENT_CONSUMER, POD, SECRET
 from tests.unit.cli.fakes import HEALTHY
 from tests.unit.cli.inside import Inside, cluster_with, resource
 from tests.unit.cli.running import Ran, Shell

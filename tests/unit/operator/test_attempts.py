@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from eventconsumer_api.host_report import BatchReport, CommitReport, FleetReport, HostReport
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.spark import Retry, Spark
 from eventconsumer_api.status import EventConsumerStatus, SparkStatus
 from eventconsumer_operator.apply import apply
 from eventconsumer_operator.errors import OperatorError
 from eventconsumer_operator.load import load
-from eventconsumer_operator.manifest import EVENT_CONSUMER, JOB, Manifest
+from eventconsumer_operator.manifest import EVENT_CONSUMER, JOB
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.plan.spark.attempts import Attempts, Cause, attempts, backoff

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from eventconsumer_api.conditions import ConditionType, PodReason
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.status import EventConsumerStatus
 from eventconsumer_operator.errors import Transient
 from eventconsumer_operator.events import Recorder, changes
-from eventconsumer_operator.manifest import EVENT, Manifest
+from eventconsumer_operator.manifest import EVENT
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.podfailures import restart_texts, restarts

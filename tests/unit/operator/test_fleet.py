@@ -26,10 +26,11 @@ from hypothesis import given
 
 from eventconsumer_api.fleet import FLEET_PATH, FLEET_SIGNATURE_HEADER, FleetMessage
 from eventconsumer_api.host_report import HostReport, HostState
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_operator.census import REMEMBERED, Census, confirm, look, message, owner_of
 from eventconsumer_operator.fleet import Fleets, HttpMessenger
 from eventconsumer_operator.fleetkey import FleetKey, FleetKeyError
-from eventconsumer_operator.manifest import CONFIG_MAP, POD, Manifest
+from eventconsumer_operator.manifest import CONFIG_MAP, POD
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan import make_plan
 from tests.azurite import free_port

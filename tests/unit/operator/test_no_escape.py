@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eventconsumer_api import labels
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_operator.errors import SpecError
-from eventconsumer_operator.manifest import Manifest
 from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.plan.names import child_labels
 from tests.unit.operator.specs import specs

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from eventconsumer_api import labels
 from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.status import EventConsumerStatus, HubStatus
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.manifest import Manifest
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.plan.names import application_name, host_name

@@ -10,9 +10,10 @@ import pytest
 import yaml
 
 from eventconsumer_api.batch import BatchJob
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.spark import Launcher
 from eventconsumer_operator.errors import SpecError
-from eventconsumer_operator.manifest import APACHE_APPLICATION, KUBEFLOW_APPLICATION, Manifest, kind_of
+from eventconsumer_operator.manifest import APACHE_APPLICATION, KUBEFLOW_APPLICATION, kind_of
 from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.plan.names import application_name
 from eventconsumer_operator.plan.spark.templates import DRIVER_CONTAINER, EXECUTOR_CONTAINER, SPARK_VERSION

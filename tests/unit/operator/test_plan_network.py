@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from eventconsumer_api import labels
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_operator.errors import SpecError
-from eventconsumer_operator.manifest import NETWORK_POLICY, Manifest
+from eventconsumer_operator.manifest import NETWORK_POLICY
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.plan.disruption import disruption_budget
 from eventconsumer_operator.plan.names import child_labels

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import HostReport, Problem
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.labels import CONFIG_ENV
 from eventconsumer_api.status import EventConsumerStatus, ReplayStatus
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.manifest import Manifest, name_of
+from eventconsumer_operator.manifest import name_of
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan.config import host_config
 from eventconsumer_operator.plan.names import replay_name

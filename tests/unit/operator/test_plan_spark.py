@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from eventconsumer_api.batch import BatchJob
-from eventconsumer_operator.manifest import Manifest
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.plan.names import application_name
 from eventconsumer_operator.plan.spark import SMALL_BYTES

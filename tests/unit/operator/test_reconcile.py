@@ -8,20 +8,11 @@ from typing import Any
 import pytest
 
 from eventconsumer_api.host_report import HostReport, HostState
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_operator.api import Api
 from eventconsumer_operator.errors import Forbidden, OperatorError, Transient
 from eventconsumer_operator.load import load
-from eventconsumer_operator.manifest import (
-    CONFIG_MAP,
-    EVENT,
-    EVENT_CONSUMER,
-    JOB,
-    POD,
-    SERVICE,
-    STATEFUL_SET,
-    Manifest,
-    name_of,
-)
+from eventconsumer_operator.manifest import CONFIG_MAP, EVENT, EVENT_CONSUMER, JOB, POD, SERVICE, STATEFUL_SET, name_of
 from eventconsumer_operator.reconcile import CALM_SECONDS, MOVING_SECONDS, RESTING_SECONDS, STARTING_SECONDS, Reconciler
 from eventconsumer_operator.resync import Resync
 from eventconsumer_operator.store import Store

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from eventconsumer_api import logs
 from eventconsumer_api.host_report import Problem
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.status import EventConsumerStatus
 from eventconsumer_operator.errors import Forbidden, OperatorError, Refused, SpecError, Transient
 from eventconsumer_operator.events import Recorder
-from eventconsumer_operator.manifest import EVENT, Manifest
+from eventconsumer_operator.manifest import EVENT
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.plan.names import application_name

@@ -8,9 +8,10 @@ import pytest
 
 from eventconsumer_api import labels
 from eventconsumer_api.host_report import HostReport, HostState, PartitionLag, PartitionReport
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.status import EventConsumerStatus, HubStatus, ScalingStatus
 from eventconsumer_operator.errors import SpecError
-from eventconsumer_operator.manifest import STATEFUL_SET, Manifest
+from eventconsumer_operator.manifest import STATEFUL_SET
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.plan.scale import ANNOTATION_LEAVING, LEAVING, Running, running, scaling_of

@@ -7,11 +7,11 @@ import pytest
 
 from eventconsumer_api.batch import BatchJob
 from eventconsumer_api.host_report import CommitReport, FleetReport
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.redaction import redact
 from eventconsumer_api.spark import History
 from eventconsumer_api.status import EventConsumerStatus, SparkStatus
 from eventconsumer_operator.applications import application_of
-from eventconsumer_operator.manifest import Manifest
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.plan.names import application_name, batch_replay_name

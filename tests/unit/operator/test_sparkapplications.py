@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
+from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_api.spark import Launcher
 from eventconsumer_operator.applications import ApplicationState, Said, application_of
-from eventconsumer_operator.manifest import APACHE_APPLICATION, JOB, KUBEFLOW_APPLICATION, STORED, Kind, Manifest
+from eventconsumer_operator.manifest import APACHE_APPLICATION, JOB, KUBEFLOW_APPLICATION, STORED
 from eventconsumer_operator.sparkapplications import (
     APACHE_FINAL,
     APACHE_OUTCOMES,

@@ -7,9 +7,9 @@ import pytest
 
 from eventconsumer_api.conditions import ConditionType
 from eventconsumer_api.host_report import PartitionReport, Problem
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.status import EventConsumerStatus, SparkStatus
 from eventconsumer_operator.errors import Forbidden, OperatorError, SpecError, Transient
-from eventconsumer_operator.manifest import Manifest
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.plan.names import application_name

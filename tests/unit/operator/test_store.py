@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventconsumer_api import labels
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_operator.errors import Changed, Gone
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.manifest import CONFIG_MAP, EVENT_CONSUMER, POD, STORED, Listing, Manifest
+from eventconsumer_operator.manifest import CONFIG_MAP, EVENT_CONSUMER, POD, STORED, Listing
 from eventconsumer_operator.store import Store
 from eventconsumer_operator.writethrough import WriteThrough
 from tests.fakes.kubernetes import FakeKubernetes, event_consumer

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from eventconsumer_api.kinds import Kind
 from eventconsumer_api.spark import Launcher
 from eventconsumer_operator.errors import Forbidden, Transient
 from eventconsumer_operator.health import Health, LoopLag, WorkHealth
@@ -17,7 +18,6 @@ from eventconsumer_operator.manifest import (
     POD,
     STATEFUL_SET,
     STORED,
-    Kind,
     Listing,
 )
 from eventconsumer_operator.resync import Resync

@@ -5,9 +5,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from eventconsumer_api.host_report import BatchReport, FleetReport, HostReport, HostState, Problem
+from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_api.status import EventConsumerStatus
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.manifest import STATEFUL_SET, Kind, Manifest
+from eventconsumer_operator.manifest import STATEFUL_SET
 from eventconsumer_operator.observed import Consumer, Observed
 from eventconsumer_operator.settings import Settings
 

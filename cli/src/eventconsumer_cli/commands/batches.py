@@ -11,9 +11,10 @@ from rich.text import Text
 
 from eventconsumer_api import labels
 from eventconsumer_api.conditions import ConditionType
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_cli.commands.partitions import look_at
 from eventconsumer_cli.errors import Failed, Forbidden
-from eventconsumer_cli.kube.kinds import POD, Manifest, name_of
+from eventconsumer_cli.kube.kinds import POD, name_of
 from eventconsumer_cli.options import ConsumerName
 from eventconsumer_cli.output import BAD, GOOD, TITLE, WARN, table
 from eventconsumer_cli.remedies import PROGRAM, is_good, next_step

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_cli.errors import ExitCode, Failed, RefusedError
 from eventconsumer_cli.hosttool import NewPod, answer, change, end, read_input, toolbox
-from eventconsumer_cli.kube.kinds import Manifest, name_of
+from eventconsumer_cli.kube.kinds import name_of
 from eventconsumer_cli.options import ConsumerName, Yes, add
 from eventconsumer_cli.session import Session
 

@@ -4,12 +4,13 @@ from typing import Annotated
 
 import typer
 
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_cli.doctor import consumer as one
 from eventconsumer_cli.doctor import installation, rights
 from eventconsumer_cli.doctor.findings import Finding, exit_code, summary, view
 from eventconsumer_cli.errors import Forbidden, NotFound
 from eventconsumer_cli.hosttool import toolbox
-from eventconsumer_cli.kube.kinds import Manifest, namespace_of
+from eventconsumer_cli.kube.kinds import namespace_of
 from eventconsumer_cli.options import ConsumerName
 from eventconsumer_cli.session import Session
 

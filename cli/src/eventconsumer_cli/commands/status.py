@@ -9,8 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from eventconsumer_api.conditions import ConditionType
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.status import Condition
-from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, Manifest, name_of
+from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, name_of
 from eventconsumer_cli.kube.reports import Hosts, read
 from eventconsumer_cli.options import ConsumerName
 from eventconsumer_cli.output import BAD, DIM, GOOD, TITLE, WARN, table

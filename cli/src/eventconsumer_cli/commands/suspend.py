@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_cli.commands.status import names
 from eventconsumer_cli.errors import Failed
-from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, POD, Manifest, name_of, namespace_of
+from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, POD, name_of, namespace_of
 from eventconsumer_cli.kube.reports import host_selector
 from eventconsumer_cli.options import ConsumerName
 from eventconsumer_cli.output import WARN

@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from eventconsumer_api import labels
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_cli.doctor.findings import Finding, Level
 from eventconsumer_cli.errors import CliError, Forbidden, NotFound
 from eventconsumer_cli.kube.cluster import Cluster
-from eventconsumer_cli.kube.kinds import POD, SECRET, Manifest, name_of, namespace_of
+from eventconsumer_cli.kube.kinds import POD, SECRET, name_of, namespace_of
 from eventconsumer_cli.kube.tool import Tool
 from eventconsumer_cli.kube.toolbox import Toolbox
 from eventconsumer_cli.kube.toolpod import why_waiting

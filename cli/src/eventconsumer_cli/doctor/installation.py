@@ -7,11 +7,12 @@ from importlib.metadata import version
 from typing import Any
 
 from eventconsumer_api.crdgen import custom_resource_definition
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.v1alpha1 import GROUP, PLURAL, VERSION
 from eventconsumer_cli.doctor.findings import Finding, Level
 from eventconsumer_cli.errors import Forbidden, NotFound
 from eventconsumer_cli.kube.cluster import Cluster
-from eventconsumer_cli.kube.kinds import DEFINITION, Manifest
+from eventconsumer_cli.kube.kinds import DEFINITION
 from eventconsumer_cli.kube.operators import LABEL_VERSION, Operator, find
 
 DEFINITION_NAME = f"{PLURAL}.{GROUP}"

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_cli.errors import CliError, ClusterError, Failed, Forbidden, NotFound, RefusedError
-from eventconsumer_cli.kube.kinds import Kind, Manifest
 
 CONNECT_SECONDS = 10
 READ_SECONDS = 30

@@ -1,44 +1,7 @@
-"""Kubernetes objects as plain dicts, and where the API serves them. Pure.
+"""The kinds of objects that the plugin asks for, and the few questions that it has about them. Pure."""
 
-Dicts and not the client's model classes: those refuse fields that they do not know, and a server is often newer than
-a client.
-"""
-
-from dataclasses import dataclass
-from typing import Any
-
+from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_api.v1alpha1 import API_VERSION, KIND, PLURAL
-
-Manifest = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A kind of object.
-
-    Attributes:
-        api_version: Group and version, such as apps/v1.
-        name: Such as StatefulSet.
-        plural: Such as statefulsets.
-        namespaced: Whether objects are in namespaces.
-    """
-
-    api_version: str
-    name: str
-    plural: str
-    namespaced: bool = True
-
-    @property
-    def group(self) -> str:
-        """API group; empty: core."""
-        return self.api_version.rpartition("/")[0]
-
-    def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
-        """URL path of the collection, an object, or a subresource; without a namespace: of all namespaces."""
-        root = f"/apis/{self.api_version}" if self.group else f"/api/{self.api_version}"
-        parts = [root, f"namespaces/{namespace}" if namespace and self.namespaced else "", self.plural]
-        return "/".join(part for part in (*parts, name, subresource) if part)
-
 
 EVENT_CONSUMER = Kind(API_VERSION, KIND, PLURAL)
 POD = Kind("v1", "Pod", "pods")

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from eventconsumer_api import labels
 from eventconsumer_api.endpoints import AZURE_SUFFIXES
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_cli.errors import Forbidden
 from eventconsumer_cli.kube.cluster import Cluster
-from eventconsumer_cli.kube.kinds import DEPLOYMENT, Manifest, name_of, namespace_of
+from eventconsumer_cli.kube.kinds import DEPLOYMENT, name_of, namespace_of
 
 LABELS = {labels.LABEL_NAME: "eventconsumer", labels.LABEL_COMPONENT: "operator"}
 LABEL_VERSION = "app.kubernetes.io/version"

@@ -11,9 +11,10 @@ from pydantic import ValidationError
 
 from eventconsumer_api import labels
 from eventconsumer_api.host_report import FleetReport, HostReport
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_cli.errors import CliError, Failed, Forbidden
 from eventconsumer_cli.kube.cluster import Cluster
-from eventconsumer_cli.kube.kinds import POD, Manifest, name_of, namespace_of
+from eventconsumer_cli.kube.kinds import POD, name_of, namespace_of
 
 _AT_ONCE = 8
 

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 
 from eventconsumer_api import labels
 from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_cli.errors import CliError, Failed, Forbidden, NotFound, RefusedError
 from eventconsumer_cli.interrupts import signals_as_interrupts, undisturbed
 from eventconsumer_cli.kube import toolpod
 from eventconsumer_cli.kube.cluster import Cluster
 from eventconsumer_cli.kube.exec import Shell
-from eventconsumer_cli.kube.kinds import POD, STATEFUL_SET, Manifest, is_ready, name_of, namespace_of
+from eventconsumer_cli.kube.kinds import POD, STATEFUL_SET, is_ready, name_of, namespace_of
 from eventconsumer_cli.kube.tool import Place, Tool
 
 LIFETIME_SECONDS = 3600

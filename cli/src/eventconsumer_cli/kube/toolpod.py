@@ -11,9 +11,10 @@ from typing import Any
 
 from eventconsumer_api import labels
 from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.mounts import HUB_SECRET, LEASE_SECRET, SINK_SECRET, secret_mount, secret_volume
 from eventconsumer_api.podsecurity import container_security, pod_security
-from eventconsumer_cli.kube.kinds import Manifest, name_of, namespace_of
+from eventconsumer_cli.kube.kinds import name_of, namespace_of
 
 APPLICATION = "eventconsumer"
 MANAGER = "kubectl-eventconsumer"

@@ -7,9 +7,9 @@ reconcile of a resting world write nothing.
 from dataclasses import dataclass
 
 from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.status import ScalingStatus
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
-from eventconsumer_operator.manifest import Manifest
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan.config import host_config
 from eventconsumer_operator.plan.disruption import disruption_budget

@@ -5,7 +5,8 @@ ready may always be evicted: it reads nothing, and must not hold up the drain of
 """
 
 from eventconsumer_api import labels
-from eventconsumer_operator.manifest import POD_DISRUPTION_BUDGET, Manifest
+from eventconsumer_api.kinds import Manifest
+from eventconsumer_operator.manifest import POD_DISRUPTION_BUDGET
 from eventconsumer_operator.observed import Consumer
 from eventconsumer_operator.plan.names import child, host_name, selector
 

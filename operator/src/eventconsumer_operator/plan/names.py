@@ -6,9 +6,9 @@ confuses those.
 """
 
 from eventconsumer_api import labels
+from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_api.v1alpha1 import API_VERSION, KIND
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.manifest import Kind, Manifest
 from eventconsumer_operator.observed import Consumer
 
 APPLICATION = "eventconsumer"

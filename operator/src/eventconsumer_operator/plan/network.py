@@ -14,8 +14,9 @@ its executors through the API server, whose address and port differ from cluster
 from typing import Any
 
 from eventconsumer_api import labels
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
-from eventconsumer_operator.manifest import NETWORK_POLICY, Manifest, controller_uid, is_being_deleted, name_of
+from eventconsumer_operator.manifest import NETWORK_POLICY, controller_uid, is_being_deleted, name_of
 from eventconsumer_operator.observed import Consumer, Observed
 from eventconsumer_operator.plan.names import APPLICATION, child, host_name, spark_policy_name
 from eventconsumer_operator.settings import Settings

@@ -13,11 +13,11 @@ from pydantic import BaseModel
 
 from eventconsumer_api import labels
 from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.mounts import HUB_SECRET, LEASE_SECRET, SINK_SECRET, secret_mount, secret_volume
 from eventconsumer_api.podsecurity import container_security, pod_security
 from eventconsumer_api.v1alpha1 import EventConsumerSpec, Pods
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.manifest import Manifest
 from eventconsumer_operator.plan.names import child_labels, selector
 from eventconsumer_operator.plan.quantities import canonical
 

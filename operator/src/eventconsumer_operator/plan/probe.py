@@ -9,9 +9,10 @@ from typing import Any
 
 from eventconsumer_api import labels
 from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.status import ScalingStatus
 from eventconsumer_api.v1alpha1 import EventConsumerSpec, ScalingMode
-from eventconsumer_operator.manifest import STATEFUL_SET, Manifest, controller_uid, is_being_deleted
+from eventconsumer_operator.manifest import STATEFUL_SET, controller_uid, is_being_deleted
 from eventconsumer_operator.observed import Consumer, Observed
 from eventconsumer_operator.plan.hosts import host_probes
 from eventconsumer_operator.plan.names import child, host_name, probe_name, selector

@@ -10,10 +10,11 @@ from typing import Literal
 
 from eventconsumer_api import labels
 from eventconsumer_api.host_config import HostConfig, ReplayConfig
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.status import ReplayStatus
 from eventconsumer_api.v1alpha1 import EventConsumerSpec, PositionType, Processing, Replay, StartingPosition
 from eventconsumer_operator.applications import ApplicationState, application_of
-from eventconsumer_operator.manifest import JOB, Manifest, controller_uid, is_being_deleted, name_of
+from eventconsumer_operator.manifest import JOB, controller_uid, is_being_deleted, name_of
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan.names import child, replay_name
 from eventconsumer_operator.plan.pods import host_template

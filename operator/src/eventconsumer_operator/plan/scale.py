@@ -9,10 +9,11 @@ outlives the operator.
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.status import ScalingStatus
 from eventconsumer_api.v1alpha1 import CheckpointPolicy, EventConsumerSpec, HandlerMode, ScalingMode
 from eventconsumer_operator.errors import SpecError
-from eventconsumer_operator.manifest import STATEFUL_SET, Manifest, is_being_deleted, name_of
+from eventconsumer_operator.manifest import STATEFUL_SET, is_being_deleted, name_of
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan.lag import View, decide
 from eventconsumer_operator.plan.names import host_name

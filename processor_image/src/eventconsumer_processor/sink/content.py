@@ -150,7 +150,9 @@ async def upload(blobs: BlobStore, name: str, content: Content, facts: Mapping[s
                 ids.append(f"{upload_id}-{len(ids):05d}")
                 content.check()
                 await blobs.put_block(name, ids[-1], block)
-                block, following = following, None  # let go before the next one is waited for
+                # The one that was put is let go before the next one is waited for: two at a time are all there are. The
+                # second was asked for ahead, to see whether there is one; from the third on each comes by itself.
+                block, following = following, None
                 block = block or await anext(blocks, None)
         content.staged = name, ids
     content.check()

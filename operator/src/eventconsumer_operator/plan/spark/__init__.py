@@ -12,11 +12,12 @@ from eventconsumer_api import labels
 from eventconsumer_api.batch import BatchJob
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import BatchReport
+from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_api.spark import Launcher, PoisonFiles, Spark, SparkMode
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.applications import Application, application_of
 from eventconsumer_operator.errors import SpecError
-from eventconsumer_operator.manifest import JOB, Kind, Manifest
+from eventconsumer_operator.manifest import JOB
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan.images import spark_image
 from eventconsumer_operator.plan.names import application_name, child_labels

@@ -5,8 +5,9 @@ application goes: they are owned by it. Labels of the application are not on its
 """
 
 from eventconsumer_api import labels
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.spark import SparkPod
-from eventconsumer_operator.manifest import APACHE_APPLICATION, Manifest
+from eventconsumer_operator.manifest import APACHE_APPLICATION
 from eventconsumer_operator.plan.names import child
 from eventconsumer_operator.plan.spark.launch import Launch
 from eventconsumer_operator.plan.spark.templates import (

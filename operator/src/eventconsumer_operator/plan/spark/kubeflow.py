@@ -11,8 +11,9 @@ application (executors, a service, config maps) Spark makes the driver's pod own
 from typing import Any
 
 from eventconsumer_api import labels
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.spark import SparkPod
-from eventconsumer_operator.manifest import KUBEFLOW_APPLICATION, Manifest, controller_uid, is_being_deleted, name_of
+from eventconsumer_operator.manifest import KUBEFLOW_APPLICATION, controller_uid, is_being_deleted, name_of
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan.names import child
 from eventconsumer_operator.plan.spark.launch import Launch

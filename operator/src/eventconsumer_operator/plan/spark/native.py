@@ -7,10 +7,11 @@ ends. The Job tries once: whether to try again is decided from the commit record
 from typing import Any
 
 from eventconsumer_api import labels
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.mounts import SINK_SECRET, secret_mount, secret_volume
 from eventconsumer_api.podsecurity import container_security, pod_security
 from eventconsumer_api.spark import SparkPod
-from eventconsumer_operator.manifest import JOB, Manifest, kind_of
+from eventconsumer_operator.manifest import JOB, kind_of
 from eventconsumer_operator.plan.names import child
 from eventconsumer_operator.plan.pods import WORKLOAD_IDENTITY_LABEL
 from eventconsumer_operator.plan.spark.launch import Launch

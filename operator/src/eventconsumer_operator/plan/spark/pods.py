@@ -1,8 +1,9 @@
 """The pods of an application: its driver and its executors, and whether they can start. Pure."""
 
 from eventconsumer_api import labels
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_operator.applications import Application
-from eventconsumer_operator.manifest import JOB, Manifest, controller_uid
+from eventconsumer_operator.manifest import JOB, controller_uid
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.podfailures import is_unstartable
 

@@ -9,11 +9,12 @@ from typing import Literal
 
 from eventconsumer_api import labels
 from eventconsumer_api.batch import BatchJob, ReplayOf
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.redaction import redact
 from eventconsumer_api.spark import BatchReplay, Spark, SparkMode
 from eventconsumer_api.status import BatchReplayStatus
 from eventconsumer_operator.applications import ApplicationState, application_of
-from eventconsumer_operator.manifest import Manifest, controller_uid, is_being_deleted, name_of
+from eventconsumer_operator.manifest import controller_uid, is_being_deleted, name_of
 from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan.names import batch_replay_name, child_labels
 from eventconsumer_operator.plan.spark import native

@@ -1,0 +1,36 @@
+"""Kinds of Kubernetes objects, and where the API serves them. Pure."""
+
+from dataclasses import dataclass
+from typing import Any
+
+Manifest = dict[str, Any]
+"""An object as a plain dict, and not of the client's model classes: those refuse fields that they do not know, and a
+server is often newer than a client."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of object.
+
+    Attributes:
+        api_version: Group and version, such as apps/v1.
+        name: Such as StatefulSet.
+        plural: Such as statefulsets.
+        namespaced: Whether objects are in namespaces.
+    """
+
+    api_version: str
+    name: str
+    plural: str
+    namespaced: bool = True
+
+    @property
+    def group(self) -> str:
+        """API group; empty: core."""
+        return self.api_version.rpartition("/")[0]
+
+    def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
+        """URL path of the collection, an object, or a subresource; without a namespace: of all namespaces."""
+        root = f"/apis/{self.api_version}" if self.group else f"/api/{self.api_version}"
+        parts = [root, f"namespaces/{namespace}" if namespace and self.namespaced else "", self.plural]
+        return "/".join(part for part in (*parts, name, subresource) if part)
