@@ -7,8 +7,9 @@ from pathlib import Path
 
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_cli.errors import Failed, NotFound
-from eventconsumer_cli.kube.cluster import Cluster, connect
+from eventconsumer_cli.kube.cluster import Cluster
 from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, name_of
+from eventconsumer_cli.kube.kubeconfig import connect
 from eventconsumer_cli.output import Format, Output
 
 

@@ -11,8 +11,8 @@ import yaml
 from eventconsumer_api.kinds import Kind
 from eventconsumer_cli import completion
 from eventconsumer_cli.errors import NotFound, RefusedError
-from eventconsumer_cli.kube.cluster import connect
 from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, POD
+from eventconsumer_cli.kube.kubeconfig import connect
 from eventconsumer_cli.main import main
 from tests.contract.operator.conftest import ROOT, Cluster
 from tests.unit.cli.fakes import HEALTHY
@@ -146,7 +146,7 @@ def test_the_cluster_as_commands_use_it(cluster: Cluster, namespace: str) -> Non
 
 
 def test_lists_of_several_pages_are_whole(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eventconsumer_cli.kube.cluster._PAGE", 2)
+    monkeypatch.setattr("eventconsumer_cli.kube.client._PAGE", 2)
     name = cluster.namespace()
     for number in range(5):
         cluster.kubectl("create", "configmap", f"map-{number}", "-n", name)

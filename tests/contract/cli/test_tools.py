@@ -16,9 +16,10 @@ from eventconsumer_cli.doctor.installation import DEFINITION_NAME, schema_digest
 from eventconsumer_cli.errors import ClusterError, Failed, Forbidden, NotFound
 from eventconsumer_cli.init.manifest import Answers, host_config, manifest
 from eventconsumer_cli.kube import toolpod
-from eventconsumer_cli.kube.cluster import KubernetesCluster, connect
+from eventconsumer_cli.kube.client import KubernetesCluster
 from eventconsumer_cli.kube.exec import KubernetesShell, Sink
 from eventconsumer_cli.kube.kinds import DEFINITION, EVENT_CONSUMER, POD, STATEFUL_SET
+from eventconsumer_cli.kube.kubeconfig import connect
 from eventconsumer_cli.kube.operators import operator_of
 from eventconsumer_cli.kube.toolbox import Toolbox
 from eventconsumer_cli.main import main

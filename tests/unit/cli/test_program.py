@@ -12,7 +12,8 @@ import yaml
 from eventconsumer_api.conditions import Reason
 from eventconsumer_cli import completion, text
 from eventconsumer_cli.errors import ClusterError, Forbidden, NotFound, RefusedError
-from eventconsumer_cli.kube.cluster import answer_error, connect
+from eventconsumer_cli.kube.answers import answer_error
+from eventconsumer_cli.kube.kubeconfig import connect
 from eventconsumer_cli.main import main
 from eventconsumer_cli.remedies import AT_REST, next_step
 from tests.unit.cli.fakes import FakeCluster, consumer, shop

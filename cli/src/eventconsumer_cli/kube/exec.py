@@ -15,7 +15,8 @@ import yaml
 from websocket import WebSocketException
 
 from eventconsumer_cli.errors import ClusterError, Failed, Forbidden, NotFound
-from eventconsumer_cli.kube.cluster import Cluster, KubernetesCluster
+from eventconsumer_cli.kube.client import KubernetesCluster
+from eventconsumer_cli.kube.cluster import Cluster
 
 Sink = Callable[[bytes], object]
 
