@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import eventconsumer_processor
+from tests.patience import patiently
 from tests.simulation.mutants import MOST, MUTANTS, RUNS, make
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +25,7 @@ def play(name: str, package: Path, runs: int) -> dict[str, str]:
         env=os.environ | {"PYTHONPATH": f"{package}:{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
-        timeout=500,
+        timeout=patiently(500),
         check=False,
     )
     assert done.returncode in {0, 1} and done.stdout, done.stderr
@@ -32,7 +33,7 @@ def play(name: str, package: Path, runs: int) -> dict[str, str]:
     return answer
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(patiently(900))
 @pytest.mark.long
 def test_every_mutant_is_killed_and_the_product_lives(tmp_path: Path) -> None:
     def attempt(name: str) -> tuple[str, dict[str, str]]:

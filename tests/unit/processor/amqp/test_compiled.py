@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import eventconsumer_decoder
-from eventconsumer_processor.source.amqp import codec, compiled
+from eventconsumer_processor.source.amqp import codec, compiled, compiledcolumns
 from eventconsumer_processor.source.amqp.codec import FrameError
 from eventconsumer_processor.source.amqp.deliveries import Deliveries
 from eventconsumer_processor.source.amqp.events import by_rows
@@ -54,14 +54,14 @@ def pieces_of(draw: st.DrawFn, sent: Sequence[bytes]) -> list[Deliveries]:
 
 def fitting(sent: Sequence[bytes]) -> list[bool]:
     """Which messages fit, each by itself."""
-    return [not len(compiled.decode([piece([payload])])[1]) for payload in sent]
+    return [not len(compiledcolumns.decode([piece([payload])])[1]) for payload in sent]
 
 
 def assert_same(pieces: Sequence[Deliveries]) -> list[bool]:
     """What fits is decoded as by rows, in order, and the rest is named; returns what fits."""
     sent = [payload for own in pieces for payload in own.messages()]
     fits = fitting(sent)
-    batch, rest = compiled.decode(pieces)
+    batch, rest = compiledcolumns.decode(pieces)
     assert rest.tolist() == [index for index, fit in enumerate(fits) if not fit]
     assert rest.dtype == np.int64
     taken = [payload for payload, fit in zip(sent, fits, strict=True) if fit]
@@ -187,7 +187,7 @@ def test_other_values_do_not_fit(encoded: bytes) -> None:
 
 
 def floats_of(properties: dict[str, Any]) -> tuple[list[str], list[int]]:
-    batch, rest = compiled.decode([piece([NUMBERED + section(0x74, properties) + BODY])])
+    batch, rest = compiledcolumns.decode([piece([NUMBERED + section(0x74, properties) + BODY])])
     assert batch is not None
     assert not len(rest)
     rows = batch.rows().properties
@@ -309,7 +309,7 @@ def damaged(draw: st.DataObject, payload: bytes) -> bytes:
 def test_damaged_messages_are_the_same_by_rows_or_do_not_fit(payload: bytes, data: st.DataObject) -> None:
     """What is in a header, delivery annotations or a footer is not looked at here: there `by_rows` may see damage."""
     found = damaged(data, payload)
-    batch, rest = compiled.decode([piece([COMMON[2], found, COMMON[2]])])
+    batch, rest = compiledcolumns.decode([piece([COMMON[2], found, COMMON[2]])])
     assert batch is not None
     assert rest.tolist() in ([], [1])
     if len(rest):
@@ -334,7 +334,7 @@ def skipped(payload: bytes) -> list[int]:
 
 def test_no_messages() -> None:
     for pieces in ([], [NOTHING], [Deliveries(b"abc", 2, array("q"))] * 3):
-        batch, rest = compiled.decode(pieces)
+        batch, rest = compiledcolumns.decode(pieces)
         assert batch is None
         assert not len(rest)
 
@@ -350,14 +350,14 @@ def test_positions_that_are_none_are_an_error(head: int, stops: list[int]) -> No
     bad = Deliveries(COMMON[2], head, array("q", stops))
     for pieces in ([bad], [piece([COMMON[2]]), bad]):
         with pytest.raises(ValueError, match="belong together"):
-            compiled.decode(pieces)
+            compiledcolumns.decode(pieces)
 
 
 def test_more_than_a_column_may_hold_is_an_error_before_memory_is_taken() -> None:
     size = 2**20
     large = piece([NUMBERED + section(0x75, bytes(size))])
     with pytest.raises(OverflowError):
-        compiled.decode([large] * (LIMIT // size + 1))
+        compiledcolumns.decode([large] * (LIMIT // size + 1))
 
 
 def measured(payload: bytes) -> tuple[Any, Any, list[Any]]:
@@ -444,6 +444,6 @@ def test_nothing_is_decoded_where_it_is_not_installed(monkeypatch: pytest.Monkey
     try:
         assert compiled.find() is None
         with pytest.raises(ImportError, match="not installed"):
-            compiled.decode([])
+            compiledcolumns.decode([])
     finally:
         compiled.find.cache_clear()

@@ -14,7 +14,7 @@
     messages       messages whole
     layout, learner  the layout of one message, and all messages that have it
     values, events   values of many messages, and their columns
-    compiled       runs of deliveries, and messages to columns, by the compiled decoder where there is one
+    compiled, compiledcolumns  runs of deliveries, and their columns, by the compiled decoder where there is one
     tokens, cbs    signing in, and again before it expires
     management     what the hub says about itself
     pool           connections, and whether they are relied on

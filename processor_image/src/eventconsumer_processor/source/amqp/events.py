@@ -1,7 +1,7 @@
 """Messages to columns, straight from their bytes.
 
-Where the compiled decoder is installed, it takes all that it knows (see `compiled`). Of the others, and of all without
-it, messages of one layout become columns together: values are gathered by where they are, not one by one (see
+Where the compiled decoder is installed, it takes all that it knows (see `compiledcolumns`). Of the others, and of all
+without it, messages of one layout become columns together: values are gathered by where they are, not one by one (see
 `layout`). Few messages, and those that no layout fits, go through `messages` and `source.columns`, which know every
 shape. All three give the same columns for the same bytes.
 """
@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from eventconsumer_processor.source import columns
-from eventconsumer_processor.source.amqp import compiled
+from eventconsumer_processor.source.amqp import compiled, compiledcolumns
 from eventconsumer_processor.source.amqp.codec import FrameError
 from eventconsumer_processor.source.amqp.deliveries import Deliveries, messages_of
 from eventconsumer_processor.source.amqp.layout import NULL, Layout, Messages, Positions
@@ -44,7 +44,7 @@ class Decoder:
         parts: list[tuple[Positions, EventBatch]] = []
         left = every = np.arange(sum(map(len, pieces)))
         if compiled.find() is not None:
-            batch, left = compiled.decode(pieces)
+            batch, left = compiledcolumns.decode(pieces)
             if batch is not None:
                 parts.append((np.delete(every, left), batch))
         if len(left) or not len(every):
