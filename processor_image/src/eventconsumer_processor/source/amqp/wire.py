@@ -136,7 +136,7 @@ class Wire(asyncio.BufferedProtocol):
             if size > end - pos:
                 break
             known = self._shapes.get(key_of(buffer, pos)) if size > 20 else None
-            if known is not None and known.fits(buffer, pos, size):
+            if known is not None and known is not shape and known.fits(buffer, pos, size):
                 self._shape = known
                 continue
             self._frame(pos, pos + size)
