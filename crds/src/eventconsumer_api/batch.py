@@ -56,7 +56,8 @@ class BatchManifest(Report):
     number: int = Field(ge=1)
     created_at: datetime
     reason: str = Field(description="Which trigger fired: Files, Bytes, Age or Schedule.")
-    resource: ResourceRef
+    chain: str = Field(description="Identity of the chain that the files are of.")
+    resource: ResourceRef = Field(description="The EventConsumer that froze it, for messages.")
     incarnation: str = Field(description="Incarnation of the hub the files come from.")
     format: FileFormat = Field(default=FileFormat.PARQUET, description="Format of the files.")
     files: list[BatchFile]
@@ -71,6 +72,7 @@ class BatchClaim(Report):
     """Which attempt works on a batch, as in `_attempts/<n>.json` until that attempt or a later one commits."""
 
     number: int = Field(ge=1)
+    chain: str = Field(default="", description="Identity of the chain.")
     claimed_at: datetime
     application: str = Field(description="Name of the Spark application.")
     attempt: str = Field(description="Unique id of the attempt.")
@@ -103,6 +105,7 @@ class BatchCommit(Report):
     """Proof that a batch's output is complete."""
 
     number: int = Field(ge=1)
+    chain: str = Field(default="", description="Identity of the chain.")
     committed_at: datetime
     application: str = Field(description="Name of the Spark application that wrote the output.")
     attempt: str = Field(description="Unique id of the writing attempt.")
@@ -131,7 +134,8 @@ class ReplayOf(Model):
 class BatchJob(Model):
     """What a Spark driver is told, as JSON in the environment variable EVENTCONSUMER_BATCH_JOB. No secret in it."""
 
-    resource: ResourceRef
+    chain: str = Field(min_length=1, description="Identity of the chain, which the manifest must name.")
+    resource: ResourceRef = Field(description="The EventConsumer, for messages.")
     application: str = Field(description="Name of the Job or SparkApplication.")
     number: int = Field(ge=1, description="The batch; in a replay the first.")
     attempt: int = Field(default=1, ge=1, description="How often the batch was started, this time included.")

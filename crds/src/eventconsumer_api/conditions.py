@@ -43,7 +43,9 @@ class Reason(StrEnum):
     CONTAINER_INVALID = "ContainerInvalid"  # storage refuses the container's name
     LEASE_INVALID = "LeaseInvalid"  # a lease blob cannot be read
     CHAIN_INVALID = "ChainInvalid"  # a drained file or a record about them was changed or removed by something else
-    HUB_CHANGED = "HubChanged"  # the hub was deleted and created again
+    HUB_DIVERGED = "HubDiverged"  # the hub has other events than the files under the same sequence numbers
+    LEASE_STORE_IN_USE = "LeaseStoreInUse"  # the leases belong to another hub, or to another chain of files
+    CHAIN_IN_USE = "ChainInUse"  # another EventConsumer drains into the same sink and prefix
     DATA_GAP = "DataGap"  # retention removed events before they were read
     FENCED = "Fenced"  # another reader uses the consumer group, or another host's file is ahead
     CHECKPOINT_INVALID = "CheckpointInvalid"  # a checkpoint is above all that was drained: somebody edited it

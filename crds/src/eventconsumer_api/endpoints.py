@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import Field
 
@@ -64,6 +65,15 @@ def endpoint_problem(host: str, suffixes: Collection[str]) -> EndpointProblem | 
         f"{name} is not under one of the allowed domains ({', '.join(suffixes)}): correct the host name, or let the "
         "operator's administrator add its domain to endpointSuffixes",
     )
+
+
+def account_name(url: str) -> str:
+    """Name of the storage account of a blob endpoint: the path of `http://127.0.0.1:10000/name`, else the first label.
+
+    Azure's clients read it from the same places (`StorageAccountHostsMixin` of azure-storage-blob).
+    """
+    parts = urlsplit(url)
+    return parts.path.strip("/") or (parts.hostname or "").split(".", 1)[0]
 
 
 def _name(host: str) -> str:

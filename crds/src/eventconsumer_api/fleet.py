@@ -2,7 +2,7 @@
 
 It changes what hosts wish for, never what is safe: whatever it says, the chain of slots keeps each event in one file. A
 host believes a message that carries a valid Ed25519 signature of the body in `FLEET_SIGNATURE_HEADER` (base64), its own
-resource's uid, a generation above the last one believed, and a time close to its own. Without a message for
+resource, a generation above the last one believed, and a time close to its own. Without a message for
 `FLEET_SILENCE_SECONDS` it balances by leases alone.
 """
 
@@ -22,7 +22,9 @@ FLEET_MAX_BYTES = 256 * 1024
 class FleetMessage(Report):
     """The fleet as the operator sees it."""
 
-    resource_uid: str = Field(description="Uid of the EventConsumer.")
+    resource: str = Field(
+        description="<namespace>/<name> of the EventConsumer: the same when it is deleted and applied again."
+    )
     generation: int = Field(description="Rises with each message, across restarts of the operator too.")
     time: datetime = Field(description="When it was written.")
     hosts: int = Field(ge=0, description="Hosts wanted: the pods <name>-host-0 to <name>-host-<hosts - 1>.")
@@ -32,6 +34,4 @@ class FleetMessage(Report):
     ready: tuple[str, ...] = Field(
         default=(), description="Names of the pods that are ready, can take partitions, and stay."
     )
-    gone: tuple[str, ...] = Field(
-        default=(), description="Owner ids (<pod name>.<pod uid>) of pods that have certainly ended."
-    )
+    gone: tuple[str, ...] = Field(default=(), description="Owner ids of pods that have certainly ended.")

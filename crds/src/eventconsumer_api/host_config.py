@@ -21,6 +21,11 @@ class ResourceRef(Model):
     name: str
     uid: str
 
+    @property
+    def path(self) -> str:
+        """`<namespace>/<name>`."""
+        return f"{self.namespace}/{self.name}"
+
 
 class Credential(Model):
     """How to sign in, and what to name when it fails: one of `connection_string_file` and `client_id` is set."""
@@ -41,19 +46,34 @@ class HubConfig(Model):
     credential: Credential
 
 
-class BlobLocation(Model):
-    """A folder in a container; the URL may be absent where the connection string has it."""
+class BlobContainer(Model):
+    """A container; the URL may be absent where the connection string has it."""
 
     storage_account_url: str | None = None
     container: str
-    prefix: str = Field(description="Folder inside the container, without a slash at the end; may be empty.")
     credential: Credential
 
 
-class LeaseConfig(Model):
-    """The lease container: `location.prefix` is put before the consumer group as it is (no separator is added)."""
+class BlobLocation(BlobContainer):
+    """A folder in a container."""
 
-    location: BlobLocation
+    prefix: str = Field(description="Folder inside the container, without a slash at the end; may be empty.")
+
+
+class LeaseLocation(BlobContainer):
+    """The container of the leases."""
+
+    prefix: str | None = Field(
+        default=None,
+        description="Put before the names of leases as it is (no separator is added). Absent: in the layout "
+        "EventProcessorHost `<namespace of the hub>/<hub>/`, in the layout AzureSdk nothing.",
+    )
+
+
+class LeaseConfig(Model):
+    """Leases and checkpoints."""
+
+    location: LeaseLocation
     layout: LeaseLayout = LeaseLayout.EVENT_PROCESSOR_HOST
     duration_seconds: int
     shared: bool = False

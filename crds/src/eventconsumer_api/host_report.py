@@ -80,6 +80,7 @@ class PartitionLag(Report):
 class FleetReport(Report):
     """What the leading host measured for the whole consumer."""
 
+    chain: str = Field(default="", description="Identity of the chain; empty: from a host of another version.")
     partition_count: int
     hub_created_at: datetime
     owners: dict[str, str] = Field(

@@ -38,8 +38,12 @@ class LeaseStore(Model):
         default=None, description="Blob endpoint, such as https://shop.blob.core.windows.net."
     )
     container: ContainerName = Field(description="Container of the lease blobs; created where missing.")
-    prefix: BlobPrefix = Field(
-        default="", description="Put before the consumer group in lease names. A new prefix starts without checkpoints."
+    prefix: BlobPrefix | None = Field(
+        default=None,
+        description="Put before the names of leases as it is, without a separator. Absent: in layout "
+        "EventProcessorHost <namespace of the hub>/<hub>/, in layout AzureSdk nothing, so that leases of two hubs "
+        "never meet. An empty prefix is where an EventProcessorHost without storageBlobPrefix keeps its leases. With "
+        "another prefix the files alone say where reading goes on.",
     )
     layout: LeaseLayout = Field(
         default=LeaseLayout.EVENT_PROCESSOR_HOST,
@@ -51,5 +55,12 @@ class LeaseStore(Model):
         description="Other programs share these leases and write checkpoints. What they process is then recorded as a "
         "gap between the files; else a checkpoint that no file ends at is refused.",
     )
-    lease_duration_seconds: int = Field(default=30, ge=15, le=60, description="Duration of a partition lease, seconds.")
+    lease_duration_seconds: int = Field(
+        default=60,
+        ge=15,
+        le=60,
+        description="Duration of a partition lease, seconds. Leases are renewed at three fifths of it, one request for "
+        "each partition. A host that dies is replaced within a second where the operator sees it, else after the "
+        "duration.",
+    )
     authentication: Authentication = Field(description="How hosts sign in to the storage account.")

@@ -1,0 +1,165 @@
+"""Identity: the hub, the chain, the leases and the output that belong together, as records in storage.
+
+    <sink prefix>/_chain.json                 ChainRecord: which chain this is, and which resource drains into it
+    <sink prefix>/_segments/<k>.json          HubSegment: the hub that segment k of the chain was drained from
+    <lease folder>~identity.json              LeaseRecord: the hub and the chain that the leases belong to
+    <output path>/_eventconsumer.json         OutputRecord: the chain whose batches are written here
+
+Each record is written with put-if-absent before anything that it describes. Only `ChainRecord.resource` changes later.
+A chain is known by `chain`, which is computed once and then read from the record: a resource that is deleted and
+applied again, moved to another namespace or cluster, or restored from a backup continues the chain.
+"""
+
+import hashlib
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field
+
+from eventconsumer_api.host_config import ResourceRef
+from eventconsumer_api.model import Report
+from eventconsumer_api.v1alpha1 import LeaseLayout
+
+RECORD_MAX_BYTES = 1024 * 1024
+
+
+class ChainRecord(Report):
+    """The chain of a sink, and the resource whose hosts drain into it."""
+
+    version: Literal[1] = 1
+    chain: str = Field(pattern="^[0-9a-f]{16}$", description="Identity of the chain.")
+    resource: ResourceRef = Field(description="The EventConsumer whose hosts drain into it now.")
+    since: datetime = Field(description="Since when.")
+
+
+class HubName(Report):
+    """An Event Hub by its names and its creation time."""
+
+    namespace: str = Field(description="Host name in lower case, without a port.")
+    name: str
+    created_at: datetime
+
+
+class EventMark(Report):
+    """One event, so that it can be compared with what the hub has under the same sequence number."""
+
+    sequence_number: int = Field(description="-1: there is none.")
+    offset: str = Field(default="", description="As the hub gave it; empty: unknown.")
+    enqueued_time: datetime | None = Field(default=None, description="Absent: unknown.")
+
+
+class PartitionBreak(Report):
+    """How one partition went from the segment before to this one."""
+
+    start: int = Field(description="First sequence number of this segment.")
+    files_end: EventMark = Field(description="The last event in the files of the segment before.")
+    hub_end: EventMark = Field(description="The hub's last event when the break was accepted.")
+    common: int = Field(description="Last sequence number at which files and hub had the same event; -1: none.")
+
+
+class HubSegment(Report):
+    """A stretch of the chain in which sequence numbers name the same events in the files and in the hub."""
+
+    version: Literal[1] = 1
+    number: int = Field(ge=1)
+    incarnation: str = Field(pattern="^[0-9a-f]{16}$", description="Names the folder of its files.")
+    hub: HubName
+    breaks: dict[str, PartitionBreak] = Field(default={}, description="Partition id -> its break; none in segment 1.")
+    since: datetime
+
+
+class LeaseRecord(Report):
+    """The hub and the chain that a folder of leases belongs to."""
+
+    version: Literal[1] = 1
+    namespace: str = Field(description="The hub's host name in lower case, without a port.")
+    hub: str = Field(description="The hub's name in lower case.")
+    consumer_group: str
+    chain: str = Field(description="Identity of the chain that the checkpoints describe.")
+    sink: str = Field(description="Where that chain is, <account>/<container>/<prefix>, for messages.")
+    resource: str = Field(description="<namespace>/<name> of the EventConsumer that wrote this, for messages.")
+    since: datetime
+
+
+class OutputRecord(Report):
+    """The chain whose batches are written to an output path."""
+
+    version: Literal[1] = 1
+    chain: str
+    sink: str = Field(description="Where that chain is, <account>/<container>/<prefix>, for messages.")
+    resource: str = Field(description="<namespace>/<name> of the EventConsumer that wrote this, for messages.")
+    since: datetime
+
+
+def chain_identity(account: str, container: str, prefix: str, incarnation: str) -> str:
+    """Identity of a new chain, 16 hexadecimal digits.
+
+    Args:
+        account: Name of the storage account.
+        container: Container of the sink.
+        prefix: Folder of the sink.
+        incarnation: Of the hub that the first segment is drained from.
+    """
+    return hashlib.sha256(f"{account}\n{container}\n{prefix}\n{incarnation}".encode()).hexdigest()[:16]
+
+
+def chain_name(prefix: str) -> str:
+    """Blob name of the record of a chain."""
+    return f"{prefix}/_chain.json"
+
+
+def segment_name(prefix: str, number: int) -> str:
+    """Blob name of the record of a segment."""
+    return f"{prefix}/_segments/{number:010d}.json"
+
+
+def lease_record_name(folder: str) -> str:
+    """Blob name of the record of a lease folder, beside the folder: old libraries list what is in it.
+
+    No consumer group has the character ~ in its name.
+    """
+    return f"{folder.rstrip('/')}~identity.json"
+
+
+def lease_prefix(prefix: str | None, layout: LeaseLayout, namespace: str, hub: str, replay_nonce: str = "") -> str:
+    """What is put before the consumer group (layout AzureSdk: before the hub's names) in names of leases.
+
+    Args:
+        prefix: `spec.leaseStore.prefix`; None: the default.
+        layout: Of the leases.
+        namespace: The hub's host name in lower case, without a port.
+        hub: The hub's name.
+        replay_nonce: Of a replay, whose leases are its own.
+    """
+    if prefix is None:
+        prefix = "" if layout is LeaseLayout.AZURE_SDK else f"{namespace}/{hub.lower()}/"
+    return prefix.strip() + (f"_replays/{replay_nonce}/" if replay_nonce else "")
+
+
+def output_record_name(path: str) -> str:
+    """Blob name of the record of an output path; Spark and Delta ignore names that begin with an underscore."""
+    return f"{path.strip('/')}/_eventconsumer.json".lstrip("/")
+
+
+def owner_id(resource: str, pod: str, uid: str) -> str:
+    """Who owns a lease: `<namespace>/<name>/<pod>.<uid>`.
+
+    Args:
+        resource: `<namespace>/<name>` of the EventConsumer.
+        pod: Name of the pod.
+        uid: Uid of the pod.
+    """
+    return f"{resource}/{pod}.{uid}"
+
+
+def consumer_of(owner: str) -> str:
+    """`<namespace>/<name>` in an owner id; empty where another program wrote it."""
+    consumer, _, host = owner.rpartition("/")
+    return consumer if consumer.count("/") == 1 and "." in host else ""
+
+
+def pod_of(owner: str) -> str:
+    """The pod's name in an owner id; uids have no dots, names of pods may. Of another program: the id as it is."""
+    if not consumer_of(owner):
+        return owner
+    return owner.rpartition("/")[2].rpartition(".")[0]
