@@ -11,7 +11,6 @@ from collections.abc import Callable
 import structlog
 
 from eventconsumer_processor.errors import LeaseInvalid
-from eventconsumer_processor.lease.hostsession import HostSession
 from eventconsumer_processor.lease.model import Lease, Taken
 from eventconsumer_processor.lease.store import CONCURRENT_REQUESTS, LeaseStore, bounded
 from eventconsumer_processor.work import Work
@@ -28,7 +27,6 @@ class Acquisitions:
         self,
         work: Work,
         leases: LeaseStore,
-        session: HostSession,
         taken: Callable[[Taken], None],
         invalid: Callable[[str, str], None],
     ) -> None:
@@ -37,13 +35,11 @@ class Acquisitions:
         Args:
             work: Whose owner takes them.
             leases: Where they are.
-            session: Begun before the first one.
             taken: Told of each that succeeded.
             invalid: Told of a partition whose lease cannot be understood, and why.
         """
         self._work = work
         self._leases = leases
-        self._session = session
         self._taken = taken
         self._invalid = invalid
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -89,7 +85,6 @@ class Acquisitions:
             if self._ended:
                 return
             try:
-                await self._session.start()
                 async with bounded(f"acquiring partition {lease.partition}"):
                     taken = await self._leases.acquire(lease, self._work.owner, rebuild=how == "rebuilt")
             except LeaseInvalid as error:

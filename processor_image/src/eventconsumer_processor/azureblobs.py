@@ -12,6 +12,7 @@ from azure.core.exceptions import AzureError, ClientAuthenticationError, Resourc
 from azure.storage.blob import BlobBlock, BlobProperties
 from azure.storage.blob.aio import BlobClient, BlobLeaseClient, BlobServiceClient, ContainerClient
 
+from eventconsumer_api.endpoints import account_name
 from eventconsumer_processor.errors import Conflict, NotFound, Refused, StorageError, Unauthorized, Unavailable
 from eventconsumer_processor.storage import Blob, BlobInfo
 
@@ -31,6 +32,11 @@ class AzureBlobStore:
         self._service = service
         self._container: ContainerClient = service.get_container_client(container)
         self._observe = observe
+
+    @property
+    def account(self) -> str:
+        """See `BlobStore`."""
+        return account_name(self._service.url)
 
     async def ensure_container(self) -> None:
         """See `BlobStore`. Asked first, so that a credential that may not create containers can be used."""
@@ -128,18 +134,10 @@ class AzureBlobStore:
                     infos += [_info(found) async for found in await anext(pages)]
         return infos[:limit]
 
-    async def acquire_lease(self, name: str, lease_id: str, seconds: int, *, if_match: str | None = None) -> None:
+    async def acquire_lease(self, name: str, lease_id: str, seconds: int) -> None:
         """See `BlobStore`."""
-        options: dict[str, Any] = {}
-        if if_match:
-            options = {"etag": if_match, "match_condition": MatchConditions.IfNotModified}
         async with self._call("acquire_lease"):
-            await BlobLeaseClient(self._blob(name), lease_id).acquire(lease_duration=seconds, **options)
-
-    async def change_lease(self, name: str, lease_id: str, proposed: str) -> None:
-        """See `BlobStore`."""
-        async with self._call("change_lease"):
-            await BlobLeaseClient(self._blob(name), lease_id).change(proposed)
+            await BlobLeaseClient(self._blob(name), lease_id).acquire(lease_duration=seconds)
 
     async def renew_lease(self, name: str, lease_id: str) -> None:
         """See `BlobStore`."""

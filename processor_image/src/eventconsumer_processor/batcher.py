@@ -92,6 +92,7 @@ class Batcher:
             files,
             {partition: ledger.start for partition, ledger in measure.ledgers.items()},
             resource=self._config.resource,
+            chain=measure.identity,
             incarnation=self._incarnation,
             reason=reason,
             now=now,

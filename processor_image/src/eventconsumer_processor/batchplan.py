@@ -106,6 +106,7 @@ def freeze(
     starts: Mapping[str, int],
     *,
     resource: ResourceRef,
+    chain: str,
     incarnation: str,
     reason: str,
     now: datetime,
@@ -118,6 +119,7 @@ def freeze(
         slots: Files in no batch, in chain order, by partition.
         starts: Where each partition's chain starts.
         resource: The consumer.
+        chain: Identity of its chain.
         incarnation: The hub's.
         reason: What fired.
         now: Wall clock.
@@ -149,6 +151,7 @@ def freeze(
         number=last.number + 1 if last else 1,
         created_at=now,
         reason=reason,
+        chain=chain,
         resource=resource,
         incarnation=incarnation,
         format=file_format,

@@ -66,7 +66,7 @@ def audit(  # noqa: PLR0917 - the options of the command
     container: options.Container = None,
     prefix: options.Prefix = None,
     lease_container: options.LeaseContainer = None,
-    lease_prefix: options.LeasePrefix = "",
+    lease_prefix: options.LeasePrefix = None,
     lease_layout: options.Layout = LeaseLayout.EVENT_PROCESSOR_HOST,
     consumer_group: options.Group = "$Default",
     files: Annotated[
@@ -130,7 +130,7 @@ def prune(  # noqa: PLR0917 - the options of the command
     container: options.Container = None,
     prefix: options.Prefix = None,
     lease_container: options.LeaseContainer = None,
-    lease_prefix: options.LeasePrefix = "",
+    lease_prefix: options.LeasePrefix = None,
     lease_layout: options.Layout = LeaseLayout.EVENT_PROCESSOR_HOST,
     consumer_group: options.Group = "$Default",
     shared: options.Shared = False,

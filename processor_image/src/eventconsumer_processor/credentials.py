@@ -20,7 +20,7 @@ from azure.storage.blob.aio import BlobServiceClient
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.connection_string import ConnectionStringError, parse_connection_string
 from eventconsumer_api.endpoints import endpoint_problem
-from eventconsumer_api.host_config import BlobLocation, Credential, HubConfig
+from eventconsumer_api.host_config import BlobContainer, Credential, HubConfig
 from eventconsumer_processor.azureblobs import client_options
 from eventconsumer_processor.errors import Blocked
 
@@ -108,7 +108,7 @@ def hub_access(config: HubConfig, allow_insecure: bool, suffixes: Collection[str
 
 
 def blob_service(
-    location: BlobLocation, owner_field: str, allow_insecure: bool, suffixes: Collection[str]
+    location: BlobContainer, owner_field: str, allow_insecure: bool, suffixes: Collection[str]
 ) -> BlobServiceClient:
     """A client of the storage account.
 

@@ -166,6 +166,7 @@ class Drain:
             last_offset=last.last_offset,
             last_enqueued_time=datetime.fromtimestamp(last.last_enqueued_ms / 1000, UTC),
             gap=gaps.text(self._buffer.gaps),
+            chain=self._work.chain,
         )
 
     async def _committed(self, draft: Draft, size: int) -> None:

@@ -13,6 +13,7 @@
     │   ├── HubNotFound     no such hub, consumer group or partition
     │   ├── HubUnauthorized the credential is refused
     │   ├── HubUnreachable  no connection, a time-out, or a lost link: open it again
+    │   │   └── PositionRefused the partition ends before the position asked for
     │   └── LinkStolen      a reader with an equal or higher epoch attached: stop, never retry
     ├── LeaseInvalid        the body of a lease blob cannot be read
     ├── LeaseLost           the partition belongs to another host now: stop at once, commit nothing
@@ -101,6 +102,10 @@ class HubUnauthorized(SourceError):
 
 class HubUnreachable(SourceError):
     """No connection, a time-out, or a lost link."""
+
+
+class PositionRefused(HubUnreachable):
+    """The partition ends before the position that a link was to start at."""
 
 
 class LinkStolen(SourceError):

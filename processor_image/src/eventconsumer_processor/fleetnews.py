@@ -53,7 +53,7 @@ class FleetNews:
 
     def __init__(
         self,
-        resource_uid: str,
+        resource: str,
         key_file: Path | None,
         metrics: Metrics,
         clock: Callable[[], float],
@@ -62,14 +62,14 @@ class FleetNews:
         """Hear nothing yet.
 
         Args:
-            resource_uid: Uid of this host's EventConsumer.
+            resource: `<namespace>/<name>` of this host's EventConsumer.
             key_file: The operator's public key (PEM), which may appear later; None: nobody is believed.
             metrics: Counts messages by result.
             clock: Seconds; must go on in suspend. Silence is measured by it.
             now: The wall clock, which a message's time is compared with.
         """
         self.changed = asyncio.Event()
-        self._uid = resource_uid
+        self._resource = resource
         self._key_file = key_file
         self._metrics = metrics
         self._clock = clock
@@ -112,7 +112,7 @@ class FleetNews:
             Refused: It is not for this host and this time.
         """
         last = self._last
-        if message.resource_uid != self._uid:
+        if message.resource != self._resource:
             raise Refused(403, "other resource", "the message is for another EventConsumer")
         if message.time.tzinfo is None:
             raise Refused(400, "unreadable", "the message's time has no zone")

@@ -26,6 +26,7 @@ from eventconsumer_processor.errors import StorageError
 from eventconsumer_processor.fleetnews import FleetNews
 from eventconsumer_processor.handling import Means, PartitionHandler, Place
 from eventconsumer_processor.health import HealthServer, Heartbeat
+from eventconsumer_processor.identity import DISPLACED_SECONDS, is_displaced
 from eventconsumer_processor.leader import Leader
 from eventconsumer_processor.lease.keeper import boottime
 from eventconsumer_processor.lease.layouts import lease_store
@@ -35,6 +36,7 @@ from eventconsumer_processor.registration import Registration, receiver_of, regi
 from eventconsumer_processor.replay import BoundedHub, Totals, completed, totals
 from eventconsumer_processor.sink.formats import files_of
 from eventconsumer_processor.sink.slots import Chain, incarnation
+from eventconsumer_processor.storage import BlobStore
 from eventconsumer_processor.storagecalls import StorageCalls, idle_per_hour
 from eventconsumer_processor.work import Work
 
@@ -58,7 +60,7 @@ class Host:
         self._owner = owner
         self._clock = clock
         self._metrics = Metrics()
-        self._news = FleetNews(config.resource.uid, fleet_key, self._metrics, clock)
+        self._news = FleetNews(config.resource.path, fleet_key, self._metrics, clock)
         self._storage_calls = StorageCalls(self._metrics.observe_storage, clock)
         self._heartbeat = Heartbeat(clock)
         self._stop = asyncio.Event()
@@ -171,6 +173,7 @@ class Host:
             rng=rng,
             memory=registration.memory,
             handler=self._handlers(registration, era, rng),
+            chain=registration.chain,
         )
         leases = lease_store(config, info, registration.leases, self._clock)
         partitions = self._partitions = PartitionManager(work, leases, chain, self._news)
@@ -180,13 +183,13 @@ class Host:
             incarnation=era,
             chain=chain,
             partitions=partitions,
-            seconds=config.leases.duration_seconds,
         )
         self._enter(HostState.RUNNING)
         loops = [
             asyncio.create_task(partitions.run(self._heartbeat.beat), name="scan"),
             asyncio.create_task(leader.run(), name="lead"),
             asyncio.create_task(self._changed(seen), name="watch"),
+            asyncio.create_task(self._displaced(registration.sink, partitions), name="identity"),
         ]
         if registration.replay:
             loops.append(asyncio.create_task(completed(registration.replay, partitions.reports), name="replay"))
@@ -236,6 +239,18 @@ class Host:
                 await asyncio.wait_for(self._stop.wait(), WATCH_SECONDS)
         if not self._stop.is_set():
             log.info("a credential changed: connecting again")
+
+    async def _displaced(self, sink: BlobStore, partitions: PartitionManager) -> None:
+        """Return when another resource has taken the chain over: registering again tells which."""
+        looked = self._clock()
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            if partitions.meets_others or self._clock() - looked >= DISPLACED_SECONDS:
+                looked = self._clock()
+                with contextlib.suppress(StorageError):
+                    if await is_displaced(sink, self._config.sink.prefix, self._config.resource):
+                        log.warning("another EventConsumer has taken the chain over: this host stops reading")
+                        return
 
     def _enter(self, state: HostState) -> None:
         if self._state is not HostState.DRAINING:

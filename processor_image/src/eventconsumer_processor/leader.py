@@ -16,7 +16,8 @@ from eventconsumer_api.repeats import Repeats
 from eventconsumer_processor import problems
 from eventconsumer_processor.batcher import Batcher
 from eventconsumer_processor.batches import BatchLog
-from eventconsumer_processor.errors import Conflict, LeaseLost, NotFound, StorageError
+from eventconsumer_processor.errors import Conflict, LeaseLost, StorageError
+from eventconsumer_processor.identity import LEAD_SECONDS, is_displaced, leader_name, take_lead
 from eventconsumer_processor.lease.keeper import Keeper
 from eventconsumer_processor.measure import Measure
 from eventconsumer_processor.partitions import PartitionManager
@@ -41,25 +42,25 @@ class Leader:
         incarnation: str,
         chain: Callable[[str], Chain],
         partitions: PartitionManager,
-        seconds: int,
     ) -> None:
         self.fleet: FleetReport | None = None
         self.problems: list[Problem] = []
         self._work = work
         self._blobs = blobs
-        self._name = f"{work.config.sink.prefix}/_leader"
+        self._prefix = work.config.sink.prefix
         self._incarnation = incarnation
         self._chain = chain
         self._partitions = partitions
-        self._seconds = seconds
+        self._seconds = min(work.config.leases.duration_seconds, LEAD_SECONDS)
         self._repeats = Repeats(work.clock)
         self._forget()
 
     async def run(self) -> None:
-        """Try to lead, and lead, until cancelled; then give the lead up."""
-        while True:
+        """Try to lead, and lead, until cancelled or until the chain is another resource's; then give the lead up."""
+        displaced = False
+        while not displaced:
             try:
-                await self._elect()
+                displaced = await self._elect()
             except StorageError as error:
                 if times := self._repeats.again("lead", str(error)):
                     log.warning("cannot try to lead, will try again", error=str(error), times=times)
@@ -74,12 +75,23 @@ class Leader:
             if not self._partitions.stands_by:
                 return
 
-    async def _elect(self) -> None:
+    async def _elect(self) -> bool:
+        """Lead, where nobody else does; whether the chain is another resource's."""
         token = str(uuid4())
         try:
-            since = await self._take(token)
+            since = await take_lead(self._blobs, self._prefix, token, self._seconds, self._work.clock)
         except Conflict:
-            return
+            return False
+        try:
+            if await is_displaced(self._blobs, self._prefix, self._work.config.resource):
+                return True
+            await self._lead(token, since)
+        finally:
+            with contextlib.suppress(StorageError):
+                await self._blobs.release_lease(leader_name(self._prefix), token)
+        return False
+
+    async def _lead(self, token: str, since: float) -> None:
         keeper = Keeper("the lead", lambda: self._renew(token), self._seconds, since, self._work.clock)
         keeping = asyncio.create_task(keeper.run())
         log.info("leading")
@@ -95,24 +107,10 @@ class Leader:
             self._work.metrics.leader.set(0)
             self._forget()
             keeping.cancel()
-            with contextlib.suppress(StorageError):
-                await self._blobs.release_lease(self._name, token)
-
-    async def _take(self, token: str) -> float:
-        """Take the lead; when the request that took it was sent."""
-        since = self._work.clock()
-        try:
-            await self._blobs.acquire_lease(self._name, token, self._seconds)
-        except NotFound:  # nobody led before
-            with contextlib.suppress(Conflict):
-                await self._blobs.put(self._name, b"", if_absent=True)
-            since = self._work.clock()
-            await self._blobs.acquire_lease(self._name, token, self._seconds)
-        return since
 
     async def _renew(self, token: str) -> None:
         try:
-            await self._blobs.renew_lease(self._name, token)
+            await self._blobs.renew_lease(leader_name(self._prefix), token)
         except Conflict as error:
             raise LeaseLost(str(error)) from error
 
@@ -121,7 +119,9 @@ class Leader:
         self.problems = []
         self._partitions.watched = False
         work, batches = self._work, BatchLog(self._blobs, self._work.config.sink.prefix)
-        self._measure = Measure(work.config, work.hub, work.info, batches=batches, chain=self._chain, now=work.now)
+        self._measure = Measure(
+            work.config, work.hub, work.info, batches=batches, chain=self._chain, identity=work.chain, now=work.now
+        )
         self._batcher = Batcher(work.config, self._measure, batches, incarnation=self._incarnation, now=work.now)
 
     async def _measure_once(self) -> None:

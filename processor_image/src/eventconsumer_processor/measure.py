@@ -45,6 +45,7 @@ class Measure:
         batches: BatchLog,
         chain: Callable[[str], Chain],
         now: Callable[[], datetime],
+        identity: str = "",
     ) -> None:
         """Know nothing yet.
 
@@ -55,7 +56,9 @@ class Measure:
             batches: Its Spark batches.
             chain: Of a partition's files.
             now: Wall clock, in UTC.
+            identity: Of the consumer's chain.
         """
+        self.identity = identity
         self.state = BatchState()
         self.ledgers: dict[str, Ledger] = {}
         self._config = config
@@ -206,6 +209,7 @@ class Measure:
             pending_files = totals.files - self.state.processed_files
             pending_bytes = totals.bytes - self.state.processed_bytes
         return FleetReport(
+            chain=self.identity,
             partition_count=len(partitions),
             hub_created_at=self._info.created_at,
             owners={p: lease.owner for p, lease in sorted(listing.leases.items()) if lease.leased and lease.owner},

@@ -36,7 +36,9 @@ AccountUrl = Annotated[
 Container = Annotated[str | None, typer.Option("--container", help="Container of the drained files.")]
 Prefix = Annotated[str | None, typer.Option("--prefix", help="Their folder, spec.sink.prefix.")]
 LeaseContainer = Annotated[str | None, typer.Option("--lease-container", help="Container of the leases.")]
-LeasePrefix = Annotated[str, typer.Option("--lease-prefix", help="spec.leaseStore.prefix.")]
+LeasePrefix = Annotated[
+    str | None, typer.Option("--lease-prefix", help="spec.leaseStore.prefix; absent: the default of the layout.")
+]
 Layout = Annotated[LeaseLayout, typer.Option("--lease-layout", help="spec.leaseStore.layout.")]
 Group = Annotated[str, typer.Option("--consumer-group", help="spec.eventHub.consumerGroup.")]
 Shared = Annotated[

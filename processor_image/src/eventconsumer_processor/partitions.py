@@ -1,6 +1,7 @@
 """The partition manager: scan after scan, leases are listed, taken and given up; each lease held is one `Tenure`.
 
-Scans come every sixth of the lease's duration, with jitter so that hosts do not move in step; at once when the operator
+Scans come every sixth of the lease's duration, every four seconds at the latest, since a host that died must not be
+missed for long; with jitter, so that hosts do not move in step; at once when the operator
 says something new about the fleet, and faster while partitions move. While the operator says again and again that all
 hosts are well, and each partition is where it should be, there is little to see, and each look is paid for: then scans
 are rare. Rest ends when the operator says anything else, or nothing for some seconds. A scan lists all leases, makes
@@ -18,17 +19,17 @@ import structlog
 
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.host_report import PartitionReport, Problem
+from eventconsumer_api.identity import pod_of
 from eventconsumer_api.repeats import Repeats
 from eventconsumer_processor import problems
 from eventconsumer_processor.acquisitions import Acquisitions
-from eventconsumer_processor.errors import SourceError, StorageError
+from eventconsumer_processor.errors import NotFound, SourceError, StorageError
 from eventconsumer_processor.fleetnews import FleetNews
+from eventconsumer_processor.identity import others
 from eventconsumer_processor.lease.balance import Decision
 from eventconsumer_processor.lease.held import HeldLease
-from eventconsumer_processor.lease.hostsession import HostSession
 from eventconsumer_processor.lease.model import Lease, Listing, Taken
-from eventconsumer_processor.lease.planned import Balancer, View, ordinal_of, pod_of
-from eventconsumer_processor.lease.sessions import TieRule
+from eventconsumer_processor.lease.planned import Balancer, View, ordinal_of
 from eventconsumer_processor.lease.store import LeaseStore, bounded, for_each
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.tenure import Tenure
@@ -39,9 +40,16 @@ FAILED_SCANS = 2  # in a row, before it is a problem
 HUB_CHECK_LEASES = 1.0  # partitions may be added: ask the hub every so many durations of a lease
 ACQUIRE_WAIT_SECONDS = 2.0  # that a scan waits for acquisitions; slower ones go on
 HURRY_SECONDS = 0.25  # between scans while a partition is about to move
-REST_SCANS = 24  # a scan at rest comes after so many of the usual pauses
+SCAN_JITTER = (0.7, 1.0)  # of a pause
+SCAN_SECONDS = 4.0  # the longest pause between scans, whatever the duration of a lease
+REST_SCANS = 30  # a scan at rest comes after so many of the usual pauses
 
 log = structlog.get_logger(__name__)
+
+
+def scan_pause(seconds: float) -> float:
+    """The longest pause between two scans, seconds, for leases of so many seconds."""
+    return min(seconds / 6, SCAN_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -61,15 +69,13 @@ class PartitionManager:
         self._work = work
         self._leases = leases
         self._chain = chain
-        self._news = news or FleetNews(work.config.resource.uid, None, work.metrics, work.clock)
-        ties = TieRule(leases.seconds, shared=work.config.leases.shared)
-        self._session = HostSession(leases.sessions, work.owner, leases.seconds, ties, work.clock)
+        self._news = news or FleetNews(work.config.resource.path, None, work.metrics, work.clock)
         self._balancer = Balancer(work.owner, work.rng, shared=work.config.leases.shared)
         self._hurry = False
         self._rest = False
         self.watched = False  # somebody needs to know the checkpoints as they are: no rest
         self._owned: dict[str, _Owned] = {}
-        self._acquisitions = Acquisitions(work, leases, self._session, self._begin, self._problem_lease)
+        self._acquisitions = Acquisitions(work, leases, self._begin, self._problem_lease)
         self._problems: dict[str, Problem] = {}
         self._asked = work.clock()  # when the hub was last asked for its partitions
 
@@ -82,8 +88,13 @@ class PartitionManager:
         return ordinal_of(pod) != min((ordinal_of(each) or 0 for each in fleet.ready), default=None)
 
     def renewals(self) -> int:
-        """How many leases it renews: its session, and the leases that are not tied to it."""
-        return self._session.alive + sum(not owned.tenure.tied for owned in self._owned.values())
+        """How many leases it renews."""
+        return len(self._owned)
+
+    @property
+    def meets_others(self) -> bool:
+        """Whether hosts of another EventConsumer hold leases here."""
+        return bool(others([*self.listing.leases.values()], self._work.config.resource))
 
     def reports(self) -> list[PartitionReport]:
         """The partitions owned, by id."""
@@ -95,7 +106,10 @@ class PartitionManager:
         return [*self._problems.values(), *pumps]
 
     async def run(self, beat: Callable[[], None]) -> None:
-        """Scan until cancelled; `beat` is called after each scan, failed ones too."""
+        """Scan until cancelled, or until the lease container is gone; `beat` is called after each scan.
+
+        Whoever registers anew creates the container, and first of all the record of whose leases are in it.
+        """
         failures, repeats = 0, Repeats(self._work.clock)
         while True:
             try:
@@ -104,6 +118,9 @@ class PartitionManager:
                 self._problems.pop("leases", None)
                 if times := repeats.over("leases"):
                     log.info("leases are read again", failures=times)
+            except NotFound as error:
+                log.warning("the lease container is gone, so this host registers again", error=str(error))
+                return
             except StorageError as error:
                 failures += 1
                 self._rest = False
@@ -116,11 +133,11 @@ class PartitionManager:
 
     async def _pause(self, beat: Callable[[], None]) -> None:
         """Wait for the time of the next scan, or for a reason to look now."""
-        pause = HURRY_SECONDS if self._hurry else self._leases.seconds / 6
+        pause = HURRY_SECONDS if self._hurry else scan_pause(self._leases.seconds)
         held = {*self._owned}
         for _ in range(REST_SCANS if self._rest else 1):
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause * self._work.rng.uniform(0.8, 1.2)):
+                async with asyncio.timeout(pause * self._work.rng.uniform(*SCAN_JITTER)):
                     await self._news.changed.wait()
             beat()
             if self._news.changed.is_set() or self._news.late() or self.watched or not self._rest:
@@ -149,19 +166,16 @@ class PartitionManager:
             if late:
                 log.error("files could not be committed in time; their events will be read again", partitions=len(late))
                 await asyncio.wait(late, timeout=RELEASE_SECONDS)
-        await self._session.end()
 
     async def _scan(self) -> None:
         self._news.changed.clear()
         self._hurry = self._rest = False
         await self._find_partitions()
         tokens = {partition: owned.tenure.token for partition, owned in self._owned.items()}
-        tied = {partition for partition, owned in self._owned.items() if owned.tenure.tied}
         async with bounded("listing the leases"):
             self.listing = await self._leases.list(self.partition_ids)
             await self._confirm(tokens)
             rebuild = await self._rebuildable()
-        self._check_ties(tied)
         leases = self.listing.leases | rebuild
         me = self._work.owner
         mine = self._acquisitions.partitions | self._owned.keys()
@@ -229,13 +243,6 @@ class PartitionManager:
         ]
         await for_each(doubted, Tenure.confirm)
 
-    def _check_ties(self, tied: set[str]) -> None:
-        """Decide whether leases may be tied; renew those that were tied and are listed as if they were not."""
-        self._session.look(self.listing)
-        well = set() if self._session.must_untie else {p for p, lease in self.listing.leases.items() if lease.endless}
-        for partition in (tied - well) & self._owned.keys():
-            self._owned[partition].tenure.loosen()
-
     async def _rebuildable(self) -> dict[str, Lease]:
         """Damaged leases to be written anew, where the files know how far the partition was read; problems else.
 
@@ -257,7 +264,7 @@ class PartitionManager:
 
     def _begin(self, taken: Taken) -> None:
         partition = taken.lease.partition
-        held = HeldLease(self._leases, taken, self._work.clock, self._session.bond)
+        held = HeldLease(self._leases, taken, self._work.clock)
         tenure = Tenure(self._work, held, self._chain(partition))
         self._owned[partition] = _Owned(tenure, asyncio.create_task(self._hold(partition, tenure), name=partition))
 

@@ -103,7 +103,9 @@ class Probe:
         leases = lease_store(config, info, registration.leases, self._clock)
         era, batches = incarnation(info), BatchLog(registration.sink, config.sink.prefix)
         chain = chains_of(config, info, era, registration.sink)
-        measure = Measure(config, registration.hub, info, batches=batches, chain=chain, now=utc_now)
+        measure = Measure(
+            config, registration.hub, info, batches=batches, chain=chain, identity=registration.chain, now=utc_now
+        )
         batcher = Batcher(config, measure, batches, incarnation=era, now=utc_now)
         looked, listing = float("-inf"), None
         try:

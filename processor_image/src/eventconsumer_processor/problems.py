@@ -5,8 +5,9 @@ built).
 """
 
 from eventconsumer_api.conditions import Reason
-from eventconsumer_api.host_config import BlobLocation, HostConfig, HubConfig
+from eventconsumer_api.host_config import BlobContainer, HostConfig, HubConfig, ResourceRef
 from eventconsumer_api.host_report import Problem
+from eventconsumer_api.identity import LeaseRecord
 from eventconsumer_processor.errors import (
     Blocked,
     Damaged,
@@ -62,7 +63,7 @@ def hub_problem(config: HubConfig, error: SourceError, *, group: bool = False) -
     )
 
 
-def storage_problem(owner_field: str, location: BlobLocation, error: StorageError) -> Problem:
+def storage_problem(owner_field: str, location: BlobContainer, error: StorageError) -> Problem:
     """The problem behind a failed storage request.
 
     Args:
@@ -99,10 +100,78 @@ def hub_changed(expected: HubInfo, found: HubInfo) -> Problem:
     """The hub was deleted and created again: nothing may be read into the old chains."""
     return Problem(
         field=f"{HUB}.name",
-        reason=Reason.HUB_CHANGED,
+        reason=Reason.HUB_DIVERGED,
         message=f"Event Hub {found.name} was deleted and created again (now from {found.created_at.isoformat()}, "
         f"before from {expected.created_at.isoformat()}): its events start anew, so create another EventConsumer "
         "with another leaseStore.prefix and sink.prefix; the files drained so far stay",
+    )
+
+
+def chain_in_use(prefix: str, other: ResourceRef, own: ResourceRef) -> Problem:
+    """Another resource drains into the same chain.
+
+    Args:
+        prefix: Folder of the files.
+        other: The resource whose hosts run.
+        own: This one.
+    """
+    names = f"EventConsumer {other.path} (uid {other.uid}) drains into the files at {prefix}"
+    if other.path == own.path:
+        return Problem(
+            field=f"{SINK}.prefix",
+            reason=Reason.CHAIN_IN_USE,
+            message=f"{names}, and {own.path} (uid {own.uid}) was applied since: its hosts begin when those of the "
+            "first have ended, at the latest when their leases have run out",
+        )
+    return Problem(
+        field=f"{SINK}.prefix",
+        reason=Reason.CHAIN_IN_USE,
+        message=f"{names}, so {own.path} (uid {own.uid}) must not: give it another spec.sink.prefix, or, to move the "
+        f"files to it, suspend or delete {other.path}",
+    )
+
+
+def leases_in_use(container: str, folder: str, found: LeaseRecord, wanted: LeaseRecord) -> Problem:
+    """A folder of leases belongs to another hub or another chain.
+
+    Args:
+        container: The lease container.
+        folder: What the names of the leases start with.
+        found: Whose they are.
+        wanted: The record of this consumer.
+    """
+    whose = (
+        f"the leases at {folder} in container {container} belong to EventConsumer {found.resource}, which drains "
+        f"consumer group {found.consumer_group} of Event Hub {found.hub} in {found.namespace} into {found.sink}"
+    )
+    if (found.namespace, found.hub) != (wanted.namespace, wanted.hub):
+        return Problem(
+            field=f"{LEASES}.prefix",
+            reason=Reason.LEASE_STORE_IN_USE,
+            message=f"{whose}; this consumer drains Event Hub {wanted.hub} in {wanted.namespace}: remove "
+            "spec.leaseStore.prefix, so that the leases get a folder of this hub's own, or set one that nothing uses",
+        )
+    return Problem(
+        field=f"{LEASES}.prefix",
+        reason=Reason.LEASE_STORE_IN_USE,
+        message=f"{whose}; this consumer drains into {wanted.sink}, and checkpoints of other files would skip events: "
+        "give it a consumer group of its own, or, to move these files, see kubectl eventconsumer adopt",
+    )
+
+
+def leases_do_not_fit(container: str, folder: str, why: str) -> Problem:
+    """Leases that no record names an owner of are not of this hub, or are held.
+
+    Args:
+        container: The lease container.
+        folder: What the names of the leases start with.
+        why: What does not fit, with the remedy where it is not another folder.
+    """
+    return Problem(
+        field=f"{LEASES}.prefix",
+        reason=Reason.LEASE_STORE_IN_USE,
+        message=f"the leases at {folder} in container {container} were made by another program and are not taken over: "
+        f"{why}. If they are of another hub, remove spec.leaseStore.prefix or set one that nothing uses",
     )
 
 
@@ -110,7 +179,7 @@ def position_beyond_end(partition: str, expected: int, last: int) -> Problem:
     """The chain or the checkpoint is ahead of the hub."""
     return Problem(
         field=f"{LEASES}.prefix",
-        reason=Reason.HUB_CHANGED,
+        reason=Reason.HUB_DIVERGED,
         message=f"partition {partition} would go on at sequence number {expected}, but the hub's last is {last}: the "
         "checkpoint was edited, or another hub is read now; correct the lease blob, or create another EventConsumer",
     )

@@ -23,6 +23,7 @@ from pydantic import ValidationError
 
 from eventconsumer_api import labels, logs
 from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.identity import owner_id
 from eventconsumer_processor.errors import PortTaken
 from eventconsumer_processor.replay import Totals
 
@@ -69,7 +70,7 @@ def _main(run: Callable[[HostConfig, str, int, Path], Coroutine[Any, Any, Totals
         )
         return 2
     name = os.environ.get("POD_NAME") or socket.gethostname()
-    owner = f"{name}.{os.environ.get('POD_UID') or uuid4()}"
+    owner = owner_id(config.resource.path, name, os.environ.get("POD_UID") or str(uuid4()))
     configure_logging(namespace=config.resource.namespace, name=config.resource.name, host=name)
     try:
         replayed = asyncio.run(run(config, owner, port, path.with_name(PurePath(labels.FLEET_KEY_FILE).name)))

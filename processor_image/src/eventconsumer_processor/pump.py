@@ -172,7 +172,7 @@ class Pump:
         found = await self._work.hub.describe()
         if found.created_at != self._work.info.created_at:
             problem = problems.hub_changed(self._work.info, found)
-            raise Blocked(problem.field, Reason.HUB_CHANGED, problem.message)
+            raise Blocked(problem.field, Reason.HUB_DIVERGED, problem.message)
 
     def _healed(self) -> None:
         if self._failures:

@@ -13,17 +13,21 @@ from datetime import datetime
 from typing import TypeVar
 
 from eventconsumer_api.conditions import Reason
-from eventconsumer_api.host_config import BlobLocation, HostConfig, ReplayConfig
+from eventconsumer_api.host_config import BlobContainer, HostConfig, ReplayConfig
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.v1alpha1 import SourceKind
 from eventconsumer_processor import problems
 from eventconsumer_processor.azureblobs import AzureBlobStore, Observer
 from eventconsumer_processor.credentials import blob_service, hub_access
 from eventconsumer_processor.errors import Blocked, Conflict, Damaged, HostError, HubNotFound, Unavailable
+from eventconsumer_processor.identity import Leases, Times, claim_chain, claim_leases
+from eventconsumer_processor.lease.keeper import boottime
+from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.lingering import linger_seconds
 from eventconsumer_processor.loading import Factory, load
 from eventconsumer_processor.memory import Memory
 from eventconsumer_processor.replay import BoundedHub, bounded
+from eventconsumer_processor.sink.slots import incarnation, utc_now
 from eventconsumer_processor.source.amqp import compiled
 from eventconsumer_processor.source.amqp.hub import AmqpHub
 from eventconsumer_processor.source.budget import Budget
@@ -33,6 +37,7 @@ from eventconsumer_processor.storage import BlobStore
 
 T = TypeVar("T")
 REACH_SECONDS = 10.0  # a silent server must show in /status soon
+TIMES = Times(utc_now, boottime)
 _RECORD_LIMIT = 64 * 1024
 
 
@@ -45,6 +50,7 @@ class Registration:
     leases: BlobStore
     sink: BlobStore
     memory: Memory  # for events, also for those that wait on the hub's links
+    chain: str = ""  # identity of the chain that the files belong to
     handler: Factory | None = None  # of the user's code, if there is any
     replay: BoundedHub | None = None  # the hub, where this is a replay
 
@@ -72,14 +78,28 @@ async def register(config: HostConfig, observe: Observer) -> Registration | list
         attempt(problems.HANDLER, _load_handler(config.processing.handler)),
     )
     if hub and leases and sink:
-        registration: Registration | None = Registration(hub[0], hub[1], leases, sink, memory, handler)
+        registration: Registration | None = Registration(hub[0], hub[1], leases, sink, memory, handler=handler)
         await attempt(problems.SINK, check_same_hub(sink, config.sink.prefix, hub[1]))
+        if registration and not found:
+            registration = await attempt(problems.SINK, _claim_chain(config, registration))
+        if registration and not found:
+            await attempt(problems.LEASES, _claim_leases(config, registration))
         if registration and config.replay and not found:
             registration = await attempt(problems.HUB, _bounded(registration, config.replay, config.sink.prefix))
         if registration and not found:
             return registration
     await asyncio.gather(*(part.close() for part in (hub and hub[0], leases, sink) if part))
     return found
+
+
+async def _claim_chain(config: HostConfig, found: Registration) -> Registration:
+    store = lease_store(config, found.info, found.leases, boottime)
+    return replace(found, chain=await claim_chain(config, incarnation(found.info), store, found.sink, TIMES))
+
+
+async def _claim_leases(config: HostConfig, found: Registration) -> None:
+    leases = Leases(lease_store(config, found.info, found.leases, boottime), found.leases)
+    await claim_leases(config, found.hub, found.info, chain=found.chain, leases=leases, sink=found.sink, times=TIMES)
 
 
 async def check_same_hub(sink: BlobStore, prefix: str, info: HubInfo) -> None:
@@ -101,7 +121,7 @@ async def check_same_hub(sink: BlobStore, prefix: str, info: HubInfo) -> None:
         return
     if known.created_at != info.created_at:
         problem = problems.hub_changed(known, info)
-        raise Blocked(problem.field, Reason.HUB_CHANGED, problem.message)
+        raise Blocked(problem.field, Reason.HUB_DIVERGED, problem.message)
 
 
 async def recorded_hub(sink: BlobStore, prefix: str) -> HubInfo | None:
@@ -179,7 +199,7 @@ async def _reach_hub(config: HostConfig, memory: Memory) -> tuple[Hub, HubInfo]:
     return hub, info
 
 
-async def _reach_container(config: HostConfig, part: str, location: BlobLocation, observe: Observer) -> BlobStore:
+async def _reach_container(config: HostConfig, part: str, location: BlobContainer, observe: Observer) -> BlobStore:
     service = blob_service(location, part, config.allow_insecure_endpoints, config.endpoint_suffixes)
     store = AzureBlobStore(service, location.container, observe)
     try:

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-FOREVER = -1  # as a lease's seconds: it never expires
-
 
 @dataclass(frozen=True, slots=True)
 class BlobInfo:
@@ -36,6 +34,10 @@ class Blob:
 
 class BlobStore(Protocol):
     """One container. All methods raise `StorageError`."""
+
+    @property
+    def account(self) -> str:
+        """Name of the storage account."""
 
     async def ensure_container(self) -> None:
         """Create the container where it is missing."""
@@ -79,11 +81,8 @@ class BlobStore(Protocol):
     async def list(self, prefix: str, *, metadata: bool = False, limit: int | None = None) -> list[BlobInfo]:
         """The blobs whose names start with `prefix`, in name order: all, or the first `limit`."""
 
-    async def acquire_lease(self, name: str, lease_id: str, seconds: int, *, if_match: str | None = None) -> None:
-        """Lease a free blob under the given id, for 15 to 60 s or `FOREVER`; the same id again restarts its time."""
-
-    async def change_lease(self, name: str, lease_id: str, proposed: str) -> None:
-        """Give a leased blob another lease id."""
+    async def acquire_lease(self, name: str, lease_id: str, seconds: int) -> None:
+        """Lease a free blob under the given id, for 15 to 60 s; the same id again restarts its time."""
 
     async def renew_lease(self, name: str, lease_id: str) -> None:
         """Renew a lease."""

@@ -9,9 +9,10 @@ from collections import deque
 from collections.abc import Callable
 
 from eventconsumer_processor.azureblobs import Observer
+from eventconsumer_processor.identity import DISPLACED_SECONDS, LEAD_SECONDS
 from eventconsumer_processor.leader import STAND_BY
 from eventconsumer_processor.lease.keeper import RENEW
-from eventconsumer_processor.partitions import REST_SCANS
+from eventconsumer_processor.partitions import REST_SCANS, SCAN_JITTER, scan_pause
 
 WINDOW_SECONDS = 900.0
 SOON_SECONDS = 300.0  # before this much is known, there is no rate
@@ -56,12 +57,13 @@ def idle_per_hour(renewed: int, seconds: float, *, leads: bool, rests: bool) -> 
     """Requests an hour of a host at rest.
 
     Args:
-        renewed: Leases that it renews, its session among them, the lead not counted.
+        renewed: Leases that it renews, the lead not counted.
         seconds: Duration of a lease.
         leads: Whether it leads.
         rests: Whether its scans rest: the operator tells it about the fleet.
     """
-    renewals = (renewed + leads) * _HOUR / (RENEW * seconds)
-    scans = _HOUR / (seconds / 6 * (REST_SCANS if rests else 1))
-    attempts = 0.0 if leads else _HOUR / (seconds / 3 * 0.75 * (STAND_BY if rests else 1))
-    return renewals + scans + attempts
+    renewals = renewed * _HOUR / (RENEW * seconds)
+    scans = _HOUR / (scan_pause(seconds) * sum(SCAN_JITTER) / 2 * (REST_SCANS if rests else 1))
+    lead = min(seconds, LEAD_SECONDS)
+    attempts = _HOUR / (RENEW * lead) if leads else _HOUR / (lead / 3 * 0.75 * (STAND_BY if rests else 1))
+    return renewals + scans + attempts + _HOUR / DISPLACED_SECONDS

@@ -46,15 +46,6 @@ class Tenure:
         """Of the lease."""
         return self._held.lease.token
 
-    @property
-    def tied(self) -> bool:
-        """Whether the lease is tied to the host's session."""
-        return self._held.keeper.tied
-
-    def loosen(self) -> None:
-        """Make sure of the lease, and renew it by itself for now."""
-        self._held.keeper.loosen()
-
     def report(self) -> PartitionReport:
         """What /status shows."""
         return self._pump.report()

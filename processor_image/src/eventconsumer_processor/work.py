@@ -45,6 +45,7 @@ class Work:
     info: HubInfo  # the hub as it was registered
     encode: Encoder
     metrics: Metrics
+    chain: str = ""  # identity of the chain that the files belong to
     clock: Callable[[], float] = boottime  # for what must not follow the wall clock
     now: Callable[[], datetime] = lambda: datetime.now(UTC)  # for what people read
     rng: Random = field(default_factory=Random)  # spreads retries

@@ -13,9 +13,11 @@ from typing import Any
 from azure.storage.blob.aio import BlobServiceClient
 from pydantic import ValidationError
 
+from eventconsumer_api.endpoints import account_name
 from eventconsumer_api.host_config import BlobLocation, Credential, HostConfig, HubConfig
 from eventconsumer_api.v1alpha1 import HandlerMode, LeaseLayout
 from eventconsumer_processor.audit.container import AzureContainer
+from eventconsumer_processor.audit.identity import Outputs
 from eventconsumer_processor.audit.owners import LeaseSubject
 from eventconsumer_processor.audit.read import Subject
 from eventconsumer_processor.azureblobs import AzureBlobStore, client_options
@@ -38,7 +40,7 @@ class Options:
     container: str | None = None
     prefix: str | None = None
     lease_container: str | None = None
-    lease_prefix: str = ""
+    lease_prefix: str | None = None
     lease_layout: LeaseLayout = LeaseLayout.EVENT_PROCESSOR_HOST
     consumer_group: str = "$Default"
     shared_leases: bool = False
@@ -114,8 +116,11 @@ async def _by_config(stack: AsyncExitStack, path: Path, hub: bool) -> Opened:
             config.event_hub.consumer_group,
             config.leases.layout,
             config.leases.shared,
+            config.replay.nonce if config.replay else "",
         ),
         await _hub(stack, hub_access(config.event_hub, insecure, suffixes)) if hub else None,
+        resource=config.resource,
+        outputs=_outputs(service),
         writes_files=config.processing.handler is None or config.processing.handler_mode is not HandlerMode.REPLACE,
     )
     return Opened(subject, _store(service, config.sink.container), config.batches is not None)
@@ -146,7 +151,7 @@ async def _by_options(stack: AsyncExitStack, options: Options, hub: bool) -> Ope
         # Whoever runs this by hand chose the endpoints.
         source = await _hub(stack, hub_access(named, True, ()))
     prefix = options.prefix.rstrip("/")
-    subject = Subject(files, prefix, leases, source, options.writes_files)
+    subject = Subject(files, prefix, leases, source, outputs=_outputs(service), writes_files=options.writes_files)
     return Opened(subject, _store(service, options.container), batches=False)
 
 
@@ -180,6 +185,10 @@ async def _hub(stack: AsyncExitStack, access: HubAccess) -> Hub:
     hub = SdkHub(access)
     stack.push_async_callback(hub.close)
     return hub
+
+
+def _outputs(service: BlobServiceClient) -> Outputs:
+    return Outputs(account_name(service.primary_endpoint), lambda container: AzureContainer(service, container))
 
 
 def _store(service: BlobServiceClient, container: str) -> BlobStore:

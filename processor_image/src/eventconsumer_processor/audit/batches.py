@@ -11,6 +11,7 @@ from eventconsumer_processor.audit.capture import digest
 from eventconsumer_processor.audit.codes import Code
 from eventconsumer_processor.audit.commits import CommitAudit, FrozenBatch, ranges_digest, ranges_of
 from eventconsumer_processor.audit.frozen import FrozenFile, FrozenFiles
+from eventconsumer_processor.audit.identity import IdentityAudit
 from eventconsumer_processor.audit.model import BatchesAudit, Findings, Place
 from eventconsumer_processor.audit.names import SlotFacts, bare
 
@@ -18,8 +19,9 @@ from eventconsumer_processor.audit.names import SlotFacts, bare
 class BatchAudit:
     """All batches of a consumer."""
 
-    def __init__(self, findings: Findings) -> None:
+    def __init__(self, findings: Findings, identity: IdentityAudit) -> None:
         self._findings = findings
+        self._identity = identity
         self._files: dict[Place, FrozenFiles] = {}
         self._next: dict[Place, int] = {}
         self._first: dict[Place, int] = {}
@@ -27,7 +29,7 @@ class BatchAudit:
         self._totals = (0, 0, 0)
         self._known_totals = True
         self._last = 0
-        self.commits = CommitAudit(findings, self._sums, self._files)
+        self.commits = CommitAudit(findings, self._sums, self._files, identity)
 
     def manifest(self, number: int, blob: str, data: bytes) -> None:
         """Judge the next manifest."""
@@ -50,6 +52,7 @@ class BatchAudit:
             return
         if named != number:
             self._find(Code.MANIFEST_DAMAGED, f"the manifest says that it is batch {named}", blob)
+        self._identity.says(f"the manifest of batch {number}", str(body.get("chain") or ""), blob)
         self._check_files(number, blob, incarnation, files, ranges)
         for partition, position in after.items():
             key = (incarnation, partition)

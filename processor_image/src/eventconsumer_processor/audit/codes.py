@@ -22,7 +22,7 @@ class Meaning:
     """What a code stands for."""
 
     level: Level
-    invariant: str  # S1 to S8; empty where no invariant is concerned
+    invariant: str  # S1 to S9; empty where no invariant is concerned
     remedy: str
 
 
@@ -69,19 +69,31 @@ class Code(StrEnum):
     COMMIT_TOTALS_WRONG = "CommitTotalsWrong"
     COMMIT_WITHOUT_MANIFEST = "CommitWithoutManifest"
     QUARANTINE_WRONG = "QuarantineWrong"
+    CHAIN_RECORD_MISSING = "ChainRecordMissing"
+    CHAIN_RECORD_DAMAGED = "ChainRecordDamaged"
+    CHAIN_IN_USE = "ChainInUse"
+    CHAIN_DIFFERS = "ChainDiffers"
+    LEASE_RECORD_MISSING = "LeaseRecordMissing"
+    LEASE_RECORD_DAMAGED = "LeaseRecordDamaged"
+    LEASE_STORE_IN_USE = "LeaseStoreInUse"
+    LEASE_OWNER_FOREIGN = "LeaseOwnerForeign"
+    OUTPUT_IN_USE = "OutputInUse"
     GAP = "Gap"
     FOREIGN_GAP = "ForeignGap"
     CHECKPOINT_FOREIGN = "CheckpointForeign"
     ORPHAN = "Orphan"
     ORPHAN_DATA_FILE = "OrphanDataFile"
     QUARANTINED = "Quarantined"
+    PREFIX_NESTED = "PrefixNested"
     RETENTION_PASSED = "RetentionPassed"
-    HUB_CHANGED = "HubChanged"
+    HUB_DIVERGED = "HubDiverged"
     TOMBSTONES = "Tombstones"
     DEAD_LETTERS = "DeadLetters"
     FOREIGN_NAMES = "ForeignNames"
     LEASE_MISSING = "LeaseMissing"
     LEASES_UNREAD = "LeasesUnread"
+    RESOURCE_RENEWED = "ResourceRenewed"
+    OUTPUT_UNREAD = "OutputUnread"
     EPOCH_UNRAISED = "EpochUnraised"
     HUB_RECORD_MISSING = "HubRecordMissing"
     HUB_UNKNOWN = "HubUnknown"
@@ -146,6 +158,27 @@ MEANINGS: dict[Code, Meaning] = {
     Code.QUARANTINE_WRONG: _violation(
         "S8", "find out from the files that the record names what the output lacks, then report this"
     ),
+    Code.CHAIN_RECORD_MISSING: _violation("S9", _RESTORE),
+    Code.CHAIN_RECORD_DAMAGED: _violation("S9", _RESTORE),
+    Code.CHAIN_IN_USE: _violation(
+        "S9", "give one of the two another spec.sink.prefix, or move the chain: kubectl eventconsumer adopt NAME"
+    ),
+    Code.CHAIN_DIFFERS: _violation(
+        "S9", "find out which other consumer wrote here, and give it another spec.sink.prefix or spec.spark.output.path"
+    ),
+    Code.LEASE_RECORD_MISSING: _violation("S9", "restart a host: it writes the record where the leases fit the hub"),
+    Code.LEASE_RECORD_DAMAGED: _violation("S9", _RESTORE),
+    Code.LEASE_STORE_IN_USE: _violation(
+        "S9",
+        "remove spec.leaseStore.prefix or set one that nothing uses; "
+        "for a chain that was moved: kubectl eventconsumer adopt NAME",
+    ),
+    Code.LEASE_OWNER_FOREIGN: _violation(
+        "S9",
+        "stop the program that holds the lease, or give it another spec.leaseStore.prefix; "
+        "set spec.leaseStore.shared: true if it is meant to share the partitions",
+    ),
+    Code.OUTPUT_IN_USE: _violation("S9", "give each EventConsumer its own spec.spark.output.path"),
     Code.GAP: _explained("the hub's retention was faster than the hosts: raise the retention or the number of hosts"),
     Code.FOREIGN_GAP: _explained("another program on the same leases processed these events: look for them there"),
     Code.CHECKPOINT_FOREIGN: _explained("another program on the same leases moved the checkpoint: look there"),
@@ -156,13 +189,16 @@ MEANINGS: dict[Code, Meaning] = {
     Code.QUARANTINED: _explained(
         "Spark could not process them: correct the program or the publisher, and process them by hand; they stay"
     ),
+    Code.PREFIX_NESTED: _explained("give one of the two a spec.sink.prefix outside of the other's"),
     Code.RETENTION_PASSED: _explained("start the hosts: the next file records these events as a gap"),
-    Code.HUB_CHANGED: _explained("the hosts stop and say what to do: see the EventConsumer's conditions"),
+    Code.HUB_DIVERGED: _explained("the hosts stop and say what to do: see the EventConsumer's conditions"),
     Code.TOMBSTONES: _note(),
     Code.DEAD_LETTERS: _note("look at the dead letters: your code could not process these events"),
     Code.FOREIGN_NAMES: _note(),
     Code.LEASE_MISSING: _note(),
     Code.LEASES_UNREAD: _note(),
+    Code.RESOURCE_RENEWED: _note(),
+    Code.OUTPUT_UNREAD: _note(),
     Code.EPOCH_UNRAISED: _note(),
     Code.HUB_RECORD_MISSING: _note(),
     Code.HUB_UNKNOWN: _note(),

@@ -13,6 +13,7 @@ from typing import Any
 from eventconsumer_processor.audit.capture import digest
 from eventconsumer_processor.audit.codes import Code
 from eventconsumer_processor.audit.frozen import FrozenFiles
+from eventconsumer_processor.audit.identity import IdentityAudit
 from eventconsumer_processor.audit.model import Findings, Place
 from eventconsumer_processor.audit.names import bare
 
@@ -78,11 +79,13 @@ class CommitAudit:
         findings: Collects what is wrong.
         batches: What the manifests add up to, by number.
         frozen: Their files, by place.
+        identity: Judges which chain they name.
     """
 
     findings: Findings
     batches: Mapping[int, FrozenBatch]
     frozen: Mapping[Place, FrozenFiles]
+    identity: IdentityAudit
     committed: set[int] = field(default_factory=set)
     left_files: dict[Place, set[int]] = field(default_factory=dict)  # where files start that were left out
     left_rows: int = 0
@@ -92,13 +95,15 @@ class CommitAudit:
         """Judge the next record."""
         self.committed.add(number)
         try:
-            record = _record(json.loads(data))
+            body = json.loads(data)
+            record = _record(body)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             self._find(Code.COMMIT_DAMAGED, f"the commit record cannot be read: {error!r}"[:300], blob)
             return
         if record.number != number:
             self._find(Code.COMMIT_DAMAGED, f"the commit record says that it is of batch {record.number}", blob)
             return
+        self.identity.commit(number, blob, body)
         before = self._before if self._before and self._before.number == number - 1 else None
         own = record.left if record.left and record.left.number == number else None
         batch = self.batches.get(number)

@@ -109,5 +109,4 @@ def _info(properties: BlobProperties) -> BlobInfo:
         last_modified=properties.last_modified,
         metadata=dict(properties.metadata or {}),
         leased=properties.lease.state in {"leased", "breaking"},
-        forever=properties.lease.state == "leased" and properties.lease.duration == "infinite",
     )

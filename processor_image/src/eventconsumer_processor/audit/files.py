@@ -12,6 +12,7 @@ from eventconsumer_processor.audit.codes import Code
 from eventconsumer_processor.audit.container import Container
 from eventconsumer_processor.audit.deep import DeepReader, is_tombstone
 from eventconsumer_processor.audit.genesis import Genesis
+from eventconsumer_processor.audit.identity import IdentityAudit
 from eventconsumer_processor.audit.leases import LeaseFacts
 from eventconsumer_processor.audit.model import NOWHERE, Findings, Place
 from eventconsumer_processor.audit.names import DataFile, SlotFacts, SlotName
@@ -38,6 +39,7 @@ class FileWalk:
         genesis: Says where chains start.
         leases: As read before.
         batches: With all manifests added.
+        identity: Judges which chain files name.
         findings: Collects what is wrong.
         checkpoints: Whether checkpoints must be where files end.
         shared: Whether other programs move them too.
@@ -52,6 +54,7 @@ class FileWalk:
         genesis: Genesis,
         leases: dict[str, LeaseFacts],
         batches: BatchAudit,
+        identity: IdentityAudit,
         findings: Findings,
         checkpoints: bool = True,
         shared: bool = False,
@@ -64,6 +67,7 @@ class FileWalk:
         self._genesis = genesis
         self._leases = leases
         self._batches = batches
+        self._identity = identity
         self._findings = findings
         self._checkpoints = checkpoints
         self._shared = shared
@@ -142,6 +146,7 @@ class FileWalk:
             self._batches.damaged(place, name.start)
             return
         chain.add(slot)
+        self._identity.says("the file", slot.chain, info.name, place)
         batch = self._batches.slot(place, slot)
         if slot.data:
             waiting = Waiting(info.name, slot.data, place, slot.tombstone)
@@ -181,6 +186,7 @@ class FileWalk:
         if info.metadata.get("hdi_isfolder", "").lower() == "true":  # a folder, where names are hierarchical
             return
         if not name.inside:
+            self._identity.stray(info.name)
             self._stray_count += 1
             self._strays = [*self._strays, info.name][:3]
             return

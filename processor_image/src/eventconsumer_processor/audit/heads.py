@@ -26,7 +26,7 @@ async def compare(hub: Hub, current: str, chains: Mapping[Place, ChainAudit], fi
     try:
         info = await hub.describe()
         if current and incarnation_of(info.namespace, info.name, info.created_at) != current:
-            findings.add(Code.HUB_CHANGED, "the hub was deleted and created again since it was first drained")
+            findings.add(Code.HUB_DIVERGED, "the hub was deleted and created again since it was first drained")
             return heads
         for partition in info.partition_ids:
             found = await hub.partition(partition)

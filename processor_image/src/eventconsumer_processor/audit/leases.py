@@ -5,11 +5,9 @@ Reading is lenient where the libraries that share these blobs differ (key order 
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-
-from eventconsumer_processor.storage import BlobInfo
 
 _NO_OFFSET = frozenset({"", "-1"})
 
@@ -24,43 +22,11 @@ class LeaseFacts:
     offset: str = ""
     owner: str | None = None  # empty: released; None: nobody ever owned it
     epoch: int | None = None  # None: another library owns it, which has no epochs
-    held: bool = False  # by a storage lease that has not run out, or by a session that has not
-    tied: bool = False  # to a session of its owner's, which alone says whether it is held
+    held: bool = False  # by a storage lease that has not run out
     etag: str = ""
     damage: str = ""  # why it cannot be read
     modified: datetime | None = None  # when the blob that names the owner was written last
     seconds: int | None = None  # after which an owner that writes no more is gone; None: another library's
-
-
-@dataclass(frozen=True, slots=True)
-class Sessions:
-    """The sessions of hosts: what a host renews in the place of the leases that are tied to it."""
-
-    tokens: Mapping[str, str]  # by pod: of the process that holds it; the pod is absent where its lease has run out
-
-    @classmethod
-    def of(cls, blobs: Iterable[BlobInfo]) -> "Sessions":
-        """From their blobs."""
-        return cls(
-            {info.name.rpartition("/")[2]: _lower(info.metadata).get("token", "") for info in blobs if info.leased}
-        )
-
-    def judge(self, lease: LeaseFacts, session: str) -> LeaseFacts:
-        """Say of a lease whether it is held, where it names a session `pod/token` of its very owner."""
-        pod, _, token = session.rpartition("/")
-        if not pod or not lease.owner or pod != (lease.owner.rpartition(".")[0] or lease.owner):
-            return lease
-        return replace(lease, tied=True, held=bool(token) and self.tokens.get(pod) == token)
-
-
-def legacy_session(info: BlobInfo) -> str:
-    """The session that a lease in the EventProcessorHost layout names; it counts while the lease has no end."""
-    return _lower(info.metadata).get("hostsession", "") if info.forever else ""
-
-
-def ownership_session(info: BlobInfo) -> str:
-    """The session that an ownership in the AzureSdk layout names."""
-    return _lower(info.metadata).get("session", "")
 
 
 def legacy(

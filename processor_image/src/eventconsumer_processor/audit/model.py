@@ -27,7 +27,7 @@ class Finding(Report):
 
     level: Level
     code: Code
-    invariant: str = Field(default="", description="S1 to S8; empty where no invariant is concerned.")
+    invariant: str = Field(default="", description="S1 to S9; empty where no invariant is concerned.")
     incarnation: str = ""
     partition: str = ""
     blob: str = Field(default="", description="Name of the blob concerned.")
@@ -91,6 +91,8 @@ class AuditReport(Report):
     started_at: datetime
     seconds: float
     deep: bool = Field(description="Whether the files were read.")
+    chain: str = Field(default="", description="Identity of the chain, from its record.")
+    resource: str = Field(default="", description="<namespace>/<name> of the EventConsumer in that record.")
     hub: str = Field(default="", description="Namespace and name of the hub, from its record.")
     incarnation: str = Field(default="", description="The one that is drained now.")
     partitions: list[PartitionAudit] = Field(default=[])

@@ -10,8 +10,7 @@ from datetime import datetime
 
 _SLOT = re.compile(r"inc=([^/]+)/partition=([^/]+)/from=(\d{20})\.(parquet|avro|json)")
 _GENESIS = re.compile(r"_genesis/([^/]+)/([^/]+)\.json")
-_NUMBERED = re.compile(r"_(batches|commits)/(\d{10})\.json")
-_CLAIM = re.compile(r"_attempts/\d{10}\.json")
+_NUMBERED = re.compile(r"_(batches|commits|attempts)/(\d{10})\.json")
 _BATCH_REPLAY = re.compile(r"_batch_replays/[a-z0-9-]{1,20}/_(commits|attempts)/\d{10}\.json")
 _DEAD_LETTER = re.compile(r"_deadletters/inc=([^/]+)/partition=([^/]+)/seq=(\d{20})\.json")
 _CAPTURE = re.compile(r"([^/]+)/([^/]+)/([^/]+)/(\d{4})/(\d\d)/(\d\d)/(\d\d)/(\d\d)/(\d\d)\.avro")
@@ -20,7 +19,7 @@ _REPLAY = re.compile(r"_replays/[a-z0-9-]{1,20}/(.+)")
 _OWN_FOLDERS = (
     "inc=", "_genesis/", "_batches/", "_commits/", "_attempts/", "_batch_replays/", "_deadletters/", "_replays/",
 )  # fmt: skip
-_SINGLE = frozenset({"_hub.json", "_leader", "_replay.json"})
+_SINGLE = frozenset({"_chain.json", "_hub.json", "_leader", "_replay.json"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +51,8 @@ class CaptureName:
 class Known:
     """A blob of the consumer that is read on its own, or not at all here.
 
-    Genesis, manifest, commit, claim of an attempt, hub record, lead; what a replay of batches has of these; and all of
-    a replay, which is audited under its own prefix.
+    Genesis, manifest, commit, claim of an attempt, records of chain and hub, lead; what a replay of batches has of
+    these; and all of a replay, which is audited under its own prefix.
     """
 
 
@@ -72,7 +71,7 @@ def parse(name: str) -> Name:
     """What a blob is, by its name below the prefix."""
     if found := _SLOT.fullmatch(name):
         return SlotName(found[1], found[2], int(found[3]), found[4])
-    if name in _SINGLE or any(one.fullmatch(name) for one in (_GENESIS, _NUMBERED, _CLAIM, _BATCH_REPLAY)):
+    if name in _SINGLE or any(one.fullmatch(name) for one in (_GENESIS, _NUMBERED, _BATCH_REPLAY)):
         return _KNOWN
     if found := _DEAD_LETTER.fullmatch(name):
         return DeadLetterName(found[1], found[2])
@@ -90,7 +89,7 @@ def genesis_of(name: str) -> tuple[str, str] | None:
 
 
 def number_of(name: str) -> int | None:
-    """Number of a batch manifest or commit record."""
+    """Number of a batch manifest, commit record or claim."""
     found = _NUMBERED.fullmatch(name)
     return int(found[2]) if found else None
 
@@ -135,6 +134,7 @@ class SlotFacts:
     size: int  # of the data
     etag: str  # of the data
     data: DataFile | None = None  # layout Capture
+    chain: str = ""  # identity of the chain; empty: not said
 
 
 class BadFacts(Exception):  # noqa: N818 - says what it is
@@ -179,6 +179,7 @@ def facts(name: str, start: int, size: int, etag: str, metadata: Mapping[str, st
             size=data.size if data else size,
             etag=data.etag if data else bare(etag),
             data=data,
+            chain=values.get("chain", ""),
         )
     except KeyError as error:
         raise BadFacts(f"it lacks the metadata {error.args[0]}") from None

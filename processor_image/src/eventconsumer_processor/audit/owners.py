@@ -8,7 +8,9 @@ import asyncio
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
+from eventconsumer_api.identity import lease_prefix, lease_record_name
 from eventconsumer_api.v1alpha1 import LeaseLayout
 from eventconsumer_processor.audit import leases
 from eventconsumer_processor.audit.chain import ChainAudit
@@ -22,6 +24,9 @@ from eventconsumer_processor.storage import BlobInfo
 
 LOOKS = 10
 PAUSE = 1.0  # seconds between them
+SDK_SECONDS = (
+    120  # the longest time after which the Azure SDKs take an ownership that nobody renews (.NET, Java: 2 min)
+)
 
 
 @dataclass(frozen=True)
@@ -29,10 +34,11 @@ class LeaseSubject:
     """Where the leases are."""
 
     container: Container
-    prefix: str
+    prefix: str | None  # None: the default of the layout
     consumer_group: str
     layout: LeaseLayout = LeaseLayout.EVENT_PROCESSOR_HOST
     shared: bool = False  # other programs take partitions and move checkpoints too
+    replay: str = ""  # name of the replay that the leases are for; empty: none
 
 
 class LeaseReader:
@@ -42,6 +48,38 @@ class LeaseReader:
         self._subject = subject
         self._namespace = namespace
         self._hub = hub
+
+    @property
+    def consumer_group(self) -> str:
+        """The consumer group."""
+        return self._subject.consumer_group
+
+    @property
+    def shared(self) -> bool:
+        """Whether other programs take partitions too."""
+        return self._subject.shared
+
+    def is_held(self, lease: LeaseFacts, now: datetime) -> bool:
+        """Whether the owner of a lease is alive: it holds a storage lease, or (AzureSdk) wrote not long ago."""
+        if self._subject.layout is LeaseLayout.EVENT_PROCESSOR_HOST or lease.modified is None:
+            return lease.held
+        return now - lease.modified < timedelta(seconds=lease.seconds or SDK_SECONDS)
+
+    async def record(self) -> tuple[str, bytes | None]:
+        """Name and content of the record of the leases, which is beside their folder; None: it is not there.
+
+        Raises:
+            StorageError: A request failed.
+        """
+        group, container = self._subject.consumer_group, self._subject.container
+        if self._subject.layout is LeaseLayout.EVENT_PROCESSOR_HOST:
+            name = lease_record_name(f"{self._prefix}{group}")
+            return name, await container.read(name)
+        start, rest = f"{self._prefix}{self._namespace.lower()}", lease_record_name(f"/{self._hub}/{group}".lower())
+        with_port = re.compile(rf"{re.escape(start)}:\d+{re.escape(rest)}")
+        names = [info.name async for info in container.walk(f"{start}:") if with_port.fullmatch(info.name)]
+        name = names[0] if names else start + rest
+        return name, await container.read(name)
 
     async def read(self) -> dict[str, LeaseFacts]:
         """All leases by partition; none where the container was deleted, since hosts make it again.
@@ -91,11 +129,15 @@ class LeaseReader:
                 blob=lease.blob,
             )
 
+    @property
+    def _prefix(self) -> str:
+        return lease_prefix(
+            self._subject.prefix, self._subject.layout, self._namespace.lower(), self._hub, self._subject.replay
+        )
+
     async def _legacy(self) -> dict[str, LeaseFacts]:
         container = self._subject.container
-        group = f"{self._subject.prefix.strip()}{self._subject.consumer_group}"
-        folder = f"{group}/"
-        sessions = leases.Sessions.of([info async for info in container.walk(f"{group}~sessions/")])
+        folder = f"{self._prefix}{self._subject.consumer_group}/"
 
         async def read(info: BlobInfo) -> LeaseFacts | None:
             partition = info.name.removeprefix(folder)
@@ -104,10 +146,9 @@ class LeaseReader:
             data = await container.read(info.name)
             if data is None:
                 return None
-            lease = leases.legacy(
+            return leases.legacy(
                 partition, info.name, data, held=info.leased, etag=info.etag, modified=info.last_modified
             )
-            return sessions.judge(lease, leases.legacy_session(info))
 
         found = [lease async for lease in in_order(read, container.walk(folder)) if lease is not None]
         return {lease.partition: lease for lease in found}
@@ -119,30 +160,21 @@ class LeaseReader:
         # The host name may have a port, and not every library lower-cases it.
         folder = re.compile(
             rf"{re.escape(self._namespace)}(?::\d+)?/{re.escape(self._hub)}/{re.escape(self._subject.consumer_group)}"
-            r"/(ownership|checkpoint|sessions)/([^/]+)",
+            r"/(ownership|checkpoint)/([^/]+)",
             re.IGNORECASE,
         )
-        prefix = self._subject.prefix.strip()
-        owned: dict[str, BlobInfo] = {}
-        begun: list[BlobInfo] = []
+        prefix = self._prefix
         for start in dict.fromkeys((prefix + self._namespace, prefix + self._namespace.lower())):
             async for info in self._subject.container.walk(start):
                 match = folder.fullmatch(info.name[len(prefix) :])
                 if match is None:
                     continue
                 kind, partition = match.groups()
-                if kind.lower() == "sessions":
-                    begun.append(info)
-                    continue
                 lease = found.get(partition, LeaseFacts(partition, info.name))
                 if kind.lower() == "ownership":
-                    owned[partition] = info
                     found[partition] = leases.ownership(
                         lease, info.metadata, etag=info.etag, modified=info.last_modified
                     )
                 else:
                     found[partition] = leases.checkpoint(lease, info.name, info.metadata)
-        sessions = leases.Sessions.of(begun)
-        for partition, info in owned.items():
-            found[partition] = sessions.judge(found[partition], leases.ownership_session(info))
         return found

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_processor.audit import heads, names
 from eventconsumer_processor.audit.batches import BatchAudit
 from eventconsumer_processor.audit.capture import Waiting
@@ -19,6 +20,7 @@ from eventconsumer_processor.audit.codes import Code
 from eventconsumer_processor.audit.container import Container
 from eventconsumer_processor.audit.files import FileWalk, Progress, SlotSeen
 from eventconsumer_processor.audit.genesis import Genesis
+from eventconsumer_processor.audit.identity import IdentityAudit, Outputs
 from eventconsumer_processor.audit.inorder import in_order
 from eventconsumer_processor.audit.leases import LeaseFacts
 from eventconsumer_processor.audit.model import AuditReport, Findings, Place
@@ -36,6 +38,8 @@ class Subject:
     prefix: str
     leases: LeaseSubject | None = None
     hub: Hub | None = None
+    resource: ResourceRef | None = None  # that it is audited for
+    outputs: Outputs | None = None  # where Spark writes; None: not known
     writes_files: bool = True  # False where a handler replaces the files: checkpoints then end no file
 
 
@@ -58,7 +62,8 @@ class Audit:
 
     def __init__(self, subject: Subject) -> None:
         self.findings = Findings()
-        self.batches = BatchAudit(self.findings)
+        self.identity = IdentityAudit(subject.files, subject.prefix, subject.resource, self.findings)
+        self.batches = BatchAudit(self.findings, self.identity)
         self.leases: dict[str, LeaseFacts] = {}
         self.chains: dict[Place, ChainAudit] = {}
         self.left: list[Waiting] = []
@@ -83,6 +88,8 @@ class Audit:
             started_at=started,
             seconds=round(time.monotonic() - clock, 3),
             deep=deep,
+            chain=self.identity.chain,
+            resource=self.identity.record.resource.path if self.identity.record else "",
             hub="/".join(filter(None, (self.genesis.namespace, self.genesis.hub))),
             incarnation=self.genesis.current,
             partitions=[
@@ -100,6 +107,7 @@ class Audit:
 
     async def _read(self, progress: Progress, seen: SlotSeen | None, *, deep: bool) -> None:
         subject = self._subject
+        await self.identity.read()
         await self.genesis.read()
         reader = LeaseReader(subject.leases, self.genesis.namespace, self.genesis.hub) if subject.leases else None
         if reader:
@@ -111,6 +119,7 @@ class Audit:
             genesis=self.genesis,
             leases=self.leases,
             batches=self.batches,
+            identity=self.identity,
             findings=self.findings,
             checkpoints=subject.writes_files,
             shared=subject.leases is not None and subject.leases.shared,
@@ -120,12 +129,16 @@ class Audit:
         await walk.run(progress, deep=deep)
         if not walk.blobs:
             raise NotFound(f"nothing lies below {self._root} in container {subject.files.name}: check both names")
+        if self.batches.used or any(chain.files for chain in self.chains.values()):
+            self.identity.check_present()
+        await self.identity.check_outputs(subject.outputs)
         if reader is None:
             self.findings.add(
                 Code.LEASES_UNREAD, "leases and checkpoints were not checked: no lease container was named"
             )
         else:
             self._check_leases()
+            await self._check_identity(reader)
             current = [chain for place, chain in self.chains.items() if self.genesis.is_current(place[0])]
             await reader.check_epochs(self.leases, current, self.findings)
         if subject.hub:
@@ -151,6 +164,8 @@ class Audit:
         async for number, name, data in in_order(read, self._numbered("_commits/")):
             if number in manifests:
                 self.batches.commit(number, name, data)
+        async for number, name, data in in_order(read, self._numbered("_attempts/")):
+            self.identity.claim(number, name, data)
         self.batches.check_order()
 
     async def _numbered(self, folder: str) -> AsyncIterator[tuple[int, str]]:
@@ -158,6 +173,15 @@ class Audit:
             number = names.number_of(info.name.removeprefix(self._root))
             if number is not None:
                 yield number, info.name
+
+    async def _check_identity(self, reader: LeaseReader) -> None:
+        name, data = await reader.record()
+        self.identity.check_leases(
+            name, data, self.genesis.namespace, self.genesis.hub, reader.consumer_group, used=bool(self.leases)
+        )
+        if not reader.shared:
+            now = datetime.now(UTC)
+            await self.identity.check_owners(self.leases, lambda lease: reader.is_held(lease, now))
 
     def _check_leases(self) -> None:
         for lease in self.leases.values():

@@ -2,12 +2,10 @@
 
     {namespace}/{hub}/{group}/ownership/{partition}    ownerid (empty: released)
     {namespace}/{hub}/{group}/checkpoint/{partition}   offset, sequencenumber
-    {namespace}/{hub}/{group}/sessions/{pod}           token: ours alone, see `sessions`
 
 Most SDKs write these names in lower case; one does not, so its checkpoints are looked for too. This project adds keys
-to the ownership that other programs drop when they claim it: `epoch`, `token` of the tenure, `seconds`, after which
-an owner that writes no more is gone, and `session` where it is tied to one. An ownership without them is another
-program's.
+to the ownership that other programs drop when they claim it: `epoch`, `token` of the tenure, and `seconds`, after
+which an owner that writes no more is gone. An ownership without them is another program's.
 """
 
 from collections.abc import Mapping
@@ -15,7 +13,6 @@ from dataclasses import dataclass
 
 from eventconsumer_processor.errors import LeaseInvalid
 from eventconsumer_processor.lease.model import Checkpoint
-from eventconsumer_processor.lease.sessions import FOLDER
 
 NO_OFFSET = "no offset"
 MAX_TEXT = 1024  # characters of an offset: metadata is 8 KiB at most
@@ -39,11 +36,6 @@ class Names:
         """The blob that names the owner."""
         return f"{self.folder}ownership/{partition}"
 
-    @property
-    def sessions(self) -> str:
-        """What the names of all sessions start with."""
-        return f"{self.folder}{FOLDER}/"
-
     def checkpoint(self, partition: str) -> str:
         """The blob that says how far the partition was read."""
         return f"{self.folder}checkpoint/{partition}"
@@ -65,7 +57,6 @@ class Ownership:
     epoch: int | None = None  # None: another program wrote it
     token: str = ""
     seconds: int = 0
-    session: str = ""
 
     @property
     def ours(self) -> bool:
@@ -74,13 +65,12 @@ class Ownership:
 
     def encode(self) -> dict[str, str]:
         """The blob's metadata."""
-        facts = {
+        return {
             "ownerid": self.owner,
             "epoch": str(self.epoch or 0),
             "token": self.token,
             "seconds": str(self.seconds),
         }
-        return facts | ({"session": self.session} if self.session else {})
 
 
 def ownership(metadata: Mapping[str, str]) -> Ownership:
@@ -88,8 +78,7 @@ def ownership(metadata: Mapping[str, str]) -> Ownership:
     facts = _lower(metadata)
     owner = facts.get("ownerid", "")
     try:
-        session = facts.get("session", "")
-        return Ownership(owner, _integer(facts["epoch"]), facts["token"], _integer(facts["seconds"]), session)
+        return Ownership(owner, _integer(facts["epoch"]), facts["token"], _integer(facts["seconds"]))
     except (KeyError, ValueError):
         return Ownership(owner)
 

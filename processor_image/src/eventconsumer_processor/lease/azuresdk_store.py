@@ -3,8 +3,7 @@
 Nothing is leased in storage here. Whoever owns a partition rewrites its ownership again and again, and is gone when
 that was not *seen* to change for long enough, by the clock of the host that looks: clocks are never compared, so a skew
 changes nothing. This project's hosts say in the blob how long that is; other programs are given more, since an SDK
-claims every 30 to 36 s unless told otherwise. An ownership that is tied to a session is not rewritten: it is over with
-the session.
+claims every 30 to 36 s unless told otherwise.
 
 An SDK processor attaches under epoch 0 right after its claim, is refused while the former owner still reads, and gives
 the partition back. So a partition given back that soon after a host of this project had it is kept for the claimant:
@@ -14,7 +13,7 @@ it finds nobody reading at its next attempt.
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
@@ -22,8 +21,6 @@ from eventconsumer_processor.errors import Conflict, LeaseInvalid, LeaseLost, No
 from eventconsumer_processor.lease import azuresdk as layout
 from eventconsumer_processor.lease.azuresdk import Names, Ownership
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing, Taken, Unusable
-from eventconsumer_processor.lease.session_blobs import SessionBlobs
-from eventconsumer_processor.lease.sessions import Session, is_held, is_tied
 from eventconsumer_processor.lease.store import ACQUIRE_ATTEMPTS, for_each
 from eventconsumer_processor.storage import BlobInfo, BlobStore
 
@@ -51,7 +48,6 @@ class AzureSdkStore:
         self._clock = clock
         self._sights: dict[str, _Sight] = {}
         self._writing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # one write of an ownership at a time
-        self._sessions = SessionBlobs(blobs, names.sessions, seconds)
         self._epochs: dict[str, int] = {}  # partition -> highest epoch seen: a foreign claim drops it from the blob
 
     @property
@@ -60,23 +56,35 @@ class AzureSdkStore:
         return self._seconds
 
     @property
-    def sessions(self) -> SessionBlobs:
+    def folder(self) -> str:
         """See `LeaseStore`."""
-        return self._sessions
+        return self._names.folder
+
+    async def existing(self) -> Sequence[Lease]:
+        """See `LeaseStore`. Whether an owner lives is seen only over time, so none of them counts as leased."""
+        try:
+            listed = await self._blobs.list(self._names.folder)
+        except NotFound:  # the container
+            return []
+        names = {info.name.removeprefix(self._names.folder).partition("/")[2] for info in listed}
+        found: list[Lease] = []
+
+        async def look(partition: str) -> None:
+            with contextlib.suppress(LeaseInvalid, NotFound):
+                found.append(replace(await self.read(partition), leased=False))
+
+        await for_each(names, look)
+        return found
 
     async def list(self, partitions: Iterable[str]) -> Listing:
         """See `LeaseStore`."""
-        try:
-            listed = await self._blobs.list(self._names.folder, metadata=True)
-        except NotFound:
-            await self._blobs.ensure_container()
-            listed = []
+        listed = await self._blobs.list(self._names.folder, metadata=True)
         found = {info.name: info for info in listed}
-        listing = Listing({}, {}, self._sessions.listed(listed))
+        listing = Listing({}, {})
         for partition in partitions:
             owned = found.get(self._names.ownership(partition))
             lease = _lease(partition, owned)
-            lease = replace(lease, leased=self._is_leased(lease, owned, listing.sessions))
+            lease = replace(lease, leased=self._is_leased(lease, owned))
             self._remember(lease)
             reached = found.get(self._names.checkpoint(partition))
             try:
@@ -144,14 +152,6 @@ class AzureSdkStore:
         """See `LeaseStore`."""
         return await self._rewrite(replace(lease, epoch=epoch), lease.owner)
 
-    async def tie(self, lease: Lease, session: str) -> Lease:
-        """See `LeaseStore`."""
-        return await self._rewrite(replace(lease, session=session, endless=True), lease.owner)
-
-    async def untie(self, lease: Lease) -> Lease:
-        """See `LeaseStore`."""
-        return await self._rewrite(replace(lease, session="", endless=False), lease.owner)
-
     async def release(self, lease: Lease) -> None:
         """See `LeaseStore`. The epoch stays in the blob, so that the next owner goes on from it."""
         await self._rewrite(lease, owner="")
@@ -206,8 +206,7 @@ class AzureSdkStore:
         return await self._blobs.put(name, b"", metadata=metadata, if_absent=True)
 
     def _metadata(self, lease: Lease, owner: str) -> dict[str, str]:
-        token, session = (lease.token, lease.session) if owner else ("", "")
-        return Ownership(owner, lease.epoch, token, self._seconds, session).encode()
+        return Ownership(owner, lease.epoch, lease.token if owner else "", self._seconds).encode()
 
     def _noted(self, lease: Lease) -> Lease:
         """Remember what this host wrote as if it had seen it."""
@@ -219,7 +218,7 @@ class AzureSdkStore:
     def _remember(self, lease: Lease) -> None:
         self._epochs[lease.partition] = max(lease.epoch, self._epochs.get(lease.partition, 0))
 
-    def _is_leased(self, lease: Lease, info: BlobInfo | None, sessions: Mapping[str, Session]) -> bool:
+    def _is_leased(self, lease: Lease, info: BlobInfo | None) -> bool:
         """Whether an owner is alive, or the partition is kept for a claimant, as far as this host has seen."""
         now, partition = self._clock(), lease.partition
         before = self._sights.get(partition)
@@ -234,8 +233,6 @@ class AzureSdkStore:
         self._sights[partition] = _Sight(info.etag, since, last_ours)
         if not found.owner:
             return not found.ours and last_ours is not None and now - last_ours < HANDOVER_SECONDS
-        if lease.endless:
-            return is_held(lease, sessions)
         return now - since < (min(found.seconds, FOREIGN_SECONDS) if found.ours else FOREIGN_SECONDS)
 
     # --- checkpoints ---
@@ -275,6 +272,4 @@ def _lease(partition: str, info: BlobInfo | None) -> Lease:
         return Lease(partition)
     found = layout.ownership(info.metadata)
     token = found.token if found.ours else f"etag:{info.etag}"
-    lease = Lease(partition, found.owner, token if found.owner else "", found.epoch or 0, etag=info.etag)
-    lease = replace(lease, session=found.session)
-    return replace(lease, endless=is_tied(lease))
+    return Lease(partition, found.owner, token if found.owner else "", found.epoch or 0, etag=info.etag)

@@ -7,15 +7,12 @@ one.
 """
 
 import json
-from collections.abc import Mapping
 
 from eventconsumer_processor.errors import LeaseInvalid
 from eventconsumer_processor.lease.model import Checkpoint, Lease
-from eventconsumer_processor.lease.sessions import FOLDER
 
 MAX_BODY_BYTES = 16 * 1024
 OWNER_METADATA = "OWNINGHOST"
-SESSION_METADATA = "HOSTSESSION"  # ours alone
 START_OF_STREAM = "-1"  # an offset: nothing was read yet, whatever the sequence number beside it says
 
 
@@ -29,22 +26,9 @@ def blob_prefix(prefix: str, consumer_group: str) -> str:
     return f"{prefix.strip()}{consumer_group}/"
 
 
-def session_prefix(prefix: str, consumer_group: str) -> str:
-    """What the names of all blobs of sessions start with: beside the leases' folder, which old libraries list.
-
-    No consumer group can have this character in its name.
-    """
-    return f"{prefix.strip()}{consumer_group}~{FOLDER}/"
-
-
 def encode_metadata(lease: Lease) -> dict[str, str]:
     """Metadata of a lease blob that somebody owns."""
-    return {OWNER_METADATA: lease.owner} | ({SESSION_METADATA: lease.session} if lease.session else {})
-
-
-def session_of(metadata: Mapping[str, str]) -> str:
-    """The session that a lease blob names."""
-    return {key.upper(): value for key, value in metadata.items()}.get(SESSION_METADATA, "")
+    return {OWNER_METADATA: lease.owner}
 
 
 def encode(lease: Lease) -> bytes:

@@ -8,17 +8,15 @@ etag.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from uuid import uuid4
 
 from eventconsumer_processor.errors import Conflict, LeaseInvalid, LeaseLost, NotFound, StorageError, Unavailable
 from eventconsumer_processor.lease import eventprocessorhost as layout
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing, Taken, Unusable
-from eventconsumer_processor.lease.session_blobs import SessionBlobs
-from eventconsumer_processor.lease.sessions import Session, is_held, is_tied
 from eventconsumer_processor.lease.store import ACQUIRE_ATTEMPTS, TIDY_SECONDS, for_each
-from eventconsumer_processor.storage import FOREVER, BlobInfo, BlobStore
+from eventconsumer_processor.storage import BlobInfo, BlobStore
 
 NAMELESS_LEASES = 2  # durations that a leased blob may lack an owner's name: an acquisition takes much less
 
@@ -36,36 +34,44 @@ class EventProcessorHostStore:
         self._clock = clock
         self._seen: dict[str, Lease] = {}
         self._nameless: dict[str, float] = {}  # partition -> since when its blob is leased and names no owner
-        self._foreign: dict[str, str] = {}  # partition -> etag under which its lease is not the one its blob names
-        self._sessions = SessionBlobs(blobs, layout.session_prefix(prefix, consumer_group), seconds)
 
     @property
     def seconds(self) -> int:
         """See `LeaseStore`."""
         return self._seconds
 
-    @property
-    def sessions(self) -> SessionBlobs:
-        """See `LeaseStore`."""
-        return self._sessions
-
     def name(self, partition: str) -> str:
         """Name of a partition's lease blob."""
         return layout.blob_name(self._prefix, self._group, partition)
 
+    @property
+    def folder(self) -> str:
+        """See `LeaseStore`."""
+        return layout.blob_prefix(self._prefix, self._group)
+
+    async def existing(self) -> Sequence[Lease]:
+        """See `LeaseStore`."""
+        try:
+            listed = await self._blobs.list(self.folder)
+        except NotFound:  # the container
+            return []
+        found: list[Lease] = []
+
+        async def look(name: str) -> None:
+            with contextlib.suppress(LeaseInvalid, NotFound):
+                found.append(await self.read(name.removeprefix(self.folder)))
+
+        await for_each((info.name for info in listed), look)
+        return found
+
     async def list(self, partitions: Iterable[str]) -> Listing:
         """See `LeaseStore`. Blobs that are missing are created, as that library does when it registers."""
-        try:
-            # Leases and sessions, by one request.
-            listed = await self._blobs.list(layout.blob_name(self._prefix, self._group, "")[:-1], metadata=True)
-        except NotFound:  # the container was deleted: the chain of files knows where to go on
-            await self._blobs.ensure_container()
-            listed = []
+        listed = await self._blobs.list(self.folder, metadata=True)
         found = {info.name: info for info in listed}
-        listing = Listing({}, {}, self._sessions.listed(listed))
+        listing = Listing({}, {})
 
         async def look(partition: str) -> None:
-            lease = await self._look(partition, found.get(self.name(partition)), listing.sessions)
+            lease = await self._look(partition, found.get(self.name(partition)))
             if isinstance(lease, Lease):
                 listing.leases[partition] = lease
             else:
@@ -84,8 +90,7 @@ class EventProcessorHostStore:
             lease = layout.decode(blob.data, partition)
         except LeaseInvalid as error:
             raise LeaseInvalid(f"lease blob {name} cannot be read: {error}") from None
-        session = layout.session_of(blob.info.metadata)
-        return replace(lease, etag=blob.info.etag, leased=blob.info.leased, session=session, endless=blob.info.forever)
+        return replace(lease, etag=blob.info.etag, leased=blob.info.leased)
 
     async def acquire(self, seen: Lease, owner: str, *, rebuild: bool = False) -> Taken | None:
         """See `LeaseStore`."""
@@ -95,9 +100,7 @@ class EventProcessorHostStore:
             if since is None:
                 return None
             current = await self._under_lease(seen.partition, rebuild)
-            wanted = replace(
-                current, owner=owner, token=token, epoch=current.epoch + 1, leased=True, session="", endless=False
-            )
+            wanted = replace(current, owner=owner, token=token, epoch=current.epoch + 1, leased=True)
             return Taken(await self._write(wanted), since)
         except (StorageError, LeaseInvalid, LeaseLost, asyncio.CancelledError) as error:
             with contextlib.suppress(StorageError, TimeoutError):
@@ -123,28 +126,8 @@ class EventProcessorHostStore:
         """See `LeaseStore`."""
         return await self._write(replace(lease, epoch=epoch))
 
-    async def tie(self, lease: Lease, session: str) -> Lease:
-        """See `LeaseStore`. First the blob names the session, then its lease loses its end.
-
-        On the condition that the blob is still that one: a request that arrives late must not leave a lease without
-        an end whose id no blob names.
-        """
-        tied = await self._write(replace(lease, session=session))
-        await self._extend(tied, FOREVER)
-        return replace(tied, endless=True)
-
-    async def untie(self, lease: Lease) -> Lease:
-        """See `LeaseStore`. First the blob forgets the session: a tie that arrives late finds another blob."""
-        untied = await self._write(replace(lease, session=""))
-        await self.renew(lease)  # only this one refuses a lease that was broken
-        await self._extend(untied, self._seconds)
-        return replace(untied, endless=False)
-
     async def release(self, lease: Lease) -> None:
-        """See `LeaseStore`. The storage lease is released, then owner and token are emptied.
-
-        In this order, as a lease may have no end: the blob names it as long as there is one.
-        """
+        """See `LeaseStore`. The storage lease is released, then owner and token are emptied."""
         name = self.name(lease.partition)
         body = layout.encode(replace(lease, owner="", token=""))
         try:
@@ -153,14 +136,7 @@ class EventProcessorHostStore:
         except (Conflict, NotFound) as error:
             raise LeaseLost(f"partition {lease.partition}: {error}") from error
 
-    async def _extend(self, lease: Lease, seconds: int) -> None:
-        """Let a lease that this host holds run so long from now on."""
-        try:
-            await self._blobs.acquire_lease(self.name(lease.partition), lease.token, seconds, if_match=lease.etag)
-        except (Conflict, NotFound) as error:
-            raise LeaseLost(f"partition {lease.partition}: {error}") from error
-
-    async def _look(self, partition: str, info: BlobInfo | None, sessions: Mapping[str, Session]) -> Lease | Unusable:
+    async def _look(self, partition: str, info: BlobInfo | None) -> Lease | Unusable:
         if info is None:
             return await self._create(partition)
         seen = self._seen.get(partition)
@@ -176,33 +152,13 @@ class EventProcessorHostStore:
             except NotFound:  # deleted after it was listed
                 return await self._create(partition)
         self._seen[partition] = seen
-        lease = replace(seen, leased=info.leased, endless=info.forever)
         if info.forever:
-            return await self._endless(lease, sessions)
-        self._foreign.pop(partition, None)
+            return Unusable(
+                f"lease blob {info.name} has a lease without an end, which no host takes",
+                "Break the lease of the blob, or end the program that holds it",
+            )
+        lease = replace(seen, leased=info.leased)
         return lease if self._has_a_name(lease) else self._held_by_something(info)
-
-    async def _endless(self, lease: Lease, sessions: Mapping[str, Session]) -> Lease | Unusable:
-        """A lease without an end: its session says whether it is held."""
-        if self._foreign.get(lease.partition) != lease.etag:
-            if is_tied(lease):
-                return replace(lease, leased=is_held(lease, sessions))
-            if lease.token and await self._shortened(lease):
-                return replace(lease, endless=False)
-            self._foreign[lease.partition] = lease.etag
-        return Unusable(
-            f"lease blob {self.name(lease.partition)} has a lease that never ends, and none of these hosts takes such "
-            "a lease",
-            "Break the lease of the blob, or end the program that holds it",
-        )
-
-    async def _shortened(self, lease: Lease) -> bool:
-        """Give a lease an end that another program took over together with its lack of one; who lives renews it."""
-        try:
-            await self._extend(lease, self._seconds)
-        except LeaseLost:
-            return False
-        return True
 
     def _has_a_name(self, lease: Lease) -> bool:
         if lease.owner or not lease.leased:
@@ -228,23 +184,19 @@ class EventProcessorHostStore:
     async def _take(self, seen: Lease, token: str) -> float | None:
         """Take the storage lease under `token`; the time of the request that took it, None where that cannot be.
 
-        One that somebody has, or had without an end, is released by the id that its blob names and then taken as any
-        other. Changing its id instead could leave one without an end whose id no blob names.
+        One that another host holds is released by the id that its blob names, and then taken as any other.
         """
         if seen.leased and not seen.token:
             return None
-        name, released = self.name(seen.partition), False
+        name = self.name(seen.partition)
         for attempt in range(1, ACQUIRE_ATTEMPTS + 1):
             try:
-                if seen.leased or seen.endless:
-                    released |= await self._released(name, seen.token)
+                if seen.leased:
+                    with contextlib.suppress(Conflict):  # it ended meanwhile
+                        await self._blobs.release_lease(name, seen.token)
                 since = self._clock()
                 await self._blobs.acquire_lease(name, token, self._seconds)
-            except NotFound:
-                return None
-            except Conflict:
-                if seen.endless and not released:
-                    self._foreign[seen.partition] = seen.etag  # it is not the lease that the blob names
+            except (Conflict, NotFound):
                 return None
             except Unavailable:
                 if attempt == ACQUIRE_ATTEMPTS:
@@ -252,14 +204,6 @@ class EventProcessorHostStore:
             else:
                 return since
         return None
-
-    async def _released(self, name: str, token: str) -> bool:
-        """Release another's lease; whether it was there."""
-        try:
-            await self._blobs.release_lease(name, token)
-        except Conflict:
-            return False
-        return True
 
     async def _under_lease(self, partition: str, rebuild: bool) -> Lease:
         """The lease as it is while this host holds the storage lease."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 import structlog
 
 from eventconsumer_processor.errors import LeaseInvalid, LeaseLost, NotFound, StorageError
-from eventconsumer_processor.lease.keeper import Bond, Keeper, boottime
+from eventconsumer_processor.lease.keeper import Keeper, boottime
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Taken
 from eventconsumer_processor.lease.store import LeaseStore
 
@@ -22,21 +22,14 @@ class HeldLease:
     Whoever finds out that it is lost, a renewal, a write or a look, ends it for all.
     """
 
-    def __init__(
-        self,
-        store: LeaseStore,
-        taken: Taken,
-        clock: Callable[[], float] = boottime,
-        bond: Callable[[], Bond | None] = lambda: None,
-    ) -> None:
-        """A lease just taken; `bond` says what it is to be tied to at the moment, if anything."""
+    def __init__(self, store: LeaseStore, taken: Taken, clock: Callable[[], float] = boottime) -> None:
+        """A lease just taken."""
         self._store = store
-        self._bond = bond
         self._lease = taken.lease
         self._lock = asyncio.Lock()
         self._uncertain = False  # a write's outcome is unknown: the etag may have changed
         what = f"partition {taken.lease.partition}"
-        self.keeper = Keeper(what, self._renew, store.seconds, taken.since, clock, ties=self)
+        self.keeper = Keeper(what, self._renew, store.seconds, taken.since, clock)
 
     @property
     def lease(self) -> Lease:
@@ -101,22 +94,6 @@ class HeldLease:
                         await asyncio.sleep(pause)
                 else:
                     return
-
-    def bond(self) -> Bond | None:
-        """See `Ties`."""
-        return self._bond()
-
-    async def tie(self, session: str) -> None:
-        """See `Ties`."""
-        async with self._lock:
-            await self._certain()
-            await self._write(lambda lease: self._store.tie(lease, session))
-
-    async def untie(self) -> None:
-        """See `Ties`."""
-        async with self._lock:
-            await self._certain()
-            await self._write(self._store.untie)
 
     async def _renew(self) -> None:
         """Renew, beside a write that may be under way: the newer etag is the writer's."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.identity import lease_prefix
 from eventconsumer_api.v1alpha1 import LeaseLayout
 from eventconsumer_processor.lease.azuresdk import Names
 from eventconsumer_processor.lease.azuresdk_store import AzureSdkStore
@@ -21,11 +22,9 @@ def lease_store(config: HostConfig, info: HubInfo, blobs: BlobStore, clock: Call
         blobs: The lease container.
         clock: Seconds; must go on in suspend.
     """
-    prefix, seconds, group = (
-        config.leases.location.prefix,
-        config.leases.duration_seconds,
-        config.event_hub.consumer_group,
-    )
+    seconds, group = config.leases.duration_seconds, config.event_hub.consumer_group
+    nonce = config.replay.nonce if config.replay else ""
+    prefix = lease_prefix(config.leases.location.prefix, config.leases.layout, info.namespace, info.name, nonce)
     if config.leases.layout is LeaseLayout.AZURE_SDK:
         names = Names(prefix, info.host or info.namespace, info.name, group)
         return AzureSdkStore(blobs, names, seconds, clock)

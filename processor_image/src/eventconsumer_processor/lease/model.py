@@ -5,12 +5,7 @@ each acquisition and is never reused. A tenure, the time from an acquisition to 
 token together.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from eventconsumer_processor.lease.sessions import Session
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +29,6 @@ class Lease:
     checkpoint_etag: str = ""  # of the checkpoint's blob, where it has one of its own
     leased: bool = False  # somebody's tenure is not over, or the lease is kept for somebody
     camel_case: bool = False  # its keys are spelt as the Java library does
-    session: str = ""  # that it is tied to, as `sessions.Session.text`; empty: it is renewed by itself
-    endless: bool = False  # it does not run out by itself: it is held as long as that session
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,4 +54,3 @@ class Listing:
 
     leases: dict[str, Lease]
     invalid: dict[str, Unusable]
-    sessions: "Mapping[str, Session]" = field(default_factory=dict)  # of hosts, by pod

@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
+from eventconsumer_api.identity import consumer_of, pod_of
 from eventconsumer_processor.lease import balance
 from eventconsumer_processor.lease.balance import STEAL_GAP, Decision
 from eventconsumer_processor.lease.fleetplan import assignment
@@ -70,7 +71,7 @@ class Balancer:
         """Decide for this owner.
 
         Args:
-            owner: <pod name>.<pod uid>. A name without an ordinal is of no fleet: such a host follows no plan.
+            owner: This host, see `identity.owner_id`. A pod without an ordinal is of no fleet: it follows no plan.
             rng: Spreads simultaneous hosts over different partitions.
             shared: Other programs share the leases: then no plan can come true.
         """
@@ -112,7 +113,7 @@ class Balancer:
             release=release,
             hurry=len(release) < len(due)
             or any(0 <= view.now - began < WAIT_SECONDS for began in self._awaited.values()),
-            rest=_as_planned(view, plan, fleet),
+            rest=self._as_planned(view, plan, fleet),
         )
 
     def _due(self, view: View, plan: Mapping[str, int], fleet: Fleet) -> list[str]:
@@ -147,7 +148,7 @@ class Balancer:
     ) -> list[str]:
         """What nobody has for long though it is another's, and this host should take."""
         ready = {ordinal for pod in fleet.ready if (ordinal := ordinal_of(pod)) is not None}
-        loads = Counter(ordinal_of(pod_of(lease.owner)) for lease in leases.values() if lease.leased)
+        loads = Counter(self._ordinal_of(lease.owner) for lease in leases.values() if lease.leased)
         found = []
         for name, since in sorted(self._unowned.items()):
             age = view.now - since
@@ -179,21 +180,19 @@ class Balancer:
         most = max((loads[leases[name].owner] for name in names), default=0)
         return self._rng.choice([name for name in names if loads[leases[name].owner] == most]) if names else None
 
+    def _as_planned(self, view: View, plan: Mapping[str, int], fleet: Fleet) -> bool:
+        """Whether all hosts are ready, and each partition is held by the host that it should be: nothing will move."""
+        ready = {ordinal_of(pod) for pod in fleet.ready}
+        return (
+            fleet.partitions in {None, len(view.partitions)}
+            and ready >= set(range(fleet.hosts))
+            and plan.keys() == view.leases.keys()
+            and all(lease.leased and self._ordinal_of(lease.owner) == plan[name] for name, lease in view.leases.items())
+        )
 
-def _as_planned(view: View, plan: Mapping[str, int], fleet: Fleet) -> bool:
-    """Whether all hosts are ready, and each partition is held by the host that it should be: nothing will move."""
-    ready = {ordinal_of(pod) for pod in fleet.ready}
-    return (
-        fleet.partitions in {None, len(view.partitions)}
-        and ready >= set(range(fleet.hosts))
-        and plan.keys() == view.leases.keys()
-        and all(lease.leased and ordinal_of(pod_of(lease.owner)) == plan[name] for name, lease in view.leases.items())
-    )
-
-
-def pod_of(owner: str) -> str:
-    """The pod's name in an owner id; uids have no dots, pods' names may."""
-    return owner.rpartition(".")[0] or owner
+    def _ordinal_of(self, owner: str) -> int | None:
+        """The ordinal of a host of this very consumer; None for any other owner, whatever its pod is called."""
+        return ordinal_of(pod_of(owner)) if consumer_of(owner) == consumer_of(self._owner) else None
 
 
 def ordinal_of(pod: str) -> int | None:

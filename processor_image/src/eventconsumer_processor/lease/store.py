@@ -6,13 +6,12 @@ made up before the first request, so that a request repeated after an unknown ou
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Protocol, TypeVar
 
 from eventconsumer_processor.errors import Unavailable
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing, Taken
-from eventconsumer_processor.lease.session_blobs import SessionBlobs
 
 ACQUIRE_ATTEMPTS = 2
 CONCURRENT_REQUESTS = 8
@@ -31,11 +30,18 @@ class LeaseStore(Protocol):
         """Duration of a lease."""
 
     @property
-    def sessions(self) -> SessionBlobs:
-        """The sessions that leases can be tied to."""
+    def folder(self) -> str:
+        """What the names of all blobs start with; the record of the folder stands beside it."""
+
+    async def existing(self) -> Sequence[Lease]:
+        """The leases that there are, but for those that cannot be understood; nothing is created."""
 
     async def list(self, partitions: Iterable[str]) -> Listing:
-        """All leases; those of `partitions` that do not exist yet are free."""
+        """All leases; those of `partitions` that do not exist yet are free.
+
+        Raises:
+            NotFound: The container is gone.
+        """
 
     async def read(self, partition: str) -> Lease:
         """One lease as it is now.
@@ -78,12 +84,6 @@ class LeaseStore(Protocol):
 
     async def raise_epoch(self, lease: Lease, epoch: int) -> Lease:
         """Write a higher epoch; raises as `advance`."""
-
-    async def tie(self, lease: Lease, session: str) -> Lease:
-        """Hold a lease as long as a session of this host from now on; raises as `advance`."""
-
-    async def untie(self, lease: Lease) -> Lease:
-        """Renew a lease, and hold it for its own duration again; raises as `advance`."""
 
     async def release(self, lease: Lease) -> None:
         """Give the partition up.

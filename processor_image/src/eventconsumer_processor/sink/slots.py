@@ -38,6 +38,7 @@ class Draft:
     last_offset: str
     last_enqueued_time: datetime
     gap: str = ""  # why `first` is above `start`
+    chain: str = ""  # identity of the chain
 
     def metadata(self) -> dict[str, str]:
         """The blob's metadata, and the file's."""
@@ -50,7 +51,7 @@ class Draft:
             "nonce": self.nonce,
             "last_offset": self.last_offset,
             "last_enqueued_time": self.last_enqueued_time.isoformat(),
-        } | ({"gap": self.gap} if self.gap else {})
+        } | {key: value for key, value in (("chain", self.chain), ("gap", self.gap)) if value}
 
 
 @dataclass(frozen=True, slots=True)

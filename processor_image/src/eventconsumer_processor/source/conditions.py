@@ -1,8 +1,19 @@
 """What went wrong at a hub, by the conditions and texts that Event Hubs gives: the error of our tree for each."""
 
-from eventconsumer_processor.errors import HubNotFound, HubUnauthorized, HubUnreachable, LinkStolen, SourceError
+import re
+
+from eventconsumer_processor.errors import (
+    HubNotFound,
+    HubUnauthorized,
+    HubUnreachable,
+    LinkStolen,
+    PositionRefused,
+    SourceError,
+)
 
 _MISSING = ("not-found", "status code: 404", "resource-deleted", "entity-disabled")
+# The text that users published: Azure/azure-event-hubs-spark issue 315, Azure/azure-sdk-for-java issue 10215.
+_BEYOND = re.compile(r"the supplied (sequence number|offset) '[^']*' is invalid\. the last \1 in the system is")
 _REFUSED = ("status code: 401", "status code: 403", "unauthorized-access", "auth-failed", "invalidsignature")
 
 
@@ -14,6 +25,8 @@ def error_for(condition: str, text: str) -> SourceError:
     marks = f"{condition} {text}".lower()
     if "link:stolen" in marks:
         return LinkStolen(text)
+    if _BEYOND.search(marks):
+        return PositionRefused(text)
     if any(mark in marks for mark in _MISSING):
         return HubNotFound(text)
     if any(mark in marks for mark in _REFUSED):

@@ -6,6 +6,7 @@ known by writing only. A message of the form "what is wrong: what to do" becomes
 
 import asyncio
 import sys
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
@@ -14,7 +15,7 @@ from azure.storage.blob.aio import BlobServiceClient
 from pydantic import ValidationError
 from rich.console import Console
 
-from eventconsumer_api.host_config import BlobLocation, HostConfig
+from eventconsumer_api.host_config import BlobLocation, HostConfig, LeaseLocation
 from eventconsumer_processor import problems
 from eventconsumer_processor.audit.access import AccessError, read_config
 from eventconsumer_processor.azureblobs import AzureBlobStore
@@ -24,6 +25,7 @@ from eventconsumer_processor.options import Output
 from eventconsumer_processor.registration import hub_of, recorded_hub
 from eventconsumer_processor.source.hub import Hub, HubInfo
 from eventconsumer_processor.storage import BlobStore
+from eventconsumer_processor.tools import whose
 from eventconsumer_processor.tools.checking import Checks
 from eventconsumer_processor.tools.clock import storage_time
 from eventconsumer_processor.tools.model import CheckReport
@@ -43,6 +45,7 @@ async def run(config: HostConfig) -> CheckReport:
     )
     await check_container(config, problems.SINK, config.sink, sink, None)
     await check_record(config, info, hub)
+    await check_identity(config, info, hub)
     for part in (leases, sink, clock):
         hub.extend(part)
     return hub.report()
@@ -114,8 +117,31 @@ async def check_record(config: HostConfig, info: HubInfo | None, checks: Checks)
         _failed(checks, "hub-unchanged", problems.hub_changed(record, info).message)
 
 
+async def check_identity(config: HostConfig, info: HubInfo | None, checks: Checks) -> None:
+    """Whether chain and leases are this consumer's, or nobody's yet; see `whose`."""
+    names = [whose.CHAIN, whose.LEASES]
+    try:
+        async with AsyncExitStack() as stack:
+            service = await stack.enter_async_context(_open(config, problems.SINK, config.sink))
+            sink = AzureBlobStore(service, config.sink.container, _unseen)
+            found = await whose.check_chain(config, sink, checks)
+            names.remove(whose.CHAIN)
+            if info is None:
+                checks.skipped(whose.LEASES, "the hub did not answer")
+                return
+            location = config.leases.location
+            service = await stack.enter_async_context(_open(config, problems.LEASES, location))
+            leases = AzureBlobStore(service, location.container, _unseen)
+            hub = hub_of(config)
+            stack.push_async_callback(hub.close)
+            wanted = whose.lease_record(config, info, found.record.chain if found else "", sink.account)
+            await whose.check_leases(config, leases, wanted, checks, hub=hub, info=info)
+    except HostError as error:
+        _skip(checks, tuple(names), f"the records were not read: {error}")
+
+
 async def check_container(
-    config: HostConfig, field: str, location: BlobLocation, checks: Checks, clock: Checks | None
+    config: HostConfig, field: str, location: BlobLocation | LeaseLocation, checks: Checks, clock: Checks | None
 ) -> None:
     """Credential, container, right to write; and with `clock` whether this machine's clock is right.
 
@@ -162,9 +188,11 @@ async def check_container(
         await check_writable(store, field, location, writable, checks)
 
 
-async def check_writable(store: BlobStore, field: str, location: BlobLocation, name: str, checks: Checks) -> None:
+async def check_writable(
+    store: BlobStore, field: str, location: BlobLocation | LeaseLocation, name: str, checks: Checks
+) -> None:
     """Write an empty blob and remove it."""
-    blob = f"{location.prefix.strip().rstrip('/')}/_check/{uuid4()}".lstrip("/")
+    blob = f"{(location.prefix or '').strip().rstrip('/')}/_check/{uuid4()}".lstrip("/")
     try:
         async with asyncio.timeout(REACH_SECONDS):
             etag = await store.put(blob, b"", if_absent=True)
@@ -189,7 +217,7 @@ def judge_clock(here: datetime, there: datetime, checks: Checks) -> None:
         )
 
 
-def _open(config: HostConfig, field: str, location: BlobLocation) -> BlobServiceClient:
+def _open(config: HostConfig, field: str, location: BlobLocation | LeaseLocation) -> BlobServiceClient:
     return blob_service(location, field, config.allow_insecure_endpoints, config.endpoint_suffixes)
 
 

@@ -24,7 +24,7 @@ AllowSkip = Annotated[
 
 def add_to(app: typer.Typer) -> None:
     """Add all of them to the program."""
-    for command in (leases, files, lag, migrate, check):
+    for command in (leases, files, lag, migrate, adopt, check):
         app.command()(command)
     app.add_typer(checkpoint, name="checkpoint")
 
@@ -177,6 +177,18 @@ def migrate(  # noqa: PLR0917 - the options of the command
             yes=yes,
         )
     )
+
+
+def adopt(
+    yes: options.Yes = False, config: options.Config = DEFAULT_CONFIG, output: options.OutputOption = Output.TABLE
+) -> None:
+    """Continue the files of another EventConsumer with this one, whose spec.sink names them.
+
+    Exit code: 0 done (without --yes: it could be done), 1 there are no files, 2 refused, 3 failed.
+    """
+    from eventconsumer_processor.tools.adopt import adopt as command
+
+    run(command(config, output, yes=yes))
 
 
 def check(

@@ -11,7 +11,8 @@ from typing import Any
 from azure.storage.blob.aio import BlobServiceClient
 
 from eventconsumer_api.conditions import Reason
-from eventconsumer_api.host_config import BlobLocation, HostConfig
+from eventconsumer_api.host_config import BlobContainer, HostConfig
+from eventconsumer_api.identity import lease_prefix
 from eventconsumer_api.v1alpha1 import HandlerMode
 from eventconsumer_processor import problems
 from eventconsumer_processor.audit.access import read_config
@@ -61,6 +62,13 @@ class Consumer:
         return self.host.partition(":")[0].lower()
 
     @property
+    def lease_prefix(self) -> str:
+        """What the names of the leases begin with, in front of the consumer group or (AzureSdk) the hub's names."""
+        leases, replay = self.config.leases, self.config.replay
+        nonce = replay.nonce if replay else ""
+        return lease_prefix(leases.location.prefix, leases.layout, self.namespace, self.hub_name, nonce)
+
+    @property
     def replaced(self) -> bool:
         """Whether a handler replaces the files, so that checkpoints alone say how far events are processed."""
         processing = self.config.processing
@@ -68,9 +76,8 @@ class Consumer:
 
     def reader(self) -> LeaseReader:
         """Reads the leases and changes nothing."""
-        location, leases = self.config.leases.location, self.config.leases
-        group = self.config.event_hub.consumer_group
-        subject = LeaseSubject(self.lease_files, location.prefix, group, leases.layout, leases.shared)
+        leases, group = self.config.leases, self.config.event_hub.consumer_group
+        subject = LeaseSubject(self.lease_files, self.lease_prefix, group, leases.layout, leases.shared)
         return LeaseReader(subject, self.namespace, self.hub_name)
 
     async def read_leases(self) -> dict[str, LeaseFacts]:
@@ -155,7 +162,7 @@ def _remedies(config: HostConfig) -> Iterator[None]:
         ) from error
 
 
-async def _service(stack: AsyncExitStack, config: HostConfig, field: str, location: BlobLocation) -> BlobServiceClient:
+async def _service(stack: AsyncExitStack, config: HostConfig, field: str, location: BlobContainer) -> BlobServiceClient:
     service = blob_service(location, field, config.allow_insecure_endpoints, config.endpoint_suffixes)
     credential: Any = service.credential
     if hasattr(credential, "get_token"):

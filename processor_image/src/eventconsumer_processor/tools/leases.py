@@ -20,8 +20,7 @@ def state_of(lease: LeaseFacts, layout: LeaseLayout, now: datetime) -> LeaseStat
 
     Args:
         lease: As read.
-        layout: Its layout: a storage lease says who is alive, or else how long ago the owner wrote. A lease that is
-            tied to a host's session is held as long as that.
+        layout: Its layout: a storage lease says who is alive, or else how long ago the owner wrote.
         now: The storage's clock.
     """
     if lease.held:
@@ -30,7 +29,7 @@ def state_of(lease: LeaseFacts, layout: LeaseLayout, now: datetime) -> LeaseStat
         return LeaseState.UNKNOWN
     if not lease.owner:
         return LeaseState.FREE
-    if lease.tied or layout is LeaseLayout.EVENT_PROCESSOR_HOST or lease.modified is None:
+    if layout is LeaseLayout.EVENT_PROCESSOR_HOST or lease.modified is None:
         return LeaseState.EXPIRED
     alive = timedelta(seconds=FOREIGN_SECONDS if lease.seconds is None else lease.seconds)
     return LeaseState.HELD if now - lease.modified < alive else LeaseState.EXPIRED

@@ -28,7 +28,7 @@ from eventconsumer_processor.tools.clock import storage_time
 from eventconsumer_processor.tools.consumer import Consumer, opened
 from eventconsumer_processor.tools.judging import Rules, Standing, judge
 from eventconsumer_processor.tools.leases import natural, state_of
-from eventconsumer_processor.tools.model import Action, LeaseState, PlanSource, Position, Step
+from eventconsumer_processor.tools.model import Action, LeaseState, PlanReport, PlanSource, Position, Step
 from eventconsumer_processor.tools.running import NOTHING, say
 
 
@@ -173,7 +173,7 @@ async def migrate(
     async with opened(config, hub=True) as consumer, _service(consumer.config, connection_string_file) as service:
         group = consumer_group or consumer.config.event_hub.consumer_group
         source = PlanSource(layout=kind.layout, container=container, prefix=prefix, consumer_group=group)
-        if connection_string_file is None and _same(consumer.config, source):
+        if connection_string_file is None and _same(consumer, source):
             raise AccessError(
                 "these are the consumer's own leases: there is nothing to take over, its hosts go on from them"
             )
@@ -187,7 +187,21 @@ async def migrate(
             return NOTHING
         steps = await plan(consumer, legacy)
         report = await planning.settle(consumer, "migrate", steps, yes=yes, source=source)
+    if hint := places(report):
+        say(hint)
     return planning.answer(report, output)
+
+
+def places(report: PlanReport) -> str:
+    """PURE: how one program finds the leases of the other; empty where only copying their positions helps."""
+    source = report.source
+    if source is None or source.layout is not report.layout:
+        return ""
+    here = f"to use the old leases where they are, set spec.leaseStore.container: {source.container}"
+    if source.layout is LeaseLayout.AZURE_SDK:
+        return here + (f", prefix: {source.prefix!r}" if source.prefix else "")
+    back = f'to go back, give the old program storageBlobPrefix "{report.lease_prefix}"'
+    return f'{here}, prefix: "{source.prefix.strip()}"; {back}'
 
 
 def _location(file: Path) -> BlobLocation:
@@ -199,7 +213,7 @@ def _location(file: Path) -> BlobLocation:
     return BlobLocation(container="", prefix="", credential=credential)
 
 
-def _same(config: HostConfig, source: PlanSource) -> bool:
-    location = config.leases.location
-    ours = (config.leases.layout, location.container, location.prefix.strip(), config.event_hub.consumer_group)
+def _same(consumer: Consumer, source: PlanSource) -> bool:
+    leases, group = consumer.config.leases, consumer.config.event_hub.consumer_group
+    ours = (leases.layout, leases.location.container, consumer.lease_prefix, group)
     return ours == (source.layout, source.container, source.prefix.strip(), source.consumer_group)

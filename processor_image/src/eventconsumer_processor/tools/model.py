@@ -215,8 +215,38 @@ class PlanReport(Report):
     layout: LeaseLayout
     hub: HubName
     consumer_group: str
+    lease_prefix: str = Field(
+        default="",
+        description="What the names of the leases begin with, in front of the consumer group (layout AzureSdk: of the "
+        "hub's names): the storageBlobPrefix of an EventProcessorHost that is to read them.",
+    )
     source: PlanSource | None = None
     steps: list[Step]
+
+
+class AdoptStep(Report):
+    """What happens to one record, and why."""
+
+    record: Literal["chain", "leases"]
+    blob: str = Field(description="Its name.")
+    action: Action
+    from_: str = Field(alias="from", description="What it names now.")
+    to: str = Field(description="What it will name.")
+    why: str
+    remedy: str = ""
+    done: bool = False
+
+
+class AdoptReport(Report):
+    """What `adopt` would do or did. All or nothing."""
+
+    version: int = SCHEMA_VERSION
+    kind: Literal["AdoptPlan"] = "AdoptPlan"
+    dry_run: bool
+    refused: bool
+    done: bool
+    sink: str = Field(description="Container and folder of the files.")
+    steps: list[AdoptStep] = Field(default=[], description="None: there is no chain of files.")
 
 
 class Check(Report):

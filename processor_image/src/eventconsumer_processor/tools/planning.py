@@ -64,6 +64,7 @@ async def settle(
         layout=config.leases.layout,
         hub=HubName(namespace=consumer.namespace, name=consumer.hub_name),
         consumer_group=config.event_hub.consumer_group,
+        lease_prefix=consumer.lease_prefix,
         source=source,
         steps=list(steps),
     )
@@ -82,7 +83,7 @@ def heading(consumer: Consumer) -> CheckpointsExport:
 
 def backup_folder(consumer: Consumer) -> str:
     """Where copies go: beside the folders of consumer groups, which other programs list."""
-    prefix = consumer.config.leases.location.prefix.strip()
+    prefix = (consumer.config.leases.location.prefix or "").strip()
     group = consumer.config.event_hub.consumer_group
     return f"{prefix}{BACKUPS}{consumer.namespace}/{consumer.hub_name.lower()}/{group}/"
 
@@ -90,10 +91,10 @@ def backup_folder(consumer: Consumer) -> str:
 def lease_store(consumer: Consumer) -> LeaseStore:
     """The leases, taken for as long as one can be."""
     leases, group = consumer.config.leases, consumer.config.event_hub.consumer_group
+    prefix = consumer.lease_prefix
     if leases.layout is LeaseLayout.AZURE_SDK:
-        names = Names(leases.location.prefix, consumer.host, consumer.hub_name, group)
-        return AzureSdkStore(consumer.leases, names, SECONDS, boottime)
-    return EventProcessorHostStore(consumer.leases, leases.location.prefix, group, SECONDS, boottime)
+        return AzureSdkStore(consumer.leases, Names(prefix, consumer.host, consumer.hub_name, group), SECONDS, boottime)
+    return EventProcessorHostStore(consumer.leases, prefix, group, SECONDS, boottime)
 
 
 def answer(report: PlanReport, output: Output) -> int:

@@ -1,0 +1,242 @@
+"""The command `adopt`: makes the chain of files at `spec.sink`, and the leases, those of this EventConsumer.
+
+Two records change: the resource in the record of the chain, and the chain in the record of the leases where they were
+another chain's. Both are written while this command holds the lease of `<prefix>/_leader`. A host of the resource that
+drains into the chain holds it as long as its hosts run, so this is refused while another EventConsumer works on it.
+"""
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from pydantic import ValidationError
+from rich.console import Console
+
+from eventconsumer_api.host_config import ResourceRef
+from eventconsumer_api.identity import RECORD_MAX_BYTES, LeaseRecord, chain_name, consumer_of, lease_record_name
+from eventconsumer_api.model import Report
+from eventconsumer_processor.audit.leases import LeaseFacts
+from eventconsumer_processor.errors import Conflict, Damaged, NotFound, StorageError
+from eventconsumer_processor.identity import CLAIM_SECONDS, Stored, belongs, leader_name, read_chain, take_lead
+from eventconsumer_processor.lease.keeper import boottime
+from eventconsumer_processor.options import Output
+from eventconsumer_processor.sink.slots import utc_now
+from eventconsumer_processor.source.hub import HubInfo
+from eventconsumer_processor.tools import planning, whose
+from eventconsumer_processor.tools.consumer import Consumer, opened
+from eventconsumer_processor.tools.leases import state_of
+from eventconsumer_processor.tools.model import Action, AdoptReport, AdoptStep, LeaseState
+from eventconsumer_processor.tools.output import show, table_of
+from eventconsumer_processor.tools.running import DONE, NOTHING, REFUSED, say
+
+CHAIN, LEASES = "chain", "leases"
+
+
+@dataclass(frozen=True)
+class StoredLeases:
+    """The record of the leases, and the ETag of its blob."""
+
+    record: LeaseRecord
+    etag: str
+
+
+async def plan(consumer: Consumer) -> list[AdoptStep]:
+    """What would change; no steps where there is no chain.
+
+    Raises:
+        Damaged: A record cannot be read.
+        StorageError: A request failed.
+    """
+    chain = await whose.read_chain_of(consumer.sink, consumer.config.sink.prefix)
+    if chain is None:
+        return []
+    steps = await _plan(consumer, chain)
+    info = await consumer.sink.head(leader_name(consumer.config.sink.prefix))
+    if info is None or not info.leased:
+        return steps
+    return [_in_use(consumer, chain.record.resource, step) if step.action is Action.SET else step for step in steps]
+
+
+async def carry_out(consumer: Consumer) -> list[AdoptStep]:
+    """Change the records, or refuse; the steps as they were carried out.
+
+    Raises:
+        Damaged: A record cannot be read.
+        StorageError: A request failed; to run the command again does what is left.
+    """
+    steps = await plan(consumer)
+    if not any(step.action is Action.SET for step in steps) or _refused(steps):
+        return steps
+    sink, prefix, token = consumer.sink, consumer.config.sink.prefix, str(uuid4())
+    try:
+        await take_lead(sink, prefix, token, CLAIM_SECONDS, boottime)
+    except Conflict:
+        return await plan(consumer)
+    try:
+        chain = await read_chain(sink, prefix)
+        if chain is None:
+            raise Damaged(f"the record of the chain, blob {chain_name(prefix)}, was removed: restore it from a backup")
+        steps = await _plan(consumer, chain)
+        if _refused(steps):
+            return steps
+        return [await _write(consumer, chain, step) for step in steps]
+    finally:
+        with contextlib.suppress(StorageError):
+            await sink.release_lease(leader_name(prefix), token)
+
+
+async def read_leases(consumer: Consumer) -> StoredLeases | None:
+    """The record of the leases; None where there is none.
+
+    Raises:
+        Damaged: It cannot be read.
+        StorageError: The request failed.
+    """
+    name = _lease_record(consumer)
+    try:
+        blob = await consumer.leases.read(name, RECORD_MAX_BYTES)
+    except NotFound:  # the container
+        return None
+    if blob is None:
+        return None
+    try:
+        return StoredLeases(LeaseRecord.model_validate_json(blob.data), blob.info.etag)
+    except ValidationError:
+        raise Damaged(f"the record of the leases, blob {name}, cannot be read: restore it from a backup") from None
+
+
+async def _plan(consumer: Consumer, chain: Stored) -> list[AdoptStep]:
+    now, layout = await consumer.now(), consumer.config.leases.layout
+    leases = (await consumer.read_leases()).values()
+    held = [lease for lease in leases if state_of(lease, layout, now) is LeaseState.HELD]
+    return [_chain_step(consumer, chain, held), *await _lease_steps(consumer, chain, held)]
+
+
+def _chain_step(consumer: Consumer, chain: Stored, held: Sequence[LeaseFacts]) -> AdoptStep:
+    own, other = consumer.config.resource, chain.record.resource
+    step = AdoptStep(
+        record=CHAIN,
+        blob=chain_name(consumer.config.sink.prefix),
+        action=Action.KEEP,
+        from_=_named(other),
+        to=_named(own),
+        why="the chain is this EventConsumer's already",
+    )
+    if own == other:
+        return step
+    for lease in held:
+        if own.path != other.path == consumer_of(lease.owner or ""):
+            return _held(step, lease, other.path)
+    return step.model_copy(update={"action": Action.SET, "why": "hosts of this EventConsumer continue the chain"})
+
+
+async def _lease_steps(consumer: Consumer, chain: Stored, held: Sequence[LeaseFacts]) -> list[AdoptStep]:
+    found = await read_leases(consumer)
+    if found is None:
+        return []  # the first host writes it
+    record, wanted = found.record, _wanted(consumer, chain)
+    step = AdoptStep(
+        record=LEASES,
+        blob=_lease_record(consumer),
+        action=Action.KEEP,
+        from_=f"chain {record.chain} of {record.resource}",
+        to=f"chain {wanted.chain} of {wanted.resource}",
+        why="the leases are of this chain already",
+    )
+    if (record.namespace, record.hub) != (wanted.namespace, wanted.hub):
+        why = f"the leases belong to Event Hub {record.hub} in {record.namespace}, EventConsumer {record.resource}"
+        remedy = "remove spec.leaseStore.prefix, or set one that nothing uses: checkpoints of another hub mean nothing"
+        return [step.model_copy(update={"action": Action.REFUSE, "why": why, "remedy": remedy})]
+    if belongs(record, wanted):
+        return [step]
+    if held:
+        return [_held(step, held[0], record.resource)]
+    why = f"partitions that the chain has not begun start at the checkpoints of the files at {record.sink}"
+    return [step.model_copy(update={"action": Action.SET, "why": why})]
+
+
+async def _write(consumer: Consumer, chain: Stored, step: AdoptStep) -> AdoptStep:
+    if step.action is not Action.SET:
+        return step
+    if step.record == CHAIN:
+        record = chain.record.model_copy(update={"resource": consumer.config.resource, "since": utc_now()})
+        await consumer.sink.put(step.blob, _encoded(record), if_match=chain.etag)
+    else:
+        found = await read_leases(consumer)
+        if found is None:
+            raise Damaged(f"the record of the leases, blob {step.blob}, was removed: run the command again")
+        await consumer.leases.put(step.blob, _encoded(_wanted(consumer, chain)), if_match=found.etag)
+    return step.model_copy(update={"done": True})
+
+
+def _wanted(consumer: Consumer, chain: Stored) -> LeaseRecord:
+    # A chain exists, so the hub's creation time, of which a new chain's identity is made, is not needed.
+    info = HubInfo(consumer.namespace, consumer.hub_name, chain.record.since, ())
+    return whose.lease_record(consumer.config, info, chain.record.chain, consumer.sink.account)
+
+
+def _lease_record(consumer: Consumer) -> str:
+    return lease_record_name(planning.lease_store(consumer).folder)
+
+
+def _held(step: AdoptStep, lease: LeaseFacts, other: str) -> AdoptStep:
+    why = f"{lease.owner or 'a program without a name'} holds the lease of partition {lease.partition}"
+    remedy = f"suspend or delete EventConsumer {other}, and stop other programs on these leases"
+    return step.model_copy(update={"action": Action.REFUSE, "why": why, "remedy": remedy})
+
+
+def _in_use(consumer: Consumer, other: ResourceRef, step: AdoptStep) -> AdoptStep:
+    who = f"EventConsumer {other.path}" if other != consumer.config.resource else "this EventConsumer"
+    why = f"a host of {who} (uid {other.uid}) leads: it drains into {consumer.config.sink.prefix} now"
+    remedy = f"suspend or delete {who}, and run this again when its pods are gone; after a crash a lease runs out first"
+    return step.model_copy(update={"action": Action.REFUSE, "why": why, "remedy": remedy})
+
+
+def _named(resource: ResourceRef) -> str:
+    return f"{resource.path} (uid {resource.uid})"
+
+
+def _encoded(record: Report) -> bytes:
+    return record.model_dump_json(by_alias=True, indent=2).encode()
+
+
+def _refused(steps: list[AdoptStep]) -> bool:
+    return any(step.action is Action.REFUSE for step in steps)
+
+
+async def adopt(config: Path, output: Output, *, yes: bool) -> int:
+    """`adopt`: print what changes, change it if told to; the exit code."""
+    async with opened(config) as consumer:
+        steps = await (carry_out(consumer) if yes else plan(consumer))
+        where = f"{consumer.config.sink.container}/{consumer.config.sink.prefix}"
+    report = AdoptReport(
+        dry_run=not yes,
+        refused=_refused(steps),
+        done=any(step.done for step in steps),
+        sink=where,
+        steps=steps,
+    )
+    show(report, output, lambda console: _table(report, console))
+    if not steps:
+        say(f"no chain of files is at {where}: the first host of this EventConsumer begins one")
+        return NOTHING
+    if report.refused:
+        say("refused, nothing was written: see why above")
+        return REFUSED
+    if report.dry_run and any(step.action is Action.SET for step in steps):
+        say("nothing was written: run again with --yes to do it")
+    return DONE
+
+
+def _table(report: AdoptReport, console: Console) -> None:
+    rows = [
+        (step.record, "done" if step.done else step.action.value, step.from_, step.to, _why(step))
+        for step in report.steps
+    ]
+    console.print(table_of(("RECORD", "ACTION", "FROM", "TO", "WHY"), rows))
+
+
+def _why(step: AdoptStep) -> str:
+    return f"{step.why}: {step.remedy}" if step.remedy else step.why
