@@ -11,6 +11,7 @@ from typer.exceptions import TyperException
 
 from eventconsumer_api.redaction import redact
 from eventconsumer_cli.commands import (
+    adopt,
     audit,
     batches,
     checkpoint,
@@ -85,6 +86,7 @@ add(app, "doctor", doctor.doctor, panel=CHECK)
 add(app, "replay", replay.replay, panel=STEER)
 add(app, "init", init.init, panel=START)
 add(app, "migrate", migrate.migrate, panel=START)
+add(app, "adopt", adopt.adopt, panel=START)
 app.add_typer(checkpoint.group, name="checkpoint", rich_help_panel=STEER)
 
 

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from eventconsumer_api.conditions import ConditionType
 from eventconsumer_api.host_report import HostReport, PartitionReport
+from eventconsumer_api.identity import pod_of
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.status import EventConsumerStatus
 from eventconsumer_cli.errors import Failed
@@ -184,7 +185,7 @@ class Look:
         fleet = self.hosts.fleet
         lag = fleet.lags.get(id_) if fleet else None
         # A host knows what it reads; the leader's view of the leases is some seconds older.
-        owner = told[0] if told else self.hosts.pod_of(fleet.owners.get(id_, "")) if fleet else ""
+        owner = told[0] if told else pod_of(fleet.owners.get(id_, "")) if fleet else ""
         return Partition(
             id=id_,
             owner=owner,

@@ -1,6 +1,6 @@
 """Which pods exist, which are ready, and whose owners have certainly ended: what hosts are told of each other. Pure.
 
-An owner (<pod name>.<pod uid>) has ended when its pod object is gone, or all its containers have terminated for good.
+An owner (`identity.owner_id`) has ended when its pod object is gone, or all its containers have terminated for good.
 Absence from what is watched is not believed, because that may be older than a pod: a direct read, which the API server
 answers with its newest state, must not find the pod either. Its uid was seen before and never comes again, so one such
 read is enough. A pod that is being deleted still exists, and may still write. What is told wrongly costs hosts some
@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 
 from eventconsumer_api.fleet import FleetMessage
 from eventconsumer_api.host_report import HostState
+from eventconsumer_api.identity import owner_id
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_operator.manifest import is_being_deleted, name_of
 from eventconsumer_operator.observed import Observed
@@ -42,8 +43,9 @@ def look(before: Census, observed: Observed) -> tuple[Census, frozenset[str]]:
     Returns:
         The new memory, and the owners that have no pod, to be confirmed by a direct read.
     """
-    present = {owner_of(pod) for pod in observed.pods}
-    ended = {owner_of(pod) for pod in observed.pods if _has_ended(pod)}
+    resource = observed.consumer.reference.path
+    present = {owner_of(resource, pod) for pod in observed.pods}
+    ended = {owner_of(resource, pod) for pod in observed.pods if _has_ended(pod)}
     holders = _holders(observed)
     known = (before.known | present | holders) - before.gone.keys() - ended
     gone = {owner: since for owner, since in before.gone.items() if observed.now - since < REMEMBERED}
@@ -51,9 +53,11 @@ def look(before: Census, observed: Observed) -> tuple[Census, frozenset[str]]:
     return Census(frozenset(known), gone), frozenset(known - present)
 
 
-def confirm(census: Census, suspects: Collection[str], pods: Iterable[Manifest], now: datetime) -> Census:
+def confirm(
+    census: Census, suspects: Collection[str], resource: str, pods: Iterable[Manifest], now: datetime
+) -> Census:
     """Believe that suspects have ended whose pods a direct read does not find."""
-    ended = set(suspects) - {owner_of(pod) for pod in pods}
+    ended = set(suspects) - {owner_of(resource, pod) for pod in pods}
     return Census(census.known - ended, dict(census.gone) | dict.fromkeys(ended, now))
 
 
@@ -67,7 +71,7 @@ def message(observed: Observed, census: Census, hosts: int, generation: int) -> 
         generation: Above that of any message before.
     """
     return FleetMessage(
-        resource_uid=observed.consumer.uid,
+        resource=observed.consumer.reference.path,
         generation=generation,
         time=observed.now,
         hosts=hosts,
@@ -77,16 +81,17 @@ def message(observed: Observed, census: Census, hosts: int, generation: int) -> 
     )
 
 
-def owner_of(pod: Manifest) -> str:
-    """The owner id of the host in a pod."""
-    return f"{name_of(pod)}.{pod['metadata'].get('uid', '')}"
+def owner_of(resource: str, pod: Manifest) -> str:
+    """The owner id of the host in a pod of a resource, `<namespace>/<name>`."""
+    return owner_id(resource, name_of(pod), pod["metadata"].get("uid", ""))
 
 
 def _holders(observed: Observed) -> set[str]:
     """Owners of leases that are or were pods of these hosts, and nobody else's."""
     if observed.fleet is None:
         return set()
-    ours = re.compile(re.escape(host_name(observed.consumer.key)) + rf"-\d+\.{_UID}")
+    first = f"{observed.consumer.reference.path}/{host_name(observed.consumer.key)}"
+    ours = re.compile(rf"{re.escape(first)}-\d+\.{_UID}")
     return {owner for owner in observed.fleet.owners.values() if ours.fullmatch(owner)}
 
 

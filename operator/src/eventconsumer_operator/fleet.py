@@ -136,7 +136,8 @@ class Fleets:
                 "whether hosts have ended cannot be seen now", namespace=key.namespace, name=key.name, error=str(error)
             )
             return census
-        found = confirm(census, suspects, pods.items, observed.now)
+        resource = observed.consumer.reference.path
+        found = confirm(census, suspects, resource, pods.items, observed.now)
         for owner in sorted(found.gone.keys() - census.gone.keys()):
             _log.info(
                 "a host has ended; its partitions can be taken over", namespace=key.namespace, name=key.name, host=owner

@@ -6,11 +6,11 @@ import typer
 
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_cli.doctor import consumer as one
-from eventconsumer_cli.doctor import installation, rights
+from eventconsumer_cli.doctor import installation, rights, sharing
 from eventconsumer_cli.doctor.findings import Finding, exit_code, summary, view
 from eventconsumer_cli.errors import Forbidden, NotFound
 from eventconsumer_cli.hosttool import toolbox
-from eventconsumer_cli.kube.kinds import namespace_of
+from eventconsumer_cli.kube.kinds import name_of, namespace_of
 from eventconsumer_cli.options import ConsumerName
 from eventconsumer_cli.session import Session
 
@@ -23,7 +23,7 @@ def doctor(
         bool, typer.Option("--inside/--no-inside", help="Ask hub and storage from a pod; makes one where no host runs.")
     ] = True,
 ) -> None:
-    """Find what is wrong: rights, definition, operator, versions, Secrets, images, hub, storage, clock.
+    """Find what is wrong: rights, definition, operator, versions, Secrets, images, hub, storage, clock, sharing.
 
     Changes nothing. Ends with 0 all well, 1 warnings, 2 something is broken.
     """
@@ -34,9 +34,12 @@ def doctor(
     for namespace in namespaces:
         findings += rights.look(session.cluster, namespace)
     findings += installation.look(session.cluster, namespaces)
+    shared = list(sharing.look(session.cluster, consumers, session.namespace))
     tools = toolbox(session) if inside else None
     for consumer in consumers:
         findings += one.look(session.cluster, tools, consumer)
+        about = f"{namespace_of(consumer)}/{name_of(consumer)}"
+        findings += [each for each in shared if each.consumer == about]
     code = exit_code(findings)
     document = {"version": 1, "exitCode": int(code), "findings": [each.document() for each in findings]}
     session.out.show(document, lambda: [*view(findings), summary(findings)], [each.check for each in findings])

@@ -10,6 +10,7 @@ import typer
 
 from eventconsumer_api.endpoints import AZURE_SUFFIXES
 from eventconsumer_api.labels import HOST_SERVICE_ACCOUNT
+from eventconsumer_cli.doctor import sharing
 from eventconsumer_cli.doctor.consumer import checks
 from eventconsumer_cli.doctor.findings import Finding, Level, exit_code, view
 from eventconsumer_cli.errors import ClusterError, Failed, Forbidden, NotFound, RefusedError
@@ -77,6 +78,7 @@ def init(
     if target != "-" and Path(target).exists() and not force:
         raise RefusedError(f"{target} is there already", "name another --file, or add --force")
     _judge(session, resource)
+    _compare(session, resource)
     if check:
         _look_inside(session, resource, image)
     _write(session, resource, target)
@@ -124,6 +126,23 @@ def _judge(session: Session, resource: dict[str, Any]) -> None:
         raise
     except (ClusterError, NotFound) as error:  # Forbidden is one of them
         session.out.note(f"not judged by the API server: {error}")
+
+
+def _compare(session: Session, resource: dict[str, Any]) -> None:
+    """Look for consumers that it would share leases, files or an output with.
+
+    Raises:
+        RefusedError: There is one, and nobody wants the manifest all the same.
+    """
+    try:
+        found = [each for each in sharing.look(session.cluster, [resource], session.namespace) if each.remedy]
+    except ClusterError as error:
+        session.out.note(f"not compared with other consumers: {error}")
+        return
+    for line in view(found):
+        session.out.err.print(line)
+    if any(each.level is Level.BROKEN for each in found) and not session.out.confirm("Write it all the same?"):
+        raise RefusedError("nothing was written", "choose what --hub, --consumer-group or --container name anew")
 
 
 def _look_inside(session: Session, resource: dict[str, Any], image: str | None) -> None:

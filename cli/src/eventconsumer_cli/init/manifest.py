@@ -8,7 +8,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from eventconsumer_api.crdgen import NAME_MAX
-from eventconsumer_api.host_config import BlobLocation, HostConfig, HubConfig, LeaseConfig, ResourceRef
+from eventconsumer_api.host_config import (
+    BlobLocation,
+    HostConfig,
+    HubConfig,
+    LeaseConfig,
+    LeaseLocation,
+    ResourceRef,
+)
 from eventconsumer_api.mounts import HUB_SECRET, LEASE_SECRET, SINK_SECRET, credential
 from eventconsumer_api.v1alpha1 import API_VERSION, KIND, EventConsumerSpec
 from eventconsumer_cli.errors import Failed
@@ -110,7 +117,7 @@ def host_config(resource: Mapping[str, Any], operator: Operator) -> HostConfig:
             credential=credential("spec.eventHub", HUB_SECRET, hub.authentication),
         ),
         leases=LeaseConfig(
-            location=BlobLocation(
+            location=LeaseLocation(
                 storage_account_url=leases.storage_account_url,
                 container=leases.container,
                 prefix=leases.prefix,

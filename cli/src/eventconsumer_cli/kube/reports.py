@@ -43,14 +43,6 @@ class Hosts:
         """Pod name of the leading host; empty: none answered."""
         return next((pod for pod, report in self.reports.items() if report.fleet), "")
 
-    def pod_of(self, owner: str) -> str:
-        """Pod name of an owner id, which is <pod name>.<pod uid>; owners that are no pods of ours as they are."""
-        pod, _, rest = owner.rpartition(".")
-        return pod if pod and len(rest) == _UID_LENGTH else owner
-
-
-_UID_LENGTH = 36
-
 
 def host_selector(consumer: Manifest) -> dict[str, str]:
     """Labels of a consumer's host pods."""

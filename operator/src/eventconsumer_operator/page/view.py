@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 from eventconsumer_api.conditions import ConditionType
+from eventconsumer_api.identity import pod_of
 from eventconsumer_api.status import Condition, EventConsumerStatus
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.page.book import Book, Entry
@@ -83,11 +84,6 @@ def detail(key: Key, entry: Entry) -> ConsumerDetail:
         scaling=entry.status.scaling,
         spark=entry.status.spark,
     )
-
-
-def pod_of(owner: str) -> str:
-    """The pod of an owner id, `<pod name>.<pod uid>`; names of pods of StatefulSets have no dot."""
-    return owner.partition(".")[0]
 
 
 def tenures(history: History) -> dict[int, list[Tenure]]:

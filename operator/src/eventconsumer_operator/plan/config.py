@@ -7,6 +7,7 @@ from eventconsumer_api.host_config import (
     HostConfig,
     HubConfig,
     LeaseConfig,
+    LeaseLocation,
 )
 from eventconsumer_api.mounts import HUB_SECRET, LEASE_SECRET, SINK_SECRET, credential
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
@@ -27,7 +28,7 @@ def host_config(consumer: Consumer, spec: EventConsumerSpec, settings: Settings)
             credential=credential("spec.eventHub", HUB_SECRET, spec.event_hub.authentication),
         ),
         leases=LeaseConfig(
-            location=BlobLocation(
+            location=LeaseLocation(
                 storage_account_url=spec.lease_store.storage_account_url,
                 container=spec.lease_store.container,
                 prefix=spec.lease_store.prefix,

@@ -31,7 +31,6 @@ def replay_config(config: HostConfig, replay: Replay) -> HostConfig:
     """What the replay's host is told: as the consumer's hosts, but for where it reads and writes, and its end."""
     place = f"{FOLDER}/{replay.nonce}"
     leases, sink, hub = config.leases, config.sink, config.event_hub
-    location = leases.location.model_copy(update={"prefix": f"{leases.location.prefix}{place}/"})
     by_time = StartingPosition(type=PositionType.ENQUEUED_TIME, enqueued_time=replay.from_)
     kept = config.processing.model_dump(
         include={"max_batch_size", "prefetch", "max_wait_seconds", "buffer_bytes", "source"}
@@ -39,7 +38,7 @@ def replay_config(config: HostConfig, replay: Replay) -> HostConfig:
     return config.model_copy(
         update={
             "event_hub": hub.model_copy(update={"consumer_group": replay.consumer_group}),
-            "leases": leases.model_copy(update={"location": location, "shared": False}),
+            "leases": leases.model_copy(update={"shared": False}),
             "sink": sink.model_copy(update={"prefix": f"{sink.prefix}/{place}"}),
             "starting_position": by_time if replay.from_ else StartingPosition(),
             "processing": Processing(**kept),  # a handler has had these events already

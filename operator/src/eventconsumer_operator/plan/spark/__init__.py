@@ -81,10 +81,19 @@ def spark_plan(observed: Observed, spec: EventConsumerSpec, config: HostConfig, 
             f"{spark.launcher} is not enabled: set Native, or let the administrator add it to sparkLaunchers of the "
             f"chart (--spark-launcher {spark.launcher})",
         )
-    made_of = Parts(observed.consumer, spark, spark.output, config, spark_image(spec, settings), checked_conf(spark))
+    made_of = Parts(
+        observed.consumer,
+        spark,
+        spark.output,
+        config,
+        spark_image(spec, settings),
+        checked_conf(spark),
+        chain=fleet.chain if fleet else "",
+    )
     state = attempts(observed, spark)
     batch = fleet.open_batch if fleet else None
-    launch = launch_of(made_of, batch, state.start) if batch and state.start and not spec.suspend else None
+    ready = batch and made_of.chain and not spec.suspend  # a host of another version names no chain
+    launch = launch_of(made_of, batch, state.start) if batch and state.start and ready else None
     return SparkPlan(
         attempts=state,
         started=LAUNCHERS[spark.launcher](launch) if launch else None,
@@ -104,6 +113,7 @@ def launch_of(parts: Parts, batch: BatchReport, attempt: int) -> Launch:
         consumer=consumer,
         spark=spark,
         batch=BatchJob(
+            chain=parts.chain,
             resource=consumer.reference,
             application=name,
             number=batch.number,

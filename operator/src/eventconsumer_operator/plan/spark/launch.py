@@ -20,6 +20,7 @@ class Parts:
         config: What hosts are told.
         image: Image of drivers and executors.
         confs: Spark properties that the user chose, checked.
+        chain: Identity of the chain of files, as the leading host tells it.
     """
 
     consumer: Consumer
@@ -28,6 +29,7 @@ class Parts:
     config: HostConfig
     image: str
     confs: Mapping[str, str]
+    chain: str
 
 
 @dataclass(frozen=True)

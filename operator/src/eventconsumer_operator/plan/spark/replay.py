@@ -43,6 +43,7 @@ def replay_job(observed: Observed, parts: Parts) -> Manifest | None:
         consumer=consumer,
         spark=parts.spark,
         batch=BatchJob(
+            chain=parts.chain,
             resource=consumer.reference,
             application=name,
             number=replay.from_,
@@ -128,8 +129,8 @@ def _known_success(observed: Observed, replay: BatchReplay) -> BatchReplayStatus
 
 def _waits(observed: Observed, replay: BatchReplay) -> str:
     """What keeps the replay from being started; empty for nothing."""
-    if observed.fleet is None:
-        return "no host has told yet which batches are committed"
+    if observed.fleet is None or not observed.fleet.chain:
+        return "no host of this version has told yet which batches are committed"
     if observed.fleet.committed_batch < replay.to:
         last = observed.fleet.committed_batch
         return f"batch {replay.to} (spec.spark.replay.to) is not committed yet: the last that is is {last}"

@@ -1,0 +1,231 @@
+"""EventConsumers that share leases, files or an output: each pair is named, with what to change. Pure but for `look`.
+
+Storage accounts and hubs may be named by connection strings in Secrets only, whose values are not looked at. One key of
+one Secret is one account; of different Secrets it is not known.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from pydantic import ValidationError
+
+from eventconsumer_api.endpoints import account_name
+from eventconsumer_api.identity import lease_prefix
+from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.v1alpha1 import Authentication, EventConsumerSpec, LeaseLayout
+from eventconsumer_cli.doctor.findings import Finding, Level
+from eventconsumer_cli.errors import CliError
+from eventconsumer_cli.kube.cluster import Cluster
+from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, name_of, namespace_of
+
+CHECK = "sharing"
+_LEASES_REMEDY = (
+    "remove spec.leaseStore.prefix of both, or set prefixes that differ; "
+    "for two consumers of one Event Hub, give one of them another spec.eventHub.consumerGroup"
+)
+_SINK_REMEDY = (
+    "set another spec.sink.prefix for one of them; "
+    "to move the files, suspend or delete the one that has them, and run kubectl eventconsumer adopt for the other"
+)
+
+
+@dataclass(frozen=True)
+class Named:
+    """Something by its name, or by the Secret that has its name."""
+
+    name: str = ""
+    secret: tuple[str, str, str] | None = None  # namespace, name, key
+
+    def same(self, other: "Named") -> bool | None:
+        """Whether both are one; None: not known."""
+        if self.name and other.name:
+            return self.name.lower() == other.name.lower()
+        return True if self.secret is not None and self.secret == other.secret else None
+
+
+@dataclass(frozen=True)
+class Leases:
+    """Where leases are."""
+
+    account: Named
+    container: str
+    prefix: str | None
+    layout: LeaseLayout
+    hub_namespace: Named
+    hub: Named
+    group: str
+
+    def folder(self) -> str | None:
+        """What the names of the leases begin with (layout EventProcessorHost); None: the hub is not known."""
+        if self.prefix is None and not (self.hub_namespace.name and self.hub.name):
+            return None
+        return lease_prefix(self.prefix, self.layout, self.hub_namespace.name.lower(), self.hub.name) + self.group
+
+
+@dataclass(frozen=True)
+class Places:
+    """All that a consumer writes.
+
+    Attributes:
+        about: `<namespace>/<name>` of the consumer.
+        leases: Where its leases are.
+        account: The storage account of the files.
+        container: Their container.
+        prefix: Their folder.
+        output: Account, container and folder that Spark writes to; None: no Spark.
+    """
+
+    about: str
+    leases: Leases
+    account: Named
+    container: str
+    prefix: str
+    output: tuple[str, str, str] | None
+
+
+def look(cluster: Cluster, consumers: Sequence[Manifest], scope: str) -> Iterator[Finding]:
+    """Compare consumers with all that the user may list.
+
+    Args:
+        cluster: The cluster.
+        consumers: Those to compare; they need not be in the cluster yet.
+        scope: Namespace to list where not all namespaces may be listed.
+    """
+    try:
+        found, where = cluster.list(EVENT_CONSUMER, ""), "in all namespaces"
+    except CliError:
+        try:
+            found, where = cluster.list(EVENT_CONSUMER, scope), f"in namespace {scope}"
+        except CliError as error:
+            text = f"you may not list EventConsumers: {error}"
+            yield from (Finding(CHECK, Level.UNKNOWN, text, consumer=_about(each)) for each in consumers)
+            return
+    own = {_about(each): each for each in consumers}
+    others = {_about(each): each for each in found if _about(each) not in own}
+    yield from judge([*_places(own.values())], [*_places(others.values())], where)
+
+
+def judge(own: Sequence[Places], others: Sequence[Places], where: str) -> Iterator[Finding]:
+    """Name what pairs share; one good finding for each consumer that shares nothing.
+
+    Args:
+        own: Consumers to compare with each other and with the others.
+        others: More consumers.
+        where: The others are, for messages.
+    """
+    for index, one in enumerate(own):
+        compared = [*own[:index], *own[index + 1 :], *others]
+        found = [finding for other in compared for finding in _pair(one, other)]
+        if not found:
+            text = f"shares no leases, files or output with the {len(compared)} other EventConsumers {where}"
+            found = [Finding(CHECK, Level.OK, text, consumer=one.about)]
+        yield from found
+
+
+def places(consumer: Manifest) -> Places:
+    """Where a consumer writes.
+
+    Raises:
+        ValidationError: Its spec is not of this version.
+    """
+    spec, namespace = EventConsumerSpec.model_validate(consumer["spec"]), namespace_of(consumer)
+    hub, leases, sink = spec.event_hub, spec.lease_store, spec.sink
+    key = _secret(namespace, hub.authentication)
+    output = spec.spark.output if spec.spark and spec.spark.enabled else None
+    return Places(
+        about=_about(consumer),
+        leases=Leases(
+            account=_account(namespace, leases.storage_account_url, leases.authentication),
+            container=leases.container,
+            prefix=leases.prefix,
+            layout=leases.layout,
+            hub_namespace=Named((hub.fully_qualified_namespace or "").partition(":")[0], key),
+            hub=Named(hub.name or "", key),
+            group=hub.consumer_group,
+        ),
+        account=_account(namespace, sink.storage_account_url, sink.authentication),
+        container=sink.container,
+        prefix=sink.prefix.rstrip("/") or _about(consumer),
+        output=_output(output.path) if output else None,
+    )
+
+
+def _pair(one: Places, other: Places) -> Iterator[Finding]:
+    def finding(level: Level, what: str, remedy: str) -> Finding:
+        shares = "shares" if level is Level.BROKEN else "may share (Secrets do not tell)"
+        return Finding(CHECK, level, f"{one.about} {shares} with {other.about} {what}", remedy, consumer=one.about)
+
+    account, folder = one.leases.account.same(other.leases.account), _same_leases(one.leases, other.leases)
+    if one.leases.container == other.leases.container and account is not False and folder is not False:
+        level = Level.UNKNOWN if folder is None else Level.WARNING if account is None else Level.BROKEN
+        what = f"the leases of consumer group {one.leases.group} in container {one.leases.container}"
+        yield finding(level, what, _LEASES_REMEDY)
+    account, overlap = one.account.same(other.account), _overlap(one.prefix, other.prefix)
+    if one.container == other.container and account is not False and overlap:
+        level = Level.WARNING if account is None else Level.BROKEN
+        yield finding(level, f"files in container {one.container}: {overlap}", _SINK_REMEDY)
+    if one.output and other.output and one.output[:2] == other.output[:2]:
+        overlap = _overlap(one.output[2], other.output[2])
+        if overlap:
+            what = f"the output in container {one.output[1]} of account {one.output[0]}: {overlap}"
+            yield finding(Level.BROKEN, what, "set another spec.spark.output.path for one of them")
+
+
+def _same_leases(one: Leases, other: Leases) -> bool | None:
+    if one.layout is not other.layout:
+        return False
+    hub = _both(one.hub_namespace.same(other.hub_namespace), one.hub.same(other.hub))
+    group = one.group.lower() == other.group.lower()
+    if one.layout is LeaseLayout.AZURE_SDK:  # the names contain the hub, whatever the prefix
+        return _both(hub, group and (one.prefix or "").strip() == (other.prefix or "").strip())
+    if one.prefix is None and other.prefix is None:
+        return _both(hub, one.group == other.group)
+    folders = one.folder(), other.folder()
+    if None not in folders:
+        return folders[0] == folders[1]
+    explicit = next(each.prefix for each in (one, other) if each.prefix is not None)
+    return None if explicit.count("/") == 2 and one.group == other.group else False  # a default is <namespace>/<hub>/
+
+
+def _both(*parts: bool | None) -> bool | None:
+    if False in parts:
+        return False
+    return None if None in parts else True
+
+
+def _overlap(one: str, other: str) -> str:
+    """How two folders overlap; empty: they do not."""
+    if one == other:
+        return f"both write to {one}"
+    for inner, outer in ((one, other), (other, one)):
+        if inner.startswith(f"{outer}/"):
+            return f"{inner} lies in {outer}"
+    return ""
+
+
+def _account(namespace: str, url: str | None, authentication: Authentication) -> Named:
+    return Named(account_name(url) if url else "", _secret(namespace, authentication))
+
+
+def _secret(namespace: str, authentication: Authentication) -> tuple[str, str, str] | None:
+    ref = authentication.connection_string_secret_ref
+    return (namespace, ref.name, ref.key) if ref else None
+
+
+def _output(path: str) -> tuple[str, str, str]:
+    url = urlsplit(path)
+    container, _, host = url.netloc.rpartition("@")
+    return host.partition(".")[0].lower(), container, url.path.strip("/")
+
+
+def _places(consumers: Iterable[Manifest]) -> Iterator[Places]:
+    for consumer in consumers:
+        try:
+            yield places(consumer)
+        except ValidationError:
+            continue  # the finding `definition` says that versions differ
+
+
+def _about(consumer: Manifest) -> str:
+    return f"{namespace_of(consumer)}/{name_of(consumer)}"
