@@ -5,9 +5,9 @@ secret stays in fields that no `repr` shows.
 """
 
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
 from eventconsumer_api.connection_string import ConnectionStringError, parse_connection_string
+from eventconsumer_api.endpoints import account_name
 from eventconsumer_api.host_config import BlobLocation, Credential
 from eventconsumer_spark.errors import ConfigurationError
 
@@ -56,12 +56,6 @@ def resolve_account(sink: BlobLocation, connection_string: str | None) -> Storag
     raise ConfigurationError(
         f"{where} has neither AccountKey nor SharedAccessSignature: copy the storage account's whole connection string"
     )
-
-
-def account_name(endpoint: str) -> str:
-    """Name of the account of a blob endpoint: the path of `http://127.0.0.1:10000/name`, else the first label."""
-    url = urlsplit(endpoint)
-    return url.path.strip("/") or (url.hostname or "").split(".", 1)[0]
 
 
 def describe(credential: Credential) -> str:

@@ -83,7 +83,8 @@ class Attempt:
         """The batch as programs see it, with `files` only where they are given."""
         manifest = self.manifest.model_copy(update={"files": list(self.files if files is None else files)})
         where = trial_folders(self.folders, self.number) if trial else self.folders
-        resource = self.job.resource.uid
+        # Of the chain, not of the resource: one that is applied again must not add an open batch twice.
+        chain = self.manifest.chain
         return Batch(
             spark=spark,
             job=self.job,
@@ -92,7 +93,7 @@ class Attempt:
             table=str(where.table),
             output=where.output,
             quarantine_path=where.quarantine,
-            transaction=f"{resource}/{self.job.replay.nonce}" if self.job.replay else resource,
+            transaction=f"{chain}/{self.job.replay.nonce}" if self.job.replay else chain,
             trial=trial,
         )
 
@@ -106,6 +107,7 @@ class Attempt:
         manifest, left_out = self.manifest, self.left_out
         record = BatchCommit(
             number=self.number,
+            chain=manifest.chain,
             committed_at=datetime.now(UTC),
             application=self.job.application,
             attempt=self.claim.record.attempt,
@@ -172,6 +174,7 @@ def begin(job: BatchJob, site: Site, ending: Ending) -> Attempt | BatchCommit:
             attempt.end()
             return _nothing_to_do(earlier)
         site.ensure_output()
+        site.claim_output(job)
     except BaseException:
         attempt.end()
         raise

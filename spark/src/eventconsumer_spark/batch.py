@@ -77,7 +77,7 @@ class Batch:
 
     @property
     def _note(self) -> dict[str, str]:
-        return {"consumer": f"{self.job.resource.namespace}/{self.job.resource.name}"}
+        return {"consumer": self.job.resource.path}
 
 
 Program = Callable[[Batch], int | Written]

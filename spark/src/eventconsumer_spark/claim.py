@@ -149,7 +149,13 @@ def take(
 def new_claim(job: BatchJob) -> BatchClaim:
     """A claim by an attempt that begins now; its id tells people how often the batch was started."""
     attempt = f"{job.attempt}-{uuid.uuid4().hex}"
-    return BatchClaim(number=job.number, claimed_at=datetime.now(UTC), application=job.application, attempt=attempt)
+    return BatchClaim(
+        number=job.number,
+        chain=job.chain,
+        claimed_at=datetime.now(UTC),
+        application=job.application,
+        attempt=attempt,
+    )
 
 
 def is_commit(content: bytes) -> bool:

@@ -37,7 +37,7 @@ def write_batch(batch: Batch) -> Written:
     if output.format is OutputFormat.PARQUET or batch.trial:
         rows = write_folder(frame, batch.output, dates)
     else:
-        note = {"consumer": f"{batch.job.resource.namespace}/{batch.job.resource.name}", "body": _as_note(output.body)}
+        note = {"consumer": batch.job.resource.path, "body": _as_note(output.body)}
         done = append(frame, batch.table, Transaction(batch.transaction, batch.manifest.number), note, dates)
         rows, version = done.rows, done.version
         # As the attempt decoded them that wrote the table, if the resource was edited in between.

@@ -40,11 +40,11 @@ def load_manifest(store: BlobStore, job: BatchJob) -> BatchManifest:
         manifest = BatchManifest.model_validate_json(content)
     except ValidationError as error:
         raise ManifestError(f"manifest {name} is not readable: {error.errors()[0]['msg']}") from error
-    if (manifest.number, manifest.resource.uid) != (job.number, job.resource.uid):
+    if (manifest.number, manifest.chain) != (job.number, job.chain):
         raise ManifestError(
-            f"manifest {name} is of batch {manifest.number} of {manifest.resource.namespace}/{manifest.resource.name} "
-            f"(uid {manifest.resource.uid}), not of this resource (uid {job.resource.uid}): give each EventConsumer "
-            "its own sink.prefix"
+            f"manifest {name} is of batch {manifest.number} of chain {manifest.chain}, frozen for EventConsumer "
+            f"{manifest.resource.path}; this job is for batch {job.number} of chain {job.chain}, EventConsumer "
+            f"{job.resource.path}: give each EventConsumer its own spec.sink.prefix"
         )
     return manifest
 

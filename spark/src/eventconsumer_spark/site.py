@@ -3,12 +3,16 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from eventconsumer_api.batch import BatchJob, replay_prefix
+from eventconsumer_api.identity import RECORD_MAX_BYTES, OutputRecord, output_record_name
 from eventconsumer_spark.abfs import AbfsFolder, hadoop_settings, input_folder, output_folder
 from eventconsumer_spark.account import StorageAccount, describe, resolve_account
-from eventconsumer_spark.errors import ConfigurationError
+from eventconsumer_spark.errors import ConfigurationError, StorageError
 from eventconsumer_spark.store import AzureBlobStore
 
 
@@ -44,6 +48,41 @@ class Site:
                     f"spec.spark.output.path: no container {self.output.container} is in {self.account.endpoint}: "
                     "create it, or let the credential of spec.sink do so"
                 )
+
+    def claim_output(self, job: BatchJob) -> None:
+        """Make sure that the output path, and what is beside it, belongs to the chain of this job.
+
+        Folders of batches are named by their numbers, so that two chains would overwrite each other's. Spark's file
+        sources and Delta ignore names that begin with an underscore (`HadoopFSUtils.shouldFilterOutPathName`,
+        `DeltaFileOperations.defaultHiddenFileFilter`), so the record beside them is in no table.
+
+        Raises:
+            ConfigurationError: It belongs to another chain.
+            StorageError: Storage refused or did not answer, or the record cannot be read.
+        """
+        name = output_record_name(self.output.path)
+        own = OutputRecord(
+            chain=job.chain,
+            sink=f"{self.account.name}/{job.sink.container}/{job.sink.prefix}",
+            resource=job.resource.path,
+            since=datetime.now(UTC),
+        )
+        with AzureBlobStore(self.account, self.output.container) as results:
+            if results.create(name, own.model_dump_json(by_alias=True, indent=2).encode()):
+                return
+            content = results.read(name, RECORD_MAX_BYTES) or b""
+        try:
+            found = OutputRecord.model_validate_json(content)
+        except ValidationError:
+            raise StorageError(
+                f"the record {name} in container {self.output.container} cannot be read: restore it from a backup"
+            ) from None
+        if found.chain != job.chain:
+            raise ConfigurationError(
+                f"spec.spark.output.path: {self.output} is the output of EventConsumer {found.resource}, which writes "
+                f"batches of chain {found.chain} at {found.sink}, and this is chain {own.chain} of EventConsumer "
+                f"{own.resource} at {own.sink}: batches of a number would overwrite each other: set another path"
+            )
 
 
 @contextmanager
