@@ -6,9 +6,11 @@
     PUT    /hubs/{hub}                               create: partitions, groups
     DELETE /hubs/{hub}                               delete; its links are detached with amqp:not-found
     POST   /hubs/{hub}/recreate                      delete and create, empty, with a later created_at: partitions?
+    POST   /hubs/{hub}/failover                      the newest events vanish, links drop: lost {id: count}?, recreated?
     POST   /hubs/{hub}/partitions                    grow: total
     POST   /hubs/{hub}/partitions/{id}/events        put one: body or base64, properties?, key?; or many: events, times?
     POST   /hubs/{hub}/partitions/{id}/retention     drop every event below: before
+    POST   /hubs/{hub}/partitions/{id}/compact       remove events in the middle: numbers
     POST   /hubs/{hub}/partitions/{id}/skip          leave out sequence numbers: count
     GET    /links                                    readers and producers: partition, group, epoch, credit, connection
     GET    /counters                                 events and transfers, tokens, reads of properties
@@ -108,6 +110,8 @@ class Admin:
                 return {}
             case ("POST", name, "recreate"):
                 return self._hub(broker.recreate_hub(name, call.get("partitions", int)))
+            case ("POST", name, "failover"):
+                return {"lost": broker.fail_over(name, _lost(call), created_anew=call.get("recreated", bool, False))}
             case ("POST", name, "partitions"):
                 hub = broker.hub(name)
                 hub.add_partitions(call.need("total", int))
@@ -135,6 +139,11 @@ class Admin:
             return {"sequence_number": partition.last_sequence_number}
         if action == "retention":
             return {"dropped": partition.drop_before(call.need("before", int))}
+        if action == "compact":
+            numbers = call.need("numbers", list)
+            if not all(isinstance(number, int) for number in numbers):
+                raise BadRequest("field 'numbers' must hold sequence numbers")
+            return {"removed": partition.remove(numbers)}
         if action == "skip":
             count = call.need("count", int)
             if count < 1:
@@ -204,6 +213,13 @@ def _selection(call: Call) -> Selection:
 
 def _error(call: Call, condition: str) -> LinkFailed:
     return LinkFailed(call.get("condition", str, condition), call.get("description", str, "Fault injected."))
+
+
+def _lost(call: Call) -> dict[str, int]:
+    lost: dict[str, int] = call.get("lost", dict, {})
+    if not all(isinstance(count, int) and count > 0 for count in lost.values()):
+        raise BadRequest("field 'lost' must say for each partition how many events are lost, 1 or more")
+    return lost
 
 
 def _events(call: Call) -> list[Event]:

@@ -78,6 +78,19 @@ class AdminClient:
         """Grows a hub to a total number of partitions."""
         return self.call("POST", f"/hubs/{hub}/partitions", total=total)
 
+    def fail_over(self, hub: str, lost: dict[str, int] | None = None, *, recreated: bool = False) -> int:
+        """Loses the newest events of partitions (id -> count), whose numbers are used again, and drops all links.
+
+        Args:
+            hub: its name.
+            lost: partition id -> how many sequence numbers its end goes back; none: a promotion that keeps all events.
+            recreated: whether the hub has another creation time afterwards.
+
+        Returns:
+            How many events were lost.
+        """
+        return int(self.call("POST", f"/hubs/{hub}/failover", lost=lost or {}, recreated=recreated)["lost"])
+
     def put_event(
         self, hub: str, partition: str, body: bytes, properties: dict[str, Any] | None = None, key: str | None = None
     ) -> int:
@@ -106,6 +119,11 @@ class AdminClient:
     def move_retention(self, hub: str, partition: str, before: int) -> int:
         """Drops every event below a sequence number; returns how many."""
         return int(self.call("POST", f"/hubs/{hub}/partitions/{partition}/retention", before=before)["dropped"])
+
+    def compact(self, hub: str, partition: str, numbers: Iterable[int]) -> int:
+        """Removes events wherever they are, as log compaction does; returns how many."""
+        path = f"/hubs/{hub}/partitions/{partition}/compact"
+        return int(self.call("POST", path, numbers=list(numbers))["removed"])
 
     def skip_numbers(self, hub: str, partition: str, count: int) -> int:
         """Leaves out sequence numbers; returns the next one."""

@@ -7,7 +7,7 @@ that into frames.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from .errors import BadRequest, LinkFailed, NotFound
@@ -132,6 +132,27 @@ class Broker:
         """Deletes a hub and creates it again, empty, under the same name."""
         old = self.delete_hub(name)
         return self.create_hub(old.name, partitions or len(old.partitions), old.groups)
+
+    def fail_over(self, name: str, lost: Mapping[str, int], *, created_anew: bool) -> int:
+        """Makes a secondary the primary: the newest events may be lost, and every link is detached.
+
+        Args:
+            name: of the hub.
+            lost: partition id -> how many of its newest sequence numbers the secondary does not have.
+            created_anew: whether the hub's creation time is that of the secondary.
+
+        Returns:
+            How many events were lost.
+        """
+        hub = self.hub(name)
+        chosen = [(hub.partition(partition), count) for partition, count in lost.items()]
+        gone = sum(partition.forget_last(count) for partition, count in chosen)
+        if created_anew:
+            hub.created_ms = self._last_created = max(self.clock(), self._last_created + 1)
+        self.detach(
+            Selection(hub=hub.name), LinkFailed("amqp:link:detach-forced", "The namespace was failed over: reconnect.")
+        )
+        return gone
 
     # Links
 

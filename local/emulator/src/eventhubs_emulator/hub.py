@@ -3,6 +3,8 @@
 A partition is a log of events with an int64 sequence number (by one, unless a gap is made on purpose), an offset that
 clients must take as opaque (here the byte position, so it is not the sequence number by accident) and an enqueued time
 that never falls. Old events leave by count, bytes and age, so memory is bounded; their numbers are never used again.
+Two things break these rules on purpose, as in Azure: log compaction removes events in the middle, and a forced failover
+to a secondary that lags removes the newest, whose numbers the next events get.
 """
 
 from bisect import bisect_left
@@ -171,6 +173,43 @@ class Partition:
             for index in range(self._start, start):
                 self._log[index] = self._log[index]._replace(payload=b"")
         self._start = start
+
+    def remove(self, numbers: Iterable[int]) -> int:
+        """Removes events wherever they are, as log compaction does; the numbers of the rest stay.
+
+        Returns:
+            How many were removed.
+        """
+        gone = frozenset(numbers)
+        kept = [event for event in self._log[self._start :] if event.sequence_number not in gone]
+        removed = len(self) - len(kept)
+        self._replace(kept)
+        return removed
+
+    def forget_last(self, count: int) -> int:
+        """Loses the newest events, as a forced failover to a secondary that lags does; their numbers are used again.
+
+        Offsets go back too: they count bytes of the log that is left.
+
+        Args:
+            count: how many sequence numbers the end goes back, also beyond the oldest event kept.
+
+        Returns:
+            How many events were lost.
+        """
+        self.next_sequence_number = max(0, self.next_sequence_number - count)
+        lost = [event for event in self._log[self._start :] if event.sequence_number >= self.next_sequence_number]
+        self._replace(self._log[self._start : len(self._log) - len(lost)])
+        if lost:
+            self._next_offset = lost[0].offset
+        last = self._log[-1] if self._log else None
+        self._last_offset = last.offset if last else min(self._last_offset, self._next_offset - 1)
+        self._last_ms = last.enqueued_ms if last else self._last_ms if self.next_sequence_number else NEVER_MS
+        return len(lost)
+
+    def _replace(self, kept: list[Stored]) -> None:
+        self._log, self._start = kept, 0
+        self._bytes = sum(len(event.payload) + OVERHEAD for event in kept)
 
     def skip_numbers(self, count: int) -> None:
         """Leaves out sequence numbers, so that readers see a gap."""
