@@ -18,7 +18,7 @@ class Leases:
     """Where a consumer's leases are."""
 
     container: str
-    prefix: str = ""
+    prefix: str | None = ""  # None: the default path
     layout: str = "EventProcessorHost"
     consumer_group: str = "$Default"
     shared: bool = False
@@ -27,7 +27,7 @@ class Leases:
         """As options of the program."""
         given = [
             f"--lease-container={self.container}",
-            f"--lease-prefix={self.prefix}",
+            *([] if self.prefix is None else [f"--lease-prefix={self.prefix}"]),
             f"--lease-layout={self.layout}",
             f"--consumer-group={self.consumer_group}",
         ]

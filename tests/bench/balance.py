@@ -1,22 +1,23 @@
 """How fast a fleet balances, in virtual time: 32, 256 and 1,024 partitions.
 
 The hosts are the real classes on the simulation's loop and network (each request takes 4 to 40 ms), with leases of
-30 s. An operator tells them their fleet: every three seconds, and when a host becomes ready. A partition counts as read
-while a link is attached to it; every partition gets an event a second. What takes real time on a machine (starting a
-process, CPU) takes none here.
+60 s, the default. An operator tells them their fleet: every three seconds, and when a host becomes ready; `dead_alone`
+is without an operator. A partition counts as read while a link is attached to it; every partition gets an event a
+second. What takes real time on a machine (starting a process, CPU) takes none here.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import structlog
 
-from eventconsumer_api.fleet import FleetMessage
+from eventconsumer_api.fleet import FLEET_SILENCE_SECONDS, FleetMessage
 from eventconsumer_api.host_config import HostConfig
-from eventconsumer_processor.lease.planned import pod_of
+from eventconsumer_api.identity import owner_id, pod_of
 from tests.bench.options import Options
 from tests.bench.results import Row
 from tests.fakes.blobs import EPOCH, FakeBlobStore
@@ -24,10 +25,9 @@ from tests.fakes.hub import FakeHub
 from tests.simulation.host import SimHost, Surroundings
 from tests.simulation.loop import SimLoop
 from tests.simulation.network import Network, Node
-from tests.simulation.world import config
 
 COUNTS, QUICK_COUNTS = (32, 256, 1024), (32,)
-LEASE_SECONDS = 30
+LEASE_SECONDS = 60
 TICK_SECONDS = 0.1  # between looks
 TELL_SECONDS = 3.0
 SETTLED_SECONDS = 3.0  # balanced for so long is balanced
@@ -41,10 +41,7 @@ class Unseen:
     def sent(self, node: Node, operation: str, subject: str) -> None:
         """See `Witness`."""
 
-    def granted(self, node: Node, subject: str, since: float, *, tied: bool | None) -> None:
-        """See `Witness`."""
-
-    def tying(self, node: Node, subject: str) -> None:
+    def granted(self, node: Node, subject: str, since: float) -> None:
         """See `Witness`."""
 
     def attaching(self, node: Node, partition: str, after: int, epoch: int) -> None:
@@ -69,13 +66,15 @@ class Fleet:
         self.loop = SimLoop()
         self.hosts: dict[int, SimHost] = {}
         self.wanted = 0
+        self.silent = False  # the operator is away
         self.gone: list[str] = []
         self.hub = FakeHub(partitions)
         self._rng = Random(f"balance {partitions}")
         self._failed: list[str] = []
-        network = Quick(self.loop, self._rng, Unseen(), lambda _: None)
+        network = Quick(self.loop, self._rng, lambda _: None)
         stores = (FakeBlobStore(lambda: self.loop.now), FakeBlobStore(lambda: self.loop.now))
-        self._around = Surroundings(self.loop, network, *stores, self.hub, self._failed.append)
+        self._around = Surroundings(self.loop, network, *stores, self._failed.append)
+        self._stream: Any = SimpleNamespace(hub=self.hub, checker=Unseen())
         self._unread = dict.fromkeys(self.hub.partitions, 0.0)
         self._longest = 0.0
         self._generation = self._starts = 0
@@ -84,22 +83,30 @@ class Fleet:
     def start(self, number: int) -> None:
         """Start a host; a new pod where there was one."""
         self._starts += 1
-        self.hosts[number] = SimHost(f"host-{number}.{self._starts}", self._config(), self._around, self._starts)
+        self.hosts[number] = SimHost(
+            owner_id("shop/orders", f"host-{number}", str(self._starts)),
+            self._config(),
+            self._around,
+            self._stream,
+            self._starts,
+        )
 
     def _config(self) -> HostConfig:
-        leases = {
-            "location": {"container": "leases", "prefix": "", "credential": {"field": "f", "connectionStringFile": "x"}}
-        }
-        return config(
-            self._rng,
-            "EventProcessorHost",
-            shared=False,
-            leases=leases | {"durationSeconds": LEASE_SECONDS, "layout": "EventProcessorHost", "shared": False},
-            startingPosition={"type": "Earliest"},
-            processing={"maxBatchSize": 300, "prefetch": 300, "maxWaitSeconds": 20},
-            roll={"maxBytes": 1_000_000, "maxSeconds": 60, "maxEvents": 100_000},
-            batches=None,
-        )  # fmt: skip
+        credential = {"field": "f", "connectionStringFile": "x"}
+        return HostConfig.model_validate({
+            "resource": {"namespace": "shop", "name": "orders", "uid": "u"},
+            "eventHub": {"name": "orders", "consumerGroup": "$Default", "credential": credential},
+            "leases": {
+                "location": {"container": "leases", "credential": credential},
+                "durationSeconds": LEASE_SECONDS,
+            },
+            "startingPosition": {"type": "Earliest"},
+            "processing": {"maxBatchSize": 300, "prefetch": 300, "maxWaitSeconds": 20},
+            "sink": {"container": "drained", "prefix": "p", "credential": credential},
+            "roll": {"maxBytes": 1_000_000, "maxSeconds": 60, "maxEvents": 100_000},
+            "batches": None,
+            "drainSeconds": 10,
+        })  # fmt: skip
 
     def run(self, seconds: float) -> None:
         """Let time pass: events come, the operator looks and tells, and what is unread is noted."""
@@ -122,12 +129,12 @@ class Fleet:
             pod_of(host.owner) for number, host in self.hosts.items() if host.manager and number < self.wanted
         )
         when, *before = self._told
-        if before == [self.wanted, ready, len(self.gone)] and self.loop.now - when < TELL_SECONDS:
+        if self.silent or (before == [self.wanted, ready, len(self.gone)] and self.loop.now - when < TELL_SECONDS):
             return
         self._told = (self.loop.now, self.wanted, ready, len(self.gone))
         self._generation += 1
         message = FleetMessage(
-            resource_uid="u", generation=self._generation, time=EPOCH + timedelta(seconds=self.loop.now),
+            resource="shop/orders", generation=self._generation, time=EPOCH + timedelta(seconds=self.loop.now),
             hosts=self.wanted, ready=tuple(sorted(ready)), gone=tuple(self.gone),
         )  # fmt: skip
         for host in self.hosts.values():
@@ -184,6 +191,22 @@ def kill(fleet: Fleet) -> None:
     fleet.run(CONFIRM_SECONDS)
 
 
+def left(fleet: Fleet) -> None:
+    """The operator goes away; when hosts have noticed, the last of eight dies and does not come back."""
+    fleet.silent = True
+    fleet.run(FLEET_SILENCE_SECONDS + LEASE_SECONDS)
+    owned = fleet.hosts[7].owns()
+    fleet.hosts[7].crash()
+    for partition in owned:
+        reader: Any = fleet.hub.partitions[partition].reader
+        reader.closed = True
+    fleet.wanted = 7
+
+
+def nothing(_: Fleet) -> None:
+    """The change was made before."""
+
+
 @contextmanager
 def _fleet(partitions: int, hosts: int) -> Iterator[Fleet]:
     """A settled fleet; its log is dropped."""
@@ -210,6 +233,7 @@ CHANGES: dict[str, tuple[int, Callable[[Fleet], None] | None, Callable[[Fleet], 
     "1_to_2": (1, None, added),  # hosts at first, what is not measured, what is
     "8_to_2": (8, None, taken),
     "dead": (8, kill, died),
+    "dead_alone": (8, left, nothing),
 }
 
 

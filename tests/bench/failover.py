@@ -29,6 +29,7 @@ from rich.table import Column, Table
 
 from eventconsumer_api.fleet import FLEET_PATH, FLEET_SIGNATURE_HEADER, FleetMessage
 from eventconsumer_api.host_report import HostState
+from eventconsumer_api.identity import owner_id
 from tests.azurite import AzuriteProcess
 from tests.integration.processor.drained import assert_exactly_once, read_drained
 from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
@@ -98,13 +99,17 @@ class Operator(threading.Thread):
     def _gone(self) -> tuple[str, ...]:
         """Owners without a process; the pods of hosts that the rows start again have another uid."""
         return tuple(
-            sorted(f"{host.name}.uid-of-{host.name}" for host in self._orders.hosts if host.process.poll() is not None)
+            sorted(
+                owner_id("shop/orders", host.name, f"uid-of-{host.name}")
+                for host in self._orders.hosts
+                if host.process.poll() is not None
+            )
         )
 
     def _tell(self, ready: tuple[str, ...], gone: tuple[str, ...]) -> None:
         self._generation = max(self._generation + 1, time.time_ns() // 1_000_000)
         body = FleetMessage(
-            resource_uid=self._orders.config["resource"]["uid"],
+            resource="shop/orders",
             generation=self._generation,
             time=datetime.now(UTC),
             hosts=self.wanted,

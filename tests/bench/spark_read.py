@@ -70,17 +70,22 @@ def drained_file(container: ContainerClient, partition: str, first: int, count: 
 def batch_of(spark: SparkSession, files: list[BatchFile], root: AbfsFolder, number: int, **output: Any) -> Batch:
     """The files as batch `number`, with an output of its own."""
     manifest = BatchManifest(
-        number=number, created_at=datetime.now(UTC), reason="Files", resource=RESOURCE, incarnation="0",
+        number=number, chain="c", created_at=datetime.now(UTC), reason="Files", resource=RESOURCE, incarnation="0",
         files=files, ranges={}, next={}, totals=Totals(),
     )  # fmt: skip
     folder = AbfsFolder(root.scheme, root.container, root.host, f"out-{number}")
     sink = BlobLocation(container=root.container, prefix=PREFIX, credential=Credential(field="bench"))
     job = BatchJob(
-        resource=RESOURCE, application="bench", number=number, sink=sink, output=Output(path=str(folder), **output)
+        chain="c",
+        resource=RESOURCE,
+        application="bench",
+        number=number,
+        sink=sink,
+        output=Output(path=str(folder), **output),
     )
     where = folders(folder, number)
     events = read_events(spark, manifest, root)
-    return Batch(spark, job, manifest, events, str(where.table), where.output, where.quarantine, RESOURCE.uid)
+    return Batch(spark, job, manifest, events, str(where.table), where.output, where.quarantine, "c")
 
 
 def shipped(batch: Batch) -> int:

@@ -60,6 +60,16 @@ def test_a_small_batch_runs_in_its_driver_which_may_do_nothing_else(shop: SparkS
     assert shop.healthy()["status"] == "True"
 
 
+def test_a_resource_that_is_applied_again_while_its_driver_runs_goes_on_with_the_batch(shop: SparkShop) -> None:
+    shop.publish()
+    shop.running("driver")
+    open_batch = shop.spark()["lastBatch"]
+    shop.cluster.kubectl("delete", "eventconsumer", NAME)
+    shop.apply()
+    spark = shop.until_processed()
+    assert (spark["lastBatch"], spark["failures"]) == (open_batch, 0), spark
+
+
 @pytest.mark.parametrize(
     ("program", "told"),
     [

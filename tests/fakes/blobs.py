@@ -14,10 +14,12 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 from eventconsumer_processor.errors import Conflict, NotFound, Refused, StorageError, Unavailable
-from eventconsumer_processor.storage import FOREVER, Blob, BlobInfo, BlobStore
+from eventconsumer_processor.storage import Blob, BlobInfo, BlobStore
 
 METADATA_BYTES = 8192  # of one blob: Azure takes no more
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)  # when the clock was 0
+
+FOREVER = -1  # as a lease's seconds: it never expires; only other programs ask for that
 
 
 @dataclass
@@ -58,6 +60,8 @@ class Version:
 
 class FakeBlobStore:
     """`storage.BlobStore` in memory."""
+
+    account = "account"
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.blobs: dict[str, _Blob] = {}
@@ -185,33 +189,17 @@ class FakeBlobStore:
         infos = [self._info(name) for name in sorted(self.blobs) if name.startswith(prefix)][:limit]
         return infos if metadata else [_without_metadata(info) for info in infos]
 
-    async def acquire_lease(self, name: str, lease_id: str, seconds: int, *, if_match: str | None = None) -> None:
+    async def acquire_lease(self, name: str, lease_id: str, seconds: int) -> None:
         """See `BlobStore`."""
         lost = self._begin("acquire_lease", name)
         blob = self._need(name)
         held = self._lease(blob)
-        if if_match and if_match != blob.etag:
-            raise Conflict("acquire_lease: ConditionNotMet", 412, "ConditionNotMet")
         if held and held.broken:
             raise Conflict("acquire_lease: LeaseIsBreaking", 409, "LeaseIsBreakingAndCannotBeAcquired")
         if held and held.token != lease_id:
             raise Conflict("acquire_lease: LeaseAlreadyPresent", 409, "LeaseAlreadyPresent")
         until = math.inf if seconds == FOREVER else self._clock() + seconds
         blob.lease = _Held(lease_id, until, seconds)
-        if lost:
-            raise lost
-
-    async def change_lease(self, name: str, lease_id: str, proposed: str) -> None:
-        """See `BlobStore`."""
-        lost = self._begin("change_lease", name)
-        held = self._lease(self._need(name))
-        if held is None:
-            raise Conflict("change_lease: LeaseNotPresent", 409, "LeaseNotPresentWithLeaseOperation")
-        if held.token not in {lease_id, proposed}:
-            raise Conflict("change_lease: LeaseIdMismatch", 409, "LeaseIdMismatchWithLeaseOperation")
-        if held.broken:
-            raise Conflict("change_lease: LeaseIsBreaking", 409, "LeaseIsBreakingAndCannotBeChanged")
-        held.token = proposed
         if lost:
             raise lost
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from eventconsumer_api.v1alpha1 import Position
-from eventconsumer_processor.errors import HubUnreachable, LinkStolen
+from eventconsumer_processor.errors import HubUnreachable, LinkStolen, PositionRefused
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import HubInfo, PartitionInfo
 from eventconsumer_processor.source.rows import EventRows, Kind
@@ -21,17 +21,42 @@ class FakePartition:
     events: dict[int, bytes] = field(default_factory=dict)
     last: int = -1
     reader: "FakeSource | None" = None
+    era: int = 0  # by one with each failover that loses events: events behind it have other times and offsets
+    eras: dict[int, int] = field(default_factory=dict)  # of events, where it is not 0
+    opened: int = 0  # links
 
     def add(self, *bodies: bytes) -> None:
         """Enqueue events."""
         for body in bodies:
             self.last += 1
             self.events[self.last] = body
+            self.eras[self.last] = self.era
 
     def retain_from(self, number: int) -> None:
         """Remove all events below."""
         for old in [n for n in self.events if n < number]:
             del self.events[old]
+
+    def compact(self, numbers: Iterable[int]) -> None:
+        """Remove events wherever they are."""
+        for number in numbers:
+            self.events.pop(number, None)
+
+    def forget_last(self, count: int) -> None:
+        """Lose the newest events; their numbers are used again."""
+        self.last -= count
+        self.era += 1
+        for lost in [number for number in self.events if number > self.last]:
+            del self.events[lost]
+        if self.reader:
+            self.reader.broken = True
+
+    def batch(self, numbers: Iterable[int]) -> EventBatch:
+        """Events as readers get them."""
+        rows = EventRows()
+        for number in numbers:
+            append_event(rows, number, self.events[number], self.eras.get(number, 0))
+        return EventBatch.of(rows)
 
 
 class FakeHub:
@@ -49,6 +74,13 @@ class FakeHub:
             self.partitions[name] = FakePartition()
         self.created_at += timedelta(hours=1)
 
+    def promote(self) -> None:
+        """Fail over without a loss: the creation time is another one."""
+        self.created_at += timedelta(hours=1)
+        for partition in self.partitions.values():
+            if partition.reader:
+                partition.reader.broken = True
+
     def add_partition(self) -> None:
         """Add an empty partition."""
         self.partitions[str(len(self.partitions))] = FakePartition()
@@ -60,11 +92,17 @@ class FakeHub:
     async def partition(self, partition: str) -> PartitionInfo:
         """See `Hub`."""
         found = self.partitions[partition]
-        return PartitionInfo(min(found.events, default=-1), found.last, CREATED, not found.events)
+        newest = enqueued_ms(found.last, found.eras.get(found.last, 0)) / 1000 if found.last >= 0 else 0
+        return PartitionInfo(
+            min(found.events, default=found.last), found.last, datetime.fromtimestamp(newest, UTC), not found.events
+        )
 
     async def open(self, partition: str, after: int, epoch: int, prefetch: int) -> "FakeSource":
         """See `Hub`."""
         found = self.partitions[partition]
+        if after > found.last:
+            raise PositionRefused(f"The supplied sequence number '{after}' is invalid.")
+        found.opened += 1
         if found.reader and not found.reader.closed and found.reader.epoch > epoch:
             raise LinkStolen("a reader with a higher epoch is there")
         if found.reader:
@@ -109,7 +147,7 @@ class FakeSource:
         if self.broken:
             raise HubUnreachable("connection lost")
         found = sorted(n for n in self._partition.events if n > self.position)[:max_events] if not self.frozen else []
-        batch = batch_of((number, self._partition.events[number]) for number in found)
+        batch = self._partition.batch(found)
         if found:
             self.position = found[-1]
         # A wait below the resolution of virtual time would never end.
@@ -129,16 +167,16 @@ class FakeSource:
         await self.close()
 
 
-def enqueued_ms(number: int) -> int:
-    """When an event was enqueued: one a millisecond."""
-    return 1_767_225_600_000 + number
+def enqueued_ms(number: int, era: int = 0) -> int:
+    """When an event was enqueued: one a millisecond; an hour later after each failover."""
+    return 1_767_225_600_000 + number + era * 3_600_000
 
 
-def append_event(rows: EventRows, number: int, body: bytes) -> None:
+def append_event(rows: EventRows, number: int, body: bytes, era: int = 0) -> None:
     """Add one event to rows."""
     rows.sequence_numbers.append(number)
-    rows.offsets.append(str(number * 10))
-    rows.enqueued_ms.append(enqueued_ms(number))
+    rows.offsets.append(str(number * 10 + era))
+    rows.enqueued_ms.append(enqueued_ms(number, era))
     rows.partition_keys.append("key")
     rows.bodies.append(body)
     rows.properties.keys.append("number")

@@ -71,18 +71,8 @@ def lease_calls(action: str, partition: str = r"\d+") -> Match:
 
 
 def renewals() -> Match:
-    """All that keeps partitions: renewals of leases and of hosts' sessions, and what begins them."""
-    return Match("PUT", r"/\$Default(/\d+|~sessions/.+)$", {"comp": "lease"}, {"x-ms-lease-action": "renew|acquire"})
-
-
-def wait_tied(consumer: Consumer, partitions: int) -> None:
-    """Wait until so many leases are tied to the sessions of their owners."""
-    with consumer.container(consumer.leases) as container:
-        wait_until(
-            lambda: partitions == sum(blob.lease.duration == "infinite" for blob in container.list_blobs("$Default/")),
-            2 * LEASE_SECONDS,
-            f"{partitions} leases are tied",
-        )
+    """All that keeps partitions: renewals of leases, and what takes them."""
+    return lease_calls("renew|acquire")
 
 
 class Stage:

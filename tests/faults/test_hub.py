@@ -228,10 +228,10 @@ def test_20_hub_deleted_and_created_again(stage: Stage) -> None:
     files = slots(orders)
     stage.emulator.admin.recreate_hub(orders.hub)
     publish(orders, 300)
-    assert host.problem("HubChanged", PROBLEM_SECONDS).field == "spec.eventHub.name"
+    assert host.problem("HubDiverged", PROBLEM_SECONDS).field == "spec.eventHub.name"
     assert host.terminate() == 0
     another = orders.host("another")
-    another.problem("HubChanged", PROBLEM_SECONDS)
+    another.problem("HubDiverged", PROBLEM_SECONDS)
     assert not another.owned()
     assert slots(orders) == files
     stage.audit(orders)

@@ -84,7 +84,7 @@ def test_12_foreign_lease_without_an_end(stage: Stage) -> None:
         BlobLeaseClient(blob).break_lease(0)
         foreign = BlobLeaseClient(blob)
         foreign.acquire(-1)
-        orders.publish(50, "0", start=200)  # where it is tied, its host finds out when it writes
+        orders.publish(50, "0", start=200)
         wait_until(lambda: host.owned() == {"1"}, LEASE_SECONDS, "the host fences itself")
         orders.publish(100, "1", start=250)
         problem = host.problem("LeaseInvalid", PROBLEM_SECONDS)

@@ -99,7 +99,7 @@ def test_06_applied_but_the_answer_is_lost(stage: Stage) -> None:
         fault.wait(LEASE_SECONDS)
     assert total(host, "adopted") == 0  # the nonce tells that the file is this host's
     asked = {e.request.headers["x-ms-proposed-lease-id"] for e in proxy.met(lease_calls("acquire", "3"))}
-    assert len(proxy.met(lease_calls("acquire", "3"))) >= 2  # and once more where it is tied by now
+    assert len(proxy.met(lease_calls("acquire", "3"))) >= 2
     assert len(asked) == 1  # the same lease was asked for twice
     assert_checkpoints_follow_files(proxy.exchanges)
     lost = [proxy.add(lease_bodies("0"), DropReply(), times=1), proxy.add(lease_calls("release", "1"), DropReply())]

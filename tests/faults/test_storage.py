@@ -25,7 +25,6 @@ from tests.faults.stage import (
     wait_attached,
     wait_owned,
     wait_taken_over,
-    wait_tied,
     wait_until,
 )
 from tests.integration.processor.hosts import Consumer, HostProcess
@@ -73,8 +72,7 @@ def test_09_throttled_hung_slow_and_broken_commits(stage: Stage) -> None:
     ],
     ids=["renewals-fail", "renewals-hang", "all-hangs", "all-crawls"],
 )
-@pytest.mark.parametrize("tied", [False, True], ids=["alone", "tied"])
-def test_09_fences_itself_before_the_lease_expires(stage: Stage, match: Match, action: Action, tied: bool) -> None:
+def test_09_fences_itself_before_the_lease_expires(stage: Stage, match: Match, action: Action) -> None:
     orders, proxy = stage.consumer(partitions=2), stage.proxy()
     publish(orders, 100)
     first = stage.host(orders, "first", proxy)
@@ -83,8 +81,6 @@ def test_09_fences_itself_before_the_lease_expires(stage: Stage, match: Match, a
     second = orders.host("second")
     wait_until(lambda: _shared(first, second), 30, "the second has its share")
     (partition,) = first.owned()
-    if tied:
-        wait_tied(orders, 2)
     proxy.add(match, action)
     publish(orders, 100, start=200)
     wait_taken_over(second, 2, RENEWED_SECONDS if isinstance(action, Slow) else 0)

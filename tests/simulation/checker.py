@@ -1,19 +1,25 @@
 """The invariants, judged from outside: from every change of every blob, and from what hosts send.
 
-Nothing of the product is used here: names, bodies and metadata are read by what the formats say. Each change is judged
-at the moment it is made, so a violation that a later change would hide is seen too.
+One checker judges one chain: the files of one hub, and its leases. Nothing of the product is used here: names, bodies
+and metadata are read by what the formats say. Events are told apart by their bodies (`history.py`), never by their
+numbers. Each change is judged at the moment it is made, so a violation that a later change would hide is seen too.
 
     S1 a committed slot, genesis record, manifest or commit record never changes; only a tombstone may replace a file
     S2 the first slot starts at genesis, each next one at the last one's end
     S3 the rows rise inside of the slot; first, last, count and hash are right
-    S4 rows and gaps cover the slot exactly, with the hub's events; a gap is of events that retention removed
+    S4 rows and gaps cover the slot exactly; a gap is of events that retention removed; no event is in two files, and
+       in the end each event of the hub is in a file unless the hub lost it before or it came before the start
     S5 a checkpoint is the end of a file and never falls; each acquisition raises the epoch by one
     S6 epochs do not fall along a chain
     S7 a link has the epoch of the host's lease, one that no other acquisition had, and starts behind its checkpoint;
        it is not opened again under the epoch it was stolen from
     S8 batches are contiguous, disjoint, and hold each file once, as it is
     F1 a host that does not know by its own clock that its lease holds sends no file
-    F2 nothing of a hub that was created again comes into the chain of the old one
+    I1 a host writes only into the folders of its own consumer, and where it finds another's leases it says so
+    I2 a chain has one identity, which its manifests name
+    I3 a resource takes a chain over only while it leads; of two that live one drains, and the other says why not
+    F2 a chain has events of its own hub only, and none from both sides of a break: where the hub's last events vanished
+       and it used their numbers again, an event from before is never followed by one from after
 """
 
 import hashlib
@@ -25,13 +31,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.fakes.blobs import Version
+from tests.simulation.history import History
 from tests.simulation.network import Node
 
-SLOT = re.compile(r"p/inc=(\w+)/partition=(\w+)/from=(\d{20})\.\w+")
-GENESIS = re.compile(r"p/_genesis/(\w+)/(\w+)\.json")
-RECORD = re.compile(r"p/_(batches|commits)/(\d+)\.json")
+CHAIN, LEADER = "/_chain.json", "/_leader"
+IDENTITY = "~identity.json"
+SLOT = re.compile(r"\w+/inc=(\w+)/partition=(\w+)/from=(\d{20})\.\w+")
+GENESIS = re.compile(r"\w+/_genesis/(\w+)/(\w+)\.json")
+RECORD = re.compile(r"\w+/_(batches|commits)/(\d+)\.json")
 TOMBSTONE = "tombstone"
-FIRST_ERA = "e0"  # what the bodies of the first hub's events start with
 
 
 class Violation(Exception):
@@ -43,8 +51,9 @@ class ChainSeen:
     """A partition's files so far."""
 
     start: int
-    era: str
     next: int = 0
+    born: int = 0  # the last life of the hub's partition in which one of its events was enqueued
+    lost: float = float("inf")  # the first life that no longer has one of them
     epoch: int = -1
     slots: dict[str, Version] = field(default_factory=dict)
     ends: set[int] = field(default_factory=set)
@@ -61,9 +70,15 @@ class Owned:
 
 
 class Checker:
-    """Judges one world. `retained` says from where on the hub holds a partition's events, `head` which was its last."""
+    """Judges one chain, by the history of its hub.
 
-    def __init__(self, *, era: Callable[[], str], retained: Callable[[str], int], head: Callable[[str], int]) -> None:
+    Attributes:
+        only: Invariants whose violations are kept; empty: all.
+        latest: Partition -> lowest sequence number at which the position Latest may start; None: the position is
+            Earliest.
+    """
+
+    def __init__(self, history: History) -> None:
         self.violations: list[str] = []
         self.checks: Counter[str] = Counter()
         self.chains: dict[tuple[str, str], ChainSeen] = {}
@@ -71,7 +86,13 @@ class Checker:
         self.tampering = False  # the world itself is writing
         self.lease_seconds = 0.0
         self.shared = False  # other programs may process events, and say so by their checkpoints
-        self._era, self._retained, self._head = era, retained, head
+        self.latest: Callable[[str], int] | None = None
+        self.only: frozenset[str] = frozenset()
+        self._history = history
+        self.chain = ""  # identity
+        self.holder = ""  # uid of the resource that drains, by the chain's record
+        self._leads: set[str] = set()  # hosts that took the lead and did not give it up
+        self._claims: dict[str, bool] = {}  # host -> whether it led when it sent the record of the chain last
         self._records: dict[str, bytes] = {}
         self._owned: dict[str, Owned] = {}
         self._reached: dict[str, int | None] = {}  # checkpoints
@@ -79,9 +100,6 @@ class Checker:
         self._mine_reached: dict[tuple[str, str], int | None] = {}  # host, partition -> checkpoint it wrote last
         self._mine: dict[tuple[str, str], tuple[int, Owned]] = {}  # host, partition -> what it wrote last, and when
         self._grants: dict[tuple[str, str], float] = {}  # host, partition -> when asked for, on its clock
-        self._tied: set[tuple[str, str]] = set()  # host, partition: held as long as the host's session
-        self._tying: set[tuple[str, str]] = set()  # that may be so: it asked for it and heard nothing
-        self._sessions: dict[str, float] = {}  # host -> when its session was asked for, on its clock
         self._lives: Counter[str] = Counter()  # of a lease blob: how often it was deleted or damaged
         self._attached: dict[tuple[str, int, int], str] = {}
         self._stolen: set[tuple[str, str, int, int]] = set()
@@ -89,7 +107,7 @@ class Checker:
     def expect(self, name: str, met: bool, what: str) -> None:
         """Count a check, and keep what it found."""
         self.checks[name] += 1
-        if not met:
+        if not met and (not self.only or name in self.only):
             self.violations.append(f"{name}: {what}")
 
     # --- the sink ---
@@ -98,6 +116,13 @@ class Checker:
         """A blob of the sink changed."""
         if match := SLOT.fullmatch(version.name):
             self._slot(match[1], match[2], int(match[3]), version, author)
+        elif version.name.endswith(CHAIN):
+            record = json.loads(version.data or b"{}")
+            self.expect("I2", self.chain in {"", record["chain"]}, f"{author} changed the identity of the chain")
+            uid = record["resource"]["uid"]
+            right = self.holder in {"", uid} or self._claims[author]
+            self.expect("I3", right, f"{author} took the chain over from {self.holder} without leading")
+            self.chain, self.holder = record["chain"], uid
         elif (match := GENESIS.fullmatch(version.name)) or RECORD.fullmatch(version.name):
             known = self._records.get(version.name)
             self.expect("S1", known is None, f"{version.name} was written again by {author}")
@@ -106,10 +131,23 @@ class Checker:
             self._records[version.name] = version.data
             if match:
                 start = int(json.loads(version.data)["start"])
-                self.expect("F2", not self.chains or match[1] in {key[0] for key in self.chains}, f"{version.name}")
-                self.chains[match[1], match[2]] = ChainSeen(start, FIRST_ERA, next=start)
+                self._start(match[2], start, f"{version.name} by {author}")
+                self.chains[match[1], match[2]] = ChainSeen(start, next=start)
             elif "_batches/" in version.name:
                 self._batch(json.loads(version.data))
+
+    def _start(self, partition: str, start: int, what: str) -> None:
+        """A chain may leave out only what came before a consumer that starts at the latest."""
+        skipped = [each for each in self._history.events(partition) if each.held and not each.file]
+        skipped = [each for each in skipped if each.number < start]
+        if self.latest is not None and partition not in {name for _, name in self.chains}:
+            numbers = [each.number for each in self._history.events(partition) if each.lost is None]
+            right = self.latest(partition) <= start <= max(numbers, default=-1) + 1
+            self.expect("S4", right, f"{what} starts at {start}, not at the latest")
+            for each in skipped:
+                each.excused = True
+            return
+        self.expect("S4", not skipped, f"{what} leaves out {[each.body for each in skipped[:3]]}: it starts at {start}")
 
     def _slot(self, incarnation: str, partition: str, start: int, version: Version, author: str) -> None:
         what = f"{version.name} by {author}"
@@ -147,19 +185,47 @@ class Checker:
         missing = _gap_numbers(facts.get("gap", ""))
         covered = sorted([*numbers, *missing]) == list(range(start, last + 1))
         self.expect("S4", covered, f"{what}: rows {numbers}, gaps {missing}")
-        retained = self._retained(partition) if self._era() == chain.era else 1 << 62
+        self._events(partition, version.name, rows, chain, what)
         foreign = self.edited.get(partition, -1) if self.shared and facts.get("gap", "").startswith("foreign:") else -1
-        gone = all(number < retained or number <= foreign for number in missing)
-        self.expect("S4", gone, f"{what}: gap {missing} is still in the hub")
-        true = all(body == f"{chain.era}/{partition}/{number}" for number, body in rows)
-        self.expect("F2", true, f"{what}: {rows[:2]} is not of hub {chain.era}")
+        for number in missing:
+            under = [
+                each for each in self._history.numbered(partition, number) if each.consistent(chain.born, chain.lost)
+            ]
+            gone = any(each.expired for each in under) and not any(each.held for each in under)
+            gone = gone or number <= foreign
+            self.expect("S4", gone, f"{what}: gap {missing}: retention did not remove {number}")
+            for each in under:
+                each.excused = True
         chain.rows += len(numbers)
         chain.gaps += len(missing)
+
+    def _events(self, partition: str, name: str, rows: list[tuple[int, str]], chain: ChainSeen, what: str) -> None:
+        for number, body in rows:
+            event = self._history.find(partition, body)
+            own = event is not None and event.number == number
+            self.expect("F2", own, f"{what}: {body} is not event {number} of partition {partition} of this hub")
+            if event is None:
+                continue
+            self.expect("S4", not event.file, f"{what}: event {body} is in {event.file} too")
+            event.file = name
+            chain.born = max(chain.born, event.born)
+            chain.lost = min(chain.lost, float("inf") if event.lost is None else event.lost)
+        lives = f"from life {chain.born}, and others that vanished in life {chain.lost}"
+        self.expect("F2", chain.born < chain.lost, f"{what}: the chain has events {lives}")
+
+    def account(self) -> None:
+        """Judge in the end, when nothing lags: is each event in a file."""
+        for partition in self._history.partitions():
+            for event in self._history.events(partition):
+                excused = event.expired or event.lost is not None or event.excused
+                where = f"partition {partition}: event {event.body}, number {event.number}"
+                self.expect("S4", bool(event.file) or excused, f"{where}, is in no file")
 
     def _batch(self, manifest: dict[str, Any]) -> None:
         before = self.batches[-1] if self.batches else None
         number = manifest["number"]
         self.expect("S8", number == len(self.batches) + 1, f"batch {number} behind {len(self.batches)} batches")
+        self.expect("I2", manifest["chain"] == self.chain, f"batch {number} is of chain {manifest['chain']}")
         reached = dict(before["next"]) if before else {}
         for file in manifest["files"]:
             match = SLOT.fullmatch(file["path"])
@@ -180,9 +246,13 @@ class Checker:
 
     def lease_changed(self, version: Version, author: str) -> None:
         """A blob of the lease container changed."""
-        folder, _, partition = version.name.rpartition("/")
-        if folder.endswith("sessions"):
+        if version.name.endswith(IDENTITY):
+            before = self._records.setdefault(version.name, version.data or b"")
+            self.expect("S1", self.tampering or before == version.data, f"{author} changed {version.name}")
+            if self.tampering:
+                self._records.pop(version.name, None)
             return
+        partition = version.name.rpartition("/")[2]
         try:
             owned, reached = _lease_of(version)
         except (ValueError, KeyError, TypeError, RecursionError):
@@ -232,38 +302,22 @@ class Checker:
 
     def sent(self, node: Node, operation: str, subject: str) -> None:
         """See `Witness`."""
+        if subject.endswith(LEADER) and operation == "release_lease":
+            self._leads.discard(node.name)
+        if subject.endswith(CHAIN) and operation == "put":
+            self._claims[node.name] = node.name in self._leads
         match = SLOT.fullmatch(subject)
         if operation.startswith("put") and match:
-            held, granted = (node.name, match[2]), float("inf")
-            if held not in self._tied:
-                granted = self._grants.get(held, float("-inf"))
-            if held in self._tied | self._tying:
-                granted = min(granted, self._sessions.get(node.name, float("-inf")))
-            age = node.machine.time() - granted
+            age = node.machine.time() - self._grants.get((node.name, match[2]), float("-inf"))
             self.expect(
                 "F1", age < self.lease_seconds, f"{node.name} sends {subject}; it last had its lease {age:.1f} s ago"
             )
 
-    def granted(self, node: Node, subject: str, since: float, *, tied: bool | None) -> None:
+    def granted(self, node: Node, subject: str, since: float) -> None:
         """See `Witness`."""
-        folder, _, name = subject.rpartition("/")
-        if folder.endswith("sessions"):
-            self._sessions[node.name] = since
-            if not tied:  # what was tied, or may be, ended with the session before
-                ended = {each for each in self._tied | self._tying if each[0] == node.name}
-                self._tied, self._tying = self._tied - ended, self._tying - ended
-                self._grants = {each: when for each, when in self._grants.items() if each not in ended}
-            return
-        held = node.name, name
-        if held not in self._tying or tied is not None:
-            self._grants[held] = since
-        if tied is not None:
-            self._tying.discard(held)
-            (self._tied.add if tied else self._tied.discard)(held)
-
-    def tying(self, node: Node, subject: str) -> None:
-        """See `Witness`."""
-        self._tying.add((node.name, subject.rpartition("/")[2]))
+        if subject.endswith(LEADER):
+            self._leads.add(node.name)
+        self._grants[node.name, subject.rpartition("/")[2]] = since
 
     def attaching(self, node: Node, partition: str, after: int, epoch: int) -> None:
         """See `Witness`."""

@@ -13,7 +13,14 @@ from tests.simulation.rules import Step, play, script
 from tests.simulation.world import World
 
 EPISODE = 60  # steps
-OPENING: list[Step] = [("start", (0, 0)), ("produce", (0, 3)), ("start", (1, 0)), ("wait", (3,))]
+OPENING: list[Step] = [
+    ("start", (0, 0)),
+    ("produce", (0, 3)),
+    ("produce", (6, 3)),
+    ("start", (4, 0)),
+    ("start", (1, 0)),
+    ("wait", (3,)),
+]
 
 
 @dataclass
@@ -21,6 +28,7 @@ class Outcome:
     """What came of a script."""
 
     steps: int = 0
+    kind: str = ""  # of world
     checks: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0  # of virtual time
     rows: int = 0
@@ -28,10 +36,10 @@ class Outcome:
     trace: list[str] = field(default_factory=list)
 
 
-def run(seed: str, steps: Sequence[Step]) -> Outcome:
-    """Play a script, heal, and settle."""
-    outcome = Outcome()
-    world = World(seed)
+def run(seed: str, steps: Sequence[Step], kind: str = "", only: frozenset[str] = frozenset()) -> Outcome:
+    """Play a script, heal, and settle; `kind` and `only` as in `World`."""
+    world = World(seed, kind, only)
+    outcome = Outcome(kind=world.kind)
     try:
         for step in steps:
             play(world, step)
@@ -42,9 +50,9 @@ def run(seed: str, steps: Sequence[Step]) -> Outcome:
     except (Deadlock, Exception) as error:
         outcome.violation = f"{error!r}\n{traceback.format_exc()}"
     finally:
-        outcome.checks = +world.checker.checks
+        outcome.checks = +world.checks()
         outcome.seconds = world.loop.now - 1000
-        outcome.rows = sum(chain.rows for chain in world.checker.chains.values())
+        outcome.rows = world.rows()
         outcome.trace = list(world.trace)
         world.close()
     return outcome

@@ -17,8 +17,16 @@ import structlog
 
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import Problem
-from eventconsumer_processor.errors import HostError
+from eventconsumer_processor.errors import Blocked, HostError, StorageError
 from eventconsumer_processor.fleetnews import FleetNews
+from eventconsumer_processor.identity import (
+    DISPLACED_SECONDS,
+    Leases,
+    Times,
+    claim_chain,
+    claim_leases,
+    is_displaced,
+)
 from eventconsumer_processor.leader import Leader
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.metrics import Metrics
@@ -27,13 +35,15 @@ from eventconsumer_processor.registration import check_same_hub
 from eventconsumer_processor.sink.content import BlockWriter
 from eventconsumer_processor.sink.slots import Chain, incarnation
 from eventconsumer_processor.source.batch import EventBatch
+from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_processor.work import Work
 from tests.fakes.blobs import EPOCH, FakeBlobStore
-from tests.fakes.hub import FakeHub
 from tests.simulation.loop import Machine, SimLoop
 from tests.simulation.network import Network, Node, RemoteHub, RemoteStore
+from tests.simulation.stream import Stream
 
 RETRY_SECONDS = 4.0
+WATCH_SECONDS = 2.0
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +56,6 @@ class Surroundings:
     network: Network
     leases: FakeBlobStore
     sink: FakeBlobStore
-    hub: FakeHub
     failed: Callable[[str], None]  # told of a host that ended by itself
 
 
@@ -64,21 +73,27 @@ def encode(batches: Sequence[EventBatch], partition: str, facts: Mapping[str, st
 class SimHost:
     """One process."""
 
-    def __init__(self, owner: str, config: HostConfig, around: Surroundings, seed: int) -> None:
+    def __init__(self, owner: str, config: HostConfig, around: Surroundings, stream: Stream, seed: int) -> None:
         rng = Random(seed)
         self.owner = owner
+        self.uid = config.resource.uid
         self.manager: PartitionManager | None = None
         self.blocked: list[Problem] = []
         self.running = True
         self.stopping = False
         self.machine = Machine(owner, around.loop, boot=rng.uniform(0, 1e6))
-        self.node = Node(owner, self.machine)
+        self.node = Node(owner, self.machine, stream.checker)
         self._metrics = Metrics()
         self.news = FleetNews(
-            "u", None, self._metrics, self.machine.time, lambda: EPOCH + timedelta(seconds=around.loop.now)
+            config.resource.path,
+            None,
+            self._metrics,
+            self.machine.time,
+            lambda: EPOCH + timedelta(seconds=around.loop.now),
         )
         self._config = config
         self._around = around
+        self._stream = stream
         self._rng = rng
         self._stop = asyncio.Event()
         self._task = around.loop.create_task(self._run(), context=self.machine.context)
@@ -117,52 +132,61 @@ class SimHost:
             self.crash()  # what the process left running ends with it
 
     async def _live(self) -> None:
-        around, node, config = self._around, self.node, self._config
-        hub: Any = RemoteHub(node, around.network, around.hub)
-        leases: Any = RemoteStore(node, around.network, around.leases)
-        sink: Any = RemoteStore(node, around.network, around.sink)
-        info = None
-        while info is None:
-            if self._stop.is_set():
-                return
+        """Register and drain until stopped, as `Host.run` does."""
+        node, network = self.node, self._around.network
+        self._hub: Any = RemoteHub(node, network, self._stream.hub)
+        self._leases: Any = RemoteStore(node, network, self._around.leases)
+        self._sink: Any = RemoteStore(node, network, self._around.sink)
+        self._times = Times(lambda: EPOCH + timedelta(seconds=self._around.loop.now), self.machine.time)
+        while not self._stop.is_set():
             try:
-                found = await hub.describe()
-                await leases.ensure_container()
-                await check_same_hub(sink, config.sink.prefix, found)
-                info = found
+                info, chain = await self._register()
                 self.blocked = []
             except HostError as error:
                 log.warning("not registered", error=str(error))
-                self.blocked = [error.problem] if hasattr(error, "problem") else []
+                self.blocked = [error.problem] if isinstance(error, Blocked) else []
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._stop.wait(), RETRY_SECONDS)
+            else:
+                await self._session(info, chain)
+
+    async def _register(self) -> tuple[HubInfo, str]:
+        """The hub, and the identity of the chain; see `registration.register`."""
+        config, hub, sink, times = self._config, self._hub, self._sink, self._times
+        info = await hub.describe()
+        await self._leases.ensure_container()
+        await check_same_hub(sink, config.sink.prefix, info)
+        store = lease_store(config, info, self._leases, self.machine.time)
+        chain = await claim_chain(config, incarnation(info), store, sink, times)
+        held = Leases(store, self._leases)
+        await claim_leases(config, hub, info, chain=chain, leases=held, sink=sink, times=times)
+        return info, chain
+
+    async def _session(self, info: HubInfo, identity: str) -> None:
+        """Drain until stopped, or until the chain is another resource's; see `Host._session`."""
+        config, sink = self._config, self._sink
         work = Work(
             owner=self.owner,
             config=config,
-            hub=hub,
+            hub=self._hub,
             info=info,
             encode=encode,
             metrics=self._metrics,
             clock=self.machine.time,
             rng=self._rng,
-            now=lambda: EPOCH + timedelta(seconds=around.loop.now),
+            now=self._times.now,
+            chain=identity,
         )
         era = incarnation(info)
 
         def chain(partition: str) -> Chain:
             return Chain(sink, config.sink.prefix, era, partition)
 
-        store = lease_store(config, info, leases, self.machine.time)
+        store = lease_store(config, info, self._leases, self.machine.time)
         manager = self.manager = PartitionManager(work, store, chain, self.news)
-        leader = Leader(
-            work,
-            blobs=sink,
-            incarnation=era,
-            chain=chain,
-            partitions=manager,
-            seconds=config.leases.duration_seconds,
-        )
-        loops = [asyncio.create_task(each) for each in (manager.run(lambda: None), leader.run(), self._stop.wait())]
+        leader = Leader(work, blobs=sink, incarnation=era, chain=chain, partitions=manager)
+        ends = manager.run(lambda: None), leader.run(), self._stop.wait(), self._displaced(manager)
+        loops = [asyncio.create_task(each) for each in ends]
         try:
             ended, _ = await asyncio.wait(loops, return_when=asyncio.FIRST_COMPLETED)
             for loop in ended:
@@ -172,3 +196,15 @@ class SimHost:
                 loop.cancel()
             await asyncio.gather(*loops, return_exceptions=True)
             await manager.drain(config.drain_seconds)
+            self.manager = None
+
+    async def _displaced(self, manager: PartitionManager) -> None:
+        """See `Host._displaced`."""
+        looked = self.machine.time()
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            if manager.meets_others or self.machine.time() - looked >= DISPLACED_SECONDS:
+                looked = self.machine.time()
+                with contextlib.suppress(StorageError):
+                    if await is_displaced(self._sink, self._config.sink.prefix, self._config.resource):
+                        return

@@ -36,19 +36,25 @@ class Mutant:
         changes: What is broken.
         more: Factors of the weights of rules that bring it out.
         steps: Of a run.
+        kind: Of world, see `world.py`.
+        only: Invariants that may notice it; empty: any.
     """
 
     changes: tuple[Change, ...]
     more: Mapping[str, float] = field(default_factory=dict)
     steps: int = 60
+    kind: str = "alone"
+    only: frozenset[str] = frozenset()
 
 
 ZOMBIES = {"pause": 3, "resume": 3, "hold a file": 4, "release": 3, "expire lease": 3}
 ALONE = {"operator": 0, "tell wrongly": 0, "tell late": 0}  # leases alone: hosts keep partitions for longer
-LONG_TIED = {"wait": 2, "expire lease": 0.3, "tell wrongly": 0.3}  # hosts keep partitions, and tie them
 TOLD = {"start": 4, "operator": 4, "tell wrongly": 6}
 REBUILT = {"delete lease": 30, "delete leases": 40, "hold a file": 8, "release": 6, "upset": 0.3}
+AGAIN = {"recreate resource": 8, "start": 3, "crash": 2}
 HOLES = {"retention": 6, "freeze link": 3, "cut": 3}
+
+NOT_COMPARED = Change("identity.py", "if found is not None and not belongs(found, wanted):", "if False:")
 
 MUTANTS: Mapping[str, Mutant] = {
     "slots are overwritten": Mutant(
@@ -124,38 +130,8 @@ MUTANTS: Mapping[str, Mutant] = {
         )
     ),
     "a lease that ran out is trusted": Mutant(
-        (Change("lease/keeper.py", "if not self._tied and self._clock() >= self._deadline:", "if False:"),),
+        (Change("lease/keeper.py", "if not self.lost.is_set() and self._clock() >= self._deadline:", "if False:"),),
         {"pause": 4, "resume": 4, "cut": 2, "mend": 2},
-    ),
-    "a host goes on without its session": Mutant(
-        (
-            Change("lease/keeper.py", "self._bond.check()  # which loses this one, too", "pass"),
-            Change("lease/keeper.py", "            tied.lose(why)\n", "            pass\n"),
-        ),
-        LONG_TIED | {"break session": 8, "pause": 4, "resume": 4, "cut": 3, "mend": 3},
-    ),
-    "a tie without an answer binds nothing": Mutant(
-        (
-            Change("lease/keeper.py", "        self._bind(bond.keeper)\n", ""),
-            Change(
-                "lease/keeper.py", "self._tied = True\n", "self._tied = True\n            self._bind(bond.keeper)\n"
-            ),
-        ),
-        LONG_TIED | {"break session": 8, "upset": 12},
-    ),
-    "a thief does not look at the session": Mutant(
-        (
-            Change(
-                "lease/sessions.py",
-                "return found is not None and found.alive and found.text == lease.session",
-                "return False",
-            ),
-        ),
-        LONG_TIED,
-    ),
-    "a session that ran out is alive": Mutant(
-        (Change("lease/sessions.py", "found.alive and found.text == lease.session", "found.text == lease.session"),),
-        LONG_TIED | {"crash": 3},
     ),
     "the checkpoint comes before the file": Mutant(
         (
@@ -258,6 +234,73 @@ MUTANTS: Mapping[str, Mutant] = {
     "an operator that is silent is believed for ever": Mutant(
         (Change("fleetnews.py", "self._clock() - self._heard >= FLEET_SILENCE_SECONDS", "False"),), TOLD
     ),
+    "the record of the leases is not compared": Mutant((NOT_COMPARED,), kind="colliding"),
+    "two hubs share leases, seen by what is lost": Mutant((NOT_COMPARED,), kind="colliding", only=frozenset({"S4"})),
+    "the record of the leases is overwritten": Mutant(
+        (
+            Change(
+                "identity.py",
+                "await leases.blobs.put(lease_record_name(folder), _encoded(wanted), if_absent=True)",
+                "await leases.blobs.put(lease_record_name(folder), _encoded(wanted))",
+            ),
+        ),
+        kind="colliding",
+    ),
+    "the default place of leases has no hub in it": Mutant(
+        (
+            Change(
+                "lease/layouts.py",
+                "prefix = lease_prefix(config.leases.location.prefix,",
+                'prefix = lease_prefix(config.leases.location.prefix or "",',
+            ),
+        ),
+        kind="beside",
+    ),
+    "the uid is compared instead of the chain": Mutant(
+        (
+            Change(
+                "identity.py",
+                "await _take_over(resource, prefix, leases, sink, times)",
+                'raise Blocked("spec", Reason.CHAIN_IN_USE, "another uid")',
+            ),
+        ),
+        AGAIN,
+    ),
+    "a resource that is applied again has a chain of its own": Mutant(
+        (
+            Change(
+                "identity.py",
+                "    return found.record.chain\n",
+                "    return chain_identity(sink.account, config.sink.container, prefix, resource.uid)\n",
+            ),
+        ),
+        AGAIN,
+    ),
+    "a chain is taken over from a resource that lives": Mutant(
+        (Change("identity.py", "if in_use or found.record.resource.path in others(", "if False and found in others("),),
+        kind="one chain",
+    ),
+    "the record of the chain is overwritten": Mutant(
+        (
+            Change(
+                "identity.py",
+                "await sink.put(chain_name(prefix), _encoded(fresh), if_absent=True)",
+                "await sink.put(chain_name(prefix), _encoded(fresh))",
+            ),
+        ),
+        kind="one chain",
+    ),
+    "a resource that lost its chain reads on": Mutant(
+        (
+            Change(
+                "identity.py",
+                "return found is not None and found.record.resource.uid != resource.uid",
+                "return False",
+            ),
+        ),
+        {"pause": 4, "resume": 2, "crash": 3, "start": 2, "wait": 1.5},
+        kind="one chain",
+    ),
 }
 
 
@@ -299,7 +342,7 @@ def main() -> int:
     for number in range(options.runs):
         mutant = MUTANTS[options.name] if options.name else some[number % len(some)]
         seed = f"mutants/{number}"
-        outcome = run(seed, episode(seed, mutant.steps, mutant.more))
+        outcome = run(seed, episode(seed, mutant.steps, mutant.more), mutant.kind, mutant.only)
         if outcome.violation:
             print(json.dumps({"violation": outcome.violation, "runs": number + 1, "seed": seed}))
             return 1

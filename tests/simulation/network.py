@@ -16,9 +16,9 @@ from typing import Any, Protocol
 
 from eventconsumer_processor.errors import HostError, HubUnreachable, LinkStolen, Unavailable
 from eventconsumer_processor.source.batch import EventBatch
-from eventconsumer_processor.storage import FOREVER
+from eventconsumer_processor.source.rows import EventRows
 from tests.fakes.blobs import FakeBlobStore
-from tests.fakes.hub import FakeHub, FakeSource, batch_of
+from tests.fakes.hub import FakeHub, FakeSource, append_event, batch_of
 from tests.simulation.loop import Machine, SimLoop
 
 ANSWER_SECONDS = {"storage": 20.0, "hub": 10.0}  # longest wait for an answer
@@ -34,6 +34,7 @@ class Node:
 
     name: str
     machine: Machine
+    witness: "Witness"
     alive: bool = True
     cut: set[str] = field(default_factory=set)  # sides that it cannot reach
 
@@ -59,14 +60,8 @@ class Witness(Protocol):
     def sent(self, node: Node, operation: str, subject: str) -> None:
         """A request leaves a host."""
 
-    def granted(self, node: Node, subject: str, since: float, *, tied: bool | None) -> None:
-        """A host knows that a lease is its own, by a request sent at `since` on its clock.
-
-        From then on as long as its session, if it is tied; None: as before. Of a session: whether it is the same still.
-        """
-
-    def tying(self, node: Node, subject: str) -> None:
-        """A host asks that a lease be tied to its session: from now on it may be, whatever it hears."""
+    def granted(self, node: Node, subject: str, since: float) -> None:
+        """A host knows that a lease is its own, by a request sent at `since` on its clock."""
 
     def attaching(self, node: Node, partition: str, after: int, epoch: int) -> None:
         """A host opens a link."""
@@ -78,12 +73,11 @@ class Witness(Protocol):
 class Network:
     """All requests on their way."""
 
-    def __init__(self, loop: SimLoop, rng: Random, witness: Witness, note: Callable[[str], None]) -> None:
+    def __init__(self, loop: SimLoop, rng: Random, note: Callable[[str], None]) -> None:
         self.upsets: list[Upset] = []
         self.held: deque[Callable[[], None]] = deque()
         self.author = ""  # whose request is being carried out
         self.requests = 0
-        self.witness = witness
         self.note = note
         self._loop = loop
         self._rng = rng
@@ -106,7 +100,7 @@ class Network:
         if not node.alive:
             raise failed("the host is dead")
         self.requests += 1
-        self.witness.sent(node, operation, subject)
+        node.witness.sent(node, operation, subject)
         if side in node.cut:
             await asyncio.sleep(CONNECT_SECONDS)
             raise failed("no connection")
@@ -181,6 +175,7 @@ class RemoteStore:
         self._node = node
         self._network = network
         self._store = store
+        self.account = store.account
 
     def __getattr__(self, operation: str) -> Callable[..., Coroutine[Any, Any, Any]]:
         """Any operation."""
@@ -192,9 +187,6 @@ class RemoteStore:
                 return None
             subject = args[0] if args else ""
             since = self._node.machine.time()
-            tied = _tied(operation, subject, args, options)
-            if tied and "sessions/" not in subject:
-                self._network.witness.tying(self._node, subject)
             result = await self._network.request(
                 self._node,
                 "storage",
@@ -204,7 +196,7 @@ class RemoteStore:
                 lambda text: Unavailable(f"{operation}: {text}"),
             )
             if operation in {"acquire_lease", "renew_lease"} or "/ownership/" in subject:
-                self._network.witness.granted(self._node, subject, since, tied=tied)
+                self._node.witness.granted(self._node, subject, since)
             return result
 
         return call
@@ -232,12 +224,12 @@ class RemoteHub:
         """See `Hub`."""
         if self._node.alive:
             self._network.note(f"{self._node.name} attaches to {partition} behind {after} with epoch {epoch}")
-            self._network.witness.attaching(self._node, partition, after, epoch)
+            self._node.witness.attaching(self._node, partition, after, epoch)
         try:
             server = await self._ask("open", partition, after, epoch, prefetch)
         except LinkStolen:
             self._network.note(f"{self._node.name} is refused at {partition} with epoch {epoch}")
-            self._network.witness.stolen(self._node, partition, epoch)
+            self._node.witness.stolen(self._node, partition, epoch)
             raise
         return RemoteSource(self._node, self._network, partition, server)
 
@@ -263,7 +255,7 @@ class RemoteSource:
         self._network = network
         self._partition = partition
         self._server = server
-        self._coming: list[tuple[int, bytes]] = []
+        self._coming: list[tuple[int, bytes, int]] = []  # number, body and era, see `FakePartition`
 
     async def receive(self, max_events: int, max_wait: float) -> EventBatch:
         """See `Source`."""
@@ -274,14 +266,18 @@ class RemoteSource:
                 await asyncio.sleep(max_wait)
                 return batch_of(())
             if self._server.stolen:
-                self._network.witness.stolen(self._node, self._partition, self._server.epoch)
+                self._node.witness.stolen(self._node, self._partition, self._server.epoch)
             got = await self._server.receive(PREFETCH, max_wait)
             rows = got.rows()
-            self._coming += zip(rows.sequence_numbers, rows.bodies, strict=True)
+            eras = (int(o) - n * 10 for o, n in zip(rows.offsets, rows.sequence_numbers, strict=True))
+            self._coming += zip(rows.sequence_numbers, rows.bodies, eras, strict=True)
         taken, self._coming = self._coming[:max_events], self._coming[max_events:]
         if taken:
             await asyncio.sleep(self._network.latency())
-        return batch_of(taken)
+        found = EventRows()
+        for number, body, era in taken:
+            append_event(found, number, body, era)
+        return EventBatch.of(found)
 
     def hurry(self) -> None:
         """See `Source`."""
@@ -294,16 +290,6 @@ class RemoteSource:
     async def abandon(self) -> None:
         """See `Source`."""
         await self.close()
-
-
-def _tied(operation: str, subject: str, args: tuple[Any, ...], options: dict[str, Any]) -> bool | None:
-    """See `Witness.granted`."""
-    if "sessions/" in subject:
-        return operation == "renew_lease"
-    if "/ownership/" in subject:
-        facts = [each for each in (*args, options.get("metadata")) if isinstance(each, dict)]
-        return any("session" in each for each in facts) if facts else None
-    return FOREVER in args
 
 
 def _complete(coroutine: Coroutine[Any, Any, Any]) -> Any:

@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 
-from tests.simulation.world import HOSTS, World
+from tests.simulation.consumer import HOSTS
+from tests.simulation.stream import MOST_PARTITIONS, Stream
+from tests.simulation.world import World
 
 PAUSES = (0.05, 0.3, 1.0, 2.0, 4.0, 8.0, 16.0, 40.0)  # seconds
 COUNTS = (1, 2, 3, 5, 8, 13, 40)
@@ -25,14 +27,14 @@ TARGETS = (
     ("list", ""),
     ("acquire_lease", ""),
     ("renew_lease", ""),
-    ("change_lease", ""),
     ("release_lease", ""),
     ("open", ""),
     ("describe", ""),
     ("partition", ""),
     ("", ""),
 )
-HOST, PARTITION = HOSTS - 1, 5
+CONSUMER = 1
+HOST, PARTITION = 2 * HOSTS - 1, 2 * MOST_PARTITIONS - 1  # of two consumers
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ Step = tuple[str, tuple[int, ...]]
 
 
 def _cut(world: World, host: int, sides: int) -> None:
-    world.with_host(host, lambda found: found.node.cut.update(SIDES[sides]))
+    world.host(host, lambda found: found.node.cut.update(SIDES[sides]))
 
 
 def _upset(world: World, kind: int, target: int) -> None:
@@ -58,22 +60,22 @@ def _upset(world: World, kind: int, target: int) -> None:
 
 RULES: Mapping[str, Rule] = {
     "wait": Rule(30, (len(PAUSES) - 1,), lambda w, n: w.run(PAUSES[n])),
-    "produce": Rule(25, (PARTITION, len(COUNTS) - 1), lambda w, p, n: w.produce(p, COUNTS[n])),
+    "produce": Rule(25, (PARTITION, len(COUNTS) - 1), lambda w, p, n: w.at(p, Stream.produce, COUNTS[n])),
     "start": Rule(6, (HOST, 1), World.start),
-    "stop": Rule(2, (HOST,), lambda w, h: w.with_host(h, lambda found: found.stop())),
+    "stop": Rule(2, (HOST,), lambda w, h: w.host(h, lambda found: found.stop())),
     "crash": Rule(3, (HOST, 1), World.crash),
-    "pause": Rule(4, (HOST,), World.pause),
-    "resume": Rule(3, (HOST,), World.resume),
+    "pause": Rule(4, (HOST,), lambda w, h: w.host(h, lambda found: setattr(found.machine, "paused", True))),
+    "resume": Rule(3, (HOST,), lambda w, h: w.host(h, lambda found: found.machine.resume())),
     "cut": Rule(2, (HOST, len(SIDES) - 1), _cut),
-    "mend": Rule(2, (HOST,), lambda w, h: w.with_host(h, lambda found: found.node.cut.clear())),
+    "mend": Rule(2, (HOST,), lambda w, h: w.host(h, lambda found: found.node.cut.clear())),
     "clock rate": Rule(
-        1, (HOST, len(RATES) - 1), lambda w, h, n: w.with_host(h, lambda found: found.machine.set_rate(RATES[n]))
+        1, (HOST, len(RATES) - 1), lambda w, h, n: w.host(h, lambda found: found.machine.set_rate(RATES[n]))
     ),
     "upset": Rule(12, (5, len(TARGETS) - 1), _upset),
     "hold a file": Rule(4, (), lambda w: w.upset(3, "put", "from=")),
     "release": Rule(4, (), lambda w: w.network.release()),
-    "operator": Rule(2, (HOSTS,), World.operator),
-    "tell wrongly": Rule(2, (HOSTS, HOSTS + 1, 15, 15), World.tell_wrongly),
+    "operator": Rule(2, (CONSUMER, HOSTS), lambda w, c, n: w.consumer(c).operator(n)),
+    "tell wrongly": Rule(2, (2 * HOSTS + 1, HOSTS + 1, 15, 15), World.tell_wrongly),
     "tell late": Rule(1, (HOST, len(PAUSES) - 1), lambda w, h, n: w.tell_late(h, PAUSES[n])),
     "expire lease": Rule(2, (PARTITION,), lambda w, p: w.tamper(p, lambda t, name: t.expire(name))),
     "break lease": Rule(1, (PARTITION,), lambda w, p: w.tamper(p, lambda t, name: t.break_lease(name, 8))),
@@ -82,19 +84,19 @@ RULES: Mapping[str, Rule] = {
     "damage lease": Rule(0.5, (PARTITION, 5), lambda w, p, n: w.tamper(p, lambda t, name: t.damage(name, n))),
     "checkpoint down": Rule(1, (PARTITION, 20), lambda w, p, n: w.tamper(p, lambda t, name: t.edit(name, -1 - n))),
     "checkpoint up": Rule(0.5, (PARTITION, 20), lambda w, p, n: w.tamper(p, lambda t, name: t.edit(name, 1 + n))),
-    "break session": Rule(1, (HOST,), World.break_session),
+    "recreate resource": Rule(1, (CONSUMER, 2, 1), lambda w, c, how, move: w.consumer(c).recreate(how, move)),
     "delete leases": Rule(0.3, (), World.delete_leases),
-    "retention": Rule(3, (PARTITION, 12), World.retain),
-    "redeliver": Rule(2, (PARTITION, 9), World.redeliver),
-    "skip": Rule(1, (PARTITION, 4), lambda w, p, n: w.skip(p, n + 1)),
-    "drop link": Rule(2, (PARTITION,), World.drop),
-    "freeze link": Rule(1, (PARTITION,), World.freeze),
-    "rival": Rule(1, (PARTITION, 3), World.rival),
-    "rivals leave": Rule(2, (), World.rivals_leave),
-    "recreate hub": Rule(0.1, (), World.recreate),
-    "add partition": Rule(0.5, (), World.add_partition),
-    "clean up": Rule(1, (5,), World.clean_up),
-    "commit batch": Rule(2, (), World.commit_batch),
+    "retention": Rule(3, (PARTITION, 12), lambda w, p, n: w.at(p, Stream.retain, n)),
+    "redeliver": Rule(2, (PARTITION, 9), lambda w, p, n: w.at(p, Stream.redeliver, n)),
+    "skip": Rule(1, (PARTITION, 4), lambda w, p, n: w.at(p, Stream.skip, n + 1)),
+    "drop link": Rule(2, (PARTITION,), lambda w, p: w.at(p, Stream.drop)),
+    "freeze link": Rule(1, (PARTITION,), lambda w, p: w.at(p, Stream.freeze)),
+    "rival": Rule(1, (PARTITION, 3), lambda w, p, n: w.at(p, Stream.rival, n)),
+    "rivals leave": Rule(2, (CONSUMER,), lambda w, c: w.consumer(c).stream.rivals_leave()),
+    "recreate hub": Rule(0.1, (CONSUMER,), lambda w, c: w.consumer(c).stream.recreate()),
+    "add partition": Rule(0.5, (CONSUMER,), lambda w, c: w.consumer(c).stream.add_partition()),
+    "clean up": Rule(1, (CONSUMER, 5), lambda w, c, n: w.consumer(c).stream.clean_up(n)),
+    "commit batch": Rule(2, (CONSUMER,), lambda w, c: w.consumer(c).stream.commit_batch()),
 }
 
 

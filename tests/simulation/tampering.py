@@ -13,7 +13,6 @@ T = TypeVar("T")
 
 FOREIGN = "ffffffff-ffff-4fff-8fff-ffffffffffff"
 DAMAGE = (b"", b"{", b'"text"', b'{"Owner":7}', b"[" * 20_000, b"x" * 20_000)
-FOLDER = "shop.example/orders/$default"
 
 
 class Tampering(Protocol):
@@ -45,10 +44,11 @@ class Tampering(Protocol):
 
 
 class LeaseBlobs:
-    """The layout EventProcessorHost: one leased blob."""
+    """The layout EventProcessorHost: one leased blob in a folder."""
 
-    def __init__(self, store: FakeBlobStore) -> None:
+    def __init__(self, store: FakeBlobStore, folder: str) -> None:
         self._store = store
+        self._folder = folder
 
     def exists(self, partition: str) -> bool:
         """See `Tampering`."""
@@ -106,14 +106,15 @@ class LeaseBlobs:
             return None
 
     def _name(self, partition: str) -> str:
-        return f"$Default/{partition}"
+        return f"{self._folder}/{partition}"
 
 
 class OwnershipBlobs:
     """The layout AzureSdk: an ownership and a checkpoint, both only metadata."""
 
-    def __init__(self, store: FakeBlobStore, *, shared: bool) -> None:
+    def __init__(self, store: FakeBlobStore, folder: str, *, shared: bool) -> None:
         self._store = store
+        self._folder = folder
         self._shared = shared
 
     def exists(self, partition: str) -> bool:
@@ -171,10 +172,10 @@ class OwnershipBlobs:
         now(self._store.set_metadata(name, metadata))
 
     def _owner(self, partition: str) -> str:
-        return f"{FOLDER}/ownership/{partition}"
+        return f"{self._folder}/ownership/{partition}"
 
     def _reached(self, partition: str) -> str:
-        return f"{FOLDER}/checkpoint/{partition}"
+        return f"{self._folder}/checkpoint/{partition}"
 
 
 def now(coroutine: Coroutine[Any, Any, T]) -> T:

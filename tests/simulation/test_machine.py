@@ -46,7 +46,7 @@ class Machine(RuleBasedStateMachine):
             return
         world, self.world = self.world, None
         try:
-            if not world.checker.violations:
+            if not world.violations():
                 world.settle()
         except BaseException:
             self.world = world

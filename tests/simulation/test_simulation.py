@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,15 +14,17 @@ import pytest
 from tests.fakes.blobs import Version
 from tests.simulation.checker import Checker
 from tests.simulation.driver import episode, run
+from tests.simulation.history import History
 from tests.simulation.mutants import ALONE, REBUILT, ZOMBIES
 from tests.simulation.rules import RULES, Step
+from tests.simulation.world import KINDS
 
 RUNS = 120
 
 
 def test_random_runs_violate_nothing() -> None:
     checks: Counter[str] = Counter()
-    steps = 0
+    steps, kinds = 0, set()
     for number in range(RUNS):
         outcome = run(f"suite/{number}", episode(f"suite/{number}"))
         assert not outcome.violation, (
@@ -30,15 +33,17 @@ def test_random_runs_violate_nothing() -> None:
         )
         checks += outcome.checks
         steps += outcome.steps
+        kinds.add(outcome.kind)
     print(f"{steps} steps, {checks.total()} checks: {dict(sorted(checks.items()))}")
-    every = {"S1", "S2", "S3", "S4", "S5", "S6", "S7", "S8", "F1", "F2", "L1", "L2", "L3"}
+    every = {"S1", "S2", "S3", "S4", "S5", "S6", "S7", "S8", "F1", "F2", "I1", "I2", "I3", "L1", "L2", "L3"}
     assert every <= set(checks)
+    assert kinds == set(KINDS)
 
 
 def test_a_stolen_link_is_not_opened_again_before_the_epoch_is_raised() -> None:
     """Storage refuses the first write that would raise it."""
     script: list[Step] = [("start", (1, 0)), ("wait", (3,)), ("rival", (5, 3)), ("upset", (0, 2)), ("wait", (6,))]
-    outcome = run("cols/11", script)
+    outcome = run("cols/11", script, "alone")
     assert any("the epoch could not be raised" in line for line in outcome.trace)
     assert not outcome.violation
 
@@ -46,7 +51,7 @@ def test_a_stolen_link_is_not_opened_again_before_the_epoch_is_raised() -> None:
 def test_a_partition_is_given_up_although_its_epoch_is_being_raised() -> None:
     """The plan takes it away between two pumps."""
     emphasis = ZOMBIES | ALONE | REBUILT | {"produce": 2}
-    outcome = run("mutants/1027", episode("mutants/1027", 100, emphasis))
+    outcome = run("mutants/1027", episode("mutants/1027", 100, emphasis), "alone")
     assert not outcome.violation
 
 
@@ -83,13 +88,37 @@ def test_every_rule_is_played() -> None:
 NAME = "p/inc=aa/partition=0/from={:020d}.parquet"
 
 
-def file(start: int, rows: list[int], **changes: str) -> Version:
-    """A slot as a host would write it."""
-    data = json.dumps([[number, f"e0/0/{number}"] for number in rows]).encode()
+def file(start: int, rows: list[int], after: int | None = None, **changes: str) -> Version:
+    """A slot as a host would write it; of the events that came when those above `after` had vanished."""
+    life, more = (0, 0) if after is None else (1, 9 - after)
+    data = json.dumps([[number, f"orders/{life}/0/{number + more}"] for number in rows]).encode()
     facts = {"first": str(rows[0]), "last": str(rows[-1]), "count": str(len(rows)), "epoch": "1"}
     return Version(
         NAME.format(start), data, facts | {"sha256": hashlib.sha256(data).hexdigest()} | changes, f'"{start}"'
     )
+
+
+def genesis(start: int = 0) -> Version:
+    """The record of a chain's start."""
+    return Version("p/_genesis/aa/0.json", json.dumps({"start": start}).encode(), {}, '"0"')
+
+
+def hub() -> History:
+    """A partition with ten events, of which retention has removed the event 3."""
+    history = History("orders")
+    for number in range(10):
+        history.produce("0", number)
+    history.numbered("0", 3)[0].expired = True
+    return history
+
+
+def failed_over(last: int) -> History:
+    """The same, whose events above `last` vanished, and whose numbers were used again."""
+    history = hub()
+    history.truncate("0", last)
+    for number in range(last + 1, 10):
+        history.produce("0", number)
+    return history
 
 
 GOOD = file(0, [0, 1, 2])
@@ -101,14 +130,17 @@ BAD = {
     "S3 order": [GOOD, file(3, [4, 3])],
     "S4": [GOOD, file(3, [4, 5])],
     "S4 retained": [GOOD, file(3, [5, 6], gap="retention:3-4")],
+    "S4 twice": [GOOD, replace(GOOD, name=NAME.format(0).replace("aa", "bb"))],
     "S6": [file(0, [0], epoch="2"), file(1, [1])],
+    "F2": [replace(GOOD, data=(GOOD.data or b"").replace(b"orders", b"others"))],
 }
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_the_checker_finds_a_bad_chain(name: str) -> None:
-    checker = Checker(era=lambda: "e0", retained=lambda _: 4, head=lambda _: 100)
-    checker.sink_changed(Version("p/_genesis/aa/0.json", b'{"start": 0}', {}, '"0"'), "host")
+    checker = Checker(hub())
+    for each in (genesis(), replace(genesis(), name="p/_genesis/bb/0.json")):
+        checker.sink_changed(each, "host")
     for version in BAD[name][:-1]:
         checker.sink_changed(version, "host")
     assert not checker.violations
@@ -117,13 +149,45 @@ def test_the_checker_finds_a_bad_chain(name: str) -> None:
 
 
 def test_the_checker_accepts_a_good_chain_and_tombstones() -> None:
-    checker = Checker(era=lambda: "e0", retained=lambda _: 4, head=lambda _: 100)
-    checker.sink_changed(Version("p/_genesis/aa/0.json", b'{"start": 0}', {}, '"0"'), "host")
+    checker = Checker(hub())
+    checker.sink_changed(genesis(), "host")
     for version in (
         GOOD,
-        file(3, [4, 5], gap="retention:3-3", epoch="2"),
+        file(3, [4, 5, 6, 7, 8, 9], gap="retention:3-3", epoch="2"),
         Version(GOOD.name, b"", {**GOOD.metadata, "tombstone": "2026-01-01T00:00:00Z"}, '"9"'),
     ):
         checker.sink_changed(version, "host")
+    checker.account()
     assert not checker.violations
-    assert (checker.chains["aa", "0"].rows, checker.chains["aa", "0"].gaps) == (5, 1)
+    assert (checker.chains["aa", "0"].rows, checker.chains["aa", "0"].gaps) == (9, 1)
+
+
+def test_the_checker_finds_a_start_that_leaves_events_out() -> None:
+    """As where the checkpoints of another hub are taken for one's own."""
+    checker = Checker(hub())
+    checker.sink_changed(genesis(2), "host")
+    assert [found[:2] for found in checker.violations] == ["S4"]
+
+
+def test_the_checker_finds_events_that_are_in_no_file() -> None:
+    checker = Checker(hub())
+    checker.sink_changed(genesis(), "host")
+    checker.sink_changed(GOOD, "host")
+    checker.account()
+    assert len(checker.violations) == 6  # 4 to 9: nobody expects the event 3, which retention removed
+
+
+def test_the_checker_finds_that_a_chain_is_read_across_a_failover() -> None:
+    """Its numbers are all there, and each once."""
+    checker = Checker(failed_over(1))
+    for version in (genesis(), GOOD, file(3, [4, 5], after=1, gap="retention:3-3")):
+        checker.sink_changed(version, "host")
+    assert any(found.startswith("F2") and "vanished" in found for found in checker.violations)
+
+
+def test_the_checker_accepts_what_a_failover_did_not_touch() -> None:
+    checker = Checker(failed_over(5))
+    for version in (genesis(), GOOD, file(3, [4, 5], gap="retention:3-3"), file(6, [6, 7, 8, 9], after=5)):
+        checker.sink_changed(version, "host")
+    checker.account()
+    assert not checker.violations

@@ -60,7 +60,7 @@ def owner_of(partition: int, step: int) -> str:
     """Two hosts at first; a third comes after 20 minutes, and the first one's pod is made anew after 40."""
     host = partition % 2 if step < 80 else partition % 3
     uid = "two" if host == 0 and step >= 160 else "one"
-    return f"orders-host-{host}.{uid}"
+    return f"shop/orders/orders-host-{host}.{uid}"
 
 
 def lag_of(partition: int, step: int) -> int:
@@ -97,6 +97,7 @@ def report_of(host: int, step: int, start: datetime) -> HostReport:
     batch = BatchReport(number=number + 1, files=24, bytes=9 << 20, events=9_000, reason="Files", created_at=made)
     lags = {str(each): lag_of(each, step) for each in range(PARTITIONS)}
     fleet = FleetReport(
+        chain="00000000000000c1",
         partition_count=PARTITIONS,
         hub_created_at=start - timedelta(days=9),
         owners=owners,
@@ -114,9 +115,9 @@ def report_of(host: int, step: int, start: datetime) -> HostReport:
         last_commit=commit,
         open_batch=batch if step % 48 < 42 else None,
     )
-    mine = [each for each, owner in owners.items() if owner.startswith(f"orders-host-{host}.")]
+    mine = [each for each, owner in owners.items() if owner.startswith(f"shop/orders/orders-host-{host}.")]
     return HostReport(
-        owner=f"orders-host-{host}.one",
+        owner=f"shop/orders/orders-host-{host}.one",
         state=HostState.RUNNING,
         partition_count=PARTITIONS,
         partitions=tuple(PartitionReport(id=each, epoch=1) for each in mine),
@@ -155,7 +156,7 @@ def filled_book(end: datetime | None = None) -> Book:
         reports = {f"orders-host-{each}": report_of(each, step, start) for each in range(hosts)}
         record(book, KEY, start + step * STEP, reports, hosts)
     problem = Problem(field="spec.sink.container", reason="ContainerInvalid", message=MESSAGE)
-    blocked = HostReport(owner="payments-host-0.one", state=HostState.BLOCKED, problems=(problem,))
+    blocked = HostReport(owner="shop/payments/payments-host-0.one", state=HostState.BLOCKED, problems=(problem,))
     record(book, BLOCKED, end, {"payments-host-0": blocked}, 1)
     return book
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from eventconsumer_api.identity import owner_id
 from eventconsumer_processor.fleetnews import FleetNews
 from eventconsumer_processor.lease.planned import Fleet
 from eventconsumer_processor.metrics import Metrics
@@ -20,8 +21,8 @@ async def believed(world: World, folder: Path, wanted: Callable[[Fleet], bool]) 
     """Wait until a host was told what is `wanted`, and believes it by the ConfigMap that it mounts."""
     key_file = folder / "fleet.pem"
     key_file.write_text((await world.get("cm", "orders-host"))["data"]["fleet.pem"])
-    uid = (await world.get("evc", "orders"))["metadata"]["uid"]
-    news = FleetNews(uid, key_file, Metrics(), time.monotonic)
+    namespace = (await world.get("evc", "orders"))["metadata"]["namespace"]
+    news = FleetNews(f"{namespace}/orders", key_file, Metrics(), time.monotonic)
     world.simulation.heard.clear()
     deadline = time.monotonic() + patiently(60)
     while time.monotonic() < deadline:
@@ -40,10 +41,10 @@ async def test_hosts_are_told_who_is_wanted_ready_and_gone(world: World, tmp_pat
     await world.until(ready)
     fleet = await believed(world, tmp_path, lambda fleet: fleet.ready == PODS)
     assert (fleet.hosts, fleet.partitions, fleet.gone) == (4, 8, frozenset())
-    former = (await world.get("pod", "orders-host-1"))["metadata"]["uid"]
+    former = (await world.get("pod", "orders-host-1"))["metadata"]
     await world.kubectl("delete", "pod", "orders-host-1", "--grace-period=0", "--force")
     fleet = await believed(world, tmp_path, lambda fleet: bool(fleet.gone))
-    assert fleet.gone == {f"orders-host-1.{former}"}
+    assert fleet.gone == {owner_id(f"{former['namespace']}/orders", "orders-host-1", former["uid"])}
     world.apply(SPEC | {"scaling": {"partitionsPerHost": 4}})
     fleet = await believed(world, tmp_path, lambda fleet: fleet.hosts == 2)
     assert fleet.ready <= {"orders-host-0", "orders-host-1"}

@@ -48,6 +48,7 @@ class Hub:
         ordinal = int(pod.rpartition("-")[2])
         mine = [str(partition) for partition in range(PARTITIONS) if partition % pods == ordinal]
         fleet = FleetReport(
+            chain="00000000000000c1",
             partition_count=PARTITIONS,
             hub_created_at=datetime(2026, 1, 1, tzinfo=UTC),
             owners={str(partition): f"orders-host-{partition % pods}" for partition in range(PARTITIONS)},

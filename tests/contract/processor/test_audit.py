@@ -20,6 +20,9 @@ from eventconsumer_processor.audit.model import AuditReport
 from eventconsumer_processor.audit.prune import Pruned, PrunePlan, carry_out, plan
 from eventconsumer_processor.audit.read import audit
 from eventconsumer_processor.azureblobs import AzureBlobStore, client_options
+from eventconsumer_processor.identity import Times, claim_chain
+from eventconsumer_processor.lease.keeper import boottime
+from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.registration import check_same_hub
 from eventconsumer_processor.sink.formats import files_of
 from eventconsumer_processor.sink.slots import Chain, Draft, incarnation
@@ -110,11 +113,18 @@ def events(start: int, count: int) -> EventBatch:
     return EventBatch.of(EventRows(numbers, text, times, none, bodies, one, two, none, none, none))
 
 
-async def commit(chain: Chain, encode: Any, start: int, count: int = 10, epoch: int = 1) -> None:
-    """Commit a file as a host does."""
-    last = start + count - 1
-    draft = Draft(start, start, last, count, epoch, "host-a", f"nonce-{start}", str(last), CREATED)
+async def commit(chain: Chain, encode: Any, start: int, identity: str) -> None:
+    """Commit a file of ten events as a host does."""
+    last, count = start + 9, 10
+    draft = Draft(start, start, last, count, 1, "host-a", f"nonce-{start}", str(last), CREATED, chain=identity)
     await chain.put(draft, b"".join(encode([events(start, count)], chain.partition, draft.metadata())))
+
+
+async def claim(store: BlobStore, config: HostConfig) -> str:
+    """The identity of the chain, claimed as a host does."""
+
+    leases = lease_store(config, INFO, store, boottime)  # nobody holds any
+    return await claim_chain(config, incarnation(INFO), leases, store, Times(lambda: CREATED, boottime))
 
 
 def make(azurite: AzuriteProcess, folder: Path, files: dict[str, Any]) -> Drained:
@@ -142,6 +152,7 @@ def make(azurite: AzuriteProcess, folder: Path, files: dict[str, Any]) -> Draine
 
     async def drain(store: BlobStore, parsed: HostConfig) -> None:
         await check_same_hub(store, "shop/orders", INFO)
+        identity = await claim(store, parsed)
         second = iter(range(1000))
         times = lambda: CREATED + timedelta(seconds=next(second))  # noqa: E731
         encode, chain_of = files_of(parsed, INFO, incarnation(INFO), store, now=times)
@@ -149,12 +160,15 @@ def make(azurite: AzuriteProcess, folder: Path, files: dict[str, Any]) -> Draine
             chain = chain_of(partition)
             await chain.begin(100)
             for start in (100, 110, 120):
-                await commit(chain, encode, start)
+                await commit(chain, encode, start, identity)
             await chain.put_empty()
 
     made.write(drain)
     with made.client(leases) as container:
         container.create_container()
+        whose = {"chain": made.audit()["chain"], "sink": "here", "resource": "shop/orders", "since": str(CREATED)}
+        record = {"namespace": "shop.example", "hub": "orders", "consumerGroup": "$Default"} | whose
+        container.upload_blob("$Default~identity.json", json.dumps(record))
         for partition in ("0", "1"):
             body = {"Offset": "129", "SequenceNumber": 129, "PartitionId": partition, "Owner": "", "Epoch": 1}
             container.upload_blob(f"$Default/{partition}", json.dumps(body))
@@ -198,6 +212,32 @@ def test_a_deleted_and_an_overwritten_file_are_violations(drained: Drained) -> N
         assert drained.audit()["counts"]["SlotChanged"] == 1
         blob.upload_blob(kept, metadata=metadata, overwrite=True)
     assert drained.audit()["exitCode"] == 0
+
+
+def test_a_consumer_that_shares_something_with_another_is_a_violation(azurite: AzuriteProcess, tmp_path: Path) -> None:
+    drained = make(azurite, tmp_path, LAYOUTS["parquet"])
+    resource = drained.config["resource"]
+    for changes, code in (({"uid": "new"}, "ResourceRenewed"), ({"name": "billing"}, "ChainInUse")):
+        drained.config_file.write_text(json.dumps(drained.config | {"resource": resource | changes}))
+        assert list(drained.audit()["counts"]) == [code]
+    drained.config_file.write_text(json.dumps(drained.config))
+    with drained.client() as container, drained.client(drained.leases) as leases:
+        for client, name, part, code in (
+            (leases, "$Default~identity.json", ('"orders"', '"billing"'), "LeaseStoreInUse"),
+            (container, "shop/orders/_chain.json", ('"chain": "', '"chain": "not '), "ChainRecordDamaged"),
+        ):
+            kept = client.download_blob(name).readall()
+            client.upload_blob(name, kept.decode().replace(*part), overwrite=True)
+            report = drained.audit()
+            assert (report["exitCode"], list(report["counts"])) == (2, [code])
+            client.upload_blob(name, kept, overwrite=True)
+        container.upload_blob("shop/_chain.json", b"{}")
+        assert drained.audit()["counts"] == {"PrefixNested": 1}
+        container.delete_blob("shop/_chain.json")
+        leases.delete_blob("$Default~identity.json")
+        assert drained.audit()["counts"] == {"LeaseRecordMissing": 1}
+        leases.upload_blob("$Default~identity.json", b"{")
+        assert drained.audit()["counts"] == {"LeaseRecordDamaged": 1}
 
 
 def test_a_data_file_without_its_record_or_the_other_way_round(azurite: AzuriteProcess, tmp_path: Path) -> None:
@@ -361,7 +401,7 @@ def test_prune_keeps_the_chain_whole_and_hosts_go_on_behind_it(drained: Drained)
         encode, chain_of = files_of(config, INFO, incarnation(INFO), store)
         chain = chain_of("0")
         assert [slot.tombstone for slot in await chain.listed()] == [True, True, False]
-        await commit(chain, encode, 130)
+        await commit(chain, encode, 130, await claim(store, config))
 
     drained.write(follow)
     assert drained.audit()["exitCode"] == 0

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from eventconsumer_processor.errors import Conflict, NotFound, Refused
-from eventconsumer_processor.storage import FOREVER
 from tests.contract.processor.conftest import World
-from tests.fakes.blobs import put_blocks
+from tests.fakes.blobs import FOREVER, put_blocks
 
 ONE = "11111111-1111-1111-1111-111111111111"
 TWO = "22222222-2222-2222-2222-222222222222"
@@ -91,19 +90,6 @@ async def test_a_lease_guards_writes_until_released(world: World) -> None:
     await world.other.acquire_lease("b", TWO, 15)
 
 
-async def test_a_changed_lease_shuts_its_old_owner_out(world: World) -> None:
-    await world.blobs.put("b", b"1")
-    await world.blobs.acquire_lease("b", ONE, 15)
-    with pytest.raises(Conflict):
-        await world.other.change_lease("b", TWO, TWO.replace("2", "3"))
-    await world.other.change_lease("b", ONE, TWO)
-    with pytest.raises(Conflict):
-        await world.blobs.renew_lease("b", ONE)
-    with pytest.raises(Conflict):
-        await world.blobs.put("b", b"2", lease_id=ONE)
-    await world.other.renew_lease("b", TWO)
-
-
 async def test_an_expired_lease_can_be_taken(world: World) -> None:
     await world.blobs.put("b", b"1")
     await world.blobs.acquire_lease("b", ONE, 15)
@@ -144,7 +130,6 @@ async def test_while_a_lease_is_breaking_its_owner_may_still_write_and_nobody_el
     await world.blobs.put("b", b"2", lease_id=ONE)
     for refused in (
         world.blobs.renew_lease("b", ONE),
-        world.blobs.change_lease("b", ONE, TWO),
         world.other.acquire_lease("b", TWO, 15),
         world.other.put("b", b"3"),
     ):
@@ -206,14 +191,6 @@ async def test_a_lease_that_never_ends_is_seen_as_such(world: World) -> None:
         await world.other.acquire_lease("b", TWO, 15)
     await world.break_lease("b", 0)
     await world.other.acquire_lease("b", TWO, 15)
-
-
-async def test_a_repeated_change_of_a_lease_is_the_same_change(world: World) -> None:
-    await world.blobs.put("b", b"1")
-    await world.blobs.acquire_lease("b", ONE, 15)
-    await world.other.change_lease("b", ONE, TWO)
-    await world.other.change_lease("b", ONE, TWO)  # the first answer was lost
-    await world.other.renew_lease("b", TWO)
 
 
 def broken_off(*blocks: bytes) -> Iterator[bytes]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from eventconsumer_processor.errors import LeaseInvalid, LeaseLost
+from eventconsumer_processor.errors import LeaseInvalid, LeaseLost, NotFound
 from eventconsumer_processor.lease.azuresdk import Names
 from eventconsumer_processor.lease.azuresdk_store import AzureSdkStore
 from eventconsumer_processor.lease.eventprocessorhost_store import EventProcessorHostStore
@@ -203,11 +203,14 @@ async def test_a_damaged_lease_is_set_apart_and_rebuilt_only_on_demand(pair: Pai
     assert (seen.owner, seen.checkpoint) == ("host-b", Checkpoint("100", 7))
 
 
-async def test_a_deleted_container_costs_the_lease_and_is_made_again(pair: Pair) -> None:
+async def test_a_deleted_container_costs_the_lease_and_is_made_again_by_who_registers(pair: Pair) -> None:
     held = await hold(pair)
     await pair.world.delete_container()
     with pytest.raises(LeaseLost):
         await pair.one.renew(held.lease)
+    with pytest.raises(NotFound):
+        await listed(pair.two)
+    await pair.world.other.ensure_container()
     seen = await listed(pair.two)
     assert (seen.owner, seen.leased) == ("", False)
     taken = await take(pair.two, seen, "host-b")

@@ -6,8 +6,8 @@ from eventconsumer_processor.errors import LeaseLost
 from eventconsumer_processor.lease.eventprocessorhost_store import EventProcessorHostStore
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.model import Checkpoint, Taken
-from eventconsumer_processor.storage import FOREVER
 from tests.contract.processor.conftest import World
+from tests.fakes.blobs import FOREVER
 
 FOREIGN = "11111111-1111-1111-1111-111111111111"
 
@@ -69,7 +69,7 @@ async def test_a_lease_that_never_ends_is_a_problem_of_its_partition_alone(world
     listing = await store.list(["0", "1"])
     assert set(listing.leases) == {"1"}
     unusable = listing.invalid["0"]
-    assert "$Default/0" in unusable.why and "never ends" in unusable.why and "Break the lease" in unusable.remedy
+    assert "$Default/0" in unusable.why and "without an end" in unusable.why and "Break the lease" in unusable.remedy
     assert unusable.rebuild is None
     await world.break_lease("$Default/0", 0)
     await take(store, "host-a")

@@ -48,9 +48,8 @@ async def test_every_operation_is_counted_as_often_as_it_is_sent(azurite: Any) -
     await store.put_block_list("blocks", ["00"], metadata={}, if_absent=True)
     agree("blocks")
     await store.acquire_lease("a", TOKENS[0], 15)
-    await store.change_lease("a", TOKENS[0], TOKENS[1])
-    await store.renew_lease("a", TOKENS[1])
-    await store.release_lease("a", TOKENS[1])
+    await store.renew_lease("a", TOKENS[0])
+    await store.release_lease("a", TOKENS[0])
     agree("leases")
     with pytest.raises(NotFound):
         await store.renew_lease("absent", TOKENS[0])
@@ -68,7 +67,6 @@ async def test_every_operation_is_counted_as_often_as_it_is_sent(azurite: Any) -
         "put_block",
         "put_block_list",
         "acquire_lease",
-        "change_lease",
         "renew_lease",
         "release_lease",
         "remove",

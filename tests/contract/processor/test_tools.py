@@ -1,25 +1,28 @@
 """What the tools read and write, in both layouts, on the fake and on Azurite."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.identity import lease_record_name
 from eventconsumer_processor.errors import HostError, Unavailable
+from eventconsumer_processor.identity import Leases, Times, claim_chain, claim_leases, read_chain, take_lead
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.lease.model import Checkpoint, Lease
 from eventconsumer_processor.lease.store import LeaseStore
 from eventconsumer_processor.registration import check_same_hub
-from eventconsumer_processor.sink.slots import Draft, incarnation
+from eventconsumer_processor.sink.slots import Draft, incarnation, utc_now
 from eventconsumer_processor.source.hub import HubInfo
-from eventconsumer_processor.tools import checkpoint, files, lag, leases, migrate, planning, standing
+from eventconsumer_processor.tools import adopt, checkpoint, files, lag, leases, migrate, planning, standing, whose
 from eventconsumer_processor.tools.carrying import backups, carry_out
+from eventconsumer_processor.tools.checking import Checks
 from eventconsumer_processor.tools.consumer import Consumer
 from eventconsumer_processor.tools.judging import Rules
-from eventconsumer_processor.tools.model import Action, CheckpointsExport, LeaseState, PlanSource, Step
+from eventconsumer_processor.tools.model import Action, Check, CheckpointsExport, LeaseState, PlanSource, Step
 from tests.contract.processor.conftest import World
 from tests.fakes.blobs import EPOCH, FakeBlobStore
 from tests.fakes.hub import CREATED, FakeHub
@@ -339,3 +342,130 @@ async def test_a_migration_takes_positions_over(make: Make, world: World) -> Non
     assert (await shop.carry_out(plan))[0].done
     lease = await shop.hold("0")
     assert lease.checkpoint == Checkpoint("390", 39)
+
+
+# --- whose chain and whose leases ---
+
+BILLING = {"namespace": "shop", "name": "billing", "uid": "b"}
+
+
+async def claimed(shop: Shop, *, leases_too: bool = True) -> str:
+    """Claim chain and leases as a host of this consumer does; the identity of the chain."""
+    config, sink, store = shop.consumer.config, shop.world.other, shop.store()
+    times = Times(utc_now, shop.world.clock)
+    chain = await claim_chain(config, incarnation(INFO), store, sink, times)
+    if leases_too:
+        found = Leases(store, sink)
+        await claim_leases(config, shop.hub, INFO, chain=chain, leases=found, sink=sink, times=times)
+    return chain
+
+
+async def said(shop: Shop) -> dict[str, Check]:
+    """What `check` finds about chain and leases."""
+    checks, blobs, config = Checks(), shop.world.blobs, shop.consumer.config
+    found = await whose.check_chain(config, blobs, checks)
+    wanted = whose.lease_record(config, INFO, found.record.chain if found else "", blobs.account)
+    await whose.check_leases(config, blobs, wanted, checks, hub=shop.hub, info=INFO)
+    return {one.check: one for one in checks.report().checks}
+
+
+async def test_what_nobody_has_and_what_is_its_own_is_free(make: Make) -> None:
+    shop = make()
+    found = await said(shop)
+    assert [one.ok for one in found.values()] == [True, True]
+    assert "the first host begins it" in found["chain-identity"].detail
+    assert await shop.world.blobs.list("") == []
+    await claimed(shop)
+    again = make(resource={"namespace": "shop", "name": "orders", "uid": "applied again"})
+    assert [one.ok for one in (await said(again)).values()] == [True, True]
+
+
+async def test_check_names_the_consumer_whose_chain_and_leases_these_are(make: Make) -> None:
+    await claimed(make(resource=BILLING))
+    found = (await said(make()))["chain-identity"]
+    assert (found.ok, "EventConsumer shop/billing (uid b)" in found.detail) == (False, True)
+    assert "kubectl eventconsumer adopt orders -n shop" in found.remedy
+    elsewhere = make(sink={**CONFIG["sink"], "prefix": "p/inside"})
+    found_there = await said(elsewhere)
+    assert "lies in p" in found_there["chain-identity"].detail
+    assert found_there["lease-identity"].ok is False, "leases of another chain"
+    assert "belong to EventConsumer shop/billing" in found_there["lease-identity"].detail
+
+
+async def test_check_says_whether_leases_of_an_old_program_fit(make: Make) -> None:
+    shop = make()
+    await shop.move("0", 39)
+    found = (await said(shop))["lease-identity"]
+    assert (found.ok, "fit the hub" in found.detail) == (True, True)
+    await shop.move("0", 300)
+    found = (await said(shop))["lease-identity"]
+    assert (found.ok, "the hub's last is 99" in found.detail + found.remedy) == (False, True)
+
+
+async def records(shop: Shop) -> tuple[str, str]:
+    """The resource in the record of the chain, and the chain in that of the leases."""
+    found, leases_of = await read_chain(shop.world.blobs, "p"), await adopt.read_leases(shop.consumer)
+    return found.record.resource.path if found else "", leases_of.record.chain if leases_of else ""
+
+
+async def test_a_chain_is_adopted_with_its_leases(make: Make) -> None:
+    other = make(resource=BILLING)
+    assert await adopt.plan(other.consumer) == []
+    chain = await claimed(other)
+    shop = make()
+    steps = {step.record: step for step in await adopt.plan(shop.consumer)}
+    assert (steps["chain"].action, steps["leases"].action) == (Action.SET, Action.KEEP)
+    assert (steps["chain"].from_, steps["chain"].to) == ("shop/billing (uid b)", "shop/orders (uid u)")
+    assert await records(shop) == ("shop/billing", chain)
+    done = {step.record: step for step in await adopt.carry_out(shop.consumer)}
+    assert (done["chain"].done, done["leases"].done) == (True, False)
+    assert await records(shop) == ("shop/orders", chain)
+    assert {step.action for step in await adopt.plan(shop.consumer)} == {Action.KEEP}
+    assert await claimed(shop) == chain
+    info = await shop.world.blobs.head("p/_leader")
+    assert info is not None and not info.leased, "the lead is given back"
+
+
+async def test_leases_of_another_chain_are_adopted_where_nobody_holds_them(make: Make) -> None:
+    before = make(resource=BILLING, sink={**CONFIG["sink"], "prefix": "before"})
+    first = await claimed(before)
+    shop = make()
+    chain = await claimed(shop, leases_too=False)
+    assert await records(shop) == ("shop/orders", first)
+    held = await shop.hold("1", "shop/billing/billing-host-0.b")
+    (_, refused) = await adopt.carry_out(shop.consumer)
+    assert (refused.action, "billing-host-0.b holds the lease" in refused.why) == (Action.REFUSE, True)
+    store = shop.store()
+    await store.list(["1"])
+    await store.release(held)
+    (_, step) = await adopt.carry_out(shop.consumer)
+    assert (step.action, step.done) == (Action.SET, True)
+    assert await records(shop) == ("shop/orders", chain)
+    await claimed(shop)
+
+
+async def test_nothing_is_adopted_while_a_host_of_the_other_consumer_works(make: Make) -> None:
+    other, shop = make(resource=BILLING), make()
+    chain = await claimed(other)
+    token = "11111111-1111-1111-1111-111111111111"
+    await take_lead(shop.world.other, "p", token, SECONDS, shop.world.clock)
+    for steps in (await adopt.plan(shop.consumer), await adopt.carry_out(shop.consumer)):
+        assert steps[0].action is Action.REFUSE
+        assert "EventConsumer shop/billing (uid b) leads" in steps[0].why
+        assert steps[0].remedy.startswith("suspend or delete EventConsumer shop/billing")
+    await shop.world.other.release_lease("p/_leader", token)
+    await shop.hold("0", "shop/billing/billing-host-0.b")  # it does not lead, and still reads
+    (refused, _) = await adopt.carry_out(shop.consumer)
+    assert (refused.action, "billing-host-0.b holds" in refused.why) == (Action.REFUSE, True)
+    assert await records(shop) == ("shop/billing", chain)
+
+
+async def test_leases_of_another_hub_are_never_adopted(make: Make) -> None:
+    shop = make()
+    chain = await claimed(shop)
+    billing = replace(shop.consumer, hub_name="billing")
+    name = lease_record_name(planning.lease_store(billing).folder)
+    record = whose.lease_record(shop.consumer.config, INFO, chain, "account")
+    await shop.world.blobs.put(name, record.model_dump_json(by_alias=True).encode())
+    step = {step.record: step for step in await adopt.carry_out(billing)}["leases"]
+    assert (step.action, "belong to Event Hub orders in shop.example" in step.why) == (Action.REFUSE, True)

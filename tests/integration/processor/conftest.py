@@ -20,7 +20,9 @@ def consumer(emulator: EmulatorProcess, azurite: AzuriteProcess, tmp_path: Path)
 
     def make(partitions: int = 4, hub: str = "orders", **overrides: Any) -> Consumer:
         emulator.admin.create_hub(hub, partitions=partitions)
-        made.append(Consumer(tmp_path, emulator, azurite, hub, **overrides))
+        directory = tmp_path / str(len(made)) if made else tmp_path
+        directory.mkdir(exist_ok=True)
+        made.append(Consumer(directory, emulator, azurite, hub, **overrides))
         return made[-1]
 
     yield make

@@ -180,7 +180,7 @@ def test_deleted_lease_container_is_rebuilt_from_the_files(consumer: MakeConsume
     wait_until(lambda: sum(p.events for p in host.report().partitions) == 100, 20, "drained")
     with orders.container(orders.leases) as leases:
         leases.delete_container()
-    wait_until(lambda: "LeaseLost" in host.log, 30, "the loss is noticed")
+    wait_until(lambda: "the lease container is gone" in host.log, 30, "the loss is noticed")
     assert_heals(host)
     orders.publish(100, start=100)
     wait_until(lambda: sum(p.next_sequence_number or 0 for p in host.report().partitions) == 200, 30, "drained on")
@@ -195,12 +195,12 @@ def test_recreated_hub_is_never_drained_into_the_old_chains(consumer: MakeConsum
     host = orders.host()
     wait_until(lambda: sum(p.events for p in host.report().partitions) == 100, 20, "drained")
     emulator.admin.recreate_hub("orders")
-    problem = host.problem("HubChanged")
+    problem = host.problem("HubDiverged")
     assert problem.field == "spec.eventHub.name"
     assert_silent(host)
     assert host.terminate() == 0
     restarted = orders.host("orders-host-1")
-    restarted.problem("HubChanged")
+    restarted.problem("HubDiverged")
     assert not restarted.owned()
 
 

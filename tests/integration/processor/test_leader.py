@@ -43,7 +43,10 @@ def test_one_host_leads_and_measures_all(consumer: MakeConsumer) -> None:
     fleet = wait_fleet(orders, 1000, first, second)
     assert fleet.partition_count == 4
     assert set(fleet.owners) == {"0", "1", "2", "3"}
-    assert set(fleet.owners.values()) <= {"orders-host-0.uid-of-orders-host-0", "orders-host-1.uid-of-orders-host-1"}
+    assert set(fleet.owners.values()) <= {
+        "shop/orders/orders-host-0.uid-of-orders-host-0",
+        "shop/orders/orders-host-1.uid-of-orders-host-1",
+    }
     assert fleet.lag_seconds == 0
     with orders.container(orders.drained) as container:
         sizes = [blob.size for blob in container.list_blobs(f"{PREFIX}/inc=")]

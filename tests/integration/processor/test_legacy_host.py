@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from azure.storage.blob import ContainerClient
 
+from eventconsumer_api.identity import pod_of
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.drained import read_drained
 from tests.integration.processor.hosts import Consumer
@@ -68,7 +69,7 @@ class Shared:
 
     def count(self, name: str) -> int:
         """How many partitions a host owns."""
-        return sum(owner.startswith(name) for owner in self.owners.values())
+        return sum(pod_of(owner).startswith(name) for owner in self.owners.values())
 
     def until(self, met: Callable[[], bool], seconds: float, what: str) -> None:
         """Turn after turn, until it is met."""

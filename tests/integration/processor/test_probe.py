@@ -141,4 +141,4 @@ def test_a_hub_that_was_created_anew_is_a_problem_and_no_lag(consumer: MakeConsu
     wait_until(lambda: probe.fleet().lags["0"] == PartitionLag(), 30, f"the lag is unknown: {probe.log}")
     probe.terminate()
     again = ProbeProcess(tmp_path, orders, "orders-probe-1")
-    assert again.problem("HubChanged").field == "spec.eventHub.name"
+    assert again.problem("HubDiverged").field == "spec.eventHub.name"

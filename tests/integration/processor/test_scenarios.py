@@ -78,7 +78,7 @@ def test_clean_hub(consumer: MakeConsumer) -> None:
     for partition in "0123":
         body = lease(orders, partition)
         assert (body["Offset"], body["SequenceNumber"]) == (None, 0)
-        assert body["Owner"] == "orders-host-0.uid-of-orders-host-0"
+        assert body["Owner"] == "shop/orders/orders-host-0.uid-of-orders-host-0"
     publish(orders, 100)
     wait_caught_up(orders, host)
     assert_exactly_once(drained(orders), orders.heads(), 400)

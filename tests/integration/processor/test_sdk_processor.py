@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from eventconsumer_api.identity import pod_of
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.drained import Drained, assert_exactly_once, read_drained
 from tests.integration.processor.hosts import Consumer, wait_until
@@ -110,7 +111,7 @@ def test_partitions_are_shared_fairly_and_each_event_of_ours_is_in_one_file(
         return sorted(shares(orders).values()) == [4, 4] and len(host.owned()) == 4
 
     before = wait_settled(orders, fair)
-    assert host.owned() == {partition for partition, owner in before.items() if owner.startswith("orders-host-0")}
+    assert host.owned() == {partition for partition, owner in before.items() if pod_of(owner) == "orders-host-0"}
     seen = numbers(other)
     publish(orders, 100, sent)
     sent += 800

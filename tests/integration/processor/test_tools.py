@@ -92,7 +92,10 @@ def test_what_is_there_is_shown(consumer: MakeConsumer, layout: str) -> None:
         "0": ("held", 299),
         "1": ("held", 99),
     }
-    assert all(row["owner"] == "orders-host-0.uid-of-orders-host-0" and row["epoch"] >= 1 for row in leases.values())
+    assert all(
+        row["owner"] == "shop/orders/orders-host-0.uid-of-orders-host-0" and row["epoch"] >= 1
+        for row in leases.values()
+    )
 
     found = document(orders, "files")
     assert (found["totals"]["events"], found["shown"]) == (400, found["totals"]["files"])
@@ -171,6 +174,8 @@ def test_check_tells_what_is_wrong(consumer: MakeConsumer) -> None:
         ("hub-partitions", True),
         ("consumer-group", True),
         ("hub-unchanged", True),
+        ("chain-identity", True),
+        ("lease-identity", True),
         ("lease-credential", True),
         ("lease-container", True),
         ("lease-writable", None),
@@ -193,6 +198,33 @@ def test_check_tells_what_is_wrong(consumer: MakeConsumer) -> None:
     orders.config["eventHub"]["credential"] |= {"connectionStringFile": "/nowhere"}
     names = {one["check"]: one["ok"] for one in document(orders, "check", code=2)["checks"]}
     assert (names["hub-credential"], names["hub-reachable"], names["hub-unchanged"]) == (False, None, None)
+
+
+def test_a_chain_is_adopted_when_the_hosts_of_the_other_consumer_have_stopped(consumer: MakeConsumer) -> None:
+    orders = prepare(consumer, "EventProcessorHost")
+    orders.publish(100, "0")
+    host = run_until_drained(orders)
+    orders.config["resource"] = {"namespace": "warehouse", "name": "stock", "uid": "uid-2"}
+    refused = document(orders, "adopt", "--yes", code=2)["steps"][0]
+    assert (refused["action"], "shop/orders" in refused["why"]) == ("refuse", True)
+    checks = {one["check"]: one for one in document(orders, "check", code=2)["checks"]}
+    assert (checks["chain-identity"]["ok"], checks["lease-identity"]["ok"]) == (False, True)
+    assert "EventConsumer shop/orders (uid uid-1)" in checks["chain-identity"]["detail"]
+    host.terminate()
+
+    assert document(orders, "adopt")["dryRun"]
+    steps = document(orders, "adopt", "--yes")["steps"]
+    assert [(step["record"], step["action"], step["done"]) for step in steps] == [
+        ("chain", "set", True),
+        ("leases", "keep", False),
+    ]
+    orders.publish(50, "0", start=100)
+    run_until_drained(orders, "stock-host-0").terminate()
+    report = assert_clean(orders.azurite, orders.drained, "shop/orders", Leases(orders.leases))
+    assert (report["resource"], sum(partition["events"] for partition in report["partitions"])) == (
+        "warehouse/stock",
+        150,
+    )
 
 
 def test_hosts_go_on_where_a_legacy_host_stopped(consumer: MakeConsumer) -> None:

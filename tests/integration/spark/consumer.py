@@ -38,8 +38,7 @@ class Consumer:
         where = folders(output_folder(job.output.path, account), job.number)
         source = live.folder(self.drained.container.container_name, self.azurite)
         events = read_events(self.spark, manifest, source)
-        uid = job.resource.uid
-        return Batch(self.spark, job, manifest, events, str(where.table), where.output, where.quarantine, uid)
+        return Batch(self.spark, job, manifest, events, str(where.table), where.output, where.quarantine, job.chain)
 
     def run(self, job: BatchJob, program: Callable[[Batch], Written] = write_batch) -> Written:
         """One attempt."""

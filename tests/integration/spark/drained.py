@@ -15,6 +15,9 @@ from eventconsumer_api.spark import Output
 from tests.azurite import ACCOUNT
 
 RESOURCE = ResourceRef(namespace="shop", name="orders", uid="5f1c9e0a-7d7c-4f6e-9a55-2c6c1a1b2c3d")
+CHAIN = "00000000000000c1"
+MOVED = ResourceRef(namespace="market", name="orders", uid="uid-2")
+"""The resource after it was deleted and applied again, in another namespace with the same `sink.prefix`."""
 PREFIX = "shop/orders"
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 SCHEMA = pa.schema(
@@ -86,8 +89,8 @@ class DrainedBatch:
         self.files[index] = file.model_copy(update={"etag": str(answer.get_blob_properties().etag)})
         return self.files[index]
 
-    def freeze(self, number: int = 1, uid: str = RESOURCE.uid) -> BatchJob:
-        """Write the manifest and return the job that processes it."""
+    def freeze(self, number: int = 1, chain: str = CHAIN) -> BatchJob:
+        """Write the manifest of a chain, and return the job that processes it as one of `CHAIN`."""
         ranges = {
             partition: Range(
                 first=min(file.first for file in self.files if file.partition == partition),
@@ -99,7 +102,8 @@ class DrainedBatch:
             number=number,
             created_at=START,
             reason="Files",
-            resource=RESOURCE.model_copy(update={"uid": uid}),
+            chain=chain,
+            resource=RESOURCE,
             incarnation="0123456789abcdef",
             files=self.files,
             ranges=ranges,
@@ -114,6 +118,7 @@ class DrainedBatch:
             connection_string_file=self.secret_file,
         )
         return BatchJob(
+            chain=CHAIN,
             resource=RESOURCE,
             application=f"orders-5f1c9e0a-b{number}",
             number=number,

@@ -22,7 +22,7 @@ from eventconsumer_api.batch import (
     replay_prefix,
 )
 from tests.integration.spark.conftest import Driver, Launch
-from tests.integration.spark.drained import PREFIX, START, DrainedBatch
+from tests.integration.spark.drained import MOVED, PREFIX, START, DrainedBatch
 from tests.patience import patiently
 
 pytestmark = pytest.mark.timeout(400)  # Minutes, where the machine is busy.
@@ -129,7 +129,9 @@ def test_driver_killed_between_write_and_commit(drained: DrainedBatch, driver: D
     assert numbers(result(job)) == [("0", number) for number in range(50)], killed.stdout
     assert drained.commit() is None
     began = time.monotonic()
-    ended = driver(job, PROGRAMS, env={"WAY": "copy"})
+    # The resource was deleted and applied again between the attempts.
+    applied_again = job.resource.model_copy(update={"uid": "uid-2"})
+    ended = driver(job.model_copy(update={"resource": applied_again}), PROGRAMS, env={"WAY": "copy"})
     assert ended.returncode == 0, ended.stdout
     # It said whom it waits for, and waited for no longer than the lease.
     assert f"is claimed by {job.application} (attempt" in ended.stdout
@@ -186,7 +188,8 @@ def test_frozen_driver_does_not_commit_after_another(
     zombie = launch(job, PROGRAMS, env={"WAY": "slowly", "SECONDS_AT_WORK": "1"})
     until(zombie, "BEGUN")
     os.killpg(zombie.pid, signal.SIGSTOP)
-    ended = driver(job.model_copy(update={"application": "heir"}), PROGRAMS, env={"WAY": "copy"})
+    # The resource was deleted and applied again while the driver ran.
+    ended = driver(job.model_copy(update={"application": "heir", "resource": MOVED}), PROGRAMS, env={"WAY": "copy"})
     assert ended.returncode == 0, ended.stdout
     before = drained.commit()
     os.killpg(zombie.pid, signal.SIGCONT)
@@ -237,7 +240,8 @@ def test_replay_goes_on_where_it_stopped(drained: DrainedBatch, driver: Driver, 
         original += '"output": "o", "files": 1, "rowsRead": 1, "rowsWritten": 1, "seconds": 1}'
         drained.container.upload_blob(commit_name(PREFIX, number), original)
     replay = ReplayOf(nonce="again", first=1, last=3)
-    job = jobs[0].model_copy(update={"replay": replay, "application": "orders-replay"})
+    # The resource was deleted and applied again after they were frozen.
+    job = jobs[0].model_copy(update={"replay": replay, "application": "orders-replay", "resource": MOVED})
 
     ended = driver(job, PROGRAMS, env={"WAY": "copy"})
     assert ended.returncode == 1
@@ -255,7 +259,8 @@ def test_replay_goes_on_where_it_stopped(drained: DrainedBatch, driver: Driver, 
     second = committed(drained, 2, prefix)
     assert second.totals.rows_written == 30
     assert second.output == f"{job.output.path}_replays/again/_batch=2"
-    # The consumer's own output and commits are as they were.
+    # The consumer's own output has a record of its chain, and nothing else changed.
     output = service.get_container_client(f"{job.sink.container}-out")
-    assert {blob.name.split("/", 1)[0] for blob in output.list_blobs()} == {"results_replays"}
+    others = {blob.name for blob in output.list_blobs() if not blob.name.startswith("results_replays/")}
+    assert others == {"results/_eventconsumer.json"}
     assert committed(drained, 2).attempt == "x"

@@ -170,10 +170,10 @@ def test_missing_and_resized_files_are_named(drained: DrainedBatch) -> None:
     assert f"{resized.path} has 5 bytes, not {resized.size}" in str(raised.value)
 
 
-def test_manifest_of_another_resource_is_refused(drained: DrainedBatch) -> None:
+def test_manifest_of_another_chain_is_refused(drained: DrainedBatch) -> None:
     drained.slot("0", 0, 10)
-    job = drained.freeze(uid="another")
-    with pytest.raises(ManifestError, match=r"give each EventConsumer its own sink\.prefix"):
+    job = drained.freeze(chain="00000000000000c2")
+    with pytest.raises(ManifestError, match=r"give each EventConsumer its own spec\.sink\.prefix"):
         process(job, never, {})
 
 

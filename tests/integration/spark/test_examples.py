@@ -16,7 +16,7 @@ from eventconsumer_spark.errors import ConfigurationError, CountMismatchError
 from tests.azurite import ACCOUNT, KEY, AzuriteProcess
 from tests.integration.spark.conftest import Driver
 from tests.integration.spark.consumer import Consumer
-from tests.integration.spark.drained import DrainedBatch
+from tests.integration.spark.drained import MOVED, DrainedBatch
 from tests.integration.spark.drivers import ROOT
 
 pytestmark = pytest.mark.timeout(600)
@@ -135,8 +135,9 @@ def test_a_stream_takes_each_file_once_even_before_its_batch(consumer: Consumer,
         (EXAMPLES / "events_per_window.py", "process", as_windows, windows),
         (EXAMPLES / "latest_by_key.py", "process", as_latest, latest),
         (PACKAGE / "streaming.py", "drain", identities, identities),
+        (PACKAGE / "job.py", "write_batch", identities, identities),
     ],
-    ids=["events_per_window", "latest_by_key", "streaming"],
+    ids=["events_per_window", "latest_by_key", "streaming", "the shipped program"],
 )
 def test_a_driver_killed_between_write_and_commit_leaves_nothing_to_be_seen(
     program: Path,
@@ -154,7 +155,8 @@ def test_a_driver_killed_between_write_and_commit_leaves_nothing_to_be_seen(
     assert killed.returncode == -9, killed.stdout
     assert found(rows(azurite, job)) == expected(drained.events), "written"
     assert drained.commit() is None, "and not committed"
-    ended = driver(job.model_copy(update={"attempt": 2}), program)
+    # The resource was applied again, in another namespace: the chain is the same, so the open batch is finished.
+    ended = driver(job.model_copy(update={"attempt": 2, "application": "heir", "resource": MOVED}), program)
     assert ended.returncode == 0, ended.stdout
     commit = drained.commit()
     assert commit is not None

@@ -104,6 +104,7 @@ def every_type() -> EventBatch:
 
 def manifest_of(names: list[str], form: FileFormat, count: int) -> BatchManifest:
     return BatchManifest(
+        chain="c",
         number=1,
         created_at=datetime.now(UTC),
         reason="Files",

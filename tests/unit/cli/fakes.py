@@ -188,7 +188,7 @@ def pod(name: str, namespace: str = "shop", consumer: str = "orders", **status: 
 def report(name: str, *partitions: str, events: int = 100, fleet: FleetReport | None = None) -> HostReport:
     """What a host says that reads these partitions."""
     return HostReport(
-        owner=f"{name}.{UID}",
+        owner=f"shop/orders/{name}.{UID}",
         state=HostState.RUNNING,
         partition_count=4,
         partitions=tuple(
@@ -207,7 +207,7 @@ def fleet(owners: Mapping[str, str], **more: Any) -> FleetReport:
     values: dict[str, Any] = {
         "partition_count": 4,
         "hub_created_at": THEN,
-        "owners": {partition: f"{owner}.{UID}" for partition, owner in owners.items()},
+        "owners": {partition: f"shop/orders/{owner}.{UID}" for partition, owner in owners.items()},
         "lag_events": 40,
         "lag_seconds": 7.5,
         "lags": {partition: PartitionLag(events=10, seconds=7.5) for partition in map(str, range(4))},

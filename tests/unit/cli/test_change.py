@@ -162,3 +162,13 @@ def test_a_replay_that_cannot_be(shell: Shell, words: tuple[str, ...], code: int
     seen = shell.run(cluster, "replay", "orders", *words, "--yes")
     assert seen.code == code and said in seen.err
     assert replay_of(cluster) == {}
+
+
+def test_a_chain_is_adopted_after_a_question(shell: Shell, agreed: list[str]) -> None:
+    program = Checkpoints()
+    seen = shell.run(cluster_with(program), "adopt", "orders")
+    assert (seen.code, seen.out) == (0, "plan\ndone\n")
+    assert agreed == ["Make these the files and leases of orders?"]
+    assert program.done == [["adopt", "--yes", "-o", "table"]]
+    refused = shell.run(cluster_with(Checkpoints(held=True)), "adopt", "orders")
+    assert (refused.code, "kubectl eventconsumer doctor" in refused.err) == (2, True)

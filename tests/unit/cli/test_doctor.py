@@ -87,7 +87,7 @@ def test_all_is_well(shell: Shell) -> None:
     assert {each["level"] for each in seen.json["findings"]} == {"ok"}
     checks = {each["check"] for each in seen.json["findings"]}
     assert checks == {
-        "rights", "definition", "operator", "versions", "status", "secret", "pods", "hub-reachable", "clock",
+        "rights", "definition", "operator", "versions", "status", "secret", "pods", "hub-reachable", "clock", "sharing",
     }  # fmt: skip
     text = shell.run(clinic(), "doctor").out
     assert "all well: " in text and "secret@" not in text and "sb://" not in text

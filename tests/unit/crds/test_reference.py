@@ -76,7 +76,7 @@ def test_tables_have_five_cells_in_every_row() -> None:
         ("spec.eventHub", ["| **authentication** |", "| name | string |  | fixed; 1 to 256 characters"]),
         (
             "spec.leaseStore",
-            ["| leaseDurationSeconds | integer | `30` | 15 to 60 |", "**container** | string |  | fixed"],
+            ["| leaseDurationSeconds | integer | `60` | 15 to 60 |", "**container** | string |  | fixed"],
         ),
         (
             "spec.sink",

@@ -14,6 +14,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 def batch(number: int, *, done: bool) -> Batch:
     file = BatchFile(path="p/f", etag="e", size=10, partition="0", first=0, last=1233, count=1234)
     manifest = BatchManifest(
+        chain="c",
         number=number,
         created_at=NOW,
         reason="Age",

@@ -48,6 +48,35 @@ def test_events_are_put_dropped_and_skipped(broker: Broker) -> None:
     assert call(broker, "GET", "/hubs/orders")["partitions"][1]["begin_sequence_number"] == 1
 
 
+def test_a_failover_loses_the_newest_events_and_uses_their_numbers_again(broker: Broker) -> None:
+    path = "/hubs/orders/partitions/0/events"
+    call(broker, "POST", path, events=[{"body": f"old {number}"} for number in range(10)])
+    Peer(broker).open().attach_reader(READER)
+    kept = broker.hub("orders").partition("0").read(0, 10)[6]
+    created = call(broker, "GET", "/hubs/orders")["created_at_ms"]
+    assert call(broker, "POST", "/hubs/orders/failover", lost={"0": 3}) == {"lost": 3}
+    (state, other) = call(broker, "GET", "/hubs/orders")["partitions"]
+    assert (state["last_enqueued_sequence_number"], state["last_enqueued_offset"]) == (6, str(kept.offset))
+    assert other["last_enqueued_sequence_number"] == -1
+    assert not broker.links  # detached
+    assert call(broker, "POST", path, body="new")["sequence_number"] == 7
+    assert broker.hub("orders").partition("0").read(7, 10)[0].payload.endswith(b"new")
+    assert call(broker, "GET", "/hubs/orders")["created_at_ms"] == created
+    assert call(broker, "POST", "/hubs/orders/failover", recreated=True) == {"lost": 0}  # all events are kept
+    assert call(broker, "GET", "/hubs/orders")["created_at_ms"] > created
+    assert call(broker, "POST", "/hubs/orders/failover", lost={"0": 100}) == {"lost": 8}
+    assert call(broker, "GET", "/hubs/orders")["partitions"][0]["last_enqueued_sequence_number"] == -1
+
+
+def test_compaction_removes_events_in_the_middle(broker: Broker) -> None:
+    path = "/hubs/orders/partitions/0"
+    call(broker, "POST", f"{path}/events", events=[{"body": f"{number}"} for number in range(10)])
+    assert call(broker, "POST", f"{path}/compact", numbers=[0, 2, 3, 8, 99]) == {"removed": 4}
+    stored = broker.hub("orders").partition("0").read(0, 10)
+    assert [event.sequence_number for event in stored] == [1, 4, 5, 6, 7, 9]
+    assert [event.sequence_number for event in broker.hub("orders").partition("0").read(2, 2)] == [4, 5]
+
+
 def test_many_events_are_put_in_one_call(broker: Broker) -> None:
     path = "/hubs/orders/partitions/0/events"
     put = call(broker, "POST", path, events=[{"body": "x", "properties": {"a": 1}}, {"base64": "AAE="}], times=3)

@@ -26,6 +26,7 @@ from hypothesis import given
 
 from eventconsumer_api.fleet import FLEET_PATH, FLEET_SIGNATURE_HEADER, FleetMessage
 from eventconsumer_api.host_report import HostReport, HostState
+from eventconsumer_api.identity import owner_id
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_operator.census import REMEMBERED, Census, confirm, look, message, owner_of
 from eventconsumer_operator.fleet import Fleets, HttpMessenger
@@ -35,7 +36,7 @@ from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan import make_plan
 from tests.azurite import free_port
 from tests.fakes.kubernetes import FakeKubernetes
-from tests.unit.operator.worlds import KEY, NOW, SETTINGS, UID, fleet, observed, report
+from tests.unit.operator.worlds import KEY, NOW, SETTINGS, fleet, observed, report
 
 RUNNING = HostReport(owner="", state=HostState.RUNNING)
 
@@ -45,7 +46,7 @@ def uid(number: int) -> str:
 
 
 def owner(ordinal: int, number: int | None = None) -> str:
-    return f"orders-host-{ordinal}.{uid(ordinal if number is None else number)}"
+    return f"shop/orders/orders-host-{ordinal}.{uid(ordinal if number is None else number)}"
 
 
 def host_pod(ordinal: int, number: int | None = None, *, ready: bool = True, **status: Any) -> Manifest:
@@ -106,12 +107,12 @@ def test_a_pod_that_is_gone_is_suspected_at_once_and_believed_after_a_direct_rea
     census, suspects = looks(both, one)
     assert suspects == {owner(1)}
     assert not census.gone
-    assert dict(confirm(census, suspects, [host_pod(0)], NOW).gone) == {owner(1): NOW}
+    assert dict(confirm(census, suspects, "shop/orders", [host_pod(0)], NOW).gone) == {owner(1): NOW}
 
 
 def test_a_suspect_that_a_direct_read_finds_has_not_ended() -> None:
     census, suspects = looks(world(host_pod(0), host_pod(1)), world(host_pod(0)), world(host_pod(0)))
-    census = confirm(census, suspects, [host_pod(0), host_pod(1)], NOW)
+    census = confirm(census, suspects, "shop/orders", [host_pod(0), host_pod(1)], NOW)
     assert not census.gone
     assert look(census, world(host_pod(0), host_pod(1)))[1] == frozenset()
 
@@ -136,7 +137,7 @@ def test_an_unknown_owner_of_a_lease_is_suspected_and_a_direct_read_finds_it_whe
     told = world(host_pod(0), owners={"1": owner(1, 99)})
     census, suspects = looks(told)
     assert suspects == {owner(1, 99)}
-    assert not confirm(census, suspects, [host_pod(0), host_pod(1, 99)], NOW).gone
+    assert not confirm(census, suspects, "shop/orders", [host_pod(0), host_pod(1, 99)], NOW).gone
     assert looks(told, told)[1] == {owner(1, 99)}
     assert looks(told, world(host_pod(0), host_pod(1, 99)))[1] == frozenset()
 
@@ -145,10 +146,13 @@ def test_an_unknown_owner_of_a_lease_is_suspected_and_a_direct_read_finds_it_whe
     "name",
     [
         "11111111-1111-1111-1111-111111111111",  # an SDK's processor
-        f"payments-host-0.{uid(1)}",
-        f"orders-host-x.{uid(1)}",
-        "orders-host-0.not-a-uid",
-        f"orders-host-0.{uid(1)}.more",
+        f"orders-host-0.{uid(1)}",  # of another program
+        f"shop/payments/payments-host-0.{uid(1)}",
+        f"shop/payments/orders-host-0.{uid(1)}",
+        f"market/orders/orders-host-0.{uid(1)}",
+        f"shop/orders/orders-host-x.{uid(1)}",
+        "shop/orders/orders-host-0.not-a-uid",
+        f"shop/orders/orders-host-0.{uid(1)}.more",
         "laptop",
     ],
 )
@@ -194,7 +198,7 @@ def test_who_is_there_is_never_told_to_have_ended(history: list[set[int]], last:
     for present in [*history, {last}]:
         pods = [host_pod(number) for number in sorted(present)]
         census, suspects = look(census, world(*pods, owners={"0": owner(last)}))
-        census = confirm(census, suspects, [host_pod(number) for number in {*present, last}], NOW)
+        census = confirm(census, suspects, "shop/orders", [host_pod(number) for number in {*present, last}], NOW)
     assert owner(last) not in census.gone
 
 
@@ -210,7 +214,7 @@ def test_ready_hosts_that_stay_and_can_read_are_told() -> None:
     each = replace(each, reports={name: found for name, found in each.reports.items() if name != "orders-host-4"})
     told = message(each, Census(gone={owner(7): NOW}), 6, 42)
     assert told == FleetMessage(
-        resource_uid=UID, generation=42, time=NOW, hosts=6, ready=("orders-host-0",), gone=(owner(7),)
+        resource="shop/orders", generation=42, time=NOW, hosts=6, ready=("orders-host-0",), gone=(owner(7),)
     )
 
 
@@ -350,4 +354,4 @@ async def test_messages_go_to_all_at_once_and_nobody_is_waited_for_long() -> Non
 
 
 def test_owner_ids_are_what_hosts_call_themselves() -> None:
-    assert owner_of(host_pod(3)) == f"orders-host-3.{uid(3)}"
+    assert owner_of("shop/orders", host_pod(3)) == owner_id("shop/orders", "orders-host-3", uid(3))

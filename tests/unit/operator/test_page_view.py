@@ -54,7 +54,11 @@ def world(owners: dict[str, str], *, after: int = 0, lag: int = 0) -> Observed:
 
 
 def test_a_consumer_is_told_with_its_partitions_owners_and_moves() -> None:
-    found = detail(recorded(world({"0": "a.1", "1": "b.1"}, lag=9), world({"0": "b.1"}, after=60)))
+    found = detail(
+        recorded(
+            world({"0": "shop/orders/a.1", "1": "shop/orders/b.1"}, lag=9), world({"0": "shop/orders/b.1"}, after=60)
+        )
+    )
     assert [each.owner for each in found.partitions] == ["b", ""]
     assert found.partitions[0].events[-3:] == [9, None, 0]
     assert found.partitions[0].seconds[-1] == 2
@@ -71,7 +75,7 @@ def test_a_consumer_is_told_with_its_partitions_owners_and_moves() -> None:
 
 
 def test_silent_hosts_leave_owners_unknown_and_no_pods_mean_nobody() -> None:
-    led = world({"0": "a.1"})
+    led = world({"0": "shop/orders/a.1"})
     silent = observed(pods=(pod(),), now=NOW + timedelta(seconds=30))
     assert sight_of(silent).owners is None
     assert [each.owner for each in detail(recorded(led, silent)).partitions] == ["a", ""]
@@ -112,8 +116,8 @@ def test_every_reason_has_a_remedy_or_needs_none() -> None:
 def test_a_condition_as_it_should_be_asks_for_nothing(kind: ConditionType) -> None:
     well = condition(kind, "False" if kind in ABNORMAL_TRUE else "True", Reason.AVAILABLE)
     assert (severity(well), remedy(well)) == ("ok", "")
-    ill = condition(kind, "True" if kind in ABNORMAL_TRUE else "False", Reason.HUB_CHANGED)
-    assert (severity(ill), remedy(ill)) == ("problem", REMEDIES[Reason.HUB_CHANGED])
+    ill = condition(kind, "True" if kind in ABNORMAL_TRUE else "False", Reason.HUB_DIVERGED)
+    assert (severity(ill), remedy(ill)) == ("problem", REMEDIES[Reason.HUB_DIVERGED])
 
 
 @pytest.mark.parametrize(

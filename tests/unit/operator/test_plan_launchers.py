@@ -94,7 +94,7 @@ def test_the_driver_is_told_its_batch_and_its_credential_is_a_file(launcher: str
     (container,) = driver["spec"]["containers"]
     environment = {variable["name"]: variable.get("value") for variable in container["env"]}
     told = BatchJob.model_validate_json(environment["EVENTCONSUMER_BATCH_JOB"] or "")
-    assert (told.number, told.application, told.attempt) == (1, NAME, 1)
+    assert (told.number, told.application, told.attempt, told.chain) == (1, NAME, 1, fleet().chain)
     assert (environment["EVENTCONSUMER_BATCH_MANIFEST"] or "").endswith("/_batches/0000000001.json")
     (secret,) = [volume["secret"] for volume in driver["spec"]["volumes"] if "secret" in volume]
     assert (secret["secretName"], secret["optional"]) == ("s", False)

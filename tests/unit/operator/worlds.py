@@ -61,6 +61,7 @@ def fleet(
 ) -> FleetReport:
     """What a leading host says."""
     return FleetReport(
+        chain="00000000000000c1",
         partition_count=partitions,
         hub_created_at=NOW,
         owners={str(number): "host" for number in range(partitions if owned is None else owned)},

@@ -12,6 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from eventconsumer_api.host_config import ResourceRef
+from eventconsumer_processor.audit.identity import Outputs
 from eventconsumer_processor.audit.model import AuditReport
 from eventconsumer_processor.audit.owners import LeaseSubject
 from eventconsumer_processor.audit.read import Subject, audit
@@ -23,6 +25,13 @@ CREATED = datetime(2026, 1, 1, tzinfo=UTC)
 WHEN = "2026-01-01T00:00:00+00:00"
 ERA = hashlib.sha256(b"shop.example\norders\n2026-01-01T00:00:00.000+00:00").hexdigest()[:16]
 TOTALS = ("rowsRead", "rowsWritten", "quarantinedFiles", "quarantinedRows")
+CHAIN = "00c0ffee00c0ffee"
+RESOURCE = {"namespace": "shop", "name": "orders", "uid": "u"}
+OWNER = "shop/orders/orders-host-0.4f1c"
+OUTPUT = "abfss://results@shop.dfs.core.windows.net/orders"
+CHAIN_RECORD = {"version": 1, "chain": CHAIN, "resource": RESOURCE, "since": WHEN}
+WHOSE = {"chain": CHAIN, "sink": "shop/drained/p", "resource": "shop/orders", "since": WHEN, "version": 1}
+LEASE_RECORD = {"namespace": "shop.example", "hub": "orders", "consumerGroup": "$Default"} | WHOSE
 HUB = {"namespace": "shop.example", "name": "Orders", "createdAt": "2026-01-01T00:00:00+00:00"}
 
 
@@ -54,6 +63,7 @@ class World:
 
     files: BlobStore = field(default_factory=lambda: FakeBlobStore(clock))
     leases: BlobStore = field(default_factory=lambda: FakeBlobStore(clock))
+    results: BlobStore = field(default_factory=lambda: FakeBlobStore(clock))
     era: str = ERA
     batch_files: list[dict[str, Any]] = field(default_factory=list)
     _totals: dict[str, int] = field(default_factory=lambda: {"files": 0, "events": 0, "bytes": 0})
@@ -62,8 +72,11 @@ class World:
     _left: dict[str, Any] | None = None
 
     async def begin(self, **starts: int) -> None:
-        """The hub's record, and the genesis of partitions: `begin(p0=5)`."""
+        """The records of chain, hub, leases and output, and the genesis of partitions: `begin(p0=5)`."""
+        await self.put("_chain.json", CHAIN_RECORD)
         await self.put("_hub.json", HUB)
+        await self.leases.put("$Default~identity.json", json.dumps(LEASE_RECORD).encode())
+        await self.results.put("orders/_eventconsumer.json", json.dumps(WHOSE).encode())
         for name, start in starts.items():
             await self.put(f"_genesis/{self.era}/{name.removeprefix('p')}.json", {"start": start})
             self._next[name.removeprefix("p")] = start
@@ -106,7 +119,7 @@ class World:
             )
         return name
 
-    async def lease(self, partition: str, checkpoint: int | None, *, epoch: int = 1, owner: str = "host-a") -> str:
+    async def lease(self, partition: str, checkpoint: int | None, *, epoch: int = 1, owner: str = OWNER) -> str:
         """A lease in the EventProcessorHost layout; its name."""
         body = {
             "Offset": None if checkpoint is None else f"o{checkpoint}",
@@ -137,7 +150,8 @@ class World:
             "number": number,
             "createdAt": WHEN,
             "reason": "Files",
-            "resource": {"namespace": "shop", "name": "orders", "uid": "u"},
+            "resource": RESOURCE,
+            "chain": CHAIN,
             "incarnation": self.era,
             "files": files,
             "ranges": ranges,
@@ -145,6 +159,7 @@ class World:
             "totals": dict(self._totals),
         } | changes
         await self.put(f"_batches/{number:010d}.json", manifest)
+        await self.put(f"_attempts/{number:010d}.json", {"number": number, "chain": CHAIN, "attempt": "a"})
         if commit:
             await self.commit(manifest)
         return manifest
@@ -164,7 +179,8 @@ class World:
             "committedAt": WHEN,
             "application": "orders-1",
             "attempt": "a",
-            "output": "out",
+            "chain": CHAIN,
+            "output": OUTPUT,
             "outputVersion": None,
             "files": len(files),
             "bytes": sum(file["size"] for file in files),
@@ -186,10 +202,14 @@ class World:
         await self.put(self.slot(partition, start, "json"), facts, **facts)
         return path
 
-    async def audit(self, *, deep: bool = False, hub: Hub | None = None, **options: Any) -> AuditReport:
+    async def audit(
+        self, *, deep: bool = False, hub: Hub | None = None, resource: ResourceRef | None = None, **options: Any
+    ) -> AuditReport:
         """Audit it."""
         leases = LeaseSubject(StoreContainer(self.leases, "leases"), "", "$Default", **options)
-        return await audit(Subject(StoreContainer(self.files), "p", leases, hub), deep=deep)
+        own = resource or ResourceRef(**RESOURCE)
+        outputs = Outputs("shop", lambda name: StoreContainer(self.results, name))
+        return await audit(Subject(StoreContainer(self.files), "p", leases, hub, own, outputs), deep=deep)
 
 
 def clock() -> float:
@@ -208,6 +228,7 @@ def metadata(rows: Sequence[int], data: bytes, epoch: int) -> dict[str, str]:
         "nonce": "n",
         "last_offset": f"o{rows[-1]}",
         "last_enqueued_time": WHEN,
+        "chain": CHAIN,
         "sha256": hashlib.sha256(data).hexdigest(),
     }
 

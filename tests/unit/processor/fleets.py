@@ -8,17 +8,16 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
-from unittest.mock import AsyncMock, patch
 
 from eventconsumer_api.fleet import FleetMessage
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import Problem
+from eventconsumer_api.identity import pod_of
 from eventconsumer_processor.fleetnews import FleetNews
 from eventconsumer_processor.leader import Leader
 from eventconsumer_processor.lease.layouts import lease_store
-from eventconsumer_processor.lease.planned import pod_of
 from eventconsumer_processor.metrics import Metrics
-from eventconsumer_processor.partitions import PartitionManager
+from eventconsumer_processor.partitions import PartitionManager, scan_pause
 from eventconsumer_processor.sink.parquet import encode
 from eventconsumer_processor.sink.slots import Chain, incarnation
 from eventconsumer_processor.source.hub import HubInfo
@@ -30,7 +29,7 @@ from tests.unit.processor.stage import CONFIG, virtual_clock
 
 LAYOUTS = ["EventProcessorHost", "AzureSdk"]
 FOREIGN = "11111111-1111-1111-1111-111111111111"
-SCAN = 30 / 6 * 1.2  # seconds, the longest pause between two scans
+SCAN = scan_pause(30)  # seconds
 INFO = HubInfo("shop.example", "orders", CREATED, ())
 
 
@@ -66,6 +65,7 @@ class Fleet:
     sink: FakeBlobStore = field(default_factory=lambda: FakeBlobStore(virtual_clock))
     hosts: dict[str, "Running"] = field(default_factory=dict)
     leading: bool = False  # hosts elect a leader, too
+    lease_seconds: int = 30
     storage_seconds: float = 0.0  # that a request takes
     hub_seconds: float = 0.0
     generation: int = 0
@@ -80,7 +80,11 @@ class Fleet:
     def start(self, name: str, leases: Any = None) -> "Running":
         """Start a host."""
         config = HostConfig.model_validate(
-            CONFIG | {"leases": CONFIG["leases"] | {"layout": self.layout}, "startingPosition": {"type": "Latest"}}
+            CONFIG
+            | {
+                "leases": CONFIG["leases"] | {"layout": self.layout, "durationSeconds": self.lease_seconds},
+                "startingPosition": {"type": "Latest"},
+            }
         )
         info = HubInfo("shop.example", "orders", CREATED, tuple(self.hub.partitions))
         work = Work(
@@ -96,9 +100,15 @@ class Fleet:
         )
         store = lease_store(config, info, leases or self._far(self.leases, self.storage_seconds), virtual_clock)
         key_file = Path(__file__) if self.telling else None  # any file: it is never used
-        news = FleetNews("u", key_file, work.metrics, virtual_clock, lambda: CREATED)
+        news = FleetNews("shop/orders", key_file, work.metrics, virtual_clock, lambda: CREATED)
         manager = PartitionManager(work, store, self.chain, news)
-        tasks = [asyncio.create_task(manager.run(lambda: None))]
+
+        async def live() -> None:
+            while True:
+                await manager.run(lambda: None)
+                await self.leases.ensure_container()  # as when a host registers
+
+        tasks = [asyncio.create_task(live())]
         if self.leading:
             tasks.append(asyncio.create_task(self._leader(work, manager).run()))
         self.hosts[name] = Running(manager, tasks, news)
@@ -109,21 +119,19 @@ class Fleet:
         return Distant(near, seconds) if seconds else near
 
     def _leader(self, work: Work, manager: PartitionManager) -> Leader:
-        seconds = work.config.leases.duration_seconds
         return Leader(
             work,
             blobs=self._far(self.sink, self.storage_seconds),
             incarnation=incarnation(INFO),
             chain=self.chain,
             partitions=manager,
-            seconds=seconds,
         )
 
     def tell(self, hosts: int, *, ready: tuple[str, ...] = (), gone: tuple[str, ...] = ()) -> None:
         """Tell every host once, as the operator does."""
         self.generation += 1
         message = FleetMessage(
-            resource_uid="u", generation=self.generation, time=CREATED, hosts=hosts, ready=ready, gone=gone
+            resource="shop/orders", generation=self.generation, time=CREATED, hosts=hosts, ready=ready, gone=gone
         )
         for host in self.hosts.values():
             host.news.believe(message)
@@ -211,9 +219,6 @@ class Running:
         """End with all that it started, without a word."""
         for task in self.tasks:
             await cancelled(task)
-        session = self.manager._session
-        with patch.object(session, "_end", AsyncMock()):  # nobody is told
-            await session.end()
         for owned in list(self.manager._owned.values()):
             owned.tenure._held.keeper.lose("killed")
             await cancelled(owned.task)

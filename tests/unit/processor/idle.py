@@ -8,6 +8,7 @@ from tests.unit.processor.test_fleet_partitions import as_planned, pod
 
 HOUR = 3600.0
 HOSTS = 8
+SECONDS = 60  # duration of a lease, the default
 RESTING_SECONDS = 15.0  # between two looks of the operator at a resource at rest
 
 
@@ -16,7 +17,7 @@ def idle_hour(layout: str, *, told: bool, partitions: int = 32) -> Counter[str]:
     found: Counter[str] = Counter()
 
     async def test(fleet: Fleet) -> None:
-        fleet.leading = True
+        fleet.leading, fleet.lease_seconds = True, SECONDS
         if told:
             fleet.keep_telling(HOSTS)
         for ordinal in range(HOSTS):

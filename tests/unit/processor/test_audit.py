@@ -24,6 +24,8 @@ from tests.fakes.virtual import virtual
 from tests.unit.processor.auditing import (
     CREATED,
     ERA,
+    LEASE_RECORD,
+    OWNER,
     TOTALS,
     WHEN,
     StoreContainer,
@@ -43,7 +45,7 @@ async def test_a_sound_consumer_is_clean() -> None:
     assert (report.exit_code, report.verdict, report.findings, report.counts) == (0, Level.NOTE, [], {})
     one, two = report.partitions
     assert (one.partition, one.start, one.next, one.checkpoint, one.files, one.events) == ("0", 0, 40, 39, 4, 40)
-    assert (two.highest_epoch, two.epoch, two.owner, two.current) == (2, 3, "host-a", True)
+    assert (two.highest_epoch, two.epoch, two.owner, two.current) == (2, 3, OWNER, True)
     assert (report.hub, report.incarnation) == ("shop.example/Orders", ERA)
     assert (report.batches.manifests, report.batches.committed, report.batches.open) == (2, 1, 2)
     assert report.summary.startswith("Clean: each event stands in exactly one file (2 partitions, 8 files, 80 events")
@@ -531,6 +533,7 @@ async def sdk_leases(world: World, folder: str, checkpoint: str, **ownership: st
         await world.leases.put(f"{folder}/ownership/{partition}", b"", metadata={"ownerid": "host-a"} | ownership)
     facts = {"sequencenumber": checkpoint, "offset": "no offset"}
     await world.leases.put(f"{folder}/checkpoint/0", b"", metadata=facts)
+    await world.leases.put(f"{folder.lower()}~identity.json", json.dumps(LEASE_RECORD).encode())
 
 
 @pytest.mark.parametrize("folder", ["shop.example/orders/$default", "shop.example:5671/Orders/$Default"])
@@ -605,7 +608,7 @@ class AskedHub:
         (AskedHub(last=139), None, 0, 100),
         (AskedHub(last=38), Code.END_ABOVE_HEAD, 2, 0),
         (AskedHub(first=50, last=60), Code.RETENTION_PASSED, 1, 21),
-        (AskedHub(created=CREATED + timedelta(days=1)), Code.HUB_CHANGED, 1, None),
+        (AskedHub(created=CREATED + timedelta(days=1)), Code.HUB_DIVERGED, 1, None),
         (AskedHub(fails=True), Code.HUB_UNKNOWN, 0, None),
     ],
 )

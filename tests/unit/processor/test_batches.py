@@ -1,6 +1,7 @@
 """Batches in storage: ranges are contiguous, a new leader goes on exactly, commit records are read or named."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,7 +19,7 @@ from tests.fakes.virtual import virtual
 from tests.unit.processor.stage import virtual_clock
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-RESOURCE = ResourceRef(namespace="shop", name="orders", uid="u")
+OF: Any = {"resource": ResourceRef(namespace="shop", name="orders", uid="u"), "chain": "c1"}
 
 
 def slot(start: int, count: int) -> Slot:
@@ -67,7 +68,7 @@ def test_successive_batches_cover_every_file_once(
             taken = {p: len(found) for p, found in pending.items()}
         part = {p: found[: taken[p]] for p, found in pending.items() if taken[p]}
         last = manifests[-1] if manifests else None
-        manifests.append(freeze(last, part, starts, resource=RESOURCE, incarnation="era", reason="Files", now=NOW))
+        manifests.append(freeze(last, part, starts, **OF, incarnation="era", reason="Files", now=NOW))
         pending = {p: found[taken[p] :] for p, found in pending.items()}
     assert [manifest.number for manifest in manifests] == list(range(1, len(manifests) + 1))
     for partition, found in slots.items():
@@ -90,7 +91,7 @@ async def test_a_new_leader_restores_open_and_committed_batches() -> None:
     blobs = FakeBlobStore(virtual_clock)
     log = BatchLog(blobs, "p")
     assert await log.restore() == BatchState()
-    one = freeze(None, {"0": [slot(0, 5)]}, {"0": 0}, resource=RESOURCE, incarnation="e", reason="Age", now=NOW)
+    one = freeze(None, {"0": [slot(0, 5)]}, {"0": 0}, **OF, incarnation="e", reason="Age", now=NOW)
     assert await log.freeze(one) == one
     state = await log.restore()
     assert (state.open, state.committed_number, state.processed_files) == (one, 0, 0)
@@ -99,7 +100,7 @@ async def test_a_new_leader_restores_open_and_committed_batches() -> None:
     assert (state.open, state.committed_number, state.processed_files, state.committed_reason) == (None, 1, 1, "Age")
     assert state.processed_bytes == 50
     assert state.commit is not None and (state.commit.number, state.commit.application) == (1, "app")
-    two = freeze(one, {"0": [slot(5, 5)]}, {"0": 0}, resource=RESOURCE, incarnation="e", reason="Files", now=NOW)
+    two = freeze(one, {"0": [slot(5, 5)]}, {"0": 0}, **OF, incarnation="e", reason="Files", now=NOW)
     await log.freeze(two)
     found = await BatchLog(blobs, "p").restore()
     assert (found.open, found.committed_number, found.processed_files, found.committed_reason) == (two, 1, 1, "Age")
@@ -109,8 +110,8 @@ async def test_a_new_leader_restores_open_and_committed_batches() -> None:
 @virtual
 async def test_two_leaders_agree_on_the_first_manifest() -> None:
     blobs = FakeBlobStore(virtual_clock)
-    one = freeze(None, {"0": [slot(0, 5)]}, {"0": 0}, resource=RESOURCE, incarnation="e", reason="Age", now=NOW)
-    other = freeze(None, {"0": [slot(0, 9)]}, {"0": 0}, resource=RESOURCE, incarnation="e", reason="Files", now=NOW)
+    one = freeze(None, {"0": [slot(0, 5)]}, {"0": 0}, **OF, incarnation="e", reason="Age", now=NOW)
+    other = freeze(None, {"0": [slot(0, 9)]}, {"0": 0}, **OF, incarnation="e", reason="Files", now=NOW)
     assert await BatchLog(blobs, "p").freeze(one) == one
     assert await BatchLog(blobs, "p").freeze(other) == one
 
@@ -119,7 +120,7 @@ async def test_two_leaders_agree_on_the_first_manifest() -> None:
 async def test_a_manifest_whose_answer_was_lost_counts() -> None:
     blobs = FakeBlobStore(virtual_clock)
     blobs.faults.append(Fault("put", applied=True))
-    one = freeze(None, {"0": [slot(0, 5)]}, {"0": 0}, resource=RESOURCE, incarnation="e", reason="Age", now=NOW)
+    one = freeze(None, {"0": [slot(0, 5)]}, {"0": 0}, **OF, incarnation="e", reason="Age", now=NOW)
     assert await BatchLog(blobs, "p").freeze(one) == one
 
 
@@ -127,7 +128,7 @@ async def test_a_manifest_whose_answer_was_lost_counts() -> None:
 async def test_a_manifest_that_was_not_written_is_no_damage() -> None:
     blobs = FakeBlobStore(virtual_clock)
     blobs.faults.append(Fault("put"))
-    one = freeze(None, {"0": [slot(0, 5)]}, {"0": 0}, resource=RESOURCE, incarnation="e", reason="Age", now=NOW)
+    one = freeze(None, {"0": [slot(0, 5)]}, {"0": 0}, **OF, incarnation="e", reason="Age", now=NOW)
     with pytest.raises(Unavailable):
         await BatchLog(blobs, "p").freeze(one)
     assert await BatchLog(blobs, "p").freeze(one) == one
@@ -154,14 +155,14 @@ async def test_a_damaged_manifest_is_named() -> None:
 async def test_a_commit_record_that_cannot_be_read_counts_and_is_named_until_it_can(data: bytes, why: str) -> None:
     blobs = FakeBlobStore(virtual_clock)
     log = BatchLog(blobs, "p")
-    one = freeze(None, {"0": [slot(0, 5)]}, {"0": 0}, resource=RESOURCE, incarnation="e", reason="Age", now=NOW)
+    one = freeze(None, {"0": [slot(0, 5)]}, {"0": 0}, **OF, incarnation="e", reason="Age", now=NOW)
     await log.freeze(one)
     await blobs.put(commit_name("p", 1), data)
     for state in (await log.poll(BatchState(one, committed=False)), await log.restore()):
         assert (state.open, state.committed_number, state.commit) == (None, 1, None)
         assert state.damage is not None and why in str(state.damage)
         assert "_commits/0000000001.json" in str(state.damage)
-    two = freeze(one, {"0": [slot(5, 5)]}, {"0": 0}, resource=RESOURCE, incarnation="e", reason="Age", now=NOW)
+    two = freeze(one, {"0": [slot(5, 5)]}, {"0": 0}, **OF, incarnation="e", reason="Age", now=NOW)
     await log.freeze(two)
     state = await log.restore()
     assert (state.open, state.committed_number) == (two, 1)
@@ -178,7 +179,7 @@ async def test_what_was_left_out_is_told_for_people() -> None:
     left = Quarantine(number=1, files=files, rows=7, rows_path="out/_rows", message="Not a Parquet file")
     blobs = FakeBlobStore(virtual_clock)
     log = BatchLog(blobs, "p")
-    one = freeze(None, {"0": [slot(0, 5)]}, {"0": 0}, resource=RESOURCE, incarnation="e", reason="Age", now=NOW)
+    one = freeze(None, {"0": [slot(0, 5)]}, {"0": 0}, **OF, incarnation="e", reason="Age", now=NOW)
     await log.freeze(one)
     totals = CommitTotals(rows_read=5, rows_written=4, quarantined_files=9, quarantined_rows=8)
     await blobs.put(commit_name("p", 1), record(1, quarantine=left, totals=totals, output_version=3))

@@ -51,10 +51,10 @@ class Desk:
 
     def __post_init__(self) -> None:
         self.key_file.write_bytes(pem(self.key))
-        self.news = FleetNews("uid-1", self.key_file, self.metrics, lambda: self.clock, lambda: NOW)
+        self.news = FleetNews("shop/orders", self.key_file, self.metrics, lambda: self.clock, lambda: NOW)
 
     def message(self, **changes: Any) -> bytes:
-        values = {"resource_uid": "uid-1", "generation": 1, "time": NOW, "hosts": 2, "ready": ("orders-host-0",)}
+        values = {"resource": "shop/orders", "generation": 1, "time": NOW, "hosts": 2, "ready": ("orders-host-0",)}
         return FleetMessage(**values | changes).model_dump_json(by_alias=True).encode()
 
     def sign(self, body: bytes, key: Ed25519PrivateKey | None = None) -> str:
@@ -117,7 +117,7 @@ async def test_a_message_that_repeats_the_last_wakes_nobody_and_goes_on_counting
 @pytest.mark.parametrize(
     ("result", "status", "changes"),
     [
-        ("other resource", 403, {"resource_uid": "uid-2"}),
+        ("other resource", 403, {"resource": "market/orders"}),
         ("old", 409, {"generation": 1}),
         ("old", 409, {"generation": 0}),
         ("clock", 403, {"time": NOW + timedelta(seconds=FLEET_CLOCK_SECONDS + 1)}),
@@ -201,7 +201,7 @@ async def test_a_message_that_does_not_come_costs_its_sender_only(tmp_path: Path
 def test_a_new_host_that_knows_an_operator_expects_its_word_for_a_moment(tmp_path: Path) -> None:
     clock = [50.0]
     key_file = tmp_path / "fleet.pem"
-    news = FleetNews("uid-1", key_file, Metrics(), lambda: clock[0], lambda: NOW)
+    news = FleetNews("shop/orders", key_file, Metrics(), lambda: clock[0], lambda: NOW)
     assert not news.expected()  # no operator made the configuration
     key_file.write_bytes(b"")
     assert news.expected()

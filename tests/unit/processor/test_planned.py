@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given
 
 from eventconsumer_processor.lease.balance import Decision
@@ -17,7 +18,6 @@ from eventconsumer_processor.lease.planned import (
     Balancer,
     Fleet,
     View,
-    pod_of,
 )
 
 
@@ -26,7 +26,7 @@ def pods(*ordinals: int) -> frozenset[str]:
 
 
 def owner(ordinal: int, uid: str = "u1") -> str:
-    return f"orders-host-{ordinal}.{uid}"
+    return f"shop/orders/orders-host-{ordinal}.{uid}"
 
 
 @dataclass
@@ -217,9 +217,15 @@ def test_a_message_that_says_this_host_is_gone_takes_nothing_from_it() -> None:
     assert group.decide(balancer(me), me, Fleet(1, pods(0), frozenset([me]))) == Decision(rest=True)
 
 
-def test_owner_ids_may_have_dots_in_the_pods_name() -> None:
-    assert pod_of("orders.v1-host-3.0123-ab") == "orders.v1-host-3"
-    assert pod_of("host-3") == "host-3"
+@pytest.mark.parametrize("other", ["shop/billing/billing-host-0.u1", "market/orders/orders-host-0.u1", "an-sdk"])
+def test_a_host_of_another_consumer_is_none_of_the_fleet_whatever_its_ordinal(other: str) -> None:
+    group, me = Group(), owner(1)
+    group.own(other, group.plan(2, 0))
+    group.own(me, group.plan(2, 1))
+    decided = group.decide(balancer(me), me, Fleet(2, pods(0, 1)))
+    assert not decided.rest and not decided.acquire and not decided.release
+    group.own(owner(0), group.plan(2, 0))
+    assert group.decide(balancer(me), me, Fleet(2, pods(0, 1))).rest
 
 
 @given(

@@ -25,8 +25,17 @@ from eventconsumer_processor.tools.files import Newest
 from eventconsumer_processor.tools.judging import Rules, Standing, judge
 from eventconsumer_processor.tools.lag import totals_of
 from eventconsumer_processor.tools.leases import natural, state_of
-from eventconsumer_processor.tools.migrate import needs_offset, step_of
-from eventconsumer_processor.tools.model import Action, FileRow, LagRow, LeaseState, Position
+from eventconsumer_processor.tools.migrate import needs_offset, places, step_of
+from eventconsumer_processor.tools.model import (
+    Action,
+    FileRow,
+    HubName,
+    LagRow,
+    LeaseState,
+    PlanReport,
+    PlanSource,
+    Position,
+)
 from eventconsumer_processor.tools.running import run
 from tests.fakes.blobs import FakeBlobStore, Fault
 from tests.unit.processor.stage import CONFIG
@@ -122,9 +131,6 @@ def test_what_left_the_hub_is_told_before_a_chain_begins() -> None:
         (LeaseFacts("0", "b", owner="a", seconds=15, modified=NOW - timedelta(seconds=16)), SDK, LeaseState.EXPIRED),
         (LeaseFacts("0", "b", owner="a", modified=NOW - timedelta(seconds=100)), SDK, LeaseState.HELD),
         (LeaseFacts("0", "b", owner="a", modified=NOW - timedelta(seconds=130)), SDK, LeaseState.EXPIRED),
-        (LeaseFacts("0", "b", owner="a", modified=NOW, seconds=15, tied=True), SDK, LeaseState.EXPIRED),
-        (LeaseFacts("0", "b", owner="a", modified=NOW - timedelta(days=1), tied=True, held=True), SDK, LeaseState.HELD),
-        (LeaseFacts("0", "b", owner="a", tied=True), LEGACY, LeaseState.EXPIRED),
     ],
 )
 def test_who_owns_a_lease(lease: LeaseFacts, layout: LeaseLayout, state: LeaseState) -> None:
@@ -186,6 +192,22 @@ def test_old_leases_without_a_sequence_number_are_found_by_offset(
     lease: LeaseFacts, layout: LeaseLayout, needed: bool
 ) -> None:
     assert needs_offset(lease, layout) is needed
+
+
+def test_a_migration_says_which_prefix_each_program_needs() -> None:
+    def report(layout: LeaseLayout, prefix: str) -> PlanReport:
+        source = PlanSource(layout=layout, container="old", prefix=prefix, consumer_group="g")
+        return PlanReport(
+            command="migrate", dry_run=True, refused=False, done=False, layout=LEGACY, steps=[], source=source,
+            hub=HubName(namespace="n", name="h"), consumer_group="g", lease_prefix="n/h/",
+        )  # fmt: skip
+
+    assert places(report(LEGACY, " x/ ")) == (
+        "to use the old leases where they are, set spec.leaseStore.container: old, "
+        'prefix: "x/"; to go back, give the old program storageBlobPrefix "n/h/"'
+    )
+    assert 'prefix: ""' in places(report(LEGACY, ""))
+    assert places(report(SDK, "")) == ""
 
 
 def test_a_migration_refuses_what_would_leave_a_gap() -> None:

@@ -26,6 +26,7 @@ from tests.fakes.spark_store import FakeBlobStore
 RESOURCE = ResourceRef(namespace="shop", name="orders", uid="uid-1")
 PREFIX = "shop/orders"
 JOB = BatchJob(
+    chain="c1",
     resource=RESOURCE,
     application="orders-uid1-b3",
     number=3,
@@ -55,6 +56,7 @@ def frozen(store: FakeBlobStore, **changes: object) -> BatchManifest:
     ]
     manifest = BatchManifest(
         number=3,
+        chain="c1",
         created_at=datetime(2026, 1, 1, tzinfo=UTC),
         reason="Files",
         resource=RESOURCE,
@@ -91,10 +93,16 @@ def test_manifest_is_not_parsed_above_the_limit(store: FakeBlobStore) -> None:
         load_manifest(store, JOB)
 
 
-@pytest.mark.parametrize("changes", [{"number": 4}, {"resource": RESOURCE.model_copy(update={"uid": "uid-2"})}])
+def test_a_manifest_frozen_for_the_resource_before_it_was_applied_again_is_read(store: FakeBlobStore) -> None:
+    moved = ResourceRef(namespace="market", name="orders", uid="uid-2")
+    manifest = frozen(store, resource=moved)
+    assert load_manifest(store, JOB) == manifest
+
+
+@pytest.mark.parametrize("changes", [{"number": 4}, {"chain": "c2"}])
 def test_manifest_of_something_else(store: FakeBlobStore, changes: dict[str, object]) -> None:
     frozen(store, **changes)
-    with pytest.raises(ManifestError, match=r"own sink\.prefix"):
+    with pytest.raises(ManifestError, match=r"own spec\.sink\.prefix"):
         load_manifest(store, JOB)
 
 

@@ -1,0 +1,84 @@
+"""Identity on the real cluster: two hubs in one container of leases, and two resources on one chain of files."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from eventconsumer_demo import run
+from eventhubs_emulator.admin_client import AdminClient
+from tests.e2e.conftest import Demo
+from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer, create_hub
+from tests.e2e.waiting import condition, until, wait_for
+
+pytestmark = pytest.mark.timeout(600)
+
+ORDERS, BILLING, HEIR = "identity-orders", "identity-billing", "identity-heir"
+EVENTS = {ORDERS: 600, BILLING: 400}
+
+
+def resource_of(name: str, hub: str, prefix: str) -> dict[str, Any]:
+    """A consumer whose leases and files are in the containers of all; no prefix is given for the leases."""
+    found = consumer(name)
+    spec = found["spec"]
+    spec["eventHub"]["name"] = hub
+    spec["eventHub"]["authentication"]["connectionStringSecretRef"]["name"] = "identity-hubs"
+    for part in ("leaseStore", "sink"):
+        spec[part]["container"] = "identity"
+        spec[part]["authentication"]["connectionStringSecretRef"]["name"] = "identity-storage"
+    spec["leaseStore"].pop("prefix", None)
+    spec["sink"]["prefix"] = prefix
+    return found
+
+
+def apply(demo: Demo, name: str, hub: str, prefix: str) -> None:
+    demo.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(resource_of(name, hub, prefix)))
+
+
+def publish(demo: Demo, hub: str, count: int) -> None:
+    with demo.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
+        admin = AdminClient(f"http://127.0.0.1:{port}")
+        for number in range(count):
+            admin.put_event(hub, str(number % 2), str(number).encode())
+
+
+def drained(demo: Demo, name: str) -> int:
+    """Events in its files, by its status."""
+    status = demo.cluster.get("eventconsumer", name).get("status", {})
+    return int(status.get("drained", {}).get("events") or 0)
+
+
+@pytest.fixture(scope="module")
+def shop(demo: Demo) -> Iterator[Demo]:
+    """Two consumers of two hubs, as every example is written."""
+    demo.cluster.secret("identity-hubs", connectionString=GOOD_NAMESPACE)
+    demo.cluster.secret("identity-storage", connectionString=GOOD_STORAGE)
+    for name, count in EVENTS.items():
+        create_hub(demo, name)
+        apply(demo, name, name, f"drained/{name}")
+        publish(demo, name, count)
+    yield demo
+    demo.cluster.kubectl("delete", "eventconsumer", *EVENTS, HEIR, "--ignore-not-found")
+
+
+def test_two_hubs_with_one_lease_container_are_both_drained(shop: Demo) -> None:
+    for name, count in EVENTS.items():
+        until(lambda name=name, count=count: drained(shop, name) == count, 120, f"{name}: all {count} events in files")
+        assert wait_for(shop, name, "Ready", "True", 60)
+        shop.cluster.kubectl("exec", f"{name}-host-0", "--", "eventconsumer", "audit", "--deep")
+
+
+def test_a_second_resource_on_a_chain_waits_until_the_first_is_deleted_and_goes_on(shop: Demo) -> None:
+    apply(shop, HEIR, ORDERS, f"drained/{ORDERS}")
+    stalled = wait_for(shop, HEIR, "Stalled", "True", 60)
+    assert stalled["reason"] == "ChainInUse", stalled
+    assert f"/{ORDERS} " in stalled["message"] and f"/{HEIR} " in stalled["message"], stalled
+    publish(shop, ORDERS, 100)
+    until(lambda: drained(shop, ORDERS) == EVENTS[ORDERS] + 100, 60, "the first one goes on")
+    assert condition(shop, ORDERS, "Ready")["status"] == "True"
+    shop.cluster.kubectl("delete", "eventconsumer", ORDERS)
+    publish(shop, ORDERS, 100)
+    until(lambda: drained(shop, HEIR) == EVENTS[ORDERS] + 200, 120, "the second one goes on where the first ended")
+    assert wait_for(shop, HEIR, "Stalled", "False", 30)
+    shop.cluster.kubectl("exec", f"{HEIR}-host-0", "--", "eventconsumer", "audit", "--deep")

@@ -1,0 +1,81 @@
+"""What one hub ever held, event by event. Each event has a body of its own, by which the checker tells it.
+
+A sequence number does not name an event: after a failover that lost the end of a partition, the hub gives the same
+numbers to other events. So each partition has lives. A life ends when events vanish (failover, or the hub is deleted),
+and the next one begins with what is left.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Event:
+    """One event of a partition."""
+
+    number: int
+    body: str
+    born: int  # the life of the partition in which it was enqueued
+    lost: int | None = None  # the first life of the partition that no longer has it; None: it did not vanish
+    expired: bool = False  # retention removed it
+    excused: bool = False  # it is in no file, for a reason that is allowed
+    file: str = ""  # the file that it is in
+
+    @property
+    def held(self) -> bool:
+        """Whether the hub has it now."""
+        return self.lost is None and not self.expired
+
+    def consistent(self, low: int, high: float) -> bool:
+        """Whether it exists in some life from `low` to below `high`."""
+        return self.born < high and (self.lost is None or self.lost > low)
+
+
+@dataclass
+class History:
+    """All events of one hub, called `hub`, by partition."""
+
+    hub: str
+    lives: Counter[str] = field(default_factory=Counter)
+    _events: dict[str, list[Event]] = field(default_factory=dict)
+    _bodies: dict[str, tuple[str, Event]] = field(default_factory=dict)
+    _numbered: dict[tuple[str, int], list[Event]] = field(default_factory=dict)
+
+    def produce(self, partition: str, number: int) -> bytes:
+        """A new event's body: hub, life, partition and serial number."""
+        life, events = self.lives[partition], self.events(partition)
+        event = Event(number, f"{self.hub}/{life}/{partition}/{len(events)}", life)
+        events.append(event)
+        self._bodies[event.body] = partition, event
+        self._numbered.setdefault((partition, number), []).append(event)
+        return event.body.encode()
+
+    def expire(self, partition: str, below: int) -> None:
+        """Retention removed the events below a sequence number."""
+        for event in self.events(partition):
+            if event.held and event.number < below:
+                event.expired = True
+
+    def truncate(self, partition: str, last: int) -> None:
+        """The events above a sequence number vanished; the hub uses their numbers again."""
+        self.lives[partition] += 1
+        for event in self.events(partition):
+            if event.lost is None and event.number > last:
+                event.lost = self.lives[partition]
+
+    def events(self, partition: str) -> list[Event]:
+        """All events of a partition, in the order in which they were enqueued."""
+        return self._events.setdefault(partition, [])
+
+    def partitions(self) -> list[str]:
+        """All partitions that ever had an event."""
+        return sorted(self._events)
+
+    def find(self, partition: str, body: str) -> Event | None:
+        """The event with a body; None where this partition of this hub never had it."""
+        known, event = self._bodies.get(body, ("", None))
+        return event if known == partition else None
+
+    def numbered(self, partition: str, number: int) -> list[Event]:
+        """All events that the partition ever had under a number."""
+        return self._numbered.get((partition, number), [])

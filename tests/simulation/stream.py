@@ -1,0 +1,225 @@
+"""One hub and the chain that it is drained into: what happens to them, and what must be true of them.
+
+Consumers (`consumer.py`) drain it: mostly one, two where two resources name one chain.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from eventconsumer_processor.sink.slots import Chain
+from eventconsumer_processor.source.hub import HubInfo
+from tests.fakes.blobs import EPOCH, FakeBlobStore
+from tests.fakes.hub import FakeHub, FakeSource
+from tests.simulation.checker import SLOT, Checker
+from tests.simulation.history import History
+from tests.simulation.tampering import LeaseBlobs, OwnershipBlobs, Tampering, now
+
+MOST_PARTITIONS = 6
+
+
+class NamedHub(FakeHub):
+    """A hub with a name of its own."""
+
+    def __init__(self, name: str, partitions: int) -> None:
+        super().__init__(partitions)
+        self.name = name
+
+    async def describe(self) -> HubInfo:
+        """See `Hub`."""
+        return replace(await super().describe(), name=self.name)
+
+
+class Stream:
+    """See the module."""
+
+    def __init__(
+        self, name: str, prefix: str, partitions: int, leases: FakeBlobStore, sink: FakeBlobStore, *, layout: str
+    ) -> None:
+        """Begin without events.
+
+        Args:
+            name: The hub's.
+            prefix: Folder of the files.
+            partitions: How many the hub has.
+            leases: Container of the leases.
+            sink: Container of the files.
+            layout: Of the leases.
+        """
+        self.name, self.prefix, self.layout = name, prefix, layout
+        self.hub = NamedHub(name, partitions)
+        self.history = History(name)
+        self.checker = Checker(self.history)
+        self.recreated = False  # the hub was deleted and created again
+        self.rivals: list[FakeSource] = []
+        self._leases, self._sink = leases, sink
+        self._skipped: set[tuple[str, int]] = set()
+        self._began: dict[str, int] = {}  # partition -> where it ended when the first host started
+        self.position = "Earliest"
+        self.folder, self.tampering = "", LeaseBlobs(leases, "")  # see `place_leases`
+
+    def place_leases(self, folder: str, *, shared: bool) -> None:
+        """Say where the leases are, without a slash at the end, and whether other programs share them."""
+        self.folder = folder
+        self.checker.shared = shared
+        self.tampering: Tampering = LeaseBlobs(self._leases, folder)
+        if self.layout == "AzureSdk":
+            self.tampering = OwnershipBlobs(self._leases, folder, shared=shared)
+
+    def start_at(self, position: str) -> None:
+        """Say where the consumer starts: Earliest or Latest."""
+        self.position = position
+        if position == "Latest":
+            self.checker.latest = lambda partition: self._began.get(partition, 0)
+
+    def begin(self) -> None:
+        """A host starts; the first one of all cannot start behind what the hub has then."""
+        if not self._began:
+            self._began = {name: seen.last + 1 for name, seen in self.hub.partitions.items()}
+
+    def partition(self, number: int) -> str:
+        """A partition's id."""
+        return str(number % len(self.hub.partitions))
+
+    def link(self, number: int) -> Any:
+        """The link that is attached to a partition."""
+        return self.hub.partitions[self.partition(number)].reader
+
+    # --- what happens to the hub ---
+
+    def produce(self, number: int, count: int) -> None:
+        """New events."""
+        partition = self.hub.partitions[self.partition(number)]
+        for _ in range(count):
+            partition.add(self.history.produce(self.partition(number), partition.last + 1))
+
+    def retain(self, number: int, kept: int) -> None:
+        """Retention removes all but the newest events."""
+        partition = self.hub.partitions[self.partition(number)]
+        first = max(partition.last + 1 - kept, 0)
+        partition.retain_from(first)
+        self.history.expire(self.partition(number), first)
+
+    def redeliver(self, number: int, back: int) -> None:
+        """A link gives old events again."""
+        if reader := self.link(number):
+            reader.position -= back
+
+    def skip(self, number: int, count: int) -> None:
+        """A link leaves events out, once."""
+        reader = self.link(number)
+        if reader and (self.partition(number), reader.position) not in self._skipped:
+            self._skipped |= {(self.partition(number), reader.position + step) for step in range(-20, 21)}
+            reader.position += count
+
+    def drop(self, number: int) -> None:
+        """A link is lost."""
+        if reader := self.link(number):
+            reader.broken = True
+
+    def freeze(self, number: int) -> None:
+        """A link gives nothing any more."""
+        if reader := self.link(number):
+            reader.frozen = True
+
+    def recreate(self) -> None:
+        """The hub is deleted and created again."""
+        if self.recreated:
+            return
+        self.recreated = True
+        self.hub.recreate()
+        for partition in self.hub.partitions:
+            self.history.truncate(partition, -1)
+
+    def rival(self, number: int, above: int) -> None:
+        """Another program attaches to a partition, under the epoch of the reader there or a higher one."""
+        partition = self.partition(number)
+        found = self.hub.partitions[partition]
+        epoch = found.reader.epoch if found.reader else 0
+        self.rivals.append(now(self.hub.open(partition, found.last, epoch + above, 1)))
+
+    def rivals_leave(self) -> None:
+        """The other programs end."""
+        for rival in self.rivals:
+            rival.closed = True
+        self.rivals.clear()
+
+    def add_partition(self) -> None:
+        """The hub gets one more partition."""
+        if len(self.hub.partitions) < MOST_PARTITIONS:
+            self.hub.add_partition()
+
+    # --- what others do to leases ---
+
+    def tamper(self, number: int, act: Callable[[Tampering, str], object]) -> None:
+        """Do something to a lease from outside."""
+        partition = self.partition(number)
+        if self.tampering.exists(partition):
+            with self.from_outside():
+                act(self.tampering, partition)
+
+    @contextmanager
+    def from_outside(self) -> Iterator[None]:
+        """What is changed here, no host changes."""
+        self.checker.tampering = True
+        try:
+            yield
+        finally:
+            self.checker.tampering = False
+
+    # --- what others do to files ---
+
+    def clean_up(self, count: int) -> None:
+        """Files that Spark has read become tombstones."""
+        old = sorted(file["path"] for batch in self.checker.batches[: self._done()] for file in batch["files"])
+        for name in old[:count]:
+            incarnation, partition, start = SLOT.fullmatch(name).groups()  # type: ignore[union-attr]
+            chain = Chain(self._sink, self.prefix, incarnation, partition)  # type: ignore[arg-type]
+            if slot := now(chain.at(int(start))):
+                now(chain.tombstone(slot))
+
+    def commit_batch(self) -> None:
+        """Spark finishes the open batch."""
+        done = self._done()
+        if done < len(self.checker.batches):
+            batch = self.checker.batches[done]
+            record = {
+                "number": done + 1,
+                "committedAt": EPOCH.isoformat(),
+                "application": "app",
+                "attempt": "a",
+                "output": "out",
+                "files": len(batch["files"]),
+                "rowsRead": sum(file["count"] for file in batch["files"]),
+                "rowsWritten": 1,
+                "seconds": 1.0,
+            }
+            name = f"{self.prefix}/_commits/{done + 1:010d}.json"
+            now(self._sink.put(name, json.dumps(record).encode(), if_absent=True))
+
+    def _done(self) -> int:
+        return sum(name.startswith(f"{self.prefix}/_commits/") for name in self._sink.blobs)
+
+    # --- the end ---
+
+    def repair(self) -> None:
+        """Undo what hosts wait for."""
+        self.rivals_leave()
+        for found in self.hub.partitions.values():  # of machines that are gone, too: the hub ends their links in time
+            if found.reader:
+                found.reader.broken = found.reader.closed = True
+        chains = {name: chain for (_, name), chain in self.checker.chains.items()}
+        with self.from_outside():
+            for partition, seen in self.hub.partitions.items():
+                end = chains[partition].next - 1 if partition in chains else 1 << 62
+                self.tampering.repair(partition, end, seen.last)
+
+    def drained(self) -> bool:
+        """Whether the files reach the hub's end."""
+        chains = {partition: chain for (_, partition), chain in self.checker.chains.items()}
+        return all(
+            partition in chains and chains[partition].next == seen.last + 1
+            for partition, seen in self.hub.partitions.items()
+        )

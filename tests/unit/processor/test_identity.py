@@ -1,0 +1,241 @@
+"""Chains and leases are claimed before anything is touched; who has them is asked of storage, in virtual time."""
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.identity import (
+    ChainRecord,
+    LeaseRecord,
+    chain_name,
+    consumer_of,
+    lease_prefix,
+    lease_record_name,
+    output_record_name,
+    owner_id,
+    pod_of,
+)
+from eventconsumer_api.v1alpha1 import LeaseLayout
+from eventconsumer_processor.errors import Blocked, Conflict, Damaged, Unavailable
+from eventconsumer_processor.identity import (
+    LEAD_SECONDS,
+    Leases,
+    Times,
+    claim_chain,
+    claim_leases,
+    is_displaced,
+    misfit,
+    take_lead,
+)
+from eventconsumer_processor.lease.layouts import lease_store
+from eventconsumer_processor.lease.model import Checkpoint, Lease
+from eventconsumer_processor.lease.store import LeaseStore
+from eventconsumer_processor.source.hub import HubInfo
+from tests.fakes.blobs import FakeBlobStore, Fault
+from tests.fakes.hub import CREATED, FakeHub
+from tests.fakes.virtual import virtual
+from tests.unit.processor.stage import CONFIG, virtual_clock
+
+ERA = "0123456789abcdef"
+TIMES = Times(lambda: datetime(2026, 11, 23, tzinfo=UTC), virtual_clock)
+SHOP, AGAIN, MARKET = (
+    {"namespace": namespace, "name": "orders", "uid": uid}
+    for namespace, uid in (("shop", "u"), ("shop", "u2"), ("market", "u3"))
+)
+
+
+@dataclass
+class Account:
+    """One storage account with a container for leases and one for files, and a hub."""
+
+    hub: FakeHub = field(default_factory=lambda: FakeHub(2))
+    leases: FakeBlobStore = field(default_factory=lambda: FakeBlobStore(virtual_clock))
+    sink: FakeBlobStore = field(default_factory=lambda: FakeBlobStore(virtual_clock))
+
+    def config(self, resource: dict[str, str] = SHOP, prefix: str | None = "", **changes: Any) -> HostConfig:
+        leases = {**CONFIG["leases"], **changes.pop("leases", {})}
+        leases["location"] = {**leases["location"], "prefix": prefix}
+        return HostConfig.model_validate(CONFIG | {"resource": resource, "leases": leases} | changes)
+
+    def store(self, config: HostConfig, hub: str = "orders") -> LeaseStore:
+        return lease_store(config, self.info(hub), self.leases, virtual_clock)
+
+    def info(self, hub: str = "orders") -> HubInfo:
+        return HubInfo("shop.example", hub, CREATED, tuple(self.hub.partitions))
+
+    async def chain(self, resource: dict[str, str] = SHOP) -> str:
+        config = self.config(resource)
+        return await claim_chain(config, ERA, self.store(config), self.sink, TIMES)
+
+    async def claim(self, config: HostConfig, chain: str, hub: str = "orders") -> None:
+        held = Leases(self.store(config, hub), self.leases)
+        await claim_leases(config, self.hub, self.info(hub), chain=chain, leases=held, sink=self.sink, times=TIMES)
+
+    def names(self) -> dict[str, str]:
+        return {name: blob.etag for name, blob in self.leases.blobs.items()}
+
+    def resource(self) -> str:
+        return ChainRecord.model_validate_json(self.sink.blobs[chain_name("p")].data).resource.uid
+
+
+def test_names_say_whose_they_are() -> None:
+    owner = owner_id("shop/orders", "orders.v1-host-3", "0123-ab")
+    assert (consumer_of(owner), pod_of(owner)) == ("shop/orders", "orders.v1-host-3")
+    for other in ("", "an-sdk", "orders-host-0.u1", "a/b", "a/b/c", "a/b/c/d.e"):
+        assert (consumer_of(other), pod_of(other)) == ("", other)
+    legacy, modern = LeaseLayout.EVENT_PROCESSOR_HOST, LeaseLayout.AZURE_SDK
+    assert lease_prefix(None, legacy, "shop.example", "Orders") == "shop.example/orders/"
+    assert lease_prefix(None, legacy, "shop.example", "orders", "may") == "shop.example/orders/_replays/may/"
+    assert (lease_prefix(None, modern, "shop.example", "orders"), lease_prefix("", legacy, "s", "o")) == ("", "")
+    assert lease_record_name("a/$Default/") == "a/$Default~identity.json"
+    assert output_record_name("/results/orders/") == "results/orders/_eventconsumer.json"
+    assert output_record_name("") == "_eventconsumer.json"
+
+
+@virtual
+async def test_a_chain_has_one_identity_whoever_asks_and_whatever_answer_is_lost() -> None:
+    account = Account()
+    account.sink.faults.append(Fault("put", applied=True))  # it has its effect, and no answer
+    with pytest.raises(Unavailable):
+        await account.chain()
+    identity = await account.chain()
+    assert len(identity) == 16
+    account.sink.account = "restored-elsewhere"
+    assert await account.chain(AGAIN) == await account.chain(MARKET) == identity
+    assert account.resource() == "u3"
+
+
+@virtual
+async def test_another_resource_takes_a_chain_over_only_while_nobody_leads() -> None:
+    account = Account()
+    identity = await account.chain()
+    await take_lead(account.sink, "p", "a" * 36, LEAD_SECONDS, virtual_clock)
+    for resource, other in ((AGAIN, "was applied since"), (MARKET, "market/orders (uid u3) must not")):
+        with pytest.raises(Blocked, match=other.replace("(", r"\(").replace(")", r"\)")) as raised:
+            await account.chain(resource)
+        assert raised.value.problem.reason == "ChainInUse"
+        assert "shop/orders (uid u)" in raised.value.problem.message
+    assert account.resource() == "u"
+    await account.sink.release_lease("p/_leader", "a" * 36)
+    assert await account.chain(MARKET) == identity
+    assert await is_displaced(account.sink, "p", account.config().resource)
+    await take_lead(account.sink, "p", "b" * 36, LEAD_SECONDS, virtual_clock)  # it lets go of the lead
+    with pytest.raises(Blocked, match="market/orders"):
+        await account.chain()
+
+
+@virtual
+async def test_another_resource_waits_while_hosts_of_the_first_hold_leases() -> None:
+    account = Account()
+    await account.chain()
+    store = account.store(account.config())
+    lease = (await store.list(["0"])).leases["0"]
+    taken = await store.acquire(lease, owner_id("shop/orders", "orders-host-0", "p"))
+    assert taken is not None
+    with pytest.raises(Blocked):
+        await account.chain(MARKET)
+    assert await account.chain(AGAIN)  # of the same name: its own hosts come back
+    await store.release(taken.lease)
+    assert await account.chain(MARKET)
+
+
+@virtual
+async def test_a_record_that_cannot_be_read_is_told() -> None:
+    account = Account()
+    await account.sink.put(chain_name("p"), b"{}")
+    with pytest.raises(Damaged, match=r"p/_chain\.json cannot be read"):
+        await account.chain()
+
+
+@virtual
+@pytest.mark.parametrize("layout", ["EventProcessorHost", "AzureSdk"])
+async def test_leases_belong_to_one_hub_and_one_chain(layout: str) -> None:
+    account = Account()
+    config = account.config(leases={"layout": layout, "shared": True})  # other programs may share; another hub never
+    await account.claim(config, "c" * 16)
+    await account.claim(config, "c" * 16)
+    before = account.names()
+    (name,) = before
+    assert name.endswith("~identity.json")
+    record = LeaseRecord.model_validate_json(account.leases.blobs[name].data)
+    assert (record.hub, record.consumer_group, record.sink) == ("orders", "$Default", "account/drained/p")
+    with pytest.raises(Blocked, match=r"drains into account/drained/p.*consumer group of its own") as raised:
+        await account.claim(config, "d" * 16)
+    assert raised.value.problem.reason == "LeaseStoreInUse"
+    if layout == "EventProcessorHost":  # the other layout has the hub in its names whatever the prefix
+        with pytest.raises(Blocked, match=r"this consumer drains Event Hub billing .* remove spec\.leaseStore\.prefix"):
+            await account.claim(config, "c" * 16, "billing")
+    assert account.names() == before
+    for hub in ("orders", "billing"):
+        await account.claim(account.config(prefix=None, leases={"layout": layout}), "c" * 16, hub)
+
+
+FREE = Lease("0", checkpoint=Checkpoint("40", 4))
+
+
+@virtual
+@pytest.mark.parametrize(
+    ("lease", "shared", "why"),
+    [
+        (FREE, False, ""),
+        (replace(FREE, checkpoint=None), False, ""),
+        (replace(FREE, checkpoint=Checkpoint("2079", 3)), False, "the hub's event of that number has offset 30"),
+        (replace(FREE, checkpoint=Checkpoint("", 3)), False, ""),  # another library does not say
+        (replace(FREE, checkpoint=Checkpoint("x", 5)), False, "is sequence number 5, and the hub's last is 4"),
+        (replace(FREE, partition="7"), False, "partition 7, and the hub has no such partition"),
+        (replace(FREE, leased=True, owner="laptop"), False, "laptop holds the lease of partition 0"),
+        (replace(FREE, leased=True), False, "a program without a name holds"),
+        (replace(FREE, leased=True, owner="laptop"), True, ""),
+        (replace(FREE, leased=True, owner="shop/orders/orders-host-0.u"), False, ""),  # the container was deleted
+        (replace(FREE, leased=True, owner="shop/billing/orders-host-0.u"), False, "shop/billing/orders-host-0.u holds"),
+    ],
+)
+async def test_leases_without_a_record_are_adopted_where_they_fit(lease: Lease, shared: bool, why: str) -> None:
+    account = Account()
+    for _ in range(5):
+        account.hub.partitions["0"].add(b"x")
+    found = await misfit(account.config(leases={"shared": shared}), [lease], account.hub, account.info())
+    assert why in found and bool(why) == bool(found)
+
+
+@virtual
+@pytest.mark.parametrize(
+    ("layout", "owner", "opened"),
+    [
+        ("EventProcessorHost", "", True),
+        ("EventProcessorHost", "laptop", True),  # its lease has run out
+        ("AzureSdk", "", True),
+        ("AzureSdk", "laptop", False),  # it may live
+        ("AzureSdk", "shop/orders/orders-host-1.u", False),
+    ],
+)
+async def test_no_link_is_opened_where_somebody_may_read(layout: str, owner: str, opened: bool) -> None:
+    account = Account()
+    for _ in range(5):
+        account.hub.partitions["0"].add(b"x")
+    config = account.config(leases={"layout": layout})
+    assert not await misfit(config, [replace(FREE, owner=owner)], account.hub, account.info())
+    assert (account.hub.partitions["0"].reader is not None) == opened
+
+
+@virtual
+async def test_two_hosts_that_claim_at_once_agree() -> None:
+    account = Account()
+    config = account.config()
+    identity = await account.chain()
+
+    class Slow(FakeBlobStore):
+        """Another host is faster between the look and the put."""
+
+        async def put(self, name: str, data: bytes, **options: Any) -> str:
+            if options.get("if_absent") and name not in self.blobs:
+                await FakeBlobStore.put(self, name, data)
+            return await FakeBlobStore.put(self, name, data, **options)
+
+    account.leases.__class__ = Slow
+    await account.claim(config, identity)
+    with pytest.raises(Conflict):
+        await account.leases.put(lease_record_name("$Default"), b"", if_absent=True)
