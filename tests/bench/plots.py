@@ -94,7 +94,7 @@ FIGURES = (
         "storage_calls.png",
         "Storage calls of an idle consumer: 32 partitions, 8 hosts (less is better)",
         "calls an hour",
-        _pair({"30 s leases": "storage_calls_idle_32_on_8"}, PROCESSOR),
+        _pair({"60 s leases": "storage_calls_idle_32_on_8"}, PROCESSOR),
     ),
     Figure(
         "balance_settled.png",

@@ -31,7 +31,8 @@ def test_the_page_shows_the_rows_and_the_pictures_that_are_there() -> None:
 
 
 def test_goals_are_of_rows_that_benchmarks_give() -> None:
-    assert {goal.row for goal in GOALS if "10m" not in goal.row} <= {entry["name"] for entry in ENTRIES}
+    rare = {"memory_growth_10m", "storage_calls_idle_32_on_8"}  # not measured in each round: see docs/benchmarks
+    assert {goal.row for goal in GOALS} - rare <= {entry["name"] for entry in ENTRIES}
 
 
 def test_rows_replace_those_of_the_same_name_and_keep_others(tmp_path: Path) -> None:
