@@ -52,9 +52,9 @@ class Site:
     def claim_output(self, job: BatchJob) -> None:
         """Make sure that the output path, and what is beside it, belongs to the chain of this job.
 
-        Folders of batches are named by their numbers, so that two chains would overwrite each other's. Spark's file
-        sources and Delta ignore names that begin with an underscore (`HadoopFSUtils.shouldFilterOutPathName`,
-        `DeltaFileOperations.defaultHiddenFileFilter`), so the record beside them is in no table.
+        Folders of batches are named by their numbers, so that two chains would overwrite each other's. The record is in
+        no table: Spark's file sources skip names that begin with an underscore, as
+        `HadoopFSUtils.shouldFilterOutPathName` says, and Delta's VACUUM leaves them. tests/integration/spark/test_identity.py shows both.
 
         Raises:
             ConfigurationError: It belongs to another chain.
