@@ -54,7 +54,8 @@ class Site:
 
         Folders of batches are named by their numbers, so that two chains would overwrite each other's. The record is in
         no table: Spark's file sources skip names that begin with an underscore, as
-        `HadoopFSUtils.shouldFilterOutPathName` says, and Delta's VACUUM leaves them. tests/integration/spark/test_identity.py shows both.
+        `HadoopFSUtils.shouldFilterOutPathName` says, and Delta's VACUUM leaves them.
+        tests/integration/spark/test_identity.py shows both.
 
         Raises:
             ConfigurationError: It belongs to another chain.
