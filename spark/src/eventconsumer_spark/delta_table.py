@@ -133,18 +133,19 @@ def merge(frame: DataFrame, table: str, transaction: Transaction, note: Mapping[
 def create(spark: SparkSession, table: str, schema: StructType, partition_by: Sequence[str] = ()) -> None:
     """Make an empty table, where there is none.
 
+    `DeltaTable.createIfNotExists` refuses a folder that holds anything but a table (DELTA_MISSING_DELTA_TABLE), and
+    this folder holds the record of its chain. A write makes a table in it.
+
     Args:
         spark: The session.
         table: URI of the table.
         schema: Its columns.
         partition_by: Which of them it is partitioned by.
     """
-    maker = DeltaTable.createIfNotExists(spark).location(table).addColumns(schema)
+    writer = spark.createDataFrame([], schema).write.format("delta").mode("ignore").options(**_properties(schema.names))
     if partition_by:
-        maker = maker.partitionedBy(*partition_by)
-    for key, value in _properties(schema.names).items():
-        maker = maker.property(key, value)
-    maker.execute()
+        writer = writer.partitionBy(*partition_by)
+    writer.save(table)
 
 
 def compact(spark: SparkSession, table: str, target: int, partition_column: str = "") -> int:
