@@ -71,7 +71,7 @@ class FakeHub:
         for name, partition in self.partitions.items():
             if partition.reader:
                 partition.reader.broken = True
-            self.partitions[name] = FakePartition()
+            self.partitions[name] = FakePartition(era=partition.era + 1)
         self.created_at += timedelta(hours=1)
 
     def promote(self) -> None:

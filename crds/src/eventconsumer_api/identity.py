@@ -1,6 +1,7 @@
 """Identity: the hub, the chain, the leases and the output that belong together, as records in storage.
 
     <sink prefix>/_chain.json                 ChainRecord: which chain this is, and which resource drains into it
+    <sink prefix>/_segments/<k>.json          HubSegment: the hub that segment k of the chain was drained from
     <lease folder>~identity.json              LeaseRecord: the hub and the chain that the leases belong to
     <output path>/_eventconsumer.json         OutputRecord: the chain whose batches are written here
 
@@ -29,6 +30,42 @@ class ChainRecord(Report):
     chain: str = Field(pattern="^[0-9a-f]{16}$", description="Identity of the chain.")
     resource: ResourceRef = Field(description="The EventConsumer whose hosts drain into it now.")
     since: datetime = Field(description="Since when.")
+
+
+class HubName(Report):
+    """An Event Hub by its names and its creation time."""
+
+    namespace: str = Field(description="Host name in lower case, without a port.")
+    name: str
+    created_at: datetime
+
+
+class EventMark(Report):
+    """One event, so that it can be compared with what the hub has under the same sequence number."""
+
+    sequence_number: int = Field(description="-1: there is none.")
+    offset: str = Field(default="", description="As the hub gave it; empty: unknown.")
+    enqueued_time: datetime | None = Field(default=None, description="Absent: unknown.")
+
+
+class PartitionBreak(Report):
+    """How one partition went from the segment before to this one."""
+
+    start: int = Field(description="First sequence number of this segment.")
+    files_end: EventMark = Field(description="The last event in the files of the segment before.")
+    hub_end: EventMark = Field(description="The hub's last event when the break was accepted.")
+    common: int = Field(description="Last sequence number at which files and hub had the same event; -1: none.")
+
+
+class HubSegment(Report):
+    """A stretch of the chain in which sequence numbers name the same events in the files and in the hub."""
+
+    version: Literal[1] = 1
+    number: int = Field(ge=1)
+    incarnation: str = Field(pattern="^[0-9a-f]{16}$", description="Names the folder of its files.")
+    hub: HubName
+    breaks: dict[str, PartitionBreak] = Field(default={}, description="Partition id -> its break; none in segment 1.")
+    since: datetime
 
 
 class LeaseRecord(Report):
@@ -69,6 +106,11 @@ def chain_identity(account: str, container: str, prefix: str, incarnation: str) 
 def chain_name(prefix: str) -> str:
     """Blob name of the record of a chain."""
     return f"{prefix}/_chain.json"
+
+
+def segment_name(prefix: str, number: int) -> str:
+    """Blob name of the record of a segment."""
+    return f"{prefix}/_segments/{number:010d}.json"
 
 
 def lease_record_name(folder: str) -> str:

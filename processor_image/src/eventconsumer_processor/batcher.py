@@ -36,7 +36,6 @@ class Batcher:
         measure: Measure,
         batches: BatchLog,
         *,
-        incarnation: str,
         now: Callable[[], datetime],
     ) -> None:
         """Plan for what `measure` knows.
@@ -45,14 +44,12 @@ class Batcher:
             config: The consumer.
             measure: Its files and its last batch; told of the batches that are frozen here.
             batches: Its batches.
-            incarnation: The hub's.
             now: Wall clock, in UTC.
         """
         self.problems: list[Problem] = []
         self._config = config
         self._measure = measure
         self._batches = batches
-        self._incarnation = incarnation
         self._now = now
 
     async def plan(self) -> None:
@@ -78,7 +75,10 @@ class Batcher:
 
     async def _freeze(self, when: BatchConfig, tick: datetime | None) -> None:
         measure, now = self._measure, self._now()
-        pending = {partition: ledger.pending for partition, ledger in measure.ledgers.items() if ledger.pending}
+        era = measure.due()
+        if era is None:
+            return
+        pending = {partition: ledger.pending for partition, ledger in era.ledgers.items() if ledger.pending}
         oldest = min((slots[0] for slots in pending.values()), key=lambda slot: slot.committed_at, default=None)
         tick = unspent(tick, measure.state.last, when.limits, oldest)
         reason = trigger(when.trigger, measure.waiting(), now, tick)
@@ -90,10 +90,10 @@ class Batcher:
             freeze,
             measure.state.last,
             files,
-            {partition: ledger.start for partition, ledger in measure.ledgers.items()},
+            {partition: ledger.start for partition, ledger in era.ledgers.items()},
             resource=self._config.resource,
             chain=measure.identity,
-            incarnation=self._incarnation,
+            incarnation=era.incarnation,
             reason=reason,
             now=now,
             file_format=self._format(),

@@ -1,8 +1,8 @@
 """PURE: when a batch starts, which files it takes, and the manifest that freezes them.
 
-S8: in each partition a batch takes the oldest files that are in none, without a hole, so successive batches are
-disjoint and contiguous and everything comes in the end. Where a batch cannot take all, files go by the time of their
-commit, whatever their partition, so that no partition waits for another.
+S8: in each partition and segment a batch takes the oldest files that are in none, without a hole, so successive batches
+are disjoint and contiguous and everything comes in the end. Where a batch cannot take all, files go by the time of
+their commit, whatever their partition, so that no partition waits for another.
 
 A scheduled time makes due what was committed by then, and no more: what came later waits for the next time. It starts
 one batch. It is spent when a batch was frozen after it, unless that batch was full: then what it had to leave follows.
@@ -120,12 +120,13 @@ def freeze(
         starts: Where each partition's chain starts.
         resource: The consumer.
         chain: Identity of its chain.
-        incarnation: The hub's.
+        incarnation: Of the segment that the files are of: a batch takes files of one segment.
         reason: What fired.
         now: Wall clock.
         file_format: Of the files.
     """
-    before = {**starts, **(last.next if last else {})}
+    goes_on = last is not None and last.incarnation == incarnation  # else the first batch of a segment
+    before = {**starts, **(last.next if last and goes_on else {})}
     after = dict(before)
     files: list[BatchFile] = []
     ranges: dict[str, Range] = {}

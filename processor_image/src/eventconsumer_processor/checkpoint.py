@@ -2,20 +2,24 @@
 
 On open, a host starts at the checkpoint and follows the chain to its end, adopting files that an earlier owner
 committed without writing its checkpoint. Where nothing is decided yet, the starting position is resolved to a sequence
-number once, for all hosts, by the genesis record; nothing is ever read from "the latest" directly.
+number once, for all hosts, by the genesis record; nothing is ever read from "the latest" directly. In a later segment
+the segment's record says where the partition starts.
 
 A checkpoint must be the end of some file. One inside a file is followed forward; one behind the end of the chain would
 skip events, and is refused, unless other programs share the leases: then they have processed what is between, and it is
 recorded as such.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from eventconsumer_api.conditions import Reason
+from eventconsumer_api.identity import EventMark
 from eventconsumer_api.v1alpha1 import PositionType, StartingPosition
 from eventconsumer_processor import problems
 from eventconsumer_processor.errors import Blocked
 from eventconsumer_processor.gaps import Gap, GapReason
+from eventconsumer_processor.lease.eventprocessorhost import START_OF_STREAM
+from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.model import Checkpoint, Lease
 from eventconsumer_processor.sink.slots import Chain, Slot
 from eventconsumer_processor.source.hub import Hub
@@ -29,6 +33,7 @@ class Resume:
     last: Slot | None = None  # the last file found beyond the checkpoint
     epoch: int = -1  # highest epoch among the files found
     skipped: Gap | None = None  # what another program processed behind the chain's end
+    mark: EventMark | None = None  # the event before `expected`, to recognise the hub by; None: it is not known
 
     @property
     def expected(self) -> int:
@@ -39,6 +44,35 @@ class Resume:
     def checkpoint(self) -> Checkpoint | None:
         """The checkpoint that the files found allow."""
         return Checkpoint(self.last.last_offset, self.last.last) if self.last else None
+
+
+async def enter(held: HeldLease, chain: Chain) -> Lease:
+    """The lease as it is now, whose checkpoint is of this segment of the chain.
+
+    The checkpoint of the segment before means nothing here: it is set back before the genesis record is written, so
+    that where there is such a record the checkpoint is of this segment.
+
+    Raises:
+        LeaseLost: This host does not hold the lease.
+        StorageError: A request failed.
+    """
+    lease, opening = await held.refresh(), chain.opening
+    if opening is not None and lease.checkpoint is not None and await chain.start() is None:
+        before = opening.start - 1
+        offset = opening.files_end.offset if opening.files_end.sequence_number == before else ""
+        await held.rewind(Checkpoint(START_OF_STREAM if before < 0 else offset, before))
+        lease = held.lease
+    return lease
+
+
+def mark_at(chain: Chain, lease: Lease, position: int) -> EventMark | None:
+    """What lease and segment know of the event before `position`; None where they know nothing."""
+    opening, reached = chain.opening, lease.checkpoint
+    if opening is not None and 0 <= opening.files_end.sequence_number == position - 1:
+        return opening.files_end
+    if reached is not None and 0 <= reached.sequence_number == position - 1 and reached.offset:
+        return EventMark(sequence_number=reached.sequence_number, offset=reached.offset)
+    return None
 
 
 async def resume(chain: Chain, lease: Lease, hub: Hub, starting: StartingPosition, *, shared: bool = False) -> Resume:
@@ -73,7 +107,8 @@ async def walk(chain: Chain, start: int, lease: Lease, *, shared: bool = False) 
         StorageError: A request failed, or a blob in the chain is not a file of ours.
     """
     if lease.checkpoint is None or lease.checkpoint.sequence_number < start:
-        return follow(start, {slot.start: slot for slot in await chain.listed()})
+        found_end = follow(start, {slot.start: slot for slot in await chain.listed()})
+        return found_end if found_end.last else replace(found_end, mark=mark_at(chain, lease, start))
     reached = lease.checkpoint.sequence_number
     found: dict[int, Slot] = {}
     if await chain.at(reached + 1) is None:
@@ -84,7 +119,8 @@ async def walk(chain: Chain, start: int, lease: Lease, *, shared: bool = False) 
                 problem = problems.checkpoint_above_end(chain.partition, reached, end - 1)
                 raise Blocked(problem.field, Reason(problem.reason), problem.message)
             epoch = before.epoch if before else -1
-            return Resume(end, epoch=epoch, skipped=Gap(end, reached, GapReason.FOREIGN))
+            skipped = Gap(end, reached, GapReason.FOREIGN)
+            return Resume(end, epoch=epoch, skipped=skipped, mark=mark_at(chain, lease, reached + 1))
         found[before.start] = before
         position = before.start
     else:
@@ -100,7 +136,7 @@ def follow(start: int, slots: dict[int, Slot]) -> Resume:
     """Follow a chain through the slots known, by their start."""
     end = Resume(start)
     while slot := slots.get(end.next):
-        end = Resume(slot.last + 1, slot, max(end.epoch, slot.epoch))
+        end = Resume(slot.last + 1, slot, max(end.epoch, slot.epoch), mark=slot.mark)
     return end
 
 
@@ -113,7 +149,8 @@ async def begin(chain: Chain, lease: Lease, hub: Hub, starting: StartingPosition
     """
     start = await chain.start()
     if start is None:
-        start = await chain.begin(await _resolve(chain.partition, lease, hub, starting))
+        opening = chain.opening
+        start = await chain.begin(opening.start if opening else await _resolve(chain.partition, lease, hub, starting))
     return start
 
 

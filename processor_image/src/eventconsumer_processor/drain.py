@@ -3,7 +3,7 @@
 The invariant: a file goes only into the slot that the chain expects next, and a checkpoint is written only after the
 file it covers is committed. Where another writer's file is in the slot, that file is the truth: what it covers is
 dropped and draining goes on behind it. The buffer stays until then: of the file itself only a few blocks are ever in
-memory, and every try makes them again.
+memory, and every try makes them again. Where the chain was ended, nothing more is written.
 """
 
 from datetime import UTC, datetime
@@ -14,11 +14,12 @@ import numpy as np
 import structlog
 
 from eventconsumer_api.host_report import Problem
+from eventconsumer_api.identity import EventMark
 from eventconsumer_api.repeats import Repeats
-from eventconsumer_processor import gaps, problems
+from eventconsumer_processor import gaps, holes, marks, problems
 from eventconsumer_processor.buffer import Buffer
-from eventconsumer_processor.checkpoint import resume
-from eventconsumer_processor.errors import Fenced, StorageError, Unavailable
+from eventconsumer_processor.checkpoint import enter, resume
+from eventconsumer_processor.errors import ChainEnded, Fenced, StorageError, Unavailable
 from eventconsumer_processor.gaps import Gap
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.model import Checkpoint
@@ -49,6 +50,7 @@ class Drain:
         self._chain = chain
         self._problems = found
         self._buffer = Buffer()
+        self._end: EventMark | None = None  # the last event in a file, or in the checkpoint
         self._window = work.clock()  # when the last file was made: for empty files
         self._failures = 0  # of the commit at hand, in a row
         self._schedule = CheckpointSchedule(work.config.processing.checkpoint, replaces_files=False)
@@ -58,7 +60,7 @@ class Drain:
 
     async def locate(self) -> None:
         """See `Outlet`."""
-        lease = await self._held.refresh()
+        lease = await enter(self._held, self._chain)
         config = self._work.config
         end = await resume(
             self._chain,
@@ -72,7 +74,7 @@ class Drain:
         if end.checkpoint is not None:
             await self._held.advance(end.checkpoint)
         self._buffer.gaps = [] if end.skipped is None else [end.skipped]  # located again, it may be another one
-        self.position, self.expected = end.next, end.expected
+        self.position, self.expected, self._end = end.next, end.expected, end.mark
 
     def seconds_left(self, now: float) -> float:
         """See `Outlet`."""
@@ -83,23 +85,29 @@ class Drain:
 
     async def accept(self, batch: EventBatch, missing: list[Gap]) -> None:
         """See `Outlet`. Gaps without room in a file's metadata go into the next file, with the events behind them."""
-        while len(missing) > (room := GAPS_IN_A_FILE - len(self._buffer.gaps)):
-            first = missing[room].first
-            if count := int(np.searchsorted(batch.numbers, first)):
-                self._take(batch.head(count), missing[:room])
+        if len(self._buffer.gaps) + len(missing) > GAPS_IN_A_FILE:
             await self.flush()
-            seen = max(first, self.expected) - 1  # a file that was adopted may reach farther
-            batch = batch.after(seen)
-            missing = [rest for gap in missing[room:] if (rest := gap.above(seen))]
-            if not len(batch):
-                return
-        self._take(batch, missing)
-
-    def _take(self, batch: EventBatch, missing: list[Gap]) -> None:
+            seen = self.expected - 1  # a file that was adopted may reach farther
+            batch, missing = batch.after(seen), [rest for gap in missing if (rest := gap.above(seen))]
+        if not len(batch):
+            return
         self._buffer.gaps += missing
         self._buffer.add(batch, self._work.clock())
         self.expected = batch.last + 1
         self._keep()
+
+    @property
+    def mark(self) -> EventMark | None:
+        """See `Outlet`."""
+        return marks.last_of(self._buffer.batches[-1]) if self._buffer else self._end
+
+    def forget(self) -> bool:
+        """See `Outlet`."""
+        if not self._buffer:
+            return False
+        self.close()
+        self.position = None
+        return True
 
     async def flush(self) -> None:
         """Make the buffer a file, or adopt the file that is there instead; then the checkpoint."""
@@ -113,15 +121,19 @@ class Drain:
         make = partial(work.encode, self._buffer.batches, partition, self._facts(draft))
         content = Content(make, work.offload, check)
         with work.memory.leaving(partition):
-            winner = await commit(
-                self._chain,
-                draft,
-                content,
-                check=check,
-                failed=self._failed,
-                rng=work.rng,
-                turn=partial(work.memory.writing, self._buffer.size),
-            )
+            try:
+                winner = await commit(
+                    self._chain,
+                    draft,
+                    content,
+                    check=check,
+                    failed=self._failed,
+                    rng=work.rng,
+                    turn=partial(work.memory.writing, self._buffer.size),
+                )
+            except ChainEnded:
+                self.close()  # the next segment starts with these events
+                raise
         size = content.size
         del make, content  # they hold the events, which are in storage now
         self._failures = 0
@@ -165,11 +177,20 @@ class Drain:
             nonce=str(uuid4()),
             last_offset=last.last_offset,
             last_enqueued_time=datetime.fromtimestamp(last.last_enqueued_ms / 1000, UTC),
-            gap=gaps.text(self._buffer.gaps),
+            gap=gaps.text([*self._buffer.gaps, *self._compacted(start)]),
             chain=self._work.chain,
         )
 
+    def _compacted(self, start: int) -> list[Gap]:
+        """What log compaction removed: all that is missing and not in a gap."""
+        buffer = self._buffer
+        if buffer.last + 1 - start == buffer.count + sum(map(len, buffer.gaps)):
+            return []
+        numbers = np.concatenate([batch.numbers for batch in buffer.batches])
+        return holes.compacted(start, numbers, buffer.gaps)
+
     async def _committed(self, draft: Draft, size: int) -> None:
+        self._end = marks.last_of(self._buffer.batches[-1])
         self._buffer.clear()
         self._keep()
         self.position = draft.last + 1
@@ -203,6 +224,7 @@ class Drain:
         self._log.warning("adopting another writer's file", path=winner.path, epoch=winner.epoch)
         self._buffer.drop_through(winner.last)
         self._keep()
+        self._end = winner.mark
         self.position = winner.last + 1
         self.expected = max(self.expected, self.position)
         await self._checkpoint(Checkpoint(winner.last_offset, winner.last))

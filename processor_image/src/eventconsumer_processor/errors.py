@@ -17,6 +17,7 @@
     │   └── LinkStolen      a reader with an equal or higher epoch attached: stop, never retry
     ├── LeaseInvalid        the body of a lease blob cannot be read
     ├── LeaseLost           the partition belongs to another host now: stop at once, commit nothing
+    ├── ChainEnded          `hub accept` ended the chain: go on in the next segment
     └── Fenced              a file of a higher epoch is in the chain: this host is a zombie, halt
 
 Messages are redacted where the error is built, so whatever a library put into its own message can be shown and logged.
@@ -122,6 +123,10 @@ class LeaseLost(HostError):
 
 class Fenced(HostError):
     """A file of a higher epoch is in the chain."""
+
+
+class ChainEnded(HostError):
+    """The chain was ended; it goes on in the next segment."""
 
 
 class PortTaken(Exception):

@@ -6,6 +6,7 @@ retention removed is no lag, whatever the checkpoint says; it is a gap.
 """
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice
@@ -71,6 +72,23 @@ class Ledger:
         self.gap_events += sign * sum(map(len, lost))
         if lost and sign > 0:
             self.newest_gap = ",".join(f"{gap.first}-{gap.last}" for gap in lost)
+
+
+@dataclass
+class Era:
+    """The files of one segment of the chain.
+
+    Attributes:
+        incarnation: Names their folder.
+        chain: Of a partition.
+        ledgers: By partition, of those whose chain has begun.
+        complete: All its files are known: the segment was ended.
+    """
+
+    incarnation: str
+    chain: Callable[[str], Chain]
+    ledgers: dict[str, Ledger] = field(default_factory=dict)
+    complete: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,17 @@ A gap is never skipped silently: it is recorded in the metadata of the file behi
 resource's status.
 
 - `retention`: the hub no longer had the events when they were to be read;
-- `foreign`: another program that shares the leases processed them, as its checkpoint says.
+- `foreign`: another program that shares the leases processed them, as its checkpoint says;
+- `compaction`: log compaction removed them, or there never were any: one entry for all holes of a file, with the first
+  and the last number that is missing and how many are, such as `compaction:17-90/31`. No event is lost with these.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+
+_RANGE = re.compile(r"(\d+)-(\d+)(?:/(\d+))?", re.ASCII)
 
 
 class GapReason(StrEnum):
@@ -17,18 +22,20 @@ class GapReason(StrEnum):
 
     RETENTION = "retention"
     FOREIGN = "foreign"
+    COMPACTION = "compaction"
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Missing sequence numbers `first` to `last`, inclusive."""
+    """Missing sequence numbers `first` to `last`, inclusive; of `COMPACTION`, `count` of them."""
 
     first: int
     last: int
     reason: GapReason = GapReason.RETENTION
+    count: int | None = None  # None: all
 
     def __len__(self) -> int:
-        return self.last - self.first + 1
+        return self.last - self.first + 1 if self.count is None else self.count
 
     def above(self, sequence_number: int) -> "Gap | None":
         """What of it is above `sequence_number`."""
@@ -37,21 +44,12 @@ class Gap:
         return Gap(max(self.first, sequence_number + 1), self.last, self.reason)
 
 
-def find(expected: int, numbers: Iterable[int]) -> list[Gap]:
-    """What is missing in rising `numbers` that should start at `expected` and have no holes."""
-    found = []
-    for number in numbers:
-        if number > expected:
-            found.append(Gap(expected, number - 1))
-        expected = number + 1
-    return found
-
-
 def text(found: Iterable[Gap]) -> str:
     """As in a file's metadata, such as `foreign:3-9;retention:17-20,22-22`; empty for none."""
     by_reason: dict[str, list[str]] = {}
     for gap in found:
-        by_reason.setdefault(gap.reason, []).append(f"{gap.first}-{gap.last}")
+        count = "" if gap.count is None else f"/{gap.count}"
+        by_reason.setdefault(gap.reason, []).append(f"{gap.first}-{gap.last}{count}")
     return ";".join(f"{reason}:{','.join(ranges)}" for reason, ranges in by_reason.items())
 
 
@@ -61,7 +59,8 @@ def parse(value: str) -> list[Gap]:
     for part in filter(None, value.split(";")):
         reason, _, ranges = part.partition(":")
         for item in ranges.split(","):
-            first, _, last = item.partition("-")
-            if reason in set(GapReason) and first.isdigit() and last.isdigit():
-                found.append(Gap(int(first), int(last), GapReason(reason)))
+            match = _RANGE.fullmatch(item)
+            if match and reason in set(GapReason):
+                count = None if match[3] is None else int(match[3])
+                found.append(Gap(int(match[1]), int(match[2]), GapReason(reason), count))
     return found

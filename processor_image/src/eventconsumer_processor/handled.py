@@ -8,9 +8,10 @@ missing events in, so they are a problem that is shown for as long as the partit
 import structlog
 
 from eventconsumer_api.host_report import Problem
+from eventconsumer_api.identity import EventMark
 from eventconsumer_api.repeats import Repeats
-from eventconsumer_processor import problems
-from eventconsumer_processor.checkpoint import begin
+from eventconsumer_processor import marks, problems
+from eventconsumer_processor.checkpoint import begin, enter, mark_at
 from eventconsumer_processor.errors import StorageError
 from eventconsumer_processor.gaps import Gap
 from eventconsumer_processor.lease.held import HeldLease
@@ -34,6 +35,7 @@ class Handled:
     def __init__(self, work: Work, held: HeldLease, chain: Chain, found: dict[str, Problem]) -> None:
         self.position: int | None = None  # behind the last checkpoint written
         self.expected = 0
+        self.mark: EventMark | None = None
         self.events = 0
         self._work = work
         self._repeats = Repeats(work.clock)
@@ -47,10 +49,11 @@ class Handled:
 
     async def locate(self) -> None:
         """See `Outlet`."""
-        lease = await self._held.refresh()
+        lease = await enter(self._held, self._chain)
         start = await begin(self._chain, lease, self._work.hub, self._work.config.starting_position)
         checkpoint = lease.checkpoint
         self.position = self.expected = max(start, checkpoint.sequence_number + 1) if checkpoint else start
+        self.mark = mark_at(self._chain, lease, self.expected)
 
     def seconds_left(self, now: float) -> float:
         """See `Outlet`."""
@@ -65,6 +68,7 @@ class Handled:
             self._problems["gap"] = problems.data_gap(self._chain.partition, self._lost, missing[-1])
         self.events += len(batch)
         self.expected = batch.last + 1
+        self.mark = marks.last_of(batch)
         self._done = Checkpoint(batch.last_offset, batch.last)
         self._schedule.note(len(batch), self._work.clock())
 
@@ -92,6 +96,13 @@ class Handled:
     async def finish(self) -> None:
         """See `Outlet`."""
         await self.flush()
+
+    def forget(self) -> bool:
+        """See `Outlet`. The handler sees events under these numbers again."""
+        dropped, self._done = self._done is not None, None
+        if dropped:
+            self.position = None
+        return dropped
 
     def close(self) -> None:
         """See `Outlet`."""

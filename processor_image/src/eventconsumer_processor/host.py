@@ -12,14 +12,16 @@ is read again. A change while running ends the session in order (flush, commit, 
 import asyncio
 import contextlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 
 import structlog
 
-from eventconsumer_api.conditions import ADVISORY
+from eventconsumer_api.conditions import ADVISORY, Reason
 from eventconsumer_api.host_config import Credential, HostConfig
 from eventconsumer_api.host_report import HostReport, HostState, Problem, StorageReport
+from eventconsumer_api.identity import HubSegment
 from eventconsumer_processor.credentials import fingerprint
 from eventconsumer_processor.deadletter import DeadLetters
 from eventconsumer_processor.errors import StorageError
@@ -30,12 +32,14 @@ from eventconsumer_processor.identity import DISPLACED_SECONDS, is_displaced
 from eventconsumer_processor.leader import Leader
 from eventconsumer_processor.lease.keeper import boottime
 from eventconsumer_processor.lease.layouts import lease_store
+from eventconsumer_processor.measure import eras_of
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.partitions import PartitionManager
 from eventconsumer_processor.registration import Registration, receiver_of, register
 from eventconsumer_processor.replay import BoundedHub, Totals, completed, totals
 from eventconsumer_processor.sink.formats import files_of
-from eventconsumer_processor.sink.slots import Chain, incarnation
+from eventconsumer_processor.sink.segments import newest_number
+from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.storage import BlobStore
 from eventconsumer_processor.storagecalls import StorageCalls, idle_per_hour
 from eventconsumer_processor.work import Work
@@ -159,8 +163,9 @@ class Host:
             partitions=len(info.partition_ids),
             receiver=receiver_of(config),
         )
-        era = incarnation(info)
-        encode, chain = files_of(config, info, era, registration.sink)
+        segment = registration.segments[-1]
+        era = segment.incarnation
+        encode, chain = files_of(config, info, segment, registration.sink)
         rng = Random()  # noqa: S311 - spreads hosts, guards nothing
         work = Work(
             owner=self._owner,
@@ -180,8 +185,7 @@ class Host:
         leader = self._leader = Leader(
             work,
             blobs=registration.sink,
-            incarnation=era,
-            chain=chain,
+            eras=partial(eras_of, config, info, registration.segments, registration.sink),
             partitions=partitions,
         )
         self._enter(HostState.RUNNING)
@@ -190,6 +194,7 @@ class Host:
             asyncio.create_task(leader.run(), name="lead"),
             asyncio.create_task(self._changed(seen), name="watch"),
             asyncio.create_task(self._displaced(registration.sink, partitions), name="identity"),
+            asyncio.create_task(self._superseded(registration.sink, segment, partitions), name="segment"),
         ]
         if registration.replay:
             loops.append(asyncio.create_task(completed(registration.replay, partitions.reports), name="replay"))
@@ -250,6 +255,19 @@ class Host:
                 with contextlib.suppress(StorageError):
                     if await is_displaced(sink, self._config.sink.prefix, self._config.resource):
                         log.warning("another EventConsumer has taken the chain over: this host stops reading")
+                        return
+
+    async def _superseded(self, sink: BlobStore, segment: HubSegment, partitions: PartitionManager) -> None:
+        """Return when the chain has a newer segment: registering again begins it."""
+        looked = self._clock()
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            diverged = any(problem.reason == Reason.HUB_DIVERGED for problem in partitions.problems())
+            if diverged or self._clock() - looked >= DISPLACED_SECONDS:
+                looked = self._clock()
+                with contextlib.suppress(StorageError):
+                    if await newest_number(sink, self._config.sink.prefix) > segment.number:
+                        log.info("the chain goes on in a new segment: registering again", before=segment.number)
                         return
 
     def _enter(self, state: HostState) -> None:

@@ -6,7 +6,7 @@ put-if-absent manifest. A new leader derives everything from storage and the hub
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from uuid import uuid4
 
 import structlog
@@ -17,11 +17,11 @@ from eventconsumer_processor import problems
 from eventconsumer_processor.batcher import Batcher
 from eventconsumer_processor.batches import BatchLog
 from eventconsumer_processor.errors import Conflict, LeaseLost, StorageError
+from eventconsumer_processor.fleet import Era
 from eventconsumer_processor.identity import LEAD_SECONDS, is_displaced, leader_name, take_lead
 from eventconsumer_processor.lease.keeper import Keeper
 from eventconsumer_processor.measure import Measure
 from eventconsumer_processor.partitions import PartitionManager
-from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.storage import BlobStore
 from eventconsumer_processor.work import Work
 
@@ -39,8 +39,7 @@ class Leader:
         work: Work,
         *,
         blobs: BlobStore,
-        incarnation: str,
-        chain: Callable[[str], Chain],
+        eras: Callable[[], Sequence[Era]],
         partitions: PartitionManager,
     ) -> None:
         self.fleet: FleetReport | None = None
@@ -48,8 +47,7 @@ class Leader:
         self._work = work
         self._blobs = blobs
         self._prefix = work.config.sink.prefix
-        self._incarnation = incarnation
-        self._chain = chain
+        self._eras = eras
         self._partitions = partitions
         self._seconds = min(work.config.leases.duration_seconds, LEAD_SECONDS)
         self._repeats = Repeats(work.clock)
@@ -120,9 +118,9 @@ class Leader:
         self._partitions.watched = False
         work, batches = self._work, BatchLog(self._blobs, self._work.config.sink.prefix)
         self._measure = Measure(
-            work.config, work.hub, work.info, batches=batches, chain=self._chain, identity=work.chain, now=work.now
+            work.config, work.hub, work.info, batches=batches, eras=self._eras(), identity=work.chain, now=work.now
         )
-        self._batcher = Batcher(work.config, self._measure, batches, incarnation=self._incarnation, now=work.now)
+        self._batcher = Batcher(work.config, self._measure, batches, now=work.now)
 
     async def _measure_once(self) -> None:
         partitions, listing = self._partitions.partition_ids, self._partitions.listing

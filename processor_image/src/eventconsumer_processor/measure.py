@@ -13,17 +13,19 @@ import structlog
 from eventconsumer_api.batch import BatchManifest, Totals
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import FleetReport, PartitionLag
+from eventconsumer_api.identity import HubSegment
 from eventconsumer_api.repeats import Repeats
 from eventconsumer_api.v1alpha1 import CheckpointPolicy, HandlerMode
 from eventconsumer_processor.batches import BatchLog, BatchState
 from eventconsumer_processor.batchplan import Waiting
 from eventconsumer_processor.batchreport import batch_report
-from eventconsumer_processor.errors import SourceError
-from eventconsumer_processor.fleet import Heads, Ledger, first_wanted, lag_of
+from eventconsumer_processor.errors import Damaged, SourceError
+from eventconsumer_processor.fleet import Era, Heads, Ledger, first_wanted, lag_of
 from eventconsumer_processor.lease.model import Lease, Listing
 from eventconsumer_processor.pace import start_of, turn
-from eventconsumer_processor.sink.slots import Chain
+from eventconsumer_processor.sink.chains import chains_of
 from eventconsumer_processor.source.hub import Hub, HubInfo
+from eventconsumer_processor.storage import BlobStore
 
 # Files are normally noticed by the checkpoint behind them. Where that is written later than the files, or failed, one
 # request looks for the next file of a partition that is behind.
@@ -31,6 +33,11 @@ RARE_LOOK_SECONDS = 15.0  # beyond the time in which a file is made
 OFTEN_LOOK_SECONDS = 10.0  # where the rule is that checkpoints come later
 
 log = structlog.get_logger(__name__)
+
+
+def eras_of(config: HostConfig, info: HubInfo, segments: Sequence[HubSegment], blobs: BlobStore) -> list[Era]:
+    """The files of each segment, the newest last; nothing is asked of storage yet."""
+    return [Era(segment.incarnation, chains_of(config, info, segment, blobs)) for segment in segments]
 
 
 class Measure:
@@ -43,7 +50,7 @@ class Measure:
         info: HubInfo,
         *,
         batches: BatchLog,
-        chain: Callable[[str], Chain],
+        eras: Sequence[Era],
         now: Callable[[], datetime],
         identity: str = "",
     ) -> None:
@@ -54,18 +61,17 @@ class Measure:
             hub: Its hub.
             info: The hub as it was when the consumer was checked against it.
             batches: Its Spark batches.
-            chain: Of a partition's files.
+            eras: Its files, one for each segment, the newest last.
             now: Wall clock, in UTC.
             identity: Of the consumer's chain.
         """
         self.identity = identity
         self.state = BatchState()
-        self.ledgers: dict[str, Ledger] = {}
         self._config = config
         self._hub = hub
         self._info = info
         self._batches = batches
-        self._chain = chain
+        self.eras = list(eras)
         self._now = now
         self._repeats = Repeats(lambda: now().timestamp())
         self._restored = False
@@ -79,6 +85,11 @@ class Measure:
         late = policy in {CheckpointPolicy.EVENTS, CheckpointPolicy.INTERVAL}
         self._look_seconds = OFTEN_LOOK_SECONDS if late else config.roll.max_seconds + RARE_LOOK_SECONDS
 
+    @property
+    def ledgers(self) -> dict[str, Ledger]:
+        """The chains of the newest segment, by partition."""
+        return self.eras[-1].ledgers
+
     async def follow(self, partitions: Sequence[str], listing: Listing) -> None:
         """Find the files that are new, and what became of the open batch.
 
@@ -91,11 +102,18 @@ class Measure:
         """
         if not self._restored:
             self.state = await self._batches.restore()
+            if self.state.last:
+                self._begin_at(self.state.last)
             self._restored = True
+        for era in self.eras[:-1]:
+            if not era.complete:
+                for partition in partitions:
+                    await self._open(era, partition)
+                era.complete = True
         for partition in partitions:
             ledger = self.ledgers.get(partition)
             if ledger is None:
-                await self._open(partition)
+                await self._open(self.eras[-1], partition)
             elif self._is_due(ledger, listing.leases.get(partition)):
                 await ledger.follow()
                 self._looked[partition] = self._now()
@@ -112,14 +130,20 @@ class Measure:
     def froze(self, manifest: BatchManifest) -> None:
         """Go on from the next batch."""
         self.state = self.state.then(manifest)
-        for partition, ledger in self.ledgers.items():
-            ledger.batched(manifest.next.get(partition, ledger.start))
+        for era in self.eras:
+            if era.incarnation == manifest.incarnation:
+                for partition, ledger in era.ledgers.items():
+                    ledger.batched(manifest.next.get(partition, ledger.start))
+
+    def due(self) -> Era | None:
+        """The files that the next batch takes from: of the oldest segment that has files in no batch."""
+        return next((era for era in self.eras if any(ledger.pending for ledger in era.ledgers.values())), None)
 
     def waiting(self) -> Waiting:
         """The files in no batch, where there are batches."""
         if self._config.batches is None:
             return Waiting()
-        ledgers = self.ledgers.values()
+        ledgers = self._all()
         return Waiting(
             files=sum(ledger.files for ledger in ledgers),
             bytes=sum(ledger.bytes for ledger in ledgers),
@@ -139,7 +163,7 @@ class Measure:
             self._heads.setdefault(partition, Heads()).see(info, self._now())
 
         asking = (ask(question, partition) for question, partition in enumerate(chosen, start=1))
-        answers = await asyncio.gather(self._check_hub(), *asking, return_exceptions=True)
+        answers = await asyncio.gather(*asking, return_exceptions=True)
         failed = [answer for answer in answers if isinstance(answer, BaseException)]
         for error in failed:
             if not isinstance(error, SourceError):
@@ -152,12 +176,23 @@ class Measure:
                 )  # fmt: skip
         elif times := self._repeats.over("heads"):
             log.info("the hub says how far partitions reach", failures=times)
-        if answers[0] is False:
-            # Sequence numbers of a hub that was created anew say nothing about these files.
-            self._heads.clear()
 
-    async def _check_hub(self) -> bool:
-        return (await self._hub.describe()).created_at == self._info.created_at
+    def _all(self) -> list[Ledger]:
+        return [ledger for era in self.eras for ledger in era.ledgers.values()]
+
+    def _begin_at(self, last: BatchManifest) -> None:
+        """Files of segments before that of the last batch are all in batches.
+
+        Raises:
+            Damaged: The last batch is of no segment.
+        """
+        names = [era.incarnation for era in self.eras]
+        if last.incarnation not in names:
+            raise Damaged(
+                f"batch manifest {last.number} is of incarnation {last.incarnation}, which no segment of the chain "
+                "has: something else wrote it, or this host has not registered with the newest segment yet"
+            )
+        del self.eras[: names.index(last.incarnation)]
 
     def head(self, partition: str) -> int | None:
         """The hub's last sequence number; None where it did not say lately."""
@@ -183,6 +218,8 @@ class Measure:
             reached = ledger.next
             if checkpoint and (self._replaced or self._config.leases.shared):
                 reached = max(reached, checkpoint)  # processed without a file of ours
+        elif (opening := self.eras[-1].chain(partition).opening) is not None:
+            reached = opening.start
         elif checkpoint is not None:  # read by another program before
             reached = checkpoint
         else:
@@ -201,7 +238,7 @@ class Measure:
         lags = {partition: self.lag(partition, listing.leases.get(partition)) for partition in partitions}
         events = [lag.events for lag in lags.values() if lag.events is not None]
         complete = len(events) == len(lags)
-        times = [ledger.last_file_time for ledger in self.ledgers.values() if ledger.last_file_time]
+        times = [ledger.last_file_time for ledger in self._all() if ledger.last_file_time]
         heads = [info for each in self._heads.values() if (info := each.info) and info.last >= 0]
         batch, oldest = self.state.open, self.waiting().oldest
         pending_files = pending_bytes = 0
@@ -221,7 +258,7 @@ class Measure:
             events=totals.events,
             bytes=totals.bytes,
             gap_events=totals.gap_events,
-            gaps={partition: ledger.newest_gap for partition, ledger in self.ledgers.items() if ledger.newest_gap},
+            gaps={ledger.chain.partition: ledger.newest_gap for ledger in self._all() if ledger.newest_gap},
             last_file_time=max(times, default=self.state.last.created_at if self.state.last else None),
             pending_files=pending_files,
             pending_bytes=pending_bytes,
@@ -233,16 +270,16 @@ class Measure:
             open_batch=batch and batch_report(batch),
         )
 
-    async def _open(self, partition: str) -> None:
-        chain = self._chain(partition)
-        last = self.state.last
-        start = last.next.get(partition) if last else None
+    async def _open(self, era: Era, partition: str) -> None:
+        chain, last = era.chain(partition), self.state.last
+        start = last.next.get(partition) if last and last.incarnation == era.incarnation else None
+        batched = start is not None
         if start is None:
             start = await chain.start()
         if start is None:
             return  # no host has opened the partition yet
         ledger = Ledger(chain, start, start, keep=self._config.batches is not None)
-        if last is None:  # perhaps many files: one listing instead of a request for each
+        if not batched:  # perhaps many files: one listing instead of a request for each
             slots = {slot.start: slot for slot in await chain.listed()}
             while slot := slots.get(ledger.next):
                 ledger.add(slot)
@@ -250,7 +287,7 @@ class Measure:
             await ledger.follow()
         # When that file's last event came bounds the age of the next one only loosely: hours may lie between them.
         ledger.last_event_time = None
-        self.ledgers[partition] = ledger
+        era.ledgers[partition] = ledger
 
     def _is_due(self, ledger: Ledger, lease: Lease | None) -> bool:
         """Whether to look for a partition's next file."""
@@ -270,7 +307,7 @@ class Measure:
     def _totals(self) -> Totals:
         """Of all chains: the files in a manifest, and those behind it."""
         base = self.state.last.totals if self.state.last else Totals()
-        ledgers = self.ledgers.values()
+        ledgers = self._all()
         return Totals(
             files=base.files + sum(ledger.files for ledger in ledgers),
             events=base.events + sum(ledger.events for ledger in ledgers),

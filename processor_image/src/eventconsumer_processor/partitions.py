@@ -227,7 +227,7 @@ class PartitionManager:
             self._asked = now
             with contextlib.suppress(SourceError):  # pumps say what is wrong with the hub
                 found = await self._work.hub.describe()
-                if found.created_at == self._work.info.created_at and found.partition_ids != self.partition_ids:
+                if set(found.partition_ids) > set(self.partition_ids):  # a partition never goes away
                     log.info(
                         "the hub has other partitions", before=len(self.partition_ids), now=len(found.partition_ids)
                     )

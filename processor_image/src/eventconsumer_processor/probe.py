@@ -28,11 +28,10 @@ from eventconsumer_processor.health import HealthServer, Heartbeat
 from eventconsumer_processor.lease.keeper import boottime
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.lease.model import Listing
-from eventconsumer_processor.measure import Measure
+from eventconsumer_processor.measure import Measure, eras_of
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.registration import Registration, register
-from eventconsumer_processor.sink.chains import chains_of
-from eventconsumer_processor.sink.slots import incarnation, utc_now
+from eventconsumer_processor.sink.slots import utc_now
 
 MEASURE_SECONDS = 10.0
 STORAGE_SECONDS = 60.0  # between two looks at leases and files while there is nothing new
@@ -101,12 +100,12 @@ class Probe:
         part = problems.HUB  # what is being asked
         config, info = self._config, registration.info
         leases = lease_store(config, info, registration.leases, self._clock)
-        era, batches = incarnation(info), BatchLog(registration.sink, config.sink.prefix)
-        chain = chains_of(config, info, era, registration.sink)
+        batches = BatchLog(registration.sink, config.sink.prefix)
+        eras = eras_of(config, info, registration.segments, registration.sink)
         measure = Measure(
-            config, registration.hub, info, batches=batches, chain=chain, identity=registration.chain, now=utc_now
+            config, registration.hub, info, batches=batches, eras=eras, identity=registration.chain, now=utc_now
         )
-        batcher = Batcher(config, measure, batches, incarnation=era, now=utc_now)
+        batcher = Batcher(config, measure, batches, now=utc_now)
         looked, listing = float("-inf"), None
         try:
             while not self._stop.is_set() and self._fingerprint() == seen:

@@ -7,13 +7,15 @@ built).
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.host_config import BlobContainer, HostConfig, HubConfig, ResourceRef
 from eventconsumer_api.host_report import Problem
-from eventconsumer_api.identity import LeaseRecord
+from eventconsumer_api.identity import EventMark, HubName, LeaseRecord
 from eventconsumer_processor.errors import (
     Blocked,
+    ChainEnded,
     Damaged,
     HostError,
     HubNotFound,
     HubUnauthorized,
+    PositionRefused,
     Refused,
     SourceError,
     StorageError,
@@ -56,6 +58,8 @@ def hub_problem(config: HubConfig, error: SourceError, *, group: bool = False) -
             reason=Reason.EVENT_HUB_UNAUTHORIZED,
             message=f"Event Hubs refuses the credential: give it the right Listen, or renew its key ({error})",
         )
+    if isinstance(error, PositionRefused):
+        return position_refused(error)
     return Problem(
         field=f"{HUB}.fullyQualifiedNamespace" if config.fully_qualified_namespace else config.credential.field,
         reason=Reason.EVENT_HUB_UNREACHABLE,
@@ -96,14 +100,72 @@ def storage_problem(owner_field: str, location: BlobContainer, error: StorageErr
     )
 
 
-def hub_changed(expected: HubInfo, found: HubInfo) -> Problem:
-    """The hub was deleted and created again: nothing may be read into the old chains."""
+def diverged(partition: str, ours: EventMark, hubs: EventMark, why: str) -> Problem:
+    """A partition's hub does not have what was read from it before: nothing may be read across.
+
+    Args:
+        partition: Its id.
+        ours: The last event of its files, or of its checkpoint; number -1: there is none.
+        hubs: The hub's last event.
+        why: What was found.
+    """
     return Problem(
         field=f"{HUB}.name",
         reason=Reason.HUB_DIVERGED,
-        message=f"Event Hub {found.name} was deleted and created again (now from {found.created_at.isoformat()}, "
-        f"before from {expected.created_at.isoformat()}): its events start anew, so create another EventConsumer "
-        "with another leaseStore.prefix and sink.prefix; the files drained so far stay",
+        message=f"partition {partition}: {why}. The last event that was read before is {shown(ours)}, the last event "
+        f"in the Event Hub is {shown(hubs)}. A forced failover or a hub that was created again uses sequence numbers "
+        "again, so this partition is not read. To continue from the events that the hub has now, run "
+        "kubectl eventconsumer hub accept NAME, which shows its plan first. If the hub comes back as it was, reading "
+        "goes on by itself",
+    )
+
+
+def shown(mark: EventMark) -> str:
+    """An event's number, offset and time, for messages."""
+    if mark.sequence_number < 0:
+        return "none"
+    offset = f", offset {mark.offset}" if mark.offset else ""
+    time = f", enqueued {mark.enqueued_time.isoformat(timespec='milliseconds')}" if mark.enqueued_time else ""
+    return f"number {mark.sequence_number}{offset}{time}"
+
+
+def position_refused(error: PositionRefused) -> Problem:
+    """A link was refused because the partition ends before its position, and then did not."""
+    return Problem(
+        field=f"{HUB}.name",
+        reason=Reason.HUB_DIVERGED,
+        message=f"Event Hubs refuses a position beyond the end of a partition; it is tried again ({error})",
+    )
+
+
+def another_hub(drained: HubName, found: HubInfo) -> Problem:
+    """The files are of another hub."""
+    return Problem(
+        field=f"{SINK}.prefix",
+        reason=Reason.HUB_DIVERGED,
+        message=f"the files at this prefix were drained from Event Hub {drained.name} in {drained.namespace}, and "
+        f"spec.eventHub names {found.name} in {found.namespace}: set another spec.sink.prefix, or correct "
+        "spec.eventHub; if it is the same hub under a new name, run kubectl eventconsumer hub accept NAME",
+    )
+
+
+def development_layout(prefix: str) -> Problem:
+    """The files were written by a development version."""
+    return Problem(
+        field=f"{SINK}.prefix",
+        reason=Reason.CHAIN_INVALID,
+        message=f"the files at {prefix} were written by a development version (there is {prefix}/_hub.json and no "
+        "record of a segment): use another spec.sink.prefix",
+    )
+
+
+def chain_ended(error: ChainEnded) -> Problem:
+    """The chain was ended while this host wrote it."""
+    return Problem(
+        field=f"{HUB}.name",
+        reason=Reason.HUB_DIVERGED,
+        message=f"{error}. The host registers again as soon as the record of that segment is there; if it does not "
+        "come, run kubectl eventconsumer hub accept NAME --yes again",
     )
 
 
@@ -175,16 +237,6 @@ def leases_do_not_fit(container: str, folder: str, why: str) -> Problem:
     )
 
 
-def position_beyond_end(partition: str, expected: int, last: int) -> Problem:
-    """The chain or the checkpoint is ahead of the hub."""
-    return Problem(
-        field=f"{LEASES}.prefix",
-        reason=Reason.HUB_DIVERGED,
-        message=f"partition {partition} would go on at sequence number {expected}, but the hub's last is {last}: the "
-        "checkpoint was edited, or another hub is read now; correct the lease blob, or create another EventConsumer",
-    )
-
-
 def checkpoint_above_end(partition: str, reached: int, end: int) -> Problem:
     """The checkpoint is ahead of the files: going on there would skip events."""
     return Problem(
@@ -246,6 +298,8 @@ def of(config: HostConfig, part: str, error: HostError) -> Problem:
     """The problem behind any error of one part (`HUB`, `LEASES` or `SINK`)."""
     if isinstance(error, Blocked):
         return error.problem
+    if isinstance(error, ChainEnded):
+        return chain_ended(error)
     if isinstance(error, SourceError):
         return hub_problem(config.event_hub, error)
     location = config.leases.location if part == LEASES else config.sink

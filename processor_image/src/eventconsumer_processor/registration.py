@@ -1,25 +1,24 @@
-"""Registration: reach the hub and both containers, load the user's handler, and check that this is still the same hub.
+"""Registration: reach the hub and both containers, load the user's handler, and find whose chain and leases these are.
 
-All parts are tried at once and every problem is collected, so that one never hides another. A record of the hub in the
-sink (`<prefix>/_hub.json`, put-if-absent) holds when it was created: a hub that was deleted and created again is
-noticed by every later host, and never drained into the old chains.
+All parts are tried at once and every problem is collected, so that one never hides another. The newest segment of the
+chain (`sink.segments`) says which folder the files go to. Whether the hub still has the events that are in the files
+is found out where a partition is opened (`pump`), by reading the last of them again.
 """
 
 import asyncio
-import json
 from collections.abc import Awaitable
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import TypeVar
 
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.host_config import BlobContainer, HostConfig, ReplayConfig
 from eventconsumer_api.host_report import Problem
+from eventconsumer_api.identity import HubSegment
 from eventconsumer_api.v1alpha1 import SourceKind
 from eventconsumer_processor import problems
 from eventconsumer_processor.azureblobs import AzureBlobStore, Observer
 from eventconsumer_processor.credentials import blob_service, hub_access
-from eventconsumer_processor.errors import Blocked, Conflict, Damaged, HostError, HubNotFound, Unavailable
+from eventconsumer_processor.errors import Blocked, HostError, HubNotFound, Unavailable
 from eventconsumer_processor.identity import Leases, Times, claim_chain, claim_leases
 from eventconsumer_processor.lease.keeper import boottime
 from eventconsumer_processor.lease.layouts import lease_store
@@ -27,7 +26,8 @@ from eventconsumer_processor.lingering import linger_seconds
 from eventconsumer_processor.loading import Factory, load
 from eventconsumer_processor.memory import Memory
 from eventconsumer_processor.replay import BoundedHub, bounded
-from eventconsumer_processor.sink.slots import incarnation, utc_now
+from eventconsumer_processor.sink.segments import current
+from eventconsumer_processor.sink.slots import utc_now
 from eventconsumer_processor.source.amqp import compiled
 from eventconsumer_processor.source.amqp.hub import AmqpHub
 from eventconsumer_processor.source.budget import Budget
@@ -38,7 +38,6 @@ from eventconsumer_processor.storage import BlobStore
 T = TypeVar("T")
 REACH_SECONDS = 10.0  # a silent server must show in /status soon
 TIMES = Times(utc_now, boottime)
-_RECORD_LIMIT = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -46,11 +45,12 @@ class Registration:
     """Everything a host works with, reached and checked."""
 
     hub: Hub
-    info: HubInfo
+    info: HubInfo  # with the creation time that the newest segment records
     leases: BlobStore
     sink: BlobStore
     memory: Memory  # for events, also for those that wait on the hub's links
     chain: str = ""  # identity of the chain that the files belong to
+    segments: tuple[HubSegment, ...] = ()  # of the chain, the newest last
     handler: Factory | None = None  # of the user's code, if there is any
     replay: BoundedHub | None = None  # the hub, where this is a replay
 
@@ -78,8 +78,8 @@ async def register(config: HostConfig, observe: Observer) -> Registration | list
         attempt(problems.HANDLER, _load_handler(config.processing.handler)),
     )
     if hub and leases and sink:
-        registration: Registration | None = Registration(hub[0], hub[1], leases, sink, memory, handler=handler)
-        await attempt(problems.SINK, check_same_hub(sink, config.sink.prefix, hub[1]))
+        reached = Registration(hub[0], hub[1], leases, sink, memory, handler=handler)
+        registration = await attempt(problems.SINK, _find_segments(config, reached))
         if registration and not found:
             registration = await attempt(problems.SINK, _claim_chain(config, registration))
         if registration and not found:
@@ -92,62 +92,19 @@ async def register(config: HostConfig, observe: Observer) -> Registration | list
     return found
 
 
+async def _find_segments(config: HostConfig, found: Registration) -> Registration:
+    segments = tuple(await current(found.sink, config.sink.prefix, found.info, TIMES.now()))
+    return replace(found, segments=segments, info=replace(found.info, created_at=segments[-1].hub.created_at))
+
+
 async def _claim_chain(config: HostConfig, found: Registration) -> Registration:
     store = lease_store(config, found.info, found.leases, boottime)
-    return replace(found, chain=await claim_chain(config, incarnation(found.info), store, found.sink, TIMES))
+    return replace(found, chain=await claim_chain(config, found.segments[0].incarnation, store, found.sink, TIMES))
 
 
 async def _claim_leases(config: HostConfig, found: Registration) -> None:
     leases = Leases(lease_store(config, found.info, found.leases, boottime), found.leases)
     await claim_leases(config, found.hub, found.info, chain=found.chain, leases=leases, sink=found.sink, times=TIMES)
-
-
-async def check_same_hub(sink: BlobStore, prefix: str, info: HubInfo) -> None:
-    """Record the hub in the sink, or compare it with the record there.
-
-    Raises:
-        Blocked: The hub was created again since the first host drained it.
-        StorageError: A request failed, or the record cannot be read.
-    """
-    record = {"namespace": info.namespace, "name": info.name, "createdAt": info.created_at.isoformat()}
-    known = await recorded_hub(sink, prefix)
-    if known is None:
-        try:
-            await sink.put(_record_name(prefix), json.dumps(record).encode(), if_absent=True)
-            return
-        except Conflict:
-            known = await recorded_hub(sink, prefix)
-    if known is None:  # removed as soon as it was there
-        return
-    if known.created_at != info.created_at:
-        problem = problems.hub_changed(known, info)
-        raise Blocked(problem.field, Reason.HUB_DIVERGED, problem.message)
-
-
-async def recorded_hub(sink: BlobStore, prefix: str) -> HubInfo | None:
-    """The hub that these files are of, by the record that its first host wrote; None where there is none.
-
-    Args:
-        sink: The container of the files.
-        prefix: Their folder.
-
-    Raises:
-        Damaged: The record cannot be read.
-        StorageError: The request failed.
-    """
-    name = _record_name(prefix)
-    blob = await sink.read(name, _RECORD_LIMIT)
-    if blob is None:
-        return None
-    try:
-        seen = json.loads(blob.data)
-        return HubInfo(seen["namespace"], seen["name"], datetime.fromisoformat(seen["createdAt"]), ())
-    except (ValueError, KeyError, TypeError):
-        raise Damaged(f"the record of the hub, blob {name}, cannot be read: restore it from a backup") from None
-
-
-def _record_name(prefix: str) -> str:
-    return f"{prefix}/_hub.json"
 
 
 async def _bounded(found: Registration, config: ReplayConfig, prefix: str) -> Registration:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import Problem
+from eventconsumer_api.identity import EventMark
 from eventconsumer_processor.gaps import Gap
 from eventconsumer_processor.lease.keeper import boottime
 from eventconsumer_processor.memory import Memory
@@ -42,7 +43,7 @@ class Work:
     owner: str
     config: HostConfig
     hub: Hub
-    info: HubInfo  # the hub as it was registered
+    info: HubInfo  # the hub as it was registered, with the creation time that the newest segment records
     encode: Encoder
     metrics: Metrics
     chain: str = ""  # identity of the chain that the files belong to
@@ -62,6 +63,10 @@ class Outlet(Protocol):
     files: int
     events: int  # done: in files, or handled
 
+    @property
+    def mark(self) -> EventMark | None:
+        """The event before `expected`; None where nothing of it is known."""
+
     async def locate(self) -> None:
         """Find where to go on.
 
@@ -73,7 +78,18 @@ class Outlet(Protocol):
         """Seconds until `flush` is due, 0 where it is now."""
 
     async def accept(self, batch: EventBatch, missing: list[Gap]) -> None:
-        """Take events that are not empty, rise from `expected` on, and lack only what is `missing`."""
+        """Take events that are not empty and rise from `expected` on.
+
+        Args:
+            batch: The events.
+            missing: What retention removed from between them. What else is missing was removed by log compaction.
+        """
+
+    def forget(self) -> bool:
+        """Drop what is kept and in no file or checkpoint yet: the hub does not have it any more; whether there was any.
+
+        `position` is None then, until located again.
+        """
 
     async def flush(self) -> None:
         """Do what became due.

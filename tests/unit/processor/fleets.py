@@ -13,6 +13,7 @@ from eventconsumer_api.fleet import FleetMessage
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.identity import pod_of
+from eventconsumer_processor.fleet import Era
 from eventconsumer_processor.fleetnews import FleetNews
 from eventconsumer_processor.leader import Leader
 from eventconsumer_processor.lease.layouts import lease_store
@@ -122,8 +123,7 @@ class Fleet:
         return Leader(
             work,
             blobs=self._far(self.sink, self.storage_seconds),
-            incarnation=incarnation(INFO),
-            chain=self.chain,
+            eras=lambda: [Era(incarnation(INFO), self.chain)],
             partitions=manager,
         )
 

@@ -8,6 +8,7 @@ from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import FleetReport
 from eventconsumer_processor.batches import BatchLog
 from eventconsumer_processor.errors import HubUnreachable
+from eventconsumer_processor.fleet import Era
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing
 from eventconsumer_processor.measure import Measure
 from eventconsumer_processor.sink.slots import Chain, Draft
@@ -58,7 +59,7 @@ class World:
             self.hub,
             await self.hub.describe(),
             batches=BatchLog(self.sink, "p"),
-            chain=self.chain,
+            eras=[Era("era", self.chain)],
             now=now,
         )
 

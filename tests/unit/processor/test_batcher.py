@@ -41,7 +41,7 @@ class Planner:
 async def planner(world: World) -> Planner:
     """A new one, which knows nothing."""
     measure = await world.measure()
-    batcher = Batcher(world.config, measure, BatchLog(world.sink, "p"), incarnation="era", now=now)
+    batcher = Batcher(world.config, measure, BatchLog(world.sink, "p"), now=now)
     return Planner(world, measure, batcher)
 
 

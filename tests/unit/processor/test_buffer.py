@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventconsumer_api.v1alpha1 import Roll
-from eventconsumer_processor import gaps
+from eventconsumer_processor import holes
 from eventconsumer_processor.buffer import JOINED_BATCHES, SMALL_BYTES, Buffer
 from tests.fakes.hub import batch_of
 
@@ -15,7 +15,7 @@ def buffered(start: int, numbers: list[int], now: float = 0.0) -> Buffer:
     expected = start
     for at in range(0, len(numbers), 3):
         batch = batch_of((number, b"x") for number in numbers[at : at + 3])
-        buffer.gaps += gaps.find(expected, numbers[at : at + 3])
+        buffer.gaps += holes.removed(holes.missing(expected, batch.numbers), numbers[-1])
         expected = batch.last + 1
         buffer.add(batch, now)
     return buffer

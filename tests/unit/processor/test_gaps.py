@@ -1,20 +1,29 @@
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_processor import gaps
+from eventconsumer_processor import gaps, holes
 from eventconsumer_processor.gaps import Gap, GapReason
 
 
-@given(st.integers(0, 50), st.sets(st.integers(0, 100), min_size=1))
-def test_numbers_and_gaps_cover_the_stretch_exactly_once(expected: int, present: set[int]) -> None:
-    numbers = sorted(number for number in present if number >= expected)
-    found = gaps.find(expected, numbers)
-    missing = [number for gap in found for number in range(gap.first, gap.last + 1)]
-    assert sorted([*missing, *numbers]) == list(range(expected, numbers[-1] + 1 if numbers else expected))
-    assert sum(map(len, found)) == len(missing)
+@given(st.integers(0, 50), st.sets(st.integers(0, 100), min_size=1), st.integers(0, 110))
+def test_events_and_what_retention_and_compaction_removed_cover_the_stretch_once(
+    expected: int, present: set[int], earliest: int
+) -> None:
+    rising = sorted(number for number in present if number >= expected) or [expected]
+    numbers = np.array(rising)
+    missing = sorted(set(range(expected, rising[-1])) - set(rising))
+    lost = holes.removed(holes.missing(expected, numbers), earliest)
+    assert [number for gap in lost for number in range(gap.first, gap.last + 1)] == [
+        number for number in missing if number < earliest
+    ]
+    rest = [number for number in missing if number >= earliest]
+    found = holes.compacted(expected, numbers, lost)
+    assert [(gap.first, gap.last, len(gap)) for gap in found] == ([(rest[0], rest[-1], len(rest))] if rest else [])
 
 
-GAPS = st.lists(st.builds(Gap, st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1), st.sampled_from(GapReason)))
+NUMBERS = st.integers(0, 2**63 - 1)
+GAPS = st.lists(st.builds(Gap, NUMBERS, NUMBERS, st.sampled_from(GapReason), st.one_of(st.none(), NUMBERS)))
 
 
 @given(GAPS)
@@ -25,5 +34,6 @@ def test_what_is_written_can_be_read(found: list[Gap]) -> None:
 def test_gaps_are_written_as_ranges_by_reason() -> None:
     found = [Gap(3, 9, GapReason.FOREIGN), Gap(17, 20), Gap(22, 22)]
     assert gaps.text(found) == "foreign:3-9;retention:17-20,22-22"
+    assert gaps.text([Gap(17, 90, GapReason.COMPACTION, 31)]) == "compaction:17-90/31"
     assert gaps.text([]) == ""
     assert gaps.parse("retention:x-3,4-5;unheard:1-2") == [Gap(4, 5)]

@@ -61,16 +61,19 @@ async def test_retention_behind_the_checkpoint_leaves_only_what_is_there() -> No
 
 
 @virtual
-async def test_a_hub_that_was_created_anew_is_unknown_even_when_it_has_more_events() -> None:
+async def test_lag_is_known_whatever_the_creation_time_so_that_hosts_look() -> None:
     world = World(TimedHub(1))
     world.hub.publish("0", 10)
     await world.drain("0", 9)
     measure = await world.measure()
     assert (await world.report(measure)).lag_events == 0
+    world.hub.promote()
+    assert (await world.report(measure)).lag_events == 0
     world.hub.recreate()
-    world.hub.publish("0", 50)
-    report = await world.report(measure)
-    assert (report.lags["0"], report.lag_events, report.last_enqueued_time) == (PartitionLag(), None, None)
+    world.hub.publish("0", 5)
+    assert (await world.report(measure)).lags["0"] == PartitionLag()  # it ends before the files do
+    world.hub.publish("0", 45)
+    assert (await world.report(measure)).lags["0"].events == 40
 
 
 @virtual

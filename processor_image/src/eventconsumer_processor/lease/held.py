@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import structlog
 
-from eventconsumer_processor.errors import LeaseInvalid, LeaseLost, NotFound, StorageError
+from eventconsumer_processor.errors import LeaseInvalid, LeaseLost, NotFound, StorageError, Unavailable
 from eventconsumer_processor.lease.keeper import Keeper, boottime
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Taken
 from eventconsumer_processor.lease.store import LeaseStore
@@ -59,6 +59,14 @@ class HeldLease:
                 await self._certain()
             if self._is_above(checkpoint):
                 await self._write(lambda lease: self._store.advance(lease, checkpoint))
+
+    async def rewind(self, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint wherever the current one is; raises as `advance`."""
+        async with self._lock:
+            await self._certain()
+            await self._write(lambda lease: self._store.advance(lease, checkpoint))
+        if self._lease.checkpoint != checkpoint:
+            raise Unavailable(f"the checkpoint of partition {self._lease.partition} was written by another program")
 
     async def raise_epoch(self, above: int) -> None:
         """Lift the epoch above one found in the chain, as after a lease blob was deleted.

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
+from eventconsumer_api.identity import PartitionBreak
 from eventconsumer_processor.errors import Conflict, Damaged, NotFound, Refused, StorageError
 from eventconsumer_processor.sink.avro import empty_file
 from eventconsumer_processor.sink.content import Content, put_if_absent, upload
@@ -46,10 +47,11 @@ class CaptureChain(Chain):
         partition: str,
         hub: HubInfo,
         *,
+        opening: PartitionBreak | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         """Face a chain; see `Chain`."""
-        super().__init__(blobs, prefix, incarnation, partition, suffix=".json", now=now)
+        super().__init__(blobs, prefix, incarnation, partition, suffix=".json", opening=opening, now=now)
         self._stem = f"{prefix}/{namespace_name(hub.namespace)}/{hub.name}/{partition}"
         self._file: _DataFile | None = None
 

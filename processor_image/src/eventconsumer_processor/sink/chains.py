@@ -4,6 +4,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.identity import HubSegment
 from eventconsumer_api.v1alpha1 import FileFormat, FileLayout
 from eventconsumer_processor.sink.slots import Chain, utc_now
 from eventconsumer_processor.source.hub import HubInfo
@@ -13,24 +14,26 @@ SUFFIXES = {FileFormat.PARQUET: ".parquet", FileFormat.AVRO: ".avro"}
 
 
 def chains_of(
-    config: HostConfig, info: HubInfo, incarnation: str, blobs: BlobStore, now: Callable[[], datetime] = utc_now
+    config: HostConfig, info: HubInfo, segment: HubSegment, blobs: BlobStore, now: Callable[[], datetime] = utc_now
 ) -> Callable[[str], Chain]:
     """The chain of a partition, by its id.
 
     Args:
         config: The consumer.
         info: Its hub.
-        incarnation: The hub's.
+        segment: Of the chain.
         blobs: The container of the files.
         now: Wall clock, in UTC.
     """
     files, prefix = config.files, config.sink.prefix
 
     def chain(partition: str) -> Chain:
+        opening = segment.breaks.get(partition)
         if files.layout is FileLayout.CAPTURE:
             from eventconsumer_processor.sink.capture import CaptureChain  # with the encoder of its empty files
 
-            return CaptureChain(blobs, prefix, incarnation, partition, info, now=now)
-        return Chain(blobs, prefix, incarnation, partition, suffix=SUFFIXES[files.format], now=now)
+            return CaptureChain(blobs, prefix, segment.incarnation, partition, info, opening=opening, now=now)
+        suffix = SUFFIXES[files.format]
+        return Chain(blobs, prefix, segment.incarnation, partition, suffix=suffix, opening=opening, now=now)
 
     return chain

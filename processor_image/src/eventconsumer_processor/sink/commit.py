@@ -2,7 +2,8 @@
 
 A put may be applied although its answer was lost, and another writer may be faster. After every answer but success the
 slot is looked at: our nonce means that it is committed; another nonce means that somebody else's file is the truth, to
-be adopted; an empty slot means try again. Nothing here gives up: the lease does, or the caller cancels.
+be adopted; an empty slot means try again; a seal means that the chain was ended. Nothing here gives up: the lease
+does, or the caller cancels.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from random import Random
 from typing import Any
 
-from eventconsumer_processor.errors import StorageError
+from eventconsumer_processor.errors import ChainEnded, Conflict, StorageError
 from eventconsumer_processor.sink.content import Content
 from eventconsumer_processor.sink.slots import Chain, Draft, Slot
 
@@ -43,6 +44,7 @@ async def commit(
 
     Raises:
         LeaseLost: From `check`.
+        ChainEnded: The chain was ended at this slot.
     """
     pause = BACKOFF_FIRST
     while True:
@@ -55,6 +57,11 @@ async def commit(
             failure = error
         try:
             slot = await chain.at(draft.start)
+            if slot is None and isinstance(failure, Conflict) and await chain.is_sealed(draft.start):
+                raise ChainEnded(
+                    f"the files of partition {chain.partition} were ended before sequence number {draft.start} by "
+                    "kubectl eventconsumer hub accept: they go on in the next segment"
+                )
         except StorageError as error:
             slot, failure = None, error if error.retry_after >= failure.retry_after else failure
         if slot is not None and slot.nonce == draft.nonce:

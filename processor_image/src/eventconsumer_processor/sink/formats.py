@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.identity import HubSegment
 from eventconsumer_api.v1alpha1 import FileFormat
 from eventconsumer_processor.sink import avro, parquet
 from eventconsumer_processor.sink.chains import chains_of
@@ -15,24 +16,24 @@ from eventconsumer_processor.storage import BlobStore
 
 
 def files_of(
-    config: HostConfig, info: HubInfo, incarnation: str, blobs: BlobStore, now: Callable[[], datetime] = utc_now
+    config: HostConfig, info: HubInfo, segment: HubSegment, blobs: BlobStore, now: Callable[[], datetime] = utc_now
 ) -> tuple[Encoder, Callable[[str], Chain]]:
     """How a consumer's files are encoded, and where they go.
 
     Args:
         config: The consumer.
         info: Its hub.
-        incarnation: The hub's.
+        segment: Of the chain.
         blobs: The container of the files.
         now: Wall clock, in UTC.
 
     Returns:
-        The encoder, which adds the hub and its incarnation to a file's metadata; and the chain of a partition.
+        The encoder, which adds the hub and the incarnation to a file's metadata; and the chain of a partition.
     """
     encode = parquet.encode if config.files.format is FileFormat.PARQUET else avro.encode
-    hub = {"hub": f"{info.namespace}/{info.name}", "incarnation": incarnation}
+    hub = {"hub": f"{info.namespace}/{info.name}", "incarnation": segment.incarnation}
 
     def encoder(batches: Sequence[EventBatch], partition: str, facts: Mapping[str, str]) -> Iterator[bytes]:
         return encode(batches, partition, {**facts, **hub})
 
-    return encoder, chains_of(config, info, incarnation, blobs, now)
+    return encoder, chains_of(config, info, segment, blobs, now)

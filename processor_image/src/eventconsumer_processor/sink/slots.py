@@ -2,9 +2,10 @@
 
 A slot's name is the sequence number that was *expected next* (the previous file's last + 1), never the first one that
 was seen; so two hosts that write the same stretch collide on one name, and put-if-absent lets one of them win. A
-genesis record, also put-if-absent, fixes where the chain starts. Names are a pure function of the chain: no clock, host
-or epoch is in them. Files are never deleted or changed, but for one thing: cleaning up takes a file's content away and
-leaves a tombstone, which is a slot like any other.
+genesis record, also put-if-absent, fixes where the chain starts. A chain whose hub came back with other events under
+the same numbers is ended by a seal: a file without rows in the slot that is next, so that no host can commit there.
+Names are a pure function of the chain: no clock, host or epoch is in them. Files are never deleted or changed, but for
+one thing: cleaning up takes a file's content away and leaves a tombstone, which is a slot like any other.
 """
 
 import hashlib
@@ -13,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from eventconsumer_api.identity import EventMark, PartitionBreak
 from eventconsumer_processor.errors import Conflict, Damaged
 from eventconsumer_processor.sink.content import Content, upload
 from eventconsumer_processor.source.hub import HubInfo
@@ -22,6 +24,7 @@ _GENESIS_LIMIT = 4096
 _DIGITS = 20  # of a sequence number in a name
 _NEAR_DIGITS = 17  # the first look is at the 1,000 sequence numbers around
 _PAGE = 5000  # names in one look: one answer of storage
+_SEAL = "sealed"  # metadata of the blob that ends a chain: since when
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +76,22 @@ class Slot:
     gap: str = ""
     tombstone: bool = False  # its content was removed by cleaning up
 
+    @property
+    def mark(self) -> EventMark:
+        """Its last event."""
+        return EventMark(sequence_number=self.last, offset=self.last_offset, enqueued_time=self.last_enqueued_time)
 
-def incarnation(hub: HubInfo) -> str:
-    """16 hexadecimal digits that differ when the hub was deleted and created again."""
+
+def incarnation(hub: HubInfo, segment: int = 1) -> str:
+    """16 hexadecimal digits that name the folder of a segment's files.
+
+    Args:
+        hub: The hub, with the creation time that it had when the segment began.
+        segment: Number of the segment.
+    """
     created = hub.created_at.astimezone(UTC).isoformat(timespec="milliseconds")
-    return hashlib.sha256(f"{hub.namespace}\n{hub.name.lower()}\n{created}".encode()).hexdigest()[:16]
+    number = "" if segment == 1 else f"\n{segment}"
+    return hashlib.sha256(f"{hub.namespace}\n{hub.name.lower()}\n{created}{number}".encode()).hexdigest()[:16]
 
 
 def utc_now() -> datetime:
@@ -96,6 +110,7 @@ class Chain:
         partition: str,
         *,
         suffix: str = ".parquet",
+        opening: PartitionBreak | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         """Face a chain; nothing is asked of storage yet.
@@ -106,9 +121,11 @@ class Chain:
             incarnation: The hub's.
             partition: Partition id.
             suffix: How names of slots end.
+            opening: How the partition came into this segment; None in the first segment.
             now: Wall clock, for what people read.
         """
         self.partition = partition
+        self.opening = opening
         self._blobs = blobs
         self._folder = f"{prefix}/inc={incarnation}/partition={partition}/from="
         self._genesis = f"{prefix}/_genesis/{incarnation}/{partition}.json"
@@ -146,7 +163,34 @@ class Chain:
     async def at(self, start: int) -> Slot | None:
         """The slot that starts at `start`, if it is committed."""
         info = await self._blobs.head(self.path(start))
-        return None if info is None else self._slot(info, start)
+        return None if info is None or _is_seal(info) else self._slot(info, start)
+
+    async def seal(self, start: int, content: bytes) -> bool:
+        """End the chain at `start` for good; False where a file is in this slot.
+
+        Args:
+            start: The slot that the next file would take.
+            content: A file of this format without rows: some programs read all files of the folder.
+
+        Raises:
+            StorageError: It was not ended, or that is unknown: do it again.
+        """
+        try:
+            await self._blobs.put(
+                self.path(start), content, metadata={_SEAL: self._now().isoformat(timespec="seconds")}, if_absent=True
+            )
+        except Conflict:
+            return await self.is_sealed(start)
+        return True
+
+    async def is_sealed(self, start: int) -> bool:
+        """Whether the chain was ended at `start`.
+
+        Raises:
+            StorageError: The request failed.
+        """
+        info = await self._blobs.head(self.path(start))
+        return info is not None and _is_seal(info)
 
     async def put(self, draft: Draft, content: Content | bytes) -> None:
         """Commit a file.
@@ -231,12 +275,17 @@ class Chain:
         return (self._slot(*below[-1]) if below and complete else None), complete
 
     def _named(self, found: list[BlobInfo]) -> list[tuple[BlobInfo, int]]:
-        """The slots among blobs, with their starts; what has another name is not of the chain."""
-        named = ((info, info.name.removeprefix(self._folder).removesuffix(self._suffix)) for info in found)
+        """The slots among blobs, with their starts; what has another name is not of the chain, and seals are none."""
+        slots = (info for info in found if not _is_seal(info))
+        named = ((info, info.name.removeprefix(self._folder).removesuffix(self._suffix)) for info in slots)
         return [(info, int(name)) for info, name in named if len(name) == _DIGITS and name.isdecimal()]
 
     def _slot(self, info: BlobInfo, start: int) -> Slot:
         return slot_of(info, start)
+
+
+def _is_seal(info: BlobInfo) -> bool:
+    return any(key.lower() == _SEAL for key in info.metadata)
 
 
 def slot_of(info: BlobInfo, start: int) -> Slot:

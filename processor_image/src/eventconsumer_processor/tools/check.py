@@ -22,7 +22,8 @@ from eventconsumer_processor.azureblobs import AzureBlobStore
 from eventconsumer_processor.credentials import blob_service, hub_access
 from eventconsumer_processor.errors import Blocked, HostError, HubNotFound, SourceError, StorageError
 from eventconsumer_processor.options import Output
-from eventconsumer_processor.registration import hub_of, recorded_hub
+from eventconsumer_processor.registration import hub_of
+from eventconsumer_processor.sink.segments import check_names, list_segments
 from eventconsumer_processor.source.hub import Hub, HubInfo
 from eventconsumer_processor.storage import BlobStore
 from eventconsumer_processor.tools import whose
@@ -99,22 +100,32 @@ async def _ask_hub(config: HostConfig, hub: Hub, checks: Checks) -> HubInfo | No
 
 
 async def check_record(config: HostConfig, info: HubInfo | None, checks: Checks) -> None:
-    """Whether the files that are there are of this very hub."""
+    """Whether the files that are there are of a hub with these names."""
     if info is None:
         checks.skipped("hub-unchanged", "the hub did not answer")
         return
     try:
         async with _open(config, problems.SINK, config.sink) as service:
-            record = await recorded_hub(AzureBlobStore(service, config.sink.container, _unseen), config.sink.prefix)
+            found = await list_segments(AzureBlobStore(service, config.sink.container, _unseen), config.sink.prefix)
     except HostError as error:
-        checks.skipped("hub-unchanged", f"the record of the hub in the sink was not read: {error}")
+        checks.skipped("hub-unchanged", f"the segments of the chain were not read: {error}")
         return
-    if record is None:
+    if not found:
         checks.passed("hub-unchanged", "no host has registered yet")
-    elif record.created_at == info.created_at:
+        return
+    try:
+        check_names(found[-1], info)
+    except Blocked as error:
+        _failed(checks, "hub-unchanged", error.problem.message)
+        return
+    if found[-1].hub.created_at == info.created_at:
         checks.passed("hub-unchanged", "the files there are of this hub")
     else:
-        _failed(checks, "hub-unchanged", problems.hub_changed(record, info).message)
+        checks.passed(
+            "hub-unchanged",
+            "the Event Hub has another creation time than the one that the files are of: hosts compare its events "
+            "with the files before they read on",
+        )
 
 
 async def check_identity(config: HostConfig, info: HubInfo | None, checks: Checks) -> None:

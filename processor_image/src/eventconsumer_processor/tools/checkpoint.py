@@ -8,6 +8,7 @@ from rich.console import Console
 
 from eventconsumer_processor.audit.access import AccessError
 from eventconsumer_processor.options import Output
+from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_processor.tools import planning, standing
 from eventconsumer_processor.tools.consumer import Consumer, opened
 from eventconsumer_processor.tools.judging import Rules, judge
@@ -33,7 +34,8 @@ async def read(consumer: Consumer) -> CheckpointsReport:
         HostError: A request failed.
     """
     leases, now = await consumer.read_leases(), await consumer.now()
-    info, rows = consumer.record, []
+    segment, rows = consumer.segment, []
+    info = None if segment is None else HubInfo(segment.hub.namespace, segment.hub.name, segment.hub.created_at, ())
     for partition, lease in sorted(leases.items(), key=lambda item: natural(item[0])):
         reach = None
         if info is not None:

@@ -10,9 +10,8 @@ from typing import Any
 
 from azure.storage.blob.aio import BlobServiceClient
 
-from eventconsumer_api.conditions import Reason
 from eventconsumer_api.host_config import BlobContainer, HostConfig
-from eventconsumer_api.identity import lease_prefix
+from eventconsumer_api.identity import HubSegment, lease_prefix
 from eventconsumer_api.v1alpha1 import HandlerMode
 from eventconsumer_processor import problems
 from eventconsumer_processor.audit.access import read_config
@@ -21,8 +20,9 @@ from eventconsumer_processor.audit.leases import LeaseFacts
 from eventconsumer_processor.audit.owners import LeaseReader, LeaseSubject
 from eventconsumer_processor.azureblobs import AzureBlobStore
 from eventconsumer_processor.credentials import blob_service, hub_access
-from eventconsumer_processor.errors import Blocked, Damaged, HostError, SourceError, StorageError, Unauthorized
-from eventconsumer_processor.registration import hub_of, recorded_hub
+from eventconsumer_processor.errors import Damaged, HostError, SourceError, StorageError, Unauthorized
+from eventconsumer_processor.registration import hub_of
+from eventconsumer_processor.sink.segments import check_names, list_segments
 from eventconsumer_processor.source.hub import Hub, HubInfo
 from eventconsumer_processor.storage import BlobStore
 from eventconsumer_processor.tools.clock import storage_time
@@ -36,7 +36,7 @@ class Consumer:
         config: What its hosts are told.
         host: The hub's endpoint as its hosts spell it.
         hub_name: The hub.
-        record: The hub that was drained so far; None where no host has registered yet.
+        segments: Of the chain, the newest last; none where no host has registered yet.
         files: The container of the files, to read.
         lease_files: The container of the leases, to read.
         leases: The same, to write.
@@ -48,13 +48,18 @@ class Consumer:
     config: HostConfig
     host: str
     hub_name: str
-    record: HubInfo | None
+    segments: tuple[HubSegment, ...]
     files: Container
     lease_files: Container
     leases: BlobStore
     sink: BlobStore
     now: Callable[[], Awaitable[datetime]]
     hub: Hub | None = None
+
+    @property
+    def segment(self) -> HubSegment | None:
+        """The newest segment, which hosts drain into."""
+        return self.segments[-1] if self.segments else None
 
     @property
     def namespace(self) -> str:
@@ -92,16 +97,15 @@ class Consumer:
         """The hub and its facts.
 
         Raises:
-            Blocked: It was created again since it was first drained.
+            Blocked: The files are of a hub with other names.
             SourceError: It does not answer.
             ValueError: The consumer was opened without it.
         """
         if self.hub is None:
             raise ValueError("the consumer was opened without its hub")
         info = await self.hub.describe()
-        if self.record is not None and self.record.created_at != info.created_at:
-            problem = problems.hub_changed(self.record, info)
-            raise Blocked(problem.field, Reason(problem.reason), problem.message)
+        if self.segment is not None:
+            check_names(self.segment, info)
         return self.hub, info
 
 
@@ -131,7 +135,7 @@ async def opened(config_file: Path, *, hub: bool = False) -> AsyncIterator[Consu
                 config=config,
                 host=access.host,
                 hub_name=access.name,
-                record=await recorded_hub(files, config.sink.prefix),
+                segments=tuple(await list_segments(files, config.sink.prefix)),
                 files=AzureContainer(sink, config.sink.container),
                 lease_files=AzureContainer(leases, location.container),
                 leases=AzureBlobStore(leases, location.container, _unseen),

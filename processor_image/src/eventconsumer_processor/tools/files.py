@@ -13,7 +13,6 @@ from eventconsumer_processor.audit import names
 from eventconsumer_processor.audit.access import AccessError
 from eventconsumer_processor.audit.prune import cutoff
 from eventconsumer_processor.options import Output
-from eventconsumer_processor.sink.slots import incarnation
 from eventconsumer_processor.storage import BlobInfo
 from eventconsumer_processor.tools.consumer import Consumer, opened
 from eventconsumer_processor.tools.leases import natural
@@ -56,7 +55,7 @@ class Newest:
 async def read(
     consumer: Consumer, partitions: Collection[str] = (), since: datetime | None = None, limit: int = 0
 ) -> FilesReport:
-    """Read the names and facts of files of the hub's current incarnation.
+    """Read the names and facts of files of the newest segment.
 
     Args:
         consumer: Whose.
@@ -67,7 +66,7 @@ async def read(
     Raises:
         StorageError: A request failed.
     """
-    era = "" if consumer.record is None else incarnation(consumer.record)
+    era = "" if consumer.segment is None else consumer.segment.incarnation
     root = f"{consumer.config.sink.prefix}/"
     newest = Newest(limit)
     if era:

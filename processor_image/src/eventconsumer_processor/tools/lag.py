@@ -8,10 +8,10 @@ from rich.console import Console
 from eventconsumer_processor.audit.leases import LeaseFacts
 from eventconsumer_processor.batches import BatchLog
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing
-from eventconsumer_processor.measure import Measure
+from eventconsumer_processor.measure import Measure, eras_of
 from eventconsumer_processor.options import Output
-from eventconsumer_processor.sink.chains import chains_of
-from eventconsumer_processor.sink.slots import incarnation, utc_now
+from eventconsumer_processor.sink.segments import first
+from eventconsumer_processor.sink.slots import utc_now
 from eventconsumer_processor.tools.consumer import Consumer, opened
 from eventconsumer_processor.tools.leases import natural
 from eventconsumer_processor.tools.model import HubName, LagReport, LagRow, LagTotals
@@ -33,7 +33,7 @@ async def read(consumer: Consumer) -> LagReport:
     """Measure once: leases first, then files, then heads, so that what a host does meanwhile is never counted as lag.
 
     Raises:
-        HostError: Storage or the hub does not answer, or the hub was created again.
+        HostError: Storage or the hub does not answer, or the files are of another hub.
     """
     config = consumer.config
     hub, info = await consumer.describe()
@@ -43,11 +43,11 @@ async def read(consumer: Consumer) -> LagReport:
         hub,
         info,
         batches=BatchLog(consumer.sink, config.sink.prefix),
-        chain=chains_of(config, info, incarnation(info), consumer.sink),
+        eras=eras_of(config, info, consumer.segments or [first(info, utc_now())], consumer.sink),
         now=utc_now,
     )
     partitions = sorted(info.partition_ids, key=natural)
-    if consumer.record is not None:  # else no host has registered, and the containers may not be there
+    if consumer.segments:  # else no host has registered, and the containers may not be there
         await measure.follow(partitions, Listing({p: _lease(lease) for p, lease in leases.items()}, {}))
     await measure.ask_heads(partitions)
     rows = [_row(measure, partition, leases.get(partition), consumer.replaced) for partition in partitions]

@@ -90,7 +90,7 @@ class FileTotals(Report):
 
 
 class FilesReport(Report):
-    """Files of the hub's current incarnation, newest last."""
+    """Files of the newest segment, newest last."""
 
     version: int = SCHEMA_VERSION
     container: str

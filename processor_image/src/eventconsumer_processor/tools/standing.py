@@ -15,7 +15,8 @@ from eventconsumer_processor.errors import HostError, HubUnreachable
 from eventconsumer_processor.lease.eventprocessorhost import START_OF_STREAM
 from eventconsumer_processor.lease.model import Checkpoint, Lease
 from eventconsumer_processor.sink.chains import chains_of
-from eventconsumer_processor.sink.slots import Chain, incarnation
+from eventconsumer_processor.sink.segments import first
+from eventconsumer_processor.sink.slots import Chain, utc_now
 from eventconsumer_processor.source.hub import Hub, HubInfo
 from eventconsumer_processor.tools.consumer import Consumer
 from eventconsumer_processor.tools.judging import Standing
@@ -31,8 +32,9 @@ class NoSuchPosition(HostError):  # noqa: N818 - says what it is
 
 
 def chain_of(consumer: Consumer, info: HubInfo, partition: str) -> Chain:
-    """A partition's files."""
-    return chains_of(consumer.config, info, incarnation(info), consumer.sink)(partition)
+    """A partition's files in the newest segment."""
+    segment = consumer.segment or first(info, utc_now())
+    return chains_of(consumer.config, info, segment, consumer.sink)(partition)
 
 
 async def extent(consumer: Consumer, chain: Chain, lease: LeaseFacts | None) -> tuple[int, int | None] | None:

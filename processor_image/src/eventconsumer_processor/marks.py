@@ -1,0 +1,45 @@
+"""Whether the hub's event under a sequence number is the one that was read before. Pure.
+
+After a forced failover sequence numbers may name other events (Microsoft, "Event Hubs geo-disaster recovery": events
+that were not replicated are lost). An enqueued time is given once, so equal times under one number mean the same event.
+Offsets are opaque; enabling geo-replication changes their form, from a number to a text such as `1:22:333` (Microsoft,
+"Geo-replication", section on offsets), so offsets of different forms say nothing.
+"""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from eventconsumer_api.identity import EventMark
+from eventconsumer_processor.source.hub import PartitionInfo
+
+if TYPE_CHECKING:  # who only asks for facts loads no Arrow
+    from eventconsumer_processor.source.batch import EventBatch
+
+
+def last_of(batch: "EventBatch") -> EventMark:
+    """The last event of a batch that is not empty."""
+    return EventMark(
+        sequence_number=batch.last,
+        offset=batch.last_offset,
+        enqueued_time=datetime.fromtimestamp(batch.last_enqueued_ms / 1000, UTC),
+    )
+
+
+def end_of(info: PartitionInfo) -> EventMark:
+    """The last event of a partition. Its offset is left out: Microsoft's SDKs warn that it is no position there."""
+    return EventMark(sequence_number=info.last, enqueued_time=info.last_enqueued_time if info.last >= 0 else None)
+
+
+def same(ours: EventMark, theirs: EventMark) -> bool | None:
+    """Whether two marks with one sequence number are one event; None where nothing of them can be compared."""
+    times = ours.enqueued_time, theirs.enqueued_time
+    if times[0] is not None and times[1] is not None and _milliseconds(times[0]) != _milliseconds(times[1]):
+        return False
+    comparable = ours.offset and theirs.offset and ours.offset.isdecimal() == theirs.offset.isdecimal()
+    if comparable and ours.offset != theirs.offset:
+        return False
+    return True if comparable or None not in times else None
+
+
+def _milliseconds(time: datetime) -> int:
+    return round(time.timestamp() * 1000)

@@ -1,0 +1,114 @@
+"""The segments of a chain: which hub each stretch of it was drained from (`eventconsumer_api.identity.HubSegment`).
+
+The first host writes segment 1. Where a hub came back with other events under the numbers that are in files,
+`eventconsumer hub accept` ends every chain of the newest segment and writes the next one: its files have a folder of
+their own (`incarnation`), so that nothing is read across.
+"""
+
+import contextlib
+from datetime import datetime
+
+from pydantic import ValidationError
+
+from eventconsumer_api.conditions import Reason
+from eventconsumer_api.identity import RECORD_MAX_BYTES, HubName, HubSegment, segment_name
+from eventconsumer_processor import problems
+from eventconsumer_processor.errors import Blocked, Conflict, Damaged, NotFound
+from eventconsumer_processor.sink.slots import incarnation
+from eventconsumer_processor.source.hub import HubInfo
+from eventconsumer_processor.storage import BlobStore
+
+
+async def list_segments(sink: BlobStore, prefix: str) -> list[HubSegment]:
+    """All segments in order; none where no host has registered yet.
+
+    Args:
+        sink: The container of the files.
+        prefix: Their folder.
+
+    Raises:
+        Damaged: One is missing or cannot be read.
+        StorageError: A request failed.
+    """
+    folder = segment_name(prefix, 0).rpartition("/")[0] + "/"
+    try:
+        names = sorted(info.name for info in await sink.list(folder))
+    except NotFound:  # the container
+        return []
+    found = [await _read(sink, name) for name in names]
+    for number, segment in enumerate(found, start=1):
+        if segment.number != number:
+            raise Damaged(f"the record of the segment, blob {segment_name(prefix, number)}, is missing: restore it")
+    return found
+
+
+async def newest_number(sink: BlobStore, prefix: str) -> int:
+    """The number of the newest segment, 0 where there is none; raises StorageError."""
+    return len(await sink.list(segment_name(prefix, 0).rpartition("/")[0] + "/"))
+
+
+async def current(sink: BlobStore, prefix: str, info: HubInfo, now: datetime) -> list[HubSegment]:
+    """All segments in order; segment 1 is written where there is none.
+
+    Args:
+        sink: The container of the files.
+        prefix: Their folder.
+        info: The hub that is to be drained.
+        now: Wall clock.
+
+    Raises:
+        Blocked: The files are of a hub with other names, or of a version without segments.
+        StorageError: A request failed, or a record cannot be read.
+    """
+    found = await list_segments(sink, prefix)
+    if not found:
+        if await sink.head(f"{prefix}/_hub.json") is not None:
+            problem = problems.development_layout(prefix)
+            raise Blocked(problem.field, Reason(problem.reason), problem.message)
+        with contextlib.suppress(Conflict):
+            await write(sink, prefix, first(info, now))
+        found = await list_segments(sink, prefix)
+        if not found:
+            raise Damaged(f"the record {segment_name(prefix, 1)} was removed as soon as it was there")
+    check_names(found[-1], info)
+    return found
+
+
+def first(info: HubInfo, now: datetime) -> HubSegment:
+    """PURE: segment 1 of a chain that is drained from this hub."""
+    return HubSegment(number=1, incarnation=incarnation(info), hub=name_of(info), since=now)
+
+
+def check_names(segment: HubSegment, info: HubInfo) -> None:
+    """Make sure that a segment is of the hub with these names.
+
+    Raises:
+        Blocked: It is of another one.
+    """
+    if (segment.hub.namespace, segment.hub.name.lower()) != (info.namespace, info.name.lower()):
+        problem = problems.another_hub(segment.hub, info)
+        raise Blocked(problem.field, Reason(problem.reason), problem.message)
+
+
+async def write(sink: BlobStore, prefix: str, segment: HubSegment) -> None:
+    """Write the record of a new segment.
+
+    Raises:
+        Conflict: There is one of this number.
+        StorageError: It was not written, or that is unknown.
+    """
+    data = segment.model_dump_json(by_alias=True, indent=1).encode()
+    await sink.put(segment_name(prefix, segment.number), data, if_absent=True)
+
+
+def name_of(info: HubInfo) -> HubName:
+    """PURE: a hub as records name it."""
+    return HubName(namespace=info.namespace, name=info.name, created_at=info.created_at)
+
+
+async def _read(sink: BlobStore, name: str) -> HubSegment:
+    blob = await sink.read(name, RECORD_MAX_BYTES)
+    try:
+        return HubSegment.model_validate_json(blob.data if blob else b"")
+    except ValidationError:
+        raise Damaged(f"the record of the segment, blob {name}, cannot be read: restore it from a backup") from None
