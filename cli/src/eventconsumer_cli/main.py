@@ -18,6 +18,7 @@ from eventconsumer_cli.commands import (
     doctor,
     files,
     hosts,
+    hub,
     init,
     lag,
     leases,
@@ -88,6 +89,7 @@ add(app, "init", init.init, panel=START)
 add(app, "migrate", migrate.migrate, panel=START)
 add(app, "adopt", adopt.adopt, panel=START)
 app.add_typer(checkpoint.group, name="checkpoint", rich_help_panel=STEER)
+app.add_typer(hub.group, name="hub", rich_help_panel=STEER)
 
 
 def main(arguments: Sequence[str] | None = None, *, connect: Callable[[Options], Cluster] = kubernetes) -> int:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -10,14 +10,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.identity import HubSegment
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.pump import CloseReason, Pump
+from eventconsumer_processor.sink.formats import files_of
 from eventconsumer_processor.sink.parquet import encode
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.source.hub import HubInfo
-from eventconsumer_processor.work import Handling, Work
+from eventconsumer_processor.work import Encoder, Handling, Work
 from tests.fakes.blobs import FakeBlobStore
 from tests.fakes.hub import CREATED, FakeHub, FakePartition
 
@@ -56,6 +58,7 @@ class Stage:
     sink: FakeBlobStore = field(default_factory=lambda: FakeBlobStore(virtual_clock))
     metrics: Metrics = field(default_factory=Metrics)
     handler: Callable[[str], Handling] | None = None  # by partition, as in `Work`
+    segments: list[HubSegment] = field(default_factory=list)  # of the chain; none: one whose incarnation is "era"
 
     @property
     def partition(self) -> FakePartition:
@@ -65,7 +68,12 @@ class Stage:
     async def pump(self, owner: str = "host-a") -> "Running":
         """Acquire the lease (steal it where it is held) and start a pump and its keeper."""
         config = HostConfig.model_validate(CONFIG | self.overrides)
-        info = HubInfo("shop.example", "orders", CREATED, ("0",))
+        info, chain = HubInfo("shop.example", "orders", CREATED, ("0",)), Chain(self.sink, "p", "era", "0")
+        encoder: Encoder = encode
+        if self.segments:
+            info = replace(info, created_at=self.segments[-1].hub.created_at)
+            encoder, chain_of = files_of(config, info, self.segments[-1], self.sink)
+            chain = chain_of("0")
         store = lease_store(config, info, self.leases, virtual_clock)
         lease = (await store.list(["0"])).leases["0"]
         taken = await store.acquire(lease, owner)
@@ -76,13 +84,13 @@ class Stage:
             config=config,
             hub=self.hub,
             info=info,
-            encode=encode,
+            encode=encoder,
             metrics=self.metrics,
             clock=virtual_clock,
             rng=Random(1),
             handler=self.handler,
         )
-        pump = Pump(work, held, Chain(self.sink, "p", "era", "0"))
+        pump = Pump(work, held, chain)
         return Running(pump, held, asyncio.create_task(pump.run()), asyncio.create_task(held.keeper.run()))
 
     def files(self) -> dict[str, list[int]]:

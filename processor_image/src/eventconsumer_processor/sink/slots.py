@@ -252,6 +252,11 @@ class Chain:
             self._slot(info, start) for info, start in self._named(await self._blobs.list(self._folder, metadata=True))
         ]
 
+    async def content(self, slot: Slot) -> bytes | None:
+        """What is in a slot's file; None where it is gone."""
+        blob = await self._blobs.read(slot.path, max(1, slot.size))
+        return blob.data if blob else None
+
     async def _descend(self, digits: str, number: int) -> Slot | None:
         """The greatest slot among the names with these first digits, all of them below `number`."""
         found, complete = await self._greatest(digits, number)

@@ -13,6 +13,7 @@ checkpoint = typer.Typer(
     no_args_is_help=True,
     help="Look at checkpoints, keep them, and put them where they belong while no host owns the partitions.",
 )
+hub = typer.Typer(no_args_is_help=True, help="Continue after the Event Hub lost events that are in files.")
 
 AllowBehind = Annotated[
     bool, typer.Option("--allow-behind", help="Also behind committed files, or behind what a handler has handled.")
@@ -27,6 +28,7 @@ def add_to(app: typer.Typer) -> None:
     for command in (leases, files, lag, migrate, adopt, check):
         app.command()(command)
     app.add_typer(checkpoint, name="checkpoint")
+    app.add_typer(hub, name="hub")
 
 
 def leases(config: options.Config = DEFAULT_CONFIG, output: options.OutputOption = Output.TABLE) -> None:
@@ -187,6 +189,19 @@ def adopt(
     Exit code: 0 done (without --yes: it could be done), 1 there are no files, 2 refused, 3 failed.
     """
     from eventconsumer_processor.tools.adopt import adopt as command
+
+    run(command(config, output, yes=yes))
+
+
+@hub.command("accept")
+def accept(
+    yes: options.Yes = False, config: options.Config = DEFAULT_CONFIG, output: options.OutputOption = Output.TABLE
+) -> None:
+    """Continue with the events that the Event Hub has now, after it lost some that are in files.
+
+    Exit code: 0 done (without --yes: it could be done), 1 there is nothing to accept, 2 refused, 3 failed.
+    """
+    from eventconsumer_processor.tools.hub import accept as command
 
     run(command(config, output, yes=yes))
 

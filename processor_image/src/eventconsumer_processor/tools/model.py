@@ -9,6 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from eventconsumer_api.identity import EventMark
 from eventconsumer_api.model import Report
 from eventconsumer_api.v1alpha1 import LeaseLayout
 
@@ -247,6 +248,38 @@ class AdoptReport(Report):
     done: bool
     sink: str = Field(description="Container and folder of the files.")
     steps: list[AdoptStep] = Field(default=[], description="None: there is no chain of files.")
+
+
+class HubEnds(Report):
+    """One partition, in the files of the newest segment and in the hub."""
+
+    partition: str
+    diverged: bool = Field(description="The hub does not have the last event of the files.")
+    files_end: EventMark | None = Field(description="The last event in files; null: no host has begun the partition.")
+    hub_end: EventMark
+    earliest: int = Field(description="The first sequence number that the hub retains.")
+    common: int | None = Field(description="The last one at which both have the same event; null: none is known.")
+    start: int | None = Field(description="Where the next segment starts; null: at spec.startingPosition.")
+    gone: int = Field(description="Sequence numbers of events in files that name other events in the hub now, or none.")
+    ahead: int | None = Field(description="Sequence numbers from `start` to the hub's end: to be read.")
+
+
+class HubAcceptReport(Report):
+    """What `hub accept` would do or did. All or nothing."""
+
+    version: int = SCHEMA_VERSION
+    kind: Literal["HubAcceptPlan"] = "HubAcceptPlan"
+    dry_run: bool
+    refused: bool
+    done: bool
+    sink: str = Field(description="Container and folder of the files.")
+    hub: HubName
+    created_at: datetime = Field(description="When the hub was created, as it says now.")
+    segment: int = Field(description="Number of the newest segment; the next one has one more. 0: there is none.")
+    segment_created_at: datetime | None = Field(description="When the hub of that segment was created.")
+    why: str = Field(default="", description="Why it is refused, or why there is nothing to do.")
+    remedy: str = ""
+    partitions: list[HubEnds] = Field(default=[])
 
 
 class Check(Report):

@@ -1,0 +1,32 @@
+"""`hub`: a consumer goes on with a hub that lost events which are in files."""
+
+import typer
+
+from eventconsumer_cli.errors import ExitCode
+from eventconsumer_cli.hosttool import NewPod, change, end, toolbox
+from eventconsumer_cli.kube.kinds import name_of
+from eventconsumer_cli.options import ConsumerName, Yes, add
+from eventconsumer_cli.session import Session
+
+group = typer.Typer(
+    no_args_is_help=True,
+    help="Continue after a forced failover, or with an Event Hub that was created again.",
+)
+
+
+def accept(session: Session, name: ConsumerName = None, *, yes: Yes = False, new_pod: NewPod = False) -> None:
+    """Continue with the events that the Event Hub has now, where the condition is HubDiverged.
+
+    Shows, for each partition, where files and hub part, asks, and begins a new segment of the files there. Nothing that
+    is in files is changed or read again. Suspend the consumer first: events are compared while nobody reads.
+    """
+    consumer = session.consumer(name)
+    with toolbox(session).at(consumer, new_pod=new_pod) as tool:
+        question = f"Continue {name_of(consumer)} with the events that its Event Hub has now?"
+        ended = change(session, tool, ["hub", "accept"], question=question, yes=yes)
+    if ended.exit_code == ExitCode.REFUSED:
+        session.out.note(f"kubectl eventconsumer suspend {name_of(consumer)} --wait stops its hosts")
+    end(ended)
+
+
+add(group, "accept", accept)

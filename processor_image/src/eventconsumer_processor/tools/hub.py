@@ -1,0 +1,155 @@
+"""The command `hub accept`: goes on with a hub that has other events under the sequence numbers that are in files."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from rich.console import Console
+
+from eventconsumer_processor.accept import Accepting, Ends
+from eventconsumer_processor.audit.leases import LeaseFacts
+from eventconsumer_processor.errors import Conflict
+from eventconsumer_processor.lease.model import Checkpoint, Lease
+from eventconsumer_processor.options import Output
+from eventconsumer_processor.problems import shown
+from eventconsumer_processor.sink.segments import name_of
+from eventconsumer_processor.sink.slots import utc_now
+from eventconsumer_processor.source.hub import HubInfo
+from eventconsumer_processor.tools.consumer import Consumer, opened
+from eventconsumer_processor.tools.leases import natural, state_of
+from eventconsumer_processor.tools.model import HubAcceptReport, HubEnds, HubName, LeaseState
+from eventconsumer_processor.tools.output import show, table_of
+from eventconsumer_processor.tools.running import DONE, NOTHING, REFUSED, say
+
+
+async def settle(consumer: Consumer, *, yes: bool) -> HubAcceptReport:
+    """Find how partitions stand, and begin the next segment if that is wanted, possible and of use.
+
+    Raises:
+        HostError: A request failed; to run the command again does what is left.
+    """
+    hub, info = await consumer.describe()
+    report = _heading(consumer, info, yes=yes)
+    leases = await consumer.read_leases()
+    if consumer.segment is None:
+        return report.model_copy(update={"why": "no host has drained into this folder yet: there is nothing to accept"})
+    if refusal := await _held(consumer, leases):
+        return report.model_copy(update=refusal)
+    accepting = Accepting(consumer.config, hub, info, consumer.sink, consumer.segments, _known(leases))
+    ends = await accepting.examine()
+    report = report.model_copy(update={"partitions": [_row(end) for end in ends]})
+    if foreign := [end.partition for end in ends if end.foreign]:
+        return report.model_copy(update=_foreign(foreign))
+    if not any(end.diverged or end.sealed for end in ends):
+        return report.model_copy(update={"why": "the hub has the last event of all files: hosts read on by themselves"})
+    if not yes:
+        return report
+    try:
+        segment, ends = await accepting.accept(utc_now())
+    except Conflict:
+        remedy = "run eventconsumer hub accept again: it shows what is left to do"
+        return report.model_copy(
+            update={"refused": True, "why": "another run of this command was faster", "remedy": remedy}
+        )
+    return report.model_copy(
+        update={"done": True, "segment": segment.number, "partitions": [_row(end) for end in ends]}
+    )
+
+
+async def accept(config: Path, output: Output, *, yes: bool) -> int:
+    """`hub accept`: print where files and hub part, and begin a new segment if told to; the exit code."""
+    async with opened(config, hub=True) as consumer:
+        report = await settle(consumer, yes=yes)
+    show(report, output, lambda console: _table(report, console))
+    if report.refused:
+        say(f"refused, nothing was written: {report.why}: {report.remedy}")
+        return REFUSED
+    if report.why:
+        say(report.why)
+        return NOTHING
+    if report.dry_run:
+        say("nothing was written: run again with --yes to begin a new segment")
+    else:
+        say(f"segment {report.segment} begins: hosts continue with the events that the hub has now")
+    return DONE
+
+
+def _heading(consumer: Consumer, info: HubInfo, *, yes: bool) -> HubAcceptReport:
+    segment = consumer.segment
+    return HubAcceptReport(
+        dry_run=not yes,
+        refused=False,
+        done=False,
+        sink=f"{consumer.config.sink.container}/{consumer.config.sink.prefix}",
+        hub=HubName(namespace=info.namespace, name=info.name),
+        created_at=name_of(info).created_at,
+        segment=segment.number if segment else 0,
+        segment_created_at=segment.hub.created_at if segment else None,
+    )
+
+
+async def _held(consumer: Consumer, leases: Mapping[str, LeaseFacts]) -> dict[str, object]:
+    now, layout = await consumer.now(), consumer.config.leases.layout
+    held = [lease for lease in leases.values() if state_of(lease, layout, now) is LeaseState.HELD]
+    if not held:
+        return {}
+    who = held[0].owner or "a program without a name"
+    remedy = (
+        "suspend the EventConsumer (kubectl eventconsumer suspend NAME --wait), stop other programs on these leases, "
+        "run this again, then resume it"
+    )
+    return {
+        "refused": True,
+        "why": f"{who} holds the lease of partition {held[0].partition}, and events are compared while nobody reads",
+        "remedy": remedy,
+    }
+
+
+def _foreign(partitions: list[str]) -> dict[str, object]:
+    return {
+        "refused": True,
+        "why": "another program that shares the leases has processed events behind the files in partitions "
+        f"{', '.join(partitions)}, and it is not known which events these were",
+        "remedy": "create another EventConsumer with another spec.sink.prefix and spec.leaseStore.prefix",
+    }
+
+
+def _known(leases: Mapping[str, LeaseFacts]) -> dict[str, Lease]:
+    return {
+        partition: Lease(
+            partition,
+            checkpoint=None if lease.checkpoint is None else Checkpoint(lease.offset, lease.checkpoint),
+        )
+        for partition, lease in leases.items()
+    }
+
+
+def _row(end: Ends) -> HubEnds:
+    return HubEnds(
+        partition=end.partition,
+        diverged=end.diverged,
+        files_end=end.files_end if end.begun else None,
+        hub_end=end.hub_end,
+        earliest=end.earliest,
+        common=end.common if end.common >= 0 else None,
+        start=end.start if end.begun else None,
+        gone=end.gone,
+        ahead=end.ahead if end.begun else None,
+    )
+
+
+def _table(report: HubAcceptReport, console: Console) -> None:
+    rows = [
+        (
+            row.partition,
+            "diverged" if row.diverged else "same",
+            shown(row.files_end) if row.files_end else "not begun",
+            shown(row.hub_end),
+            "-" if row.common is None else str(row.common),
+            "-" if row.start is None else str(row.start),
+            str(row.gone),
+            "-" if row.ahead is None else str(row.ahead),
+        )
+        for row in sorted(report.partitions, key=lambda row: natural(row.partition))
+    ]
+    names = ("PARTITION", "STATE", "FILES END", "HUB ENDS", "COMMON", "START", "GONE", "TO READ")
+    console.print(table_of(names, rows))

@@ -1,0 +1,197 @@
+"""`hub accept`: files and hub part at some event, and the chain goes on behind it in a new segment."""
+
+import io
+from datetime import UTC, datetime
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from eventconsumer_api.conditions import Reason
+from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.identity import HubSegment
+from eventconsumer_processor.accept import Accepting, Ends
+from eventconsumer_processor.errors import Conflict
+from eventconsumer_processor.lease.layouts import lease_store
+from eventconsumer_processor.sink.segments import current, list_segments
+from tests.fakes.virtual import virtual
+from tests.unit.processor.stage import CONFIG, Running, Stage, eventually, virtual_clock
+
+NOW = datetime(2026, 11, 23, tzinfo=UTC)
+PARQUET = {"format": "Parquet", "layout": "Slots"}
+FORMATS = [PARQUET, {"format": "Avro", "layout": "Slots"}, {"format": "Avro", "layout": "Capture"}]
+
+
+def bodies(first: int, last: int, era: str = "old") -> list[bytes]:
+    return [b"%s %d" % (era.encode(), number) for number in range(first, last + 1)]
+
+
+class World(Stage):
+    """A stage with segments, and a person who may accept."""
+
+    async def register(self) -> HubSegment:
+        self.segments = await current(self.sink, "p", await self.hub.describe(), NOW)
+        return self.segments[-1]
+
+    async def person(self) -> Accepting:
+        config, info = HostConfig.model_validate(CONFIG | self.overrides), await self.hub.describe()
+        leases = (await lease_store(config, info, self.leases, virtual_clock).list(["0"])).leases
+        return Accepting(config, self.hub, info, self.sink, self.segments, leases)
+
+    async def drained(self, count: int) -> Running:
+        await self.register()
+        running = await self.pump()
+        self.partition.add(*bodies(0, count - 1))
+        await eventually(lambda: running.pump.report().next_sequence_number == count)
+        return running
+
+    def contents(self, segment: HubSegment) -> list[bytes]:
+        """Bodies in the files of a segment, in chain order."""
+        found: list[bytes] = []
+        for name, blob in sorted(self.sink.blobs.items()):
+            if f"/inc={segment.incarnation}/" in name and "/from=" in name and "sealed" not in blob.metadata:
+                found += bodies_of(self.sink.blobs[blob.metadata.get("path", name)].data)
+        return found
+
+
+def bodies_of(data: bytes) -> list[bytes]:
+    if data.startswith(b"Obj"):
+        return [row["Body"] for row in fastavro.reader(io.BytesIO(data))]
+    return pq.read_table(pa.BufferReader(data))["body"].to_pylist()
+
+
+def world(files: dict[str, str] | None = None, **overrides: object) -> World:
+    return World(overrides={"files": files or PARQUET, **overrides})
+
+
+async def accepted(stage: World) -> Ends:
+    """Accept, and go on in the new segment."""
+    before = stage.segments[-1].number
+    segment, ends = await (await stage.person()).accept(NOW)
+    assert segment.number == before + 1
+    assert await stage.register() == segment
+    return ends[0]
+
+
+@pytest.mark.parametrize("files", FORMATS, ids=["Parquet", "Avro", "Capture"])
+@pytest.mark.parametrize(("lost", "new"), [(1, 0), (1, 9), (5, 2), (5, 40), (17, 30), (10, 30)])
+@virtual
+async def test_the_new_segment_starts_behind_the_last_common_event(files: dict[str, str], lost: int, new: int) -> None:
+    stage = world(files)
+    await (await stage.drained(25)).stop()
+    stage.partition.forget_last(lost)
+    stage.partition.add(*bodies(25 - lost, 24 - lost + new, "new"))
+    plan = (await (await stage.person()).examine())[0]
+    assert plan.diverged and plan.files_end.sequence_number == 24
+    assert (plan.common, plan.start, plan.gone, plan.ahead) == (24 - lost, 25 - lost, lost, new)
+    blobs = dict(stage.sink.blobs)
+    assert await (await stage.person()).examine() == [plan] and stage.sink.blobs == blobs  # it only reads
+    end = await accepted(stage)
+    assert (end.common, end.start, end.files_end, end.slot) == (plan.common, plan.start, plan.files_end, 25)
+
+    running = await stage.pump("host-b")
+    stage.partition.add(*bodies(25 - lost + new, 60, "new"))
+    await eventually(lambda: running.pump.report().next_sequence_number == 61)
+    await running.stop()
+    assert stage.contents(stage.segments[0]) == bodies(0, 24)
+    assert stage.contents(stage.segments[1]) == bodies(25 - lost, 60, "new")
+    assert not running.pump.problems
+
+
+@pytest.mark.parametrize("count", [0, 5, 40])
+@virtual
+async def test_a_hub_that_was_created_again_is_read_from_its_first_event(count: int) -> None:
+    stage = world()
+    await (await stage.drained(20)).stop()
+    stage.hub.recreate()
+    stage.partition.add(*bodies(0, count - 1, "new"))
+    end = await accepted(stage)
+    assert end.diverged
+    assert (end.common, end.start) == (-1, 0)
+    running = await stage.pump("host-b")
+    stage.partition.add(*bodies(count, 49, "new"))
+    await eventually(lambda: running.pump.report().next_sequence_number == 50)
+    await running.stop()
+    assert stage.contents(stage.segments[1]) == bodies(0, 49, "new")
+    assert stage.segments[1].hub.created_at == stage.hub.created_at
+
+
+@virtual
+async def test_where_nothing_can_be_compared_numbers_that_are_gone_are_a_gap() -> None:
+    stage = world()
+    await (await stage.drained(20)).stop()
+    stage.hub.recreate()
+    stage.partition.add(*bodies(0, 59, "new"))
+    stage.partition.retain_from(30)
+    end = await accepted(stage)
+    assert (end.diverged, end.start, end.earliest) == (True, 20, 30)
+    running = await stage.pump("host-b")
+    await eventually(lambda: running.pump.report().next_sequence_number == 60)
+    await running.stop()
+    assert stage.contents(stage.segments[1]) == bodies(30, 59, "new")
+    assert stage.metrics.registry.get_sample_value("eventconsumer_gap_events_total", {"partition": "0"}) == 10
+
+
+@virtual
+async def test_partitions_that_did_not_part_go_on_where_they_are() -> None:
+    stage = world()
+    await (await stage.drained(20)).stop()
+    stage.hub.promote()
+    stage.partition.add(*bodies(20, 29))
+    plan = (await (await stage.person()).examine())[0]
+    assert (plan.diverged, plan.sealed, plan.common, plan.start) == (False, False, 19, 20)
+    stage.partition.compact([19])  # the creation time is another one, and now nothing else tells
+    assert (await (await stage.person()).examine())[0].diverged
+
+
+@virtual
+async def test_a_host_of_the_segment_before_cannot_commit_any_more() -> None:
+    stage = world(roll={"maxBytes": 1_000_000, "maxSeconds": 50, "maxEvents": 20})
+    running = await stage.drained(20)
+    stage.partition.add(*bodies(20, 29))
+    await eventually(lambda: running.pump.report().sequence_number == 29)  # in memory, in no file
+    old, stage.partition.reader = stage.segments[0], None  # the hub lost the link, which the host does not know yet
+    await accepted(stage)
+    again = await (await stage.person()).examine()
+    assert not again[0].begun  # in the new segment
+    await eventually(lambda: "chain" in running.pump.problems)
+    assert running.pump.problems["chain"].reason == Reason.HUB_DIVERGED
+    await running.stop()
+    assert stage.contents(old) == bodies(0, 19)
+    later = await stage.pump("host-b")
+    await eventually(lambda: later.pump.report().sequence_number == 29)
+    await later.stop()
+    assert stage.contents(stage.segments[1]) == bodies(20, 29)
+
+
+@virtual
+async def test_a_run_that_was_interrupted_is_run_again_and_two_at_once_write_one_record() -> None:
+    stage = world()
+    await (await stage.drained(20)).stop()
+    stage.partition.forget_last(5)
+    stage.partition.add(*bodies(15, 30, "new"))
+    person, other = await stage.person(), await stage.person()
+    segment, _ = await person.accept(NOW)
+    with pytest.raises(Conflict):
+        await other.accept(NOW)
+    stage.sink.blobs.pop(f"p/_segments/{2:010d}.json")  # as if it had been interrupted between the two
+    plan = (await (await stage.person()).examine())[0]
+    assert plan.sealed and plan.start == 15
+    assert (await (await stage.person()).accept(NOW))[0] == segment
+    assert await list_segments(stage.sink, "p") == [stage.segments[0], segment]
+
+
+@virtual
+async def test_a_partition_that_no_host_has_begun_starts_where_it_would_have() -> None:
+    stage = world()
+    await stage.register()
+    stage.partition.add(*bodies(0, 9))
+    stage.partition.retain_from(4)
+    assert not (await (await stage.person()).examine())[0].begun
+    end = await accepted(stage)
+    assert (end.start, end.diverged) == (4, False)
+    running = await stage.pump()
+    await eventually(lambda: running.pump.report().next_sequence_number == 10)
+    await running.stop()
+    assert stage.contents(stage.segments[1]) == bodies(4, 9)
