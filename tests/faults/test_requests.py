@@ -81,7 +81,7 @@ def test_06_applied_but_the_answer_is_lost(stage: Stage) -> None:
     orders, proxy = stage.consumer(partitions=6), stage.proxy()
     publish(orders, 100)
     lost = [
-        proxy.add(Match("PUT", "/_hub.json$"), DropReply(), times=1),
+        proxy.add(Match("PUT", r"/_segments/0*1\.json$"), DropReply(), times=1),
         proxy.add(Match("PUT", "/_genesis/.*/0.json$"), DropReply(), times=1),
         proxy.add(commits("1"), DropReply(), times=1),
         proxy.add(checkpoints("2"), DropReply(), times=1),
@@ -118,7 +118,7 @@ def test_07_requests_land_twice(stage: Stage, answer_first: bool) -> None:
     publish(orders, 100)
     twice = Replay(answer_first=answer_first)
     faults = [
-        proxy.add(Match("PUT", "/_hub.json$"), twice, times=1),
+        proxy.add(Match("PUT", r"/_segments/0*1\.json$"), twice, times=1),
         proxy.add(Match("PUT", "/_genesis/.*/0.json$"), twice, times=1),
         proxy.add(commits("1"), twice, times=2),
         proxy.add(checkpoints("2"), twice, times=1),

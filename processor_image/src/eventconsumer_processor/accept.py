@@ -231,9 +231,10 @@ async def last_common(chain: Chain, reader: "_Reader") -> int | None:
 
 async def _last_in(chain: Chain, slot: Slot, reader: "_Reader") -> tuple[int | None, bool]:
     """The last row of a file that the hub has, and whether the hub has another event behind it, or ends there."""
-    rows = {} if slot.tombstone else await _rows(chain, slot)
+    events = await reader.between(slot.first, slot.last)
+    rows = {} if slot.tombstone or not events else await _rows(chain, slot)
     found = None
-    for event in await reader.between(slot.first, slot.last):
+    for event in events:
         ours = rows.get(event.sequence_number)
         if ours is None or marks.same(ours, event) is False:
             return found, True

@@ -12,10 +12,11 @@ import structlog
 
 from eventconsumer_api.batch import BatchManifest, Totals
 from eventconsumer_api.host_config import HostConfig
-from eventconsumer_api.host_report import FleetReport, PartitionLag
-from eventconsumer_api.identity import HubSegment
+from eventconsumer_api.host_report import FleetReport, PartitionLag, Problem
+from eventconsumer_api.identity import EventMark, HubSegment
 from eventconsumer_api.repeats import Repeats
 from eventconsumer_api.v1alpha1 import CheckpointPolicy, HandlerMode
+from eventconsumer_processor import marks, problems
 from eventconsumer_processor.batches import BatchLog, BatchState
 from eventconsumer_processor.batchplan import Waiting
 from eventconsumer_processor.batchreport import batch_report
@@ -24,7 +25,7 @@ from eventconsumer_processor.fleet import Era, Heads, Ledger, first_wanted, lag_
 from eventconsumer_processor.lease.model import Lease, Listing
 from eventconsumer_processor.pace import start_of, turn
 from eventconsumer_processor.sink.chains import chains_of
-from eventconsumer_processor.source.hub import Hub, HubInfo
+from eventconsumer_processor.source.hub import Hub, HubInfo, PartitionInfo
 from eventconsumer_processor.storage import BlobStore
 
 # Files are normally noticed by the checkpoint behind them. Where that is written later than the files, or failed, one
@@ -212,20 +213,38 @@ class Measure:
         info = heads.known(now) if heads else None
         if heads is None or info is None:
             return PartitionLag()
+        ledger = self.ledgers.get(partition)
+        return lag_of(heads, self._reached(partition, lease, info), ledger.last_event_time if ledger else None, now)
+
+    def shorter(self, partition: str, lease: Lease | None) -> Problem | None:
+        """The problem of a partition that ends before its files do: the hub lost events, or was created again.
+
+        Args:
+            partition: Its id.
+            lease: Its lease, if there is one.
+        """
+        heads = self._heads.get(partition)
+        info = heads.known(self._now()) if heads else None
+        if info is None or info.last + 1 >= (reached := self._reached(partition, lease, info)):
+            return None
+        ours = EventMark(sequence_number=reached - 1)
+        why = f"the Event Hub ends before sequence number {reached - 1}"
+        return problems.diverged(partition, ours, marks.end_of(info), why)
+
+    def _reached(self, partition: str, lease: Lease | None, info: PartitionInfo) -> int:
+        """Sequence number of the first event that is in no file."""
         checkpoint = lease.checkpoint.sequence_number + 1 if lease and lease.checkpoint else None
         ledger = self.ledgers.get(partition)
         if ledger is not None:
-            reached = ledger.next
             if checkpoint and (self._replaced or self._config.leases.shared):
-                reached = max(reached, checkpoint)  # processed without a file of ours
-        elif (opening := self.eras[-1].chain(partition).opening) is not None:
-            reached = opening.start
-        elif checkpoint is not None:  # read by another program before
-            reached = checkpoint
-        else:
-            starting = self._config.starting_position
-            reached = first_wanted(starting.partitions.get(partition, starting), info)
-        return lag_of(heads, reached, ledger.last_event_time if ledger else None, now)
+                return max(ledger.next, checkpoint)  # processed without a file of ours
+            return ledger.next
+        if (opening := self.eras[-1].chain(partition).opening) is not None:
+            return opening.start
+        if checkpoint is not None:  # read by another program before
+            return checkpoint
+        starting = self._config.starting_position
+        return first_wanted(starting.partitions.get(partition, starting), info)
 
     def report(self, partitions: Sequence[str], listing: Listing) -> FleetReport:
         """Everything measured.

@@ -128,7 +128,9 @@ class Probe:
                         part = problems.SINK
                         await measure.poll()
                     await batcher.plan()
-                self._problems = batcher.problems
+                leased = listing.leases
+                short = [measure.shorter(partition, leased.get(partition)) for partition in self._partitions]
+                self._problems = [*batcher.problems, *filter(None, short)]
                 self._fleet = measure.report(self._partitions, listing)
                 if times := self._repeats.over("round"):
                     log.info("lag is known again", failures=times)

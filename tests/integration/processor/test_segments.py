@@ -1,0 +1,147 @@
+"""A hub that loses events which are in files, or whose log is compacted: real hosts, the real tool, Azurite."""
+
+import json
+import re
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from azure.storage.blob import ContainerClient
+
+from eventconsumer_api.batch import BatchManifest, manifest_name
+from eventconsumer_api.identity import HubSegment, segment_name
+from tests.audited import assert_clean
+from tests.integration.processor.batches import PREFIX, commit_batch, read_manifest
+from tests.integration.processor.conftest import MakeConsumer
+from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
+from tests.integration.processor.test_tools import tool
+
+GAPS = re.compile(rb"^eventconsumer_gap_events_total\S* (\S+)", re.MULTILINE)
+ERRORS = re.compile(rb"^eventconsumer_receive_errors_total\S* (\S+)", re.MULTILINE)
+
+
+def reached(orders: Consumer, host: HostProcess, *partitions: str) -> None:
+    """Wait until its files reach the hub's ends."""
+    wanted = {partition: orders.heads()[partition] + 1 for partition in partitions}
+
+    def met() -> bool:
+        found = {report.id: report.next_sequence_number for report in host.report().partitions}
+        return {partition: found.get(partition) for partition in partitions} == wanted
+
+    wait_until(met, 60, f"files reach {wanted}, see {host.log_file}")
+
+
+def segment(orders: Consumer, number: int) -> HubSegment:
+    with orders.container(orders.drained) as container:
+        return HubSegment.model_validate_json(container.download_blob(segment_name(PREFIX, number)).readall())
+
+
+def drained(orders: Consumer, incarnation: str, partition: str) -> list[tuple[int, int]]:
+    """Sequence numbers and the numbers in bodies of a partition's files in a segment, in chain order."""
+    found: list[tuple[int, int]] = []
+    with orders.container(orders.drained) as container:
+        for blob in container.list_blobs(f"{PREFIX}/inc={incarnation}/partition={partition}/", include=["metadata"]):
+            if "sealed" not in blob.metadata:
+                table = pq.read_table(pa.BufferReader(container.download_blob(blob.name).readall()))
+                bodies = [int(body.split(b"|")[0]) for body in table["body"].to_pylist()]
+                found += zip(table["sequence_number"].to_pylist(), bodies, strict=True)
+    return found
+
+
+def is_frozen(container: ContainerClient, number: int) -> bool:
+    return bool(container.get_blob_client(manifest_name(PREFIX, number)).exists())
+
+
+def total(host: HostProcess, name: re.Pattern[bytes]) -> float:
+    return sum(float(value) for value in name.findall(host.get("/metrics")))
+
+
+def accept(orders: Consumer, *arguments: str, code: int = 0) -> dict[str, Any]:
+    answer = tool(orders, "hub", "accept", "-o", "json", *arguments)
+    assert answer.code == code, answer
+    report: dict[str, Any] = json.loads(answer.stdout)
+    return report
+
+
+def test_a_failover_that_lost_events_is_not_read_across_until_it_is_accepted(consumer: MakeConsumer) -> None:
+    orders = consumer(partitions=2, batches={"trigger": {"files": 1, "ageSeconds": 3600}})
+    orders.publish(200, "0")
+    orders.publish(100, "1", start=1000)
+    host = orders.host()
+    reached(orders, host, "0", "1")
+
+    # The new primary lacks the last 30 events; their numbers go to others.
+    orders.emulator.admin.fail_over(orders.hub, {"0": 30})
+    orders.publish(50, "0", start=2000)
+    orders.publish(10, "1", start=1100)
+    problem = host.problem("HubDiverged", 40)
+    assert problem.field == "spec.eventHub.name"
+    assert re.search(
+        r"read before is number 199, offset \S+, enqueued \S+, the last event .* number 219", problem.message
+    )
+    assert "kubectl eventconsumer hub accept" in problem.message
+    reached(orders, host, "1")  # it goes on
+    refused = accept(orders, code=2)
+    assert "holds the lease of partition" in refused["why"] and refused["partitions"] == []
+    assert host.terminate() == 0
+    first = segment(orders, 1)
+    assert drained(orders, first.incarnation, "0") == [(number, number) for number in range(200)]
+
+    plan = accept(orders)
+    rows = {row["partition"]: row for row in plan["partitions"]}
+    assert {name: rows["0"][name] for name in ("diverged", "common", "start", "gone", "ahead")} == {
+        "diverged": True, "common": 169, "start": 170, "gone": 30, "ahead": 50
+    }  # fmt: skip
+    assert (rows["1"]["diverged"], rows["1"]["start"], plan["done"]) == (False, 110, False)
+    assert accept(orders, "--yes")["done"]
+    assert accept(orders, "--yes", code=1)["why"].startswith("the hub has the last event of all files")
+    second = segment(orders, 2)
+    assert (second.breaks["0"].start, second.breaks["0"].files_end.sequence_number) == (170, 199)
+    assert second.breaks["0"].hub_end.sequence_number == 219
+
+    # Retention takes ten of the new events before they are read: they are counted.
+    orders.emulator.admin.move_retention(orders.hub, "0", before=180)
+    again = orders.host("orders-host-1")
+    reached(orders, again, "0", "1")
+    orders.publish(10, "0", start=2050)
+    orders.publish(10, "1", start=1110)
+    reached(orders, again, "0", "1")
+    assert not {problem.reason for problem in again.report().problems} & {"HubDiverged", "LeaseStoreInUse"}
+    assert total(again, GAPS) == 10
+    assert drained(orders, first.incarnation, "0") == [(number, number) for number in range(200)]
+    assert drained(orders, second.incarnation, "0") == [(number, 2000 + number - 170) for number in range(180, 230)]
+    numbers = [body for era in (first, second) for _, body in drained(orders, era.incarnation, "1")]
+    assert numbers == list(range(1000, 1120))
+
+    # Batches of the first segment end with it; then those of the second come.
+    batches: list[BatchManifest] = []
+    with orders.container(orders.drained) as container:
+        while sum(file.count for batch in batches for file in batch.files) < 300 + 50 + 20:
+            wait_until(lambda: is_frozen(container, len(batches) + 1), 40, f"the next batch, see {again.log_file}")
+            batches.append(read_manifest(container, len(batches) + 1))
+            commit_batch(container, batches[-1])
+    for batch in batches:
+        assert {file.path.split("/inc=")[1][:16] for file in batch.files} == {batch.incarnation}
+    order = [batch.incarnation for batch in batches]
+    assert order == sorted(order, key=[first.incarnation, second.incarnation].index) and len(set(order)) == 2
+    assert again.terminate() == 0
+    report = assert_clean(orders.azurite, orders.drained, PREFIX, orders.leases, allow_gaps=True)
+    assert [each["partition"] for each in report["breaks"] if each["segment"] == 2] == ["0", "1"]
+
+
+def test_a_compacted_hub_is_drained_without_gaps_or_new_links(consumer: MakeConsumer) -> None:
+    orders = consumer(partitions=1)
+    orders.publish(6000, "0")
+    orders.emulator.admin.compact(orders.hub, "0", range(1, 6000, 2))
+    host = orders.host()
+    wait_until(lambda: sum(each.next_sequence_number or 0 for each in host.report().partitions) == 5999, 60, "drained")
+    assert total(host, ERRORS) == 1  # the first hole is looked at twice
+    assert total(host, GAPS) == 0
+    assert not host.report().problems
+    orders.publish(10, "0", start=6000)
+    reached(orders, host, "0")
+    assert host.terminate() == 0
+    rows = drained(orders, segment(orders, 1).incarnation, "0")
+    assert rows == [(number, number) for number in [*range(0, 6000, 2), *range(6000, 6010)]]
+    report = assert_clean(orders.azurite, orders.drained, PREFIX, orders.leases)
+    assert report["partitions"][0]["gapEvents"] == 0
