@@ -6,8 +6,9 @@ files and hub have in common, so that every event that the hub has now, and no f
 interrupted is run again: seals stay, and there is one record of a number.
 """
 
+import asyncio
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -246,22 +247,31 @@ async def _rows(chain: Chain, slot: Slot) -> dict[int, EventMark]:
     """The events of a file by their number."""
     blob = await chain.content(slot)
     if blob is None:
-        raise Damaged(f"file {slot.path} is missing: restore it, or set its content aside by eventconsumer audit prune")
-    if slot.path.endswith(".avro"):
-        import fastavro
-
-        found: Iterable[tuple[int, str, int]] = [
-            (row["SequenceNumber"], row["Offset"], row["SystemProperties"]["x-opt-enqueued-time"])
-            for row in fastavro.reader(io.BytesIO(blob))
-        ]
-    else:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        table = pq.read_table(pa.BufferReader(blob), columns=["sequence_number", "offset", "enqueued_time"])
-        times = table["enqueued_time"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
-        found = zip(table["sequence_number"].to_pylist(), table["offset"].to_pylist(), times.to_pylist(), strict=True)
+        raise Damaged(f"file {slot.path} is missing: restore it from a backup")
+    try:
+        found = await asyncio.to_thread(_avro if slot.path.endswith(".avro") else _parquet, blob)
+    except Exception as error:  # whatever a parser makes of damaged bytes
+        raise Damaged(f"file {slot.path} cannot be read: restore it from a backup ({type(error).__name__})") from error
     return {number: _mark(number, offset, time) for number, offset, time in found}
+
+
+def _parquet(data: bytes) -> list[tuple[int, str, int]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(pa.BufferReader(data), columns=["sequence_number", "offset", "enqueued_time"])
+    times = table["enqueued_time"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
+    numbers, offsets = table["sequence_number"].to_pylist(), table["offset"].to_pylist()
+    return list(zip(numbers, offsets, times.to_pylist(), strict=True))
+
+
+def _avro(data: bytes) -> list[tuple[int, str, int]]:
+    import fastavro
+
+    return [
+        (row["SequenceNumber"], row["Offset"], row["SystemProperties"]["x-opt-enqueued-time"])
+        for row in fastavro.reader(io.BytesIO(data))
+    ]
 
 
 class _Reader:

@@ -89,7 +89,9 @@ class Shop:
 
 def draft(start: int, end: int) -> Draft:
     """A file of all events from start to end."""
-    return Draft(start, start, end, end - start + 1, 1, "host", f"n{start}", str(10 * end), CREATED)
+    return Draft(
+        start, start, end, end - start + 1, 1, "host", f"n{start}", str(10 * end), CREATED + timedelta(milliseconds=end)
+    )
 
 
 Make = Callable[..., Shop]

@@ -1,6 +1,7 @@
 """`hub accept`: files and hub part at some event, and the chain goes on behind it in a new segment."""
 
 import io
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import fastavro
@@ -12,7 +13,7 @@ from eventconsumer_api.conditions import Reason
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.identity import HubSegment
 from eventconsumer_processor.accept import Accepting, Ends
-from eventconsumer_processor.errors import Conflict
+from eventconsumer_processor.errors import Conflict, Damaged
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.sink.segments import current, list_segments
 from tests.fakes.virtual import virtual
@@ -180,6 +181,19 @@ async def test_a_run_that_was_interrupted_is_run_again_and_two_at_once_write_one
     assert plan.sealed and plan.start == 15
     assert (await (await stage.person()).accept(NOW))[0] == segment
     assert await list_segments(stage.sink, "p") == [stage.segments[0], segment]
+
+
+@virtual
+async def test_a_file_that_cannot_be_read_is_named() -> None:
+    stage = world()
+    await (await stage.drained(20)).stop()
+    stage.partition.forget_last(5)
+    stage.partition.add(*bodies(15, 30, "new"))
+    for name, blob in stage.sink.blobs.items():
+        if "/from=" in name:
+            stage.sink.blobs[name] = replace(blob, data=b"PAR1")
+    with pytest.raises(Damaged, match=r"from=00000000000000000010\.parquet cannot be read: restore it"):
+        await (await stage.person()).examine()
 
 
 @virtual
