@@ -35,7 +35,7 @@ _NEXT: dict[Reason, str] = {
     Reason.CONTAINER_INVALID: _EDIT,
     Reason.LEASE_INVALID: "{program} leases {name} -n {namespace} shows the leases as storage has them",
     Reason.CHAIN_INVALID: _AUDIT,
-    Reason.HUB_DIVERGED: _AUDIT,
+    Reason.HUB_DIVERGED: "{program} hub accept {name} -n {namespace} goes on, once the consumer is suspended",
     Reason.LEASE_STORE_IN_USE: _CHECK,
     Reason.CHAIN_IN_USE: "{program} doctor -n {namespace} names the EventConsumers that share something",
     Reason.DATA_GAP: _AUDIT,

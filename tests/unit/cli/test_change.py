@@ -172,3 +172,13 @@ def test_a_chain_is_adopted_after_a_question(shell: Shell, agreed: list[str]) ->
     assert program.done == [["adopt", "--yes", "-o", "table"]]
     refused = shell.run(cluster_with(Checkpoints(held=True)), "adopt", "orders")
     assert (refused.code, "kubectl eventconsumer doctor" in refused.err) == (2, True)
+
+
+def test_a_hub_is_accepted_after_a_question(shell: Shell, agreed: list[str]) -> None:
+    program = Checkpoints()
+    seen = shell.run(cluster_with(program), "hub", "accept", "orders")
+    assert (seen.code, seen.out) == (0, "plan\ndone\n")
+    assert agreed == ["Continue orders with the events that its Event Hub has now?"]
+    assert program.done == [["hub", "accept", "--yes", "-o", "table"]]
+    refused = shell.run(cluster_with(Checkpoints(held=True)), "hub", "accept", "orders")
+    assert (refused.code, "suspend orders --wait stops its hosts" in refused.err) == (2, True)

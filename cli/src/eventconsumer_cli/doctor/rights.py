@@ -31,7 +31,7 @@ class Right:
         return f"{self.verb} {self.resource}{f'.{self.group}' if self.group else ''}"
 
 
-_TOOLS = "leases, files, lag, audit, checkpoint, migrate, adopt, doctor"
+_TOOLS = "leases, files, lag, audit, checkpoint, hub, migrate, adopt, doctor"
 NEEDED = (
     Right("get", GROUP, PLURAL, "everything"),
     Right("list", GROUP, PLURAL, "everything"),

@@ -37,7 +37,7 @@ REMEDIES: dict[Reason, str] = {
     Reason.CONTAINER_INVALID: "Correct the name of the container that the message names.",
     Reason.LEASE_INVALID: "Correct the lease blob that the message names, and find out what wrote it.",
     Reason.CHAIN_INVALID: "Run eventconsumer audit in a host; restore the file from a version or a soft delete.",
-    Reason.HUB_DIVERGED: "Create another EventConsumer with another leaseStore.prefix and sink.prefix; files stay.",
+    Reason.HUB_DIVERGED: "Nothing if the hub comes back. Else suspend it and run kubectl eventconsumer hub accept.",
     Reason.LEASE_STORE_IN_USE: "Remove spec.leaseStore.prefix, or set one that nothing else uses.",
     Reason.CHAIN_IN_USE: "Give one of the two EventConsumers another spec.sink.prefix, or delete one of them.",
     Reason.DATA_GAP: "Raise the hub's retention, or the number of hosts: what is missing cannot be brought back.",
