@@ -1,9 +1,11 @@
 """A consumer whose files Spark processes: what the end-to-end tests of every launcher do with one."""
 
+import io
 import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import pyarrow.parquet as pq
 import yaml
 from azure.storage.blob import ContainerClient
 from deltalake import DeltaTable
@@ -39,7 +41,8 @@ class SparkShop:
         self._applications = applications
         self._spark = spark
         self._before: set[str] = set()  # pods of batches that are done, though some may still run
-        create_hub(demo, name)
+        if not self.hub_exists():
+            create_hub(demo, name)
         self.cluster.secret(f"{name}-hub", connectionString=GOOD_NAMESPACE)
         self.cluster.secret(f"{name}-storage", connectionString=GOOD_STORAGE)
         self.apply()
@@ -49,8 +52,16 @@ class SparkShop:
         resource = consumer(self.name)
         spec: dict[str, Any] = yaml.safe_load((ROOT / "examples/local.yaml").read_text())["spec"]["spark"]
         spec["output"]["path"] = f"abfs://results@devstoreaccount1.blob.svc.cluster.local:10000/{self.name}"
-        resource["spec"]["spark"] = spec | {"trigger": {"files": 1}} | self._spark | spark
+        spec["output"] |= self._spark.get("output", {})
+        # By default both depend on the namespace; a consumer that moves keeps its places.
+        resource["spec"]["sink"]["prefix"] = self.name
+        resource["spec"]["spark"] = spec | {"trigger": {"files": 1}} | self._spark | {"output": spec["output"]} | spark
         self.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(resource))
+
+    def hub_exists(self) -> bool:
+        """Whether an earlier consumer of this name has made the hub."""
+        with self.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
+            return self.name in {hub["name"] for hub in AdminClient(f"http://127.0.0.1:{port}").hubs()}
 
     def publish(self) -> None:
         """A wave of events, numbered on from the last."""
@@ -127,15 +138,30 @@ class SparkShop:
         return self.until(found, 120, f"a {role} runs")
 
     def rows(self) -> list[int]:
-        """The numbers of all events in the Delta table, sorted."""
+        """The numbers of all events in the output, sorted."""
         with self.cluster.port_forward(run.BLOB_NAMESPACE, run.BLOB_SERVICE, run.BLOB_PORT) as port:
             storage = {
                 "account_name": run.ACCOUNT, "account_key": run.STORAGE_KEY,
                 "endpoint": f"http://127.0.0.1:{port}/{run.ACCOUNT}", "allow_http": "true",
             }  # fmt: skip
-            table = DeltaTable(f"az://results/{self.name}", storage_options=storage)
-            bodies = table.to_pyarrow_dataset().to_table(columns=["body"])["body"].to_pylist()
+            if self._spark.get("output", {}).get("format") == "Parquet":
+                connection = run.storage_connection_string(f"http://127.0.0.1:{port}/{run.ACCOUNT}")
+                bodies = _parquet_bodies(connection, self.name)
+            else:
+                table = DeltaTable(f"az://results/{self.name}", storage_options=storage)
+                bodies = table.to_pyarrow_dataset().to_table(columns=["body"])["body"].to_pylist()
         return sorted(int(body) for body in bodies)
+
+
+def _parquet_bodies(connection: str, folder: str) -> list[bytes]:
+    """Of all files that a reader of the folder sees."""
+    found: list[bytes] = []
+    with ContainerClient.from_connection_string(connection, "results") as results:
+        for name in results.list_blob_names(name_starts_with=f"{folder}/"):
+            if name.endswith(".parquet"):
+                data = results.download_blob(name).readall()
+                found += pq.read_table(io.BytesIO(data), columns=["body"])["body"].to_pylist()
+    return found
 
 
 def _numbers(name: str, facts: dict[str, str]) -> set[int]:

@@ -10,12 +10,13 @@ from eventconsumer_demo import run
 from eventhubs_emulator.admin_client import AdminClient
 from tests.e2e.conftest import Demo
 from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer, create_hub
+from tests.e2e.test_plugin import Plugin
 from tests.e2e.waiting import condition, until, wait_for
 
 pytestmark = pytest.mark.timeout(600)
 
 ORDERS, BILLING, HEIR = "identity-orders", "identity-billing", "identity-heir"
-EVENTS = {ORDERS: 600, BILLING: 400}
+EVENTS = {ORDERS: 400, BILLING: 600}  # what the first drained must not be skipped in the second
 
 
 def resource_of(name: str, hub: str, prefix: str) -> dict[str, Any]:
@@ -51,20 +52,21 @@ def drained(demo: Demo, name: str) -> int:
 
 @pytest.fixture(scope="module")
 def shop(demo: Demo) -> Iterator[Demo]:
-    """Two consumers of two hubs, as every example is written."""
+    """Two consumers of two hubs, as every example is written; the first has drained its hub before the second comes."""
     demo.cluster.secret("identity-hubs", connectionString=GOOD_NAMESPACE)
     demo.cluster.secret("identity-storage", connectionString=GOOD_STORAGE)
     for name, count in EVENTS.items():
         create_hub(demo, name)
         apply(demo, name, name, f"drained/{name}")
         publish(demo, name, count)
+        until(lambda name=name, count=count: drained(demo, name) == count, 120, f"{name}: all {count} events in files")
     yield demo
     demo.cluster.kubectl("delete", "eventconsumer", *EVENTS, HEIR, "--ignore-not-found")
 
 
 def test_two_hubs_with_one_lease_container_are_both_drained(shop: Demo) -> None:
     for name, count in EVENTS.items():
-        until(lambda name=name, count=count: drained(shop, name) == count, 120, f"{name}: all {count} events in files")
+        assert drained(shop, name) == count
         assert wait_for(shop, name, "Ready", "True", 60)
         shop.cluster.kubectl("exec", f"{name}-host-0", "--", "eventconsumer", "audit", "--deep")
 
@@ -82,3 +84,28 @@ def test_a_second_resource_on_a_chain_waits_until_the_first_is_deleted_and_goes_
     until(lambda: drained(shop, HEIR) == EVENTS[ORDERS] + 200, 120, "the second one goes on where the first ended")
     assert wait_for(shop, HEIR, "Stalled", "False", 30)
     shop.cluster.kubectl("exec", f"{HEIR}-host-0", "--", "eventconsumer", "audit", "--deep")
+
+
+def test_a_failover_that_lost_events_is_shown_with_both_ends_and_accepted(shop: Demo) -> None:
+    plugin = Plugin(shop)
+    before = drained(shop, BILLING)
+    with shop.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
+        assert AdminClient(f"http://127.0.0.1:{port}").fail_over(BILLING, {"0": 20}, recreated=True) == 20
+    publish(shop, BILLING, 100)
+    stalled = wait_for(shop, BILLING, "Stalled", "True", 60)
+    assert stalled["reason"] == "HubDiverged", stalled
+    assert "number 299, offset" in stalled["message"] and "number 329, " in stalled["message"], stalled
+    until(lambda: drained(shop, BILLING) == before + 50, 60, "the other partition goes on")
+    assert plugin.run("hub", "accept", BILLING, "--yes").returncode == 2  # while hosts hold partitions
+    assert plugin.run("suspend", BILLING, "--wait").returncode == 0
+    accepted = plugin.json("hub", "accept", BILLING, "--yes")
+    rows = {row["partition"]: row for row in accepted["partitions"]}
+    assert (rows["0"]["common"], rows["0"]["start"], rows["0"]["gone"], rows["0"]["ahead"]) == (279, 280, 20, 50)
+    assert (accepted["done"], rows["1"]["diverged"]) == (True, False)
+    assert plugin.run("resume", BILLING, "--wait").returncode == 0
+    until(lambda: drained(shop, BILLING) == before + 100, 60, "all events that the hub has are in files")
+    assert wait_for(shop, BILLING, "Ready", "True", 60)
+    report = json.loads(
+        shop.cluster.kubectl("exec", f"{BILLING}-host-0", "--", "eventconsumer", "audit", "--deep", "--json")
+    )
+    assert (report["exitCode"], len(report["breaks"])) == (0, 2), report

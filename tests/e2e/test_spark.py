@@ -71,14 +71,19 @@ def test_a_resource_that_is_applied_again_while_its_driver_runs_goes_on_with_the
 
 
 @pytest.mark.parametrize(
-    ("program", "told"),
+    ("program", "told", "applied_again"),
     [
-        (KILL, "killed (exit code 137)"),
-        (EXHAUST, "was killed (OOMKilled): raise spec.spark.driver.memory (now 512m)"),
+        (KILL, "killed (exit code 137)", False),
+        (KILL, "killed (exit code 137)", True),
+        (EXHAUST, "was killed (OOMKilled): raise spec.spark.driver.memory (now 512m)", False),
     ],
-    ids=["by a person", "for its memory"],
+    ids=["by a person", "by a person, and the resource is applied again before the next", "for its memory"],
 )
-def test_a_driver_that_is_killed_is_followed_by_another_attempt(shop: SparkShop, program: str, told: str) -> None:
+def test_a_driver_that_is_killed_is_followed_by_another_attempt(
+    shop: SparkShop, program: str, told: str, applied_again: bool
+) -> None:
+    if applied_again:
+        shop.apply(retry={"backoffSeconds": 20})  # time between two attempts
     shop.publish()
     driver = shop.running("driver")["metadata"]["name"]
 
@@ -95,6 +100,12 @@ def test_a_driver_that_is_killed_is_followed_by_another_attempt(shop: SparkShop,
     shop.until(killed, 60, "the driver is killed")
     said = shop.until(lambda: shop.spark().get("failures") and shop.spark(), 30, "the failure is counted")
     assert told in said["lastFailure"], said
+    if applied_again:
+        shop.cluster.kubectl("delete", "eventconsumer", NAME)
+        shop.apply()
+        spark = shop.until_processed()
+        assert (spark["lastBatch"], spark["failures"]) == (said["lastBatch"], 0), spark
+        return
     spark = shop.until_processed()
     assert spark["lastApplication"].endswith(f"-b{spark['lastBatch']}-a2"), spark
     assert (spark["failures"], shop.healthy()["status"]) == (0, "True")
