@@ -8,8 +8,9 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -17,23 +18,24 @@ import structlog
 
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import Problem
-from eventconsumer_processor.errors import Blocked, HostError, StorageError
+from eventconsumer_api.identity import HubSegment
+from eventconsumer_processor.errors import Blocked, HostError
 from eventconsumer_processor.fleetnews import FleetNews
 from eventconsumer_processor.identity import (
-    DISPLACED_SECONDS,
     Leases,
     Times,
     claim_chain,
     claim_leases,
-    is_displaced,
+    until_moved,
 )
 from eventconsumer_processor.leader import Leader
 from eventconsumer_processor.lease.layouts import lease_store
+from eventconsumer_processor.measure import eras_of
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.partitions import PartitionManager
-from eventconsumer_processor.registration import check_same_hub
+from eventconsumer_processor.sink.chains import chains_of
 from eventconsumer_processor.sink.content import BlockWriter
-from eventconsumer_processor.sink.slots import Chain, incarnation
+from eventconsumer_processor.sink.segments import current
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_processor.work import Work
@@ -43,7 +45,6 @@ from tests.simulation.network import Network, Node, RemoteHub, RemoteStore
 from tests.simulation.stream import Stream
 
 RETRY_SECONDS = 4.0
-WATCH_SECONDS = 2.0
 
 log = structlog.get_logger(__name__)
 
@@ -140,7 +141,7 @@ class SimHost:
         self._times = Times(lambda: EPOCH + timedelta(seconds=self._around.loop.now), self.machine.time)
         while not self._stop.is_set():
             try:
-                info, chain = await self._register()
+                info, segments, chain = await self._register()
                 self.blocked = []
             except HostError as error:
                 log.warning("not registered", error=str(error))
@@ -148,22 +149,23 @@ class SimHost:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._stop.wait(), RETRY_SECONDS)
             else:
-                await self._session(info, chain)
+                await self._session(info, segments, chain)
 
-    async def _register(self) -> tuple[HubInfo, str]:
-        """The hub, and the identity of the chain; see `registration.register`."""
+    async def _register(self) -> tuple[HubInfo, list[HubSegment], str]:
+        """The hub, the segments of the chain and its identity; see `registration.register`."""
         config, hub, sink, times = self._config, self._hub, self._sink, self._times
         info = await hub.describe()
         await self._leases.ensure_container()
-        await check_same_hub(sink, config.sink.prefix, info)
+        segments = await current(sink, config.sink.prefix, info, times.now())
+        info = replace(info, created_at=segments[-1].hub.created_at)
         store = lease_store(config, info, self._leases, self.machine.time)
-        chain = await claim_chain(config, incarnation(info), store, sink, times)
+        chain = await claim_chain(config, segments[0].incarnation, store, sink, times)
         held = Leases(store, self._leases)
         await claim_leases(config, hub, info, chain=chain, leases=held, sink=sink, times=times)
-        return info, chain
+        return info, segments, chain
 
-    async def _session(self, info: HubInfo, identity: str) -> None:
-        """Drain until stopped, or until the chain is another resource's; see `Host._session`."""
+    async def _session(self, info: HubInfo, segments: Sequence[HubSegment], identity: str) -> None:
+        """Drain until stopped, or until the chain is another resource's or goes on elsewhere; see `Host._session`."""
         config, sink = self._config, self._sink
         work = Work(
             owner=self.owner,
@@ -177,15 +179,12 @@ class SimHost:
             now=self._times.now,
             chain=identity,
         )
-        era = incarnation(info)
-
-        def chain(partition: str) -> Chain:
-            return Chain(sink, config.sink.prefix, era, partition)
-
+        chain = chains_of(config, info, segments[-1], sink)
         store = lease_store(config, info, self._leases, self.machine.time)
         manager = self.manager = PartitionManager(work, store, chain, self.news)
-        leader = Leader(work, blobs=sink, incarnation=era, chain=chain, partitions=manager)
-        ends = manager.run(lambda: None), leader.run(), self._stop.wait(), self._displaced(manager)
+        leader = Leader(work, blobs=sink, eras=partial(eras_of, config, info, segments, sink), partitions=manager)
+        moved = until_moved(sink, config, segments[-1], manager.in_doubt, self.machine.time)
+        ends = manager.run(lambda: None), leader.run(), self._stop.wait(), moved
         loops = [asyncio.create_task(each) for each in ends]
         try:
             ended, _ = await asyncio.wait(loops, return_when=asyncio.FIRST_COMPLETED)
@@ -197,14 +196,3 @@ class SimHost:
             await asyncio.gather(*loops, return_exceptions=True)
             await manager.drain(config.drain_seconds)
             self.manager = None
-
-    async def _displaced(self, manager: PartitionManager) -> None:
-        """See `Host._displaced`."""
-        looked = self.machine.time()
-        while True:
-            await asyncio.sleep(WATCH_SECONDS)
-            if manager.meets_others or self.machine.time() - looked >= DISPLACED_SECONDS:
-                looked = self.machine.time()
-                with contextlib.suppress(StorageError):
-                    if await is_displaced(self._sink, self._config.sink.prefix, self._config.resource):
-                        return

@@ -23,7 +23,7 @@ from typing import Any
 import structlog
 
 from eventconsumer_api.fleet import FLEET_SILENCE_SECONDS
-from eventconsumer_processor.identity import DISPLACED_SECONDS
+from eventconsumer_processor.identity import MOVED_SECONDS
 from eventconsumer_processor.lease.planned import KEEP_SECONDS
 from tests.fakes.blobs import FakeBlobStore, Version
 from tests.simulation.checker import Violation
@@ -268,7 +268,7 @@ class World:
                 host.stop()
             self._await("I3", lambda: not one.alive(), 60, f"{one.path} does not end")
             return [two]
-        seconds = DISPLACED_SECONDS + 120
+        seconds = MOVED_SECONDS + 120
         self._await("I3", lambda: drains(one, two) or drains(two, one), seconds, "not one resource alone drains")
         return [one] if drains(one, two) else [two]
 

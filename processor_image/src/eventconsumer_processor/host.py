@@ -18,17 +18,16 @@ from random import Random
 
 import structlog
 
-from eventconsumer_api.conditions import ADVISORY, Reason
+from eventconsumer_api.conditions import ADVISORY
 from eventconsumer_api.host_config import Credential, HostConfig
 from eventconsumer_api.host_report import HostReport, HostState, Problem, StorageReport
-from eventconsumer_api.identity import HubSegment
 from eventconsumer_processor.credentials import fingerprint
 from eventconsumer_processor.deadletter import DeadLetters
 from eventconsumer_processor.errors import StorageError
 from eventconsumer_processor.fleetnews import FleetNews
 from eventconsumer_processor.handling import Means, PartitionHandler, Place
 from eventconsumer_processor.health import HealthServer, Heartbeat
-from eventconsumer_processor.identity import DISPLACED_SECONDS, is_displaced
+from eventconsumer_processor.identity import until_moved
 from eventconsumer_processor.leader import Leader
 from eventconsumer_processor.lease.keeper import boottime
 from eventconsumer_processor.lease.layouts import lease_store
@@ -38,9 +37,7 @@ from eventconsumer_processor.partitions import PartitionManager
 from eventconsumer_processor.registration import Registration, receiver_of, register
 from eventconsumer_processor.replay import BoundedHub, Totals, completed, totals
 from eventconsumer_processor.sink.formats import files_of
-from eventconsumer_processor.sink.segments import newest_number
 from eventconsumer_processor.sink.slots import Chain
-from eventconsumer_processor.storage import BlobStore
 from eventconsumer_processor.storagecalls import StorageCalls, idle_per_hour
 from eventconsumer_processor.work import Work
 
@@ -193,8 +190,9 @@ class Host:
             asyncio.create_task(partitions.run(self._heartbeat.beat), name="scan"),
             asyncio.create_task(leader.run(), name="lead"),
             asyncio.create_task(self._changed(seen), name="watch"),
-            asyncio.create_task(self._displaced(registration.sink, partitions), name="identity"),
-            asyncio.create_task(self._superseded(registration.sink, segment, partitions), name="segment"),
+            asyncio.create_task(
+                until_moved(registration.sink, config, segment, partitions.in_doubt, self._clock), name="identity"
+            ),
         ]
         if registration.replay:
             loops.append(asyncio.create_task(completed(registration.replay, partitions.reports), name="replay"))
@@ -244,31 +242,6 @@ class Host:
                 await asyncio.wait_for(self._stop.wait(), WATCH_SECONDS)
         if not self._stop.is_set():
             log.info("a credential changed: connecting again")
-
-    async def _displaced(self, sink: BlobStore, partitions: PartitionManager) -> None:
-        """Return when another resource has taken the chain over: registering again tells which."""
-        looked = self._clock()
-        while True:
-            await asyncio.sleep(WATCH_SECONDS)
-            if partitions.meets_others or self._clock() - looked >= DISPLACED_SECONDS:
-                looked = self._clock()
-                with contextlib.suppress(StorageError):
-                    if await is_displaced(sink, self._config.sink.prefix, self._config.resource):
-                        log.warning("another EventConsumer has taken the chain over: this host stops reading")
-                        return
-
-    async def _superseded(self, sink: BlobStore, segment: HubSegment, partitions: PartitionManager) -> None:
-        """Return when the chain has a newer segment: registering again begins it."""
-        looked = self._clock()
-        while True:
-            await asyncio.sleep(WATCH_SECONDS)
-            diverged = any(problem.reason == Reason.HUB_DIVERGED for problem in partitions.problems())
-            if diverged or self._clock() - looked >= DISPLACED_SECONDS:
-                looked = self._clock()
-                with contextlib.suppress(StorageError):
-                    if await newest_number(sink, self._config.sink.prefix) > segment.number:
-                        log.info("the chain goes on in a new segment: registering again", before=segment.number)
-                        return
 
     def _enter(self, state: HostState) -> None:
         if self._state is not HostState.DRAINING:

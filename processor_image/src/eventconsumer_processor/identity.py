@@ -6,6 +6,7 @@ hub and one chain. A folder without a record is one of EventProcessorHost or an 
 leases (unless they are shared) and its checkpoints exist in the hub.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from eventconsumer_api.host_config import HostConfig, ResourceRef
 from eventconsumer_api.identity import (
     RECORD_MAX_BYTES,
     ChainRecord,
+    HubSegment,
     LeaseRecord,
     chain_identity,
     chain_name,
@@ -32,12 +34,14 @@ from eventconsumer_processor import problems
 from eventconsumer_processor.errors import Blocked, Conflict, Damaged, NotFound, StorageError
 from eventconsumer_processor.lease.model import Lease
 from eventconsumer_processor.lease.store import LeaseStore
+from eventconsumer_processor.sink.segments import is_superseded
 from eventconsumer_processor.source.hub import Hub, HubInfo
 from eventconsumer_processor.storage import BlobStore
 
 LOOK_SECONDS = 5.0  # that an event is waited for
 LEAD_SECONDS = 60  # longest lease of the lead: so long a chain whose hosts died cannot be taken over
-DISPLACED_SECONDS = 300.0  # between two looks of a host whether the chain is still its resource's
+MOVED_SECONDS = 300.0  # between two looks of a host whether the chain is still its resource's, in this segment
+WATCH_SECONDS = 2.0  # the same, while something speaks for it
 CLAIM_SECONDS = 15  # lease of the lead while a chain is taken over
 
 R = TypeVar("R", bound=BaseModel)
@@ -148,6 +152,37 @@ async def is_displaced(sink: BlobStore, prefix: str, resource: ResourceRef) -> b
     """Whether another resource has taken the chain over."""
     found = await read_chain(sink, prefix)
     return found is not None and found.record.resource.uid != resource.uid
+
+
+async def until_moved(
+    sink: BlobStore,
+    config: HostConfig,
+    segment: HubSegment,
+    in_doubt: Callable[[], bool],
+    clock: Callable[[], float],
+) -> None:
+    """Return when another resource has taken the chain over, or a newer segment has begun: registering again tells.
+
+    Args:
+        sink: The container of the files.
+        config: The consumer.
+        segment: That its hosts drain into.
+        in_doubt: Whether something speaks for it now; without, it is looked for now and then.
+        clock: Seconds that go on in suspend.
+    """
+    looked = clock()
+    while True:
+        await asyncio.sleep(WATCH_SECONDS)
+        if not in_doubt() and clock() - looked < MOVED_SECONDS:
+            continue
+        looked = clock()
+        with contextlib.suppress(StorageError):
+            if await is_displaced(sink, config.sink.prefix, config.resource):
+                log.warning("another EventConsumer has taken the chain over: this host stops reading")
+                return
+            if await is_superseded(sink, config.sink.prefix, segment):
+                log.info("the chain goes on in a new segment: registering again", before=segment.number)
+                return
 
 
 async def _take_over(resource: ResourceRef, prefix: str, leases: LeaseStore, sink: BlobStore, times: Times) -> None:

@@ -91,10 +91,10 @@ class PartitionManager:
         """How many leases it renews."""
         return len(self._owned)
 
-    @property
-    def meets_others(self) -> bool:
-        """Whether hosts of another EventConsumer hold leases here."""
-        return bool(others([*self.listing.leases.values()], self._work.config.resource))
+    def in_doubt(self) -> bool:
+        """Whether the chain may be another EventConsumer's, or go on in another segment."""
+        met = others([*self.listing.leases.values()], self._work.config.resource)
+        return bool(met) or any(problem.reason == Reason.HUB_DIVERGED for problem in self.problems())
 
     def reports(self) -> list[PartitionReport]:
         """The partitions owned, by id."""

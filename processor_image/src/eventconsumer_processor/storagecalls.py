@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 
 from eventconsumer_processor.azureblobs import Observer
-from eventconsumer_processor.identity import DISPLACED_SECONDS, LEAD_SECONDS
+from eventconsumer_processor.identity import LEAD_SECONDS, MOVED_SECONDS
 from eventconsumer_processor.leader import STAND_BY
 from eventconsumer_processor.lease.keeper import RENEW
 from eventconsumer_processor.partitions import REST_SCANS, SCAN_JITTER, scan_pause
@@ -66,4 +66,4 @@ def idle_per_hour(renewed: int, seconds: float, *, leads: bool, rests: bool) -> 
     scans = _HOUR / (scan_pause(seconds) * sum(SCAN_JITTER) / 2 * (REST_SCANS if rests else 1))
     lead = min(seconds, LEAD_SECONDS)
     attempts = _HOUR / (RENEW * lead) if leads else _HOUR / (lead / 3 * 0.75 * (STAND_BY if rests else 1))
-    return renewals + scans + attempts + _HOUR / DISPLACED_SECONDS
+    return renewals + scans + attempts + 2 * _HOUR / MOVED_SECONDS

@@ -42,9 +42,9 @@ async def list_segments(sink: BlobStore, prefix: str) -> list[HubSegment]:
     return found
 
 
-async def newest_number(sink: BlobStore, prefix: str) -> int:
-    """The number of the newest segment, 0 where there is none; raises StorageError."""
-    return len(await sink.list(segment_name(prefix, 0).rpartition("/")[0] + "/"))
+async def is_superseded(sink: BlobStore, prefix: str, segment: HubSegment) -> bool:
+    """Whether there is a newer segment; raises StorageError."""
+    return await sink.head(segment_name(prefix, segment.number + 1)) is not None
 
 
 async def current(sink: BlobStore, prefix: str, info: HubInfo, now: datetime) -> list[HubSegment]:
