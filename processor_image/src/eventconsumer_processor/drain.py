@@ -6,6 +6,7 @@ dropped and draining goes on behind it. The buffer stays until then: of the file
 memory, and every try makes them again. Where the chain was ended, nothing more is written.
 """
 
+import contextlib
 from datetime import UTC, datetime
 from functools import partial
 from uuid import uuid4
@@ -19,7 +20,7 @@ from eventconsumer_api.repeats import Repeats
 from eventconsumer_processor import gaps, holes, marks, problems
 from eventconsumer_processor.buffer import Buffer
 from eventconsumer_processor.checkpoint import enter, resume
-from eventconsumer_processor.errors import ChainEnded, Fenced, StorageError, Unavailable
+from eventconsumer_processor.errors import ChainEnded, Fenced, SourceError, StorageError, Unavailable
 from eventconsumer_processor.gaps import Gap
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.model import Checkpoint
@@ -30,7 +31,6 @@ from eventconsumer_processor.sink.slots import Chain, Draft, Slot
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.work import Work
 
-GAPS_IN_A_FILE = 100  # at most 4 KB of the 8 KiB that a blob's metadata may have
 FAILED_COMMITS = 3  # in a row, before it is a problem: storage may fail at any time
 
 log = structlog.get_logger(__name__)
@@ -84,13 +84,7 @@ class Drain:
         return self._buffer.seconds_left(roll, now)
 
     async def accept(self, batch: EventBatch, missing: list[Gap]) -> None:
-        """See `Outlet`. Gaps without room in a file's metadata go into the next file, with the events behind them."""
-        if len(self._buffer.gaps) + len(missing) > GAPS_IN_A_FILE:
-            await self.flush()
-            seen = self.expected - 1  # a file that was adopted may reach farther
-            batch, missing = batch.after(seen), [rest for gap in missing if (rest := gap.above(seen))]
-        if not len(batch):
-            return
+        """See `Outlet`."""
         self._buffer.gaps += missing
         self._buffer.add(batch, self._work.clock())
         self.expected = batch.last + 1
@@ -116,7 +110,7 @@ class Drain:
             await self._flush_nothing()
             return
         assert self.position is not None  # noqa: S101 - set by locate
-        draft = self._draft(self.position)
+        draft = self._draft(self.position, await self._missing(self.position))
         work, partition, check = self._work, self._chain.partition, self._held.keeper.check
         make = partial(work.encode, self._buffer.batches, partition, self._facts(draft))
         content = Content(make, work.offload, check)
@@ -165,7 +159,7 @@ class Drain:
     def _facts(self, draft: Draft) -> dict[str, str]:
         return draft.metadata() | {"partition": self._chain.partition, "from": str(draft.start)}
 
-    def _draft(self, start: int) -> Draft:
+    def _draft(self, start: int, missing: list[Gap]) -> Draft:
         last = self._buffer.batches[-1]
         return Draft(
             start=start,
@@ -177,17 +171,28 @@ class Drain:
             nonce=str(uuid4()),
             last_offset=last.last_offset,
             last_enqueued_time=datetime.fromtimestamp(last.last_enqueued_ms / 1000, UTC),
-            gap=gaps.text([*self._buffer.gaps, *self._compacted(start)]),
+            gap=gaps.text(missing),
             chain=self._work.chain,
         )
 
-    def _compacted(self, start: int) -> list[Gap]:
-        """What log compaction removed: all that is missing and not in a gap."""
+    async def _missing(self, start: int) -> list[Gap]:
+        """All that is missing between `start` and the buffer's end.
+
+        What is in no gap was taken for compaction when it came. The hub is asked once more, now that all of it was
+        seen: retention may have come farther than it had then.
+        """
         buffer = self._buffer
         if buffer.last + 1 - start == buffer.count + sum(map(len, buffer.gaps)):
-            return []
+            return buffer.gaps
         numbers = np.concatenate([batch.numbers for batch in buffer.batches])
-        return holes.compacted(start, numbers, buffer.gaps)
+        rest = holes.rest(start, numbers, buffer.gaps)
+        with contextlib.suppress(SourceError):  # else as it was taken for
+            info = await self._work.hub.partition(self._chain.partition)
+            if lost := holes.removed(rest, info.earliest):
+                self._work.tell_lost(self._chain.partition, lost)
+                buffer.gaps += lost
+                rest = holes.rest(start, numbers, buffer.gaps)
+        return [*buffer.gaps, *holes.counted(rest)]
 
     async def _committed(self, draft: Draft, size: int) -> None:
         self._end = marks.last_of(self._buffer.batches[-1])

@@ -5,8 +5,10 @@ resource's status.
 
 - `retention`: the hub no longer had the events when they were to be read;
 - `foreign`: another program that shares the leases processed them, as its checkpoint says;
-- `compaction`: log compaction removed them, or there never were any: one entry for all holes of a file, with the first
-  and the last number that is missing and how many are, such as `compaction:17-90/31`. No event is lost with these.
+- `compaction`: log compaction removed them, or there never were any: no event is lost with these.
+
+Ranges that are many are one entry with the first and the last number that is missing and how many are, such as
+`compaction:17-90/31`; those of log compaction always are.
 """
 
 import re
@@ -14,6 +16,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+RANGES = 100  # at most 4 KB of the 8 KiB that a blob's metadata may have
+SHOWN = 10  # in a log line
 _RANGE = re.compile(r"(\d+)-(\d+)(?:/(\d+))?", re.ASCII)
 
 
@@ -27,7 +31,7 @@ class GapReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Missing sequence numbers `first` to `last`, inclusive; of `COMPACTION`, `count` of them."""
+    """Missing sequence numbers `first` to `last`, inclusive, or `count` of them."""
 
     first: int
     last: int
@@ -45,12 +49,25 @@ class Gap:
 
 
 def text(found: Iterable[Gap]) -> str:
-    """As in a file's metadata, such as `foreign:3-9;retention:17-20,22-22`; empty for none."""
-    by_reason: dict[str, list[str]] = {}
+    """As in a file's metadata, such as `foreign:3-9;retention:17-20,22-22`; empty for none.
+
+    More than `RANGES` of one reason are one entry with a count.
+    """
+    by_reason: dict[GapReason, list[Gap]] = {}
     for gap in found:
-        count = "" if gap.count is None else f"/{gap.count}"
-        by_reason.setdefault(gap.reason, []).append(f"{gap.first}-{gap.last}{count}")
-    return ";".join(f"{reason}:{','.join(ranges)}" for reason, ranges in by_reason.items())
+        by_reason.setdefault(gap.reason, []).append(gap)
+    return ";".join(f"{reason}:{','.join(map(_range, _few(each)))}" for reason, each in by_reason.items())
+
+
+def _few(found: list[Gap]) -> list[Gap]:
+    if len(found) <= RANGES:
+        return found
+    first, last = min(gap.first for gap in found), max(gap.last for gap in found)
+    return [Gap(first, last, found[0].reason, sum(map(len, found)))]
+
+
+def _range(gap: Gap) -> str:
+    return f"{gap.first}-{gap.last}" + ("" if gap.count is None else f"/{gap.count}")
 
 
 def parse(value: str) -> list[Gap]:

@@ -11,16 +11,18 @@ import numpy.typing as npt
 from eventconsumer_processor.gaps import Gap, GapReason
 
 Numbers = npt.NDArray[np.int64]
+Holes = tuple[Numbers, Numbers]
+"""The first and the last sequence numbers that are missing, rising."""
 
 
-def missing(expected: int, numbers: Numbers) -> tuple[Numbers, Numbers]:
+def missing(expected: int, numbers: Numbers) -> Holes:
     """Holes in rising `numbers` that should start at `expected`: their first and their last sequence numbers."""
     before = np.concatenate(([expected - 1], numbers[:-1]))
     after_hole = np.flatnonzero(numbers - before > 1)
     return before[after_hole] + 1, numbers[after_hole] - 1
 
 
-def removed(holes: tuple[Numbers, Numbers], earliest: int) -> list[Gap]:
+def removed(holes: Holes, earliest: int) -> list[Gap]:
     """What retention removed of these holes: all below the earliest event that the hub retains.
 
     Retention removes the oldest events of a partition and nothing behind them. What is missing at or above `earliest`
@@ -32,8 +34,8 @@ def removed(holes: tuple[Numbers, Numbers], earliest: int) -> list[Gap]:
     return [Gap(first, last) for first, last in zip(holes[0][:below].tolist(), ends.tolist(), strict=True)]
 
 
-def compacted(start: int, numbers: Numbers, known: Iterable[Gap]) -> list[Gap]:
-    """What is missing in `numbers` from `start` on and in no gap that is known: one entry, or none.
+def rest(start: int, numbers: Numbers, known: Iterable[Gap]) -> Holes:
+    """What is missing in `numbers` from `start` on, and in no gap that is known.
 
     Args:
         start: The first sequence number that should be there.
@@ -44,8 +46,13 @@ def compacted(start: int, numbers: Numbers, known: Iterable[Gap]) -> list[Gap]:
     for gap in known:
         inside = (firsts >= gap.first) & (firsts <= gap.last)
         firsts = np.where(inside, np.minimum(gap.last, lasts) + 1, firsts)
-    rest = firsts <= lasts
-    if not rest.any():
+    left = firsts <= lasts
+    return firsts[left], lasts[left]
+
+
+def counted(found: Holes) -> list[Gap]:
+    """Holes that log compaction made, as one entry; none for none."""
+    firsts, lasts = found
+    if not len(firsts):
         return []
-    firsts, lasts = firsts[rest], lasts[rest]
     return [Gap(int(firsts[0]), int(lasts[-1]), GapReason.COMPACTION, int((lasts - firsts + 1).sum()))]

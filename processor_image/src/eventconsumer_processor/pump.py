@@ -43,7 +43,6 @@ from eventconsumer_processor.work import Outlet, Work
 
 POLL_SECONDS = 0.5  # longest receive, so that stop requests and roll times are seen
 RETRY_SECONDS = 3.0
-SHOWN_GAPS = 10  # in a log line
 EARLIEST_SECONDS = 60.0  # between two questions how far retention has come in a compacted hub
 LOST_LINKS = 2  # in a row, before it is a problem: a link may drop at any time
 
@@ -351,21 +350,17 @@ class Pump:
         found = holes.missing(expected, fresh.numbers)
         if not self._compacted and self._doubted != expected:
             self._doubted = expected
-            firsts, lasts = (ends[:SHOWN_GAPS].tolist() for ends in found)
+            firsts, lasts = (ends[: gaps.SHOWN].tolist() for ends in found)
             shown = ", ".join(f"{first}-{last}" for first, last in zip(firsts, lasts, strict=True))
             raise HubUnreachable(f"events {shown} of partition {self.partition} did not come: read again")
         if not self._compacted or self._work.clock() - self._asked >= EARLIEST_SECONDS:
             self._see_earliest(await self._work.hub.partition(self.partition))
         lost = holes.removed(found, self._earliest)
-        count = sum(map(len, lost))
-        if not self._compacted and count < (found[1] - found[0] + 1).sum():
+        if not self._compacted and sum(map(len, lost)) < (found[1] - found[0] + 1).sum():
             self._compacted = True
             self._log.info("events are missing in the middle of the partition: log compaction is on", next=expected)
         if lost:
-            self._work.metrics.gap_events.labels(self.partition).inc(count)
-            self._log.error(
-                "events were removed before they were read", events=count, first_ranges=gaps.text(lost[:SHOWN_GAPS])
-            )
+            self._work.tell_lost(self.partition, lost)
         return lost
 
     def _see_earliest(self, info: PartitionInfo) -> None:

@@ -1,15 +1,18 @@
 """What all pumps of a host share, and what a pump hands its events to."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from random import Random
 from typing import Any, Protocol
 
+import structlog
+
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.identity import EventMark
+from eventconsumer_processor import gaps
 from eventconsumer_processor.gaps import Gap
 from eventconsumer_processor.lease.keeper import boottime
 from eventconsumer_processor.memory import Memory
@@ -17,6 +20,8 @@ from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.sink.stretches import Encoder
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import Hub, HubInfo
+
+log = structlog.get_logger(__name__)
 
 
 class Handling(Protocol):
@@ -53,6 +58,17 @@ class Work:
     offload: Callable[..., Awaitable[Any]] = asyncio.to_thread  # runs work that takes CPU time
     memory: Memory = field(default_factory=lambda: Memory(256 * 1024 * 1024))
     handler: Callable[[str], Handling] | None = None  # by partition; None where there is no user code
+
+    def tell_lost(self, partition: str, lost: Sequence[Gap]) -> None:
+        """Count and log events that retention removed before they were read."""
+        count = sum(map(len, lost))
+        self.metrics.gap_events.labels(partition).inc(count)
+        log.error(
+            "events were removed before they were read",
+            partition=partition,
+            events=count,
+            first_ranges=gaps.text(lost[: gaps.SHOWN]),
+        )
 
 
 class Outlet(Protocol):

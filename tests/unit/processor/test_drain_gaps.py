@@ -49,6 +49,23 @@ async def test_a_compacted_hub_takes_one_more_link_and_as_many_files_as_its_even
 
 
 @virtual
+async def test_retention_that_passes_after_the_hub_was_asked_is_not_taken_for_compaction() -> None:
+    stage = stage_of(500, without=HOLES[:250])
+    running = await stage.pump()
+    await eventually(lambda: running.pump.report().next_sequence_number == 499)
+    assert stage.partition.reader is not None
+    stage.partition.add(*(b"later" for _ in range(200)))
+    stage.partition.compact(range(501, 700, 2))
+    stage.partition.retain_from(600)  # the same link goes on
+    await eventually(lambda: running.pump.report().next_sequence_number == 699)
+    await running.stop()
+    assert stage.partition.opened == 2
+    lost = [gap for gap in recorded(stage) if gap.reason is GapReason.RETENTION]
+    assert [(gap.first, gap.last) for gap in lost] == [(499, 599)]
+    assert stage.metrics.registry.get_sample_value("eventconsumer_gap_events_total", {"partition": "0"}) == 101
+
+
+@virtual
 async def test_retention_is_found_in_a_compacted_hub_too() -> None:
     stage = stage_of(500, without=HOLES[:250])
     running = await stage.pump()
