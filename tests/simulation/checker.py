@@ -7,17 +7,19 @@ numbers. Each change is judged at the moment it is made, so a violation that a l
     S1 a committed slot, genesis record, manifest or commit record never changes; only a tombstone may replace a file
     S2 the first slot starts at genesis, each next one at the last one's end
     S3 the rows rise inside of the slot; first, last, count and hash are right
-    S4 rows and gaps cover the slot exactly; a gap is of events that retention removed; no event is in two files, and
-       in the end each event of the hub is in a file unless the hub lost it before or it came before the start
+    S4 rows and gaps cover the slot exactly; a gap is of events that retention or log compaction removed; no event is in
+       two files, and in the end each event of the hub is in a file unless the hub lost it before or it came before the
+       start
     S5 a checkpoint is the end of a file and never falls; each acquisition raises the epoch by one
     S6 epochs do not fall along a chain
-    S7 a link has the epoch of the host's lease, one that no other acquisition had, and starts behind its checkpoint;
-       it is not opened again under the epoch it was stolen from
+    S7 a link has the epoch of the host's lease, one that no other acquisition had, and starts with the event that its
+       checkpoint names, or behind; it is not opened again under the epoch it was stolen from
     S8 batches are contiguous, disjoint, and hold each file once, as it is
     F1 a host that does not know by its own clock that its lease holds sends no file
     I1 a host writes only into the folders of its own consumer, and where it finds another's leases it says so
     I2 a chain has one identity, which its manifests name
     I3 a resource takes a chain over only while it leads; of two that live one drains, and the other says why not
+    S9 segments come one after the other; each is ended in all its partitions, for good, before the next one begins
     F2 a chain has events of its own hub only, and none from both sides of a break: where the hub's last events vanished
        and it used their numbers again, an event from before is never followed by one from after
 """
@@ -31,7 +33,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.fakes.blobs import Version
-from tests.simulation.history import History
+from tests.simulation.history import Event, History
 from tests.simulation.network import Node
 
 CHAIN, LEADER = "/_chain.json", "/_leader"
@@ -39,7 +41,8 @@ IDENTITY = "~identity.json"
 SLOT = re.compile(r"\w+/inc=(\w+)/partition=(\w+)/from=(\d{20})\.\w+")
 GENESIS = re.compile(r"\w+/_genesis/(\w+)/(\w+)\.json")
 RECORD = re.compile(r"\w+/_(batches|commits)/(\d+)\.json")
-TOMBSTONE = "tombstone"
+SEGMENT = re.compile(r"\w+/_segments/\d+\.json")
+TOMBSTONE, SEALED = "tombstone", "sealed"
 
 
 class Violation(Exception):
@@ -59,6 +62,8 @@ class ChainSeen:
     ends: set[int] = field(default_factory=set)
     rows: int = 0
     gaps: int = 0
+    end: Event | None = None  # the last one in its files
+    sealed: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,7 @@ class Checker:
         self.checks: Counter[str] = Counter()
         self.chains: dict[tuple[str, str], ChainSeen] = {}
         self.batches: list[dict[str, Any]] = []
+        self.segments: list[dict[str, Any]] = []
         self.tampering = False  # the world itself is writing
         self.lease_seconds = 0.0
         self.shared = False  # other programs may process events, and say so by their checkpoints
@@ -91,6 +97,7 @@ class Checker:
         self._history = history
         self.chain = ""  # identity
         self.holder = ""  # uid of the resource that drains, by the chain's record
+        self._starts: dict[str, int] = {}  # partition -> where it starts in the newest segment, but for the first
         self._leads: set[str] = set()  # hosts that took the lead and did not give it up
         self._claims: dict[str, bool] = {}  # host -> whether it led when it sent the record of the chain last
         self._records: dict[str, bytes] = {}
@@ -123,6 +130,10 @@ class Checker:
             right = self.holder in {"", uid} or self._claims[author]
             self.expect("I3", right, f"{author} took the chain over from {self.holder} without leading")
             self.chain, self.holder = record["chain"], uid
+        elif SEGMENT.fullmatch(version.name):
+            known = self._records.setdefault(version.name, version.data or b"")
+            self.expect("S1", known == version.data, f"{version.name} was written again by {author}")
+            self._segment(json.loads(version.data or b"{}"))
         elif (match := GENESIS.fullmatch(version.name)) or RECORD.fullmatch(version.name):
             known = self._records.get(version.name)
             self.expect("S1", known is None, f"{version.name} was written again by {author}")
@@ -135,6 +146,23 @@ class Checker:
                 self.chains[match[1], match[2]] = ChainSeen(start, next=start)
             elif "_batches/" in version.name:
                 self._batch(json.loads(version.data))
+
+    def _segment(self, record: dict[str, Any]) -> None:
+        number = len(self.segments) + 1
+        self.expect(
+            "S9", record["number"] == number, f"segment {record['number']} behind {len(self.segments)} segments"
+        )
+        if self.segments:
+            old = self.segments[-1]["incarnation"]
+            for partition, each in record["breaks"].items():
+                chain = self.chains.get((old, partition))
+                what = f"segment {number}, partition {partition}: {each}"
+                self.expect("S9", chain is not None and chain.sealed, f"{what}: the segment before was not ended")
+                if chain is None:
+                    continue
+                self.expect("S9", each["filesEnd"]["sequenceNumber"] == chain.next - 1, f"{what}: {chain.next} is next")
+                self._starts[partition] = each["start"]
+        self.segments.append(record)
 
     def _start(self, partition: str, start: int, what: str) -> None:
         """A chain may leave out only what came before a consumer that starts at the latest."""
@@ -163,8 +191,12 @@ class Checker:
             )
             self.expect("S1", buried, f"{what}: a committed file was changed")
             return
-        facts, data = version.metadata, version.data or b""
         self.expect("S2", start == chain.next, f"{what} does not start at the chain's end {chain.next}")
+        self.expect("S9", not chain.sealed, f"{what} is behind a seal")
+        if SEALED in version.metadata:
+            chain.sealed = True
+            return
+        facts, data = version.metadata, version.data or b""
         last, epoch = int(facts["last"]), int(facts["epoch"])
         self.expect("S6", epoch >= chain.epoch, f"{what} has epoch {epoch} behind a file of epoch {chain.epoch}")
         self._rows(partition, start, version, chain, what)
@@ -182,20 +214,23 @@ class Checker:
         right = right and (numbers[0], numbers[-1], len(numbers)) == (first, last, count)
         right = right and facts["sha256"] == hashlib.sha256(data).hexdigest()
         self.expect("S3", right, f"{what}: {numbers} with {dict(facts)}")
-        missing = _gap_numbers(facts.get("gap", ""))
+        gaps = _gaps(facts.get("gap", ""), set(numbers))
+        missing = [number for each in gaps.values() for number in each]
         covered = sorted([*numbers, *missing]) == list(range(start, last + 1))
         self.expect("S4", covered, f"{what}: rows {numbers}, gaps {missing}")
         self._events(partition, version.name, rows, chain, what)
-        foreign = self.edited.get(partition, -1) if self.shared and facts.get("gap", "").startswith("foreign:") else -1
-        for number in missing:
-            under = [
-                each for each in self._history.numbered(partition, number) if each.consistent(chain.born, chain.lost)
-            ]
-            gone = any(each.expired for each in under) and not any(each.held for each in under)
-            gone = gone or number <= foreign
-            self.expect("S4", gone, f"{what}: gap {missing}: retention did not remove {number}")
-            for each in under:
-                each.excused = True
+        foreign = self.edited.get(partition, -1) if self.shared else -1
+        for reason, gap in gaps.items():
+            for number in gap:
+                under = self._history.numbered(partition, number)
+                under = [each for each in under if each.consistent(chain.born, chain.lost)]
+                compaction = reason == "compaction"
+                gone = any(each.compacted if compaction else each.expired for each in under)
+                gone = gone and not any(each.held for each in under)
+                gone = gone or (reason == "foreign" and number <= foreign)
+                self.expect("S4", gone, f"{what}: {reason} did not remove {number}")
+                for each in under:
+                    each.excused = True
         chain.rows += len(numbers)
         chain.gaps += len(missing)
 
@@ -207,7 +242,7 @@ class Checker:
             if event is None:
                 continue
             self.expect("S4", not event.file, f"{what}: event {body} is in {event.file} too")
-            event.file = name
+            event.file, chain.end = name, event
             chain.born = max(chain.born, event.born)
             chain.lost = min(chain.lost, float("inf") if event.lost is None else event.lost)
         lives = f"from life {chain.born}, and others that vanished in life {chain.lost}"
@@ -217,7 +252,7 @@ class Checker:
         """Judge in the end, when nothing lags: is each event in a file."""
         for partition in self._history.partitions():
             for event in self._history.events(partition):
-                excused = event.expired or event.lost is not None or event.excused
+                excused = event.expired or event.compacted or event.lost is not None or event.excused
                 where = f"partition {partition}: event {event.body}, number {event.number}"
                 self.expect("S4", bool(event.file) or excused, f"{where}, is in no file")
 
@@ -226,7 +261,9 @@ class Checker:
         number = manifest["number"]
         self.expect("S8", number == len(self.batches) + 1, f"batch {number} behind {len(self.batches)} batches")
         self.expect("I2", manifest["chain"] == self.chain, f"batch {number} is of chain {manifest['chain']}")
-        reached = dict(before["next"]) if before else {}
+        reached = dict(before["next"]) if before and before["incarnation"] == manifest["incarnation"] else {}
+        if before and not reached:
+            self._left_out(before)
         for file in manifest["files"]:
             match = SLOT.fullmatch(file["path"])
             chain = self.chains.get((manifest["incarnation"], file["partition"]))
@@ -241,6 +278,16 @@ class Checker:
             reached[file["partition"]] = file["last"] + 1
         self.expect("S8", {**manifest["next"], **reached} == manifest["next"], f"batch {number} ends before its files")
         self.batches.append(manifest)
+
+    def _left_out(self, last: dict[str, Any]) -> None:
+        """The batch is the last one of its segment, and of those before."""
+        names = [segment["incarnation"] for segment in self.segments]
+        for (era, partition), chain in self.chains.items():
+            reached = last["next"].get(partition, chain.start) if era == last["incarnation"] else chain.start
+            old = era in names and names.index(era) == names.index(last["incarnation"])
+            self.expect(
+                "S8", not old or reached == chain.next, f"no batch has files of {era}/{partition} from {reached}"
+            )
 
     # --- leases ---
 
@@ -295,8 +342,10 @@ class Checker:
         what = f"checkpoint of {partition}, by {author}: {before} -> {after}"
         chains = [chain for key, chain in self.chains.items() if key[1] == partition]
         ends = {end for chain in chains for end in chain.ends} | {chain.start - 1 for chain in chains}
+        ends |= {start - 1 for name, start in self._starts.items() if name == partition}
         self.expect("S5", after is not None and after in ends, f"no file ends there: {what}")
-        self.expect("S5", before is None or after is None or before < after, f"it fell: {what}")
+        begins = after is not None and self._starts.get(partition) == after + 1  # the next segment does
+        self.expect("S5", before is None or after is None or before < after or begins, f"it fell: {what}")
 
     # --- what hosts send: `network.Witness` ---
 
@@ -327,7 +376,8 @@ class Checker:
         if lease is None:
             return
         reached = self._mine_reached.get((node.name, partition))
-        self.expect("S7", reached is None or after >= reached, f"{what}; its checkpoint: {reached}")
+        right = reached is None or after >= reached - 1 or after >= self._starts.get(partition, after + 1) - 2
+        self.expect("S7", right, f"{what}; its checkpoint: {reached}")
         token = self._attached.setdefault((partition, life, epoch), lease.token)
         self.expect("S7", token == lease.token, f"{what}, which another acquisition had")
         again = (node.name, partition, life, epoch) in self._stolen
@@ -354,11 +404,23 @@ def _lease_of(version: Version) -> tuple[Owned | None, int | None]:
     return Owned(body["Token"], body["Epoch"]), None if body["Offset"] is None else int(body["SequenceNumber"])
 
 
-def _gap_numbers(text: str) -> list[int]:
-    """Numbers in such as `retention:17-20,22-22`."""
-    numbers: list[int] = []
+def _gaps(text: str, rows: set[int]) -> dict[str, list[int]]:
+    """Numbers by reason in such as `retention:17-20`; with a count, those that are neither rows nor in other gaps."""
+    found: dict[str, list[int]] = {}
+    counted: list[tuple[str, int, int, int]] = []
     for part in filter(None, text.split(";")):
-        for item in part.partition(":")[2].split(","):
-            first, _, last = item.partition("-")
-            numbers += range(int(first), int(last) + 1)
-    return numbers
+        reason, _, ranges = part.partition(":")
+        for item in ranges.split(","):
+            first, _, rest = item.partition("-")
+            last, _, count = rest.partition("/")
+            if count:
+                counted.append((reason, int(first), int(last), int(count)))
+            else:
+                found.setdefault(reason, []).extend(range(int(first), int(last) + 1))
+    known = rows | {number for each in found.values() for number in each}
+    for reason, first_number, last_number, size in counted:
+        numbers = [number for number in range(first_number, last_number + 1) if number not in known]
+        if len(numbers) != size:
+            raise ValueError(f"{text}: {len(numbers)} numbers are missing")
+        found.setdefault(reason, []).extend(numbers)
+    return found

@@ -85,9 +85,9 @@ class Consumer:
             owner = former.owner
         if former:
             self.gone.append(former)
-        self.hosts[index] = SimHost(owner, self._config(), self._around, self.stream, self._rng.getrandbits(32))
+        self.hosts[index] = SimHost(owner, self.config(), self._around, self.stream, self._rng.getrandbits(32))
 
-    def _config(self) -> HostConfig:
+    def config(self) -> HostConfig:
         """A host's configuration; hosts differ in when they make files, as during a change of the resource."""
         rng, stream = self._rng, self.stream
         values: dict[str, Any] = {

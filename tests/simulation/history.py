@@ -18,13 +18,14 @@ class Event:
     born: int  # the life of the partition in which it was enqueued
     lost: int | None = None  # the first life of the partition that no longer has it; None: it did not vanish
     expired: bool = False  # retention removed it
+    compacted: bool = False  # log compaction removed it
     excused: bool = False  # it is in no file, for a reason that is allowed
     file: str = ""  # the file that it is in
 
     @property
     def held(self) -> bool:
         """Whether the hub has it now."""
-        return self.lost is None and not self.expired
+        return self.lost is None and not self.expired and not self.compacted
 
     def consistent(self, low: int, high: float) -> bool:
         """Whether it exists in some life from `low` to below `high`."""
@@ -53,8 +54,14 @@ class History:
     def expire(self, partition: str, below: int) -> None:
         """Retention removed the events below a sequence number."""
         for event in self.events(partition):
-            if event.held and event.number < below:
+            if event.lost is None and event.number < below:
                 event.expired = True
+
+    def compact(self, partition: str, number: int) -> None:
+        """Log compaction removed the event that the hub had under a number."""
+        for event in self.numbered(partition, number):
+            if event.held:
+                event.compacted = True
 
     def truncate(self, partition: str, last: int) -> None:
         """The events above a sequence number vanished; the hub uses their numbers again."""

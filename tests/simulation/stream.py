@@ -7,13 +7,14 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.source.hub import HubInfo
 from tests.fakes.blobs import EPOCH, FakeBlobStore
 from tests.fakes.hub import FakeHub, FakeSource
-from tests.simulation.checker import SLOT, Checker
+from tests.simulation.checker import SLOT, ChainSeen, Checker
 from tests.simulation.history import History
 from tests.simulation.tampering import LeaseBlobs, OwnershipBlobs, Tampering, now
 
@@ -52,7 +53,7 @@ class Stream:
         self.hub = NamedHub(name, partitions)
         self.history = History(name)
         self.checker = Checker(self.history)
-        self.recreated = False  # the hub was deleted and created again
+        self.compacted: set[str] = set()  # partitions whose holes are believed
         self.rivals: list[FakeSource] = []
         self._leases, self._sink = leases, sink
         self._skipped: set[tuple[str, int]] = set()
@@ -110,6 +111,8 @@ class Stream:
     def skip(self, number: int, count: int) -> None:
         """A link leaves events out, once."""
         reader = self.link(number)
+        if self.partition(number) in self.compacted:
+            return
         if reader and (self.partition(number), reader.position) not in self._skipped:
             self._skipped |= {(self.partition(number), reader.position + step) for step in range(-20, 21)}
             reader.position += count
@@ -126,12 +129,36 @@ class Stream:
 
     def recreate(self) -> None:
         """The hub is deleted and created again."""
-        if self.recreated:
+        if self.checker.shared:  # where checkpoints of others lie behind the files, nobody can accept this
             return
-        self.recreated = True
         self.hub.recreate()
         for partition in self.hub.partitions:
             self.history.truncate(partition, -1)
+
+    def fail_over(self, number: int, lost: int) -> None:
+        """A forced failover: a partition loses its newest events, and uses their numbers again."""
+        name = self.partition(number)
+        partition = self.hub.partitions[name]
+        count = min(lost, partition.last + 1)
+        if self.checker.shared or not count:
+            return
+        partition.forget_last(count)
+        self.history.truncate(name, partition.last)
+
+    def promote(self) -> None:
+        """A failover that loses nothing: the hub has another creation time."""
+        if not self.checker.shared:
+            self.hub.promote()
+
+    def compact(self, number: int, seed: int) -> None:
+        """Log compaction removes events in the middle of a partition."""
+        name = self.partition(number)
+        partition, rng = self.hub.partitions[name], Random(seed)
+        gone = [number for number in sorted(partition.events)[:-1] if rng.random() < 0.4]
+        self.compacted.add(name)
+        partition.compact(gone)
+        for number in gone:
+            self.history.compact(name, number)
 
     def rival(self, number: int, above: int) -> None:
         """Another program attaches to a partition, under the epoch of the reader there or a higher one."""
@@ -210,15 +237,24 @@ class Stream:
         for found in self.hub.partitions.values():  # of machines that are gone, too: the hub ends their links in time
             if found.reader:
                 found.reader.broken = found.reader.closed = True
-        chains = {name: chain for (_, name), chain in self.checker.chains.items()}
+        chains = self.newest()
         with self.from_outside():
             for partition, seen in self.hub.partitions.items():
                 end = chains[partition].next - 1 if partition in chains else 1 << 62
                 self.tampering.repair(partition, end, seen.last)
 
+    def parted(self) -> set[str]:
+        """Partitions whose newest file ends with an event that vanished: they must not go on."""
+        return {partition for partition, chain in self.newest().items() if chain.end and chain.end.lost is not None}
+
+    def newest(self) -> dict[str, ChainSeen]:
+        """The chain of each partition in the newest segment."""
+        newest = self.checker.segments[-1]["incarnation"] if self.checker.segments else ""
+        return {name: chain for (era, name), chain in self.checker.chains.items() if era == newest}
+
     def drained(self) -> bool:
         """Whether the files reach the hub's end."""
-        chains = {partition: chain for (_, partition), chain in self.checker.chains.items()}
+        chains = self.newest()
         return all(
             partition in chains and chains[partition].next == seen.last + 1
             for partition, seen in self.hub.partitions.items()

@@ -31,6 +31,7 @@ from tests.simulation.consumer import HOSTS, LEASE_SECONDS, Consumer
 from tests.simulation.host import SimHost, Surroundings
 from tests.simulation.loop import SimLoop
 from tests.simulation.network import UPSETS, Network, Upset
+from tests.simulation.person import go_on
 from tests.simulation.stream import MOST_PARTITIONS, Stream
 from tests.simulation.tampering import Tampering
 
@@ -206,10 +207,24 @@ class World:
                 if all(host.stopping for host in consumer.alive()):
                     consumer.start(0)
 
+    def accept(self, stream: Stream) -> None:
+        """A person stops all hosts of a stream, and goes on with the events that the hub has now."""
+        theirs = [consumer for consumer in self.consumers if consumer.stream is stream]
+        for consumer in theirs:
+            for host in consumer.alive():
+                host.stop()
+        self.run(LEASE_SECONDS + 5)
+        self.note("--- a person looks ---")
+        config = theirs[0].config()
+        task = self.loop.create_task(go_on(config, stream.hub, self.leases, self.sink, lambda: self.loop.now))
+        while not task.done():
+            self.run(0.1)
+        self.note(f"--- {task.result()} ---")
+
     def settle(self) -> None:
         """Heal, and wait for what must come."""
         self.heal()
-        drained = [consumer for consumer in self._entitled() if not consumer.stream.recreated]
+        drained = self._entitled()
         for consumer in self.consumers:
             self._await(
                 "L1",
@@ -223,10 +238,8 @@ class World:
             for number in range(len(consumer.stream.hub.partitions)):
                 consumer.stream.produce(number, 1)
         for consumer in drained:
+            self._settle_parted(consumer)
             self._settle(consumer)
-        for consumer in self.consumers:
-            if consumer.stream.recreated:
-                self._settle_recreated(consumer)
 
     def _entitled(self) -> list[Consumer]:
         """The consumers that drain; the others must say why they do not."""
@@ -243,7 +256,7 @@ class World:
             return self._places.get(each.stream.folder) is each.stream
 
         def refused() -> bool:
-            return all(has(each) or each.stream.recreated or each.refused("LeaseStoreInUse") for each in self.consumers)
+            return all(has(each) or each.refused("LeaseStoreInUse") for each in self.consumers)
 
         self._await("I1", refused, 60, "a consumer does not say that the leases are another's")
         for each in self.consumers:
@@ -253,8 +266,6 @@ class World:
     def _one_chain(self) -> list[Consumer]:
         """Two resources, one chain: the one that has it keeps it while it lives, then the other one gets it."""
         stream = self.streams[0]
-        if stream.recreated:
-            return []
 
         def drains(has: Consumer, other: Consumer) -> bool:
             return has.uid == stream.checker.holder and has.owned() and other.refused("ChainInUse")
@@ -289,19 +300,31 @@ class World:
         stream.checker.account()
         self.check()
 
-    def _settle_recreated(self, consumer: Consumer) -> None:
+    def _settle_parted(self, consumer: Consumer) -> None:
+        """Partitions that lost events which are in files stand still and say so, until a person accepts that."""
         stream = consumer.stream
-        self.run(60)
-        before = {key: chain.next for key, chain in stream.checker.chains.items()}
-        for number in range(len(stream.hub.partitions)):
-            stream.produce(number, 60)
-        self.run(60)
-        after = {key: chain.next for key, chain in stream.checker.chains.items()}
-        stream.checker.expect("F2", before == after, f"the chains go on: {before} -> {after}")
-        for host in consumer.alive():
-            told = any(problem.reason == "HubDiverged" for problem in host.problems())
-            owns = bool(host.owns()) or bool(host.blocked)
-            stream.checker.expect("F2", told or not owns, f"{host.owner} does not say that the hub was created again")
+
+        def told() -> set[str]:
+            problems = [problem for host in consumer.alive() for problem in host.problems()]
+            return {
+                problem.message.partition("partition ")[2].partition(":")[0]
+                for problem in problems
+                if problem.reason == "HubDiverged"
+            }
+
+        before = {name: chain.next for name, chain in stream.newest().items()}
+        seconds = LEASE_SECONDS + 2 * SCAN_SECONDS + 60 + (HANDOVER_SECONDS if stream.layout == "AzureSdk" else 0)
+        self._await("F2", lambda: stream.parted() <= told(), seconds, "a partition does not say that the hub diverged")
+        parted = stream.parted()
+        after = {name: chain.next for name, chain in stream.newest().items()}
+        still = all(before[name] == after[name] for name in parted)
+        stream.checker.expect("F2", still, f"the chains of {parted} go on: {before} -> {after}")
+        if told():
+            self.accept(stream)
+            for number in range(len(stream.hub.partitions)):
+                stream.produce(number, 1)
+            consumer.start(0)
+            self._tell_or_be_silent(consumer)
         self.check()
 
     def _tell_or_be_silent(self, consumer: Consumer) -> None:

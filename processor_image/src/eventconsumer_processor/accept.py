@@ -8,7 +8,7 @@ interrupted is run again: seals stay, and there is one record of a number.
 
 import asyncio
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -30,6 +30,28 @@ EPOCH = 0  # hosts hold no lease meanwhile, and theirs are higher
 WAIT_SECONDS = 10.0
 AT_A_TIME = 300  # events
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+Decode = Callable[[str, bytes], list[tuple[int, str, int]]]
+"""Number, offset and enqueued time (milliseconds since 1970) of the rows of a file, by its name and content."""
+
+
+def decode(name: str, data: bytes) -> list[tuple[int, str, int]]:
+    """See `Decode`."""
+    if name.endswith(".avro"):
+        import fastavro
+
+        return [
+            (row["SequenceNumber"], row["Offset"], row["SystemProperties"]["x-opt-enqueued-time"])
+            for row in fastavro.reader(io.BytesIO(data))
+        ]
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(pa.BufferReader(data), columns=["sequence_number", "offset", "enqueued_time"])
+    times = table["enqueued_time"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
+    numbers, offsets = table["sequence_number"].to_pylist(), table["offset"].to_pylist()
+    return list(zip(numbers, offsets, times.to_pylist(), strict=True))
 
 
 @dataclass(frozen=True)
@@ -84,6 +106,7 @@ class Accepting:
         sink: The container of the files.
         segments: Of the chain, the newest last.
         leases: Leases by partition; those that were never taken are missing.
+        decode: Reads a file, by its name and content.
     """
 
     config: HostConfig
@@ -92,6 +115,7 @@ class Accepting:
     sink: BlobStore
     segments: Sequence[HubSegment]
     leases: Mapping[str, Lease]
+    decode: Decode = decode
 
     async def examine(self) -> list[Ends]:
         """How each partition stands. Only reads.
@@ -188,7 +212,7 @@ class Accepting:
 
     async def _part(self, chain: Chain, start: int, reader: "_Reader") -> tuple[int, int]:
         """The last number at which files and hub have the same event, and where the next segment starts."""
-        common = await last_common(chain, reader)
+        common = await last_common(chain, reader, self.decode)
         if common is not None:
             return common, common + 1
         info, created = reader.info, self.info.created_at == self.segments[-1].hub.created_at
@@ -198,7 +222,7 @@ class Accepting:
         return -1, first
 
 
-async def last_common(chain: Chain, reader: "_Reader") -> int | None:
+async def last_common(chain: Chain, reader: "_Reader", decode: Decode) -> int | None:
     """The last sequence number at which files and hub have the same event; None where there is none that both have.
 
     Events of a hub that lost its end, and went on, are those of the files up to some event and others behind it. So
@@ -223,19 +247,18 @@ async def last_common(chain: Chain, reader: "_Reader") -> int | None:
             high = middle
     common = slots[low - 1].last if low else None
     for slot in slots[low:]:
-        last, parted = await _last_in(chain, slot, reader)
+        rows = await _rows(chain, slot, decode) if slot.first <= reader.info.last else {}
+        last, parted = await _last_in(slot, rows, reader)
         common = last if last is not None else common
         if parted:
             break
     return common
 
 
-async def _last_in(chain: Chain, slot: Slot, reader: "_Reader") -> tuple[int | None, bool]:
+async def _last_in(slot: Slot, rows: Mapping[int, EventMark], reader: "_Reader") -> tuple[int | None, bool]:
     """The last row of a file that the hub has, and whether the hub has another event behind it, or ends there."""
-    events = await reader.between(slot.first, slot.last)
-    rows = {} if slot.tombstone or not events else await _rows(chain, slot)
     found = None
-    for event in events:
+    for event in await reader.between(slot.first, slot.last):
         ours = rows.get(event.sequence_number)
         if ours is None or marks.same(ours, event) is False:
             return found, True
@@ -243,35 +266,18 @@ async def _last_in(chain: Chain, slot: Slot, reader: "_Reader") -> tuple[int | N
     return found, reader.info.last <= slot.last
 
 
-async def _rows(chain: Chain, slot: Slot) -> dict[int, EventMark]:
-    """The events of a file by their number."""
+async def _rows(chain: Chain, slot: Slot, decode: Decode) -> dict[int, EventMark]:
+    """The events of a file by their number; none where it was cleaned up."""
+    if slot.tombstone:
+        return {}
     blob = await chain.content(slot)
     if blob is None:
         raise Damaged(f"file {slot.path} is missing: restore it from a backup")
     try:
-        found = await asyncio.to_thread(_avro if slot.path.endswith(".avro") else _parquet, blob)
+        found = await asyncio.to_thread(decode, slot.path, blob)
     except Exception as error:  # whatever a parser makes of damaged bytes
         raise Damaged(f"file {slot.path} cannot be read: restore it from a backup ({type(error).__name__})") from error
     return {number: _mark(number, offset, time) for number, offset, time in found}
-
-
-def _parquet(data: bytes) -> list[tuple[int, str, int]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    table = pq.read_table(pa.BufferReader(data), columns=["sequence_number", "offset", "enqueued_time"])
-    times = table["enqueued_time"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
-    numbers, offsets = table["sequence_number"].to_pylist(), table["offset"].to_pylist()
-    return list(zip(numbers, offsets, times.to_pylist(), strict=True))
-
-
-def _avro(data: bytes) -> list[tuple[int, str, int]]:
-    import fastavro
-
-    return [
-        (row["SequenceNumber"], row["Offset"], row["SystemProperties"]["x-opt-enqueued-time"])
-        for row in fastavro.reader(io.BytesIO(data))
-    ]
 
 
 class _Reader:

@@ -16,7 +16,7 @@ from eventconsumer_api.conditions import Reason
 from eventconsumer_api.identity import EventMark
 from eventconsumer_api.v1alpha1 import PositionType, StartingPosition
 from eventconsumer_processor import problems
-from eventconsumer_processor.errors import Blocked
+from eventconsumer_processor.errors import Blocked, ChainEnded
 from eventconsumer_processor.gaps import Gap, GapReason
 from eventconsumer_processor.lease.eventprocessorhost import START_OF_STREAM
 from eventconsumer_processor.lease.held import HeldLease
@@ -50,12 +50,15 @@ async def enter(held: HeldLease, chain: Chain) -> Lease:
     """The lease as it is now, whose checkpoint is of this segment of the chain.
 
     The checkpoint of the segment before means nothing here: it is set back before the genesis record is written, so
-    that where there is such a record the checkpoint is of this segment.
+    that where there is such a record the checkpoint is of this segment. Nor does that of the next segment.
 
     Raises:
+        ChainEnded: The chain goes on in the next segment.
         LeaseLost: This host does not hold the lease.
         StorageError: A request failed.
     """
+    if await chain.is_superseded():
+        raise ChainEnded(chain.partition)
     lease, opening = await held.refresh(), chain.opening
     if opening is not None and lease.checkpoint is not None and await chain.start() is None:
         before = opening.start - 1

@@ -128,6 +128,12 @@ class Fenced(HostError):
 class ChainEnded(HostError):
     """The chain was ended; it goes on in the next segment."""
 
+    def __init__(self, partition: str) -> None:
+        super().__init__(
+            f"the files of partition {partition} were ended by kubectl eventconsumer hub accept: they go on in the "
+            "next segment"
+        )
+
 
 class PortTaken(Exception):
     """The HTTP side's port cannot be listened on."""

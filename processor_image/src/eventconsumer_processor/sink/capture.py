@@ -48,10 +48,13 @@ class CaptureChain(Chain):
         hub: HubInfo,
         *,
         opening: PartitionBreak | None = None,
+        successor: str = "",
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         """Face a chain; see `Chain`."""
-        super().__init__(blobs, prefix, incarnation, partition, suffix=".json", opening=opening, now=now)
+        super().__init__(
+            blobs, prefix, incarnation, partition, suffix=".json", opening=opening, successor=successor, now=now
+        )
         self._stem = f"{prefix}/{namespace_name(hub.namespace)}/{hub.name}/{partition}"
         self._file: _DataFile | None = None
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from eventconsumer_api.host_config import HostConfig
-from eventconsumer_api.identity import HubSegment
+from eventconsumer_api.identity import HubSegment, segment_name
 from eventconsumer_api.v1alpha1 import FileFormat, FileLayout
 from eventconsumer_processor.sink.slots import Chain, utc_now
 from eventconsumer_processor.source.hub import HubInfo
@@ -26,14 +26,15 @@ def chains_of(
         now: Wall clock, in UTC.
     """
     files, prefix = config.files, config.sink.prefix
+    successor = segment_name(prefix, segment.number + 1)
 
     def chain(partition: str) -> Chain:
-        opening = segment.breaks.get(partition)
+        place, opening = (blobs, prefix, segment.incarnation, partition), segment.breaks.get(partition)
         if files.layout is FileLayout.CAPTURE:
             from eventconsumer_processor.sink.capture import CaptureChain  # with the encoder of its empty files
 
-            return CaptureChain(blobs, prefix, segment.incarnation, partition, info, opening=opening, now=now)
+            return CaptureChain(*place, info, opening=opening, successor=successor, now=now)
         suffix = SUFFIXES[files.format]
-        return Chain(blobs, prefix, segment.incarnation, partition, suffix=suffix, opening=opening, now=now)
+        return Chain(*place, suffix=suffix, opening=opening, successor=successor, now=now)
 
     return chain

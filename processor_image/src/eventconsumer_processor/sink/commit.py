@@ -58,10 +58,7 @@ async def commit(
         try:
             slot = await chain.at(draft.start)
             if slot is None and isinstance(failure, Conflict) and await chain.is_sealed(draft.start):
-                raise ChainEnded(
-                    f"the files of partition {chain.partition} were ended before sequence number {draft.start} by "
-                    "kubectl eventconsumer hub accept: they go on in the next segment"
-                )
+                raise ChainEnded(chain.partition)
         except StorageError as error:
             slot, failure = None, error if error.retry_after >= failure.retry_after else failure
         if slot is not None and slot.nonce == draft.nonce:

@@ -111,6 +111,7 @@ class Chain:
         *,
         suffix: str = ".parquet",
         opening: PartitionBreak | None = None,
+        successor: str = "",
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         """Face a chain; nothing is asked of storage yet.
@@ -122,10 +123,12 @@ class Chain:
             partition: Partition id.
             suffix: How names of slots end.
             opening: How the partition came into this segment; None in the first segment.
+            successor: Blob name of the record of the next segment; empty: there will be none.
             now: Wall clock, for what people read.
         """
         self.partition = partition
         self.opening = opening
+        self._successor = successor
         self._blobs = blobs
         self._folder = f"{prefix}/inc={incarnation}/partition={partition}/from="
         self._genesis = f"{prefix}/_genesis/{incarnation}/{partition}.json"
@@ -191,6 +194,14 @@ class Chain:
         """
         info = await self._blobs.head(self.path(start))
         return info is not None and _is_seal(info)
+
+    async def is_superseded(self) -> bool:
+        """Whether there is a next segment.
+
+        Raises:
+            StorageError: The request failed.
+        """
+        return bool(self._successor) and await self._blobs.head(self._successor) is not None
 
     async def put(self, draft: Draft, content: Content | bytes) -> None:
         """Commit a file.
