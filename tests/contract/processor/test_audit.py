@@ -23,8 +23,8 @@ from eventconsumer_processor.azureblobs import AzureBlobStore, client_options
 from eventconsumer_processor.identity import Times, claim_chain
 from eventconsumer_processor.lease.keeper import boottime
 from eventconsumer_processor.lease.layouts import lease_store
-from eventconsumer_processor.registration import check_same_hub
 from eventconsumer_processor.sink.formats import files_of
+from eventconsumer_processor.sink.segments import current
 from eventconsumer_processor.sink.slots import Chain, Draft, incarnation
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import HubInfo
@@ -151,11 +151,11 @@ def make(azurite: AzuriteProcess, folder: Path, files: dict[str, Any]) -> Draine
     made = Drained(azurite, config, config_file, drained, leases)
 
     async def drain(store: BlobStore, parsed: HostConfig) -> None:
-        await check_same_hub(store, "shop/orders", INFO)
+        segment = (await current(store, "shop/orders", INFO, CREATED))[-1]
         identity = await claim(store, parsed)
         second = iter(range(1000))
         times = lambda: CREATED + timedelta(seconds=next(second))  # noqa: E731
-        encode, chain_of = files_of(parsed, INFO, incarnation(INFO), store, now=times)
+        encode, chain_of = files_of(parsed, INFO, segment, store, now=times)
         for partition in ("0", "1"):
             chain = chain_of(partition)
             await chain.begin(100)
@@ -398,7 +398,7 @@ def test_prune_keeps_the_chain_whole_and_hosts_go_on_behind_it(drained: Drained)
     assert drained.prune(now, yes=True)[1].files == 0
 
     async def follow(store: BlobStore, config: HostConfig) -> None:
-        encode, chain_of = files_of(config, INFO, incarnation(INFO), store)
+        encode, chain_of = files_of(config, INFO, (await current(store, "shop/orders", INFO, CREATED))[-1], store)
         chain = chain_of("0")
         assert [slot.tombstone for slot in await chain.listed()] == [True, True, False]
         await commit(chain, encode, 130, await claim(store, config))

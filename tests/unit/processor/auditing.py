@@ -32,7 +32,20 @@ OUTPUT = "abfss://results@shop.dfs.core.windows.net/orders"
 CHAIN_RECORD = {"version": 1, "chain": CHAIN, "resource": RESOURCE, "since": WHEN}
 WHOSE = {"chain": CHAIN, "sink": "shop/drained/p", "resource": "shop/orders", "since": WHEN, "version": 1}
 LEASE_RECORD = {"namespace": "shop.example", "hub": "orders", "consumerGroup": "$Default"} | WHOSE
-HUB = {"namespace": "shop.example", "name": "Orders", "createdAt": "2026-01-01T00:00:00+00:00"}
+LATER = "1a7e000000000000"  # the incarnation of the second segment
+
+
+def segment(number: int = 1, incarnation: str = ERA, **breaks: dict[str, Any]) -> dict[str, Any]:
+    """The record of a segment; how partitions came into it, by name: `p0={"start": …}`."""
+    hub = {"namespace": "shop.example", "name": "Orders", "createdAt": WHEN}
+    found = {name.removeprefix("p"): each for name, each in breaks.items()}
+    return {"version": 1, "number": number, "incarnation": incarnation, "hub": hub, "breaks": found, "since": WHEN}
+
+
+def broken(start: int, files_end: int) -> dict[str, Any]:
+    """How a partition came into a segment."""
+    ends = {name: {"sequenceNumber": number} for name, number in (("filesEnd", files_end), ("hubEnd", 99))}
+    return {"start": start, "common": start - 1, **ends}
 
 
 @dataclass
@@ -74,7 +87,7 @@ class World:
     async def begin(self, **starts: int) -> None:
         """The records of chain, hub, leases and output, and the genesis of partitions: `begin(p0=5)`."""
         await self.put("_chain.json", CHAIN_RECORD)
-        await self.put("_hub.json", HUB)
+        await self.put(f"_segments/{1:010d}.json", segment(incarnation=self.era))
         await self.leases.put("$Default~identity.json", json.dumps(LEASE_RECORD).encode())
         await self.results.put("orders/_eventconsumer.json", json.dumps(WHOSE).encode())
         for name, start in starts.items():
@@ -118,6 +131,10 @@ class World:
                 }
             )
         return name
+
+    async def seal(self, partition: str, start: int) -> None:
+        """What `hub accept` puts behind the last file of a segment."""
+        await self.put(self.slot(partition, start), b"x", sealed=WHEN)
 
     async def lease(self, partition: str, checkpoint: int | None, *, epoch: int = 1, owner: str = OWNER) -> str:
         """A lease in the EventProcessorHost layout; its name."""

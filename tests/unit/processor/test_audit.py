@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from io import StringIO
 from typing import Any
@@ -24,16 +24,19 @@ from tests.fakes.virtual import virtual
 from tests.unit.processor.auditing import (
     CREATED,
     ERA,
+    LATER,
     LEASE_RECORD,
     OWNER,
     TOTALS,
     WHEN,
     StoreContainer,
     World,
+    broken,
     fake,
     metadata,
     parquet,
     sample,
+    segment,
 )
 
 Damage = Callable[[World], Awaitable[object]]
@@ -202,6 +205,9 @@ DAMAGES: list[tuple[str, Damage, Code]] = [
     ("rows inside are missing", file(40, [40, 41, 44]), Code.GAP_UNRECORDED),
     ("a gap is too short", file(40, range(44, 50), gap="retention:40-42"), Code.GAP_UNRECORDED),
     ("a gap is elsewhere", file(40, [40, 43, 44], gap="retention:41-41"), Code.GAP_UNRECORDED),
+    ("too few are counted", file(40, [40, 43, 47], gap="compaction:41-46/4"), Code.GAP_UNRECORDED),
+    ("too many are counted", file(40, [40, 43, 47], gap="compaction:41-46/6"), Code.FACTS_WRONG),
+    ("a count is above its range", file(40, [40, 43, 47], gap="compaction:41-42/5"), Code.FACTS_WRONG),
     ("two files overlap", file(35, range(35, 38)), Code.SLOTS_OVERLAP),
     ("a file starts below the chain", file(90, range(90, 95), partition="1", epoch=1), Code.SLOT_BELOW_START),
     ("a slot is there twice", put(slot(20, "avro"), b"x", **metadata(range(20, 30), b"x", 2)), Code.SLOT_TWICE),
@@ -321,6 +327,10 @@ HARMLESS: list[tuple[str, Damage, Code | None, int]] = [
     ("a recorded gap", file(40, range(43, 50), gap="retention:40-42"), Code.GAP, 1),
     ("gaps inside", file(40, [40, 43, 44, 47], gap="retention:41-42,45-46"), Code.GAP, 1),
     ("a gap without a reason", file(40, [40, 43], gap="41-42"), Code.GAP, 1),
+    ("log compaction", file(40, [40, 43, 47], gap="compaction:41-46/5"), None, 0),
+    ("compaction from the start", file(40, [43, 47], gap="compaction:40-46/6"), None, 0),
+    ("compaction and retention", file(40, [43, 47], gap="retention:40-41;compaction:42-46/4"), Code.GAP, 1),
+    ("retention with a count", file(40, [40, 43, 47], gap="retention:41-46/5"), Code.GAP, 1),
     ("several reasons", file(40, [41, 43], gap="retention:40-40;foreign:42-42"), Code.FOREIGN_GAP, 1),
     ("a strange blob among files", put(f"inc={ERA}/partition=0/notes.txt", b"x"), Code.ORPHAN, 1),
     ("a strange blob among manifests", put("_batches/copy.json", b"x"), Code.ORPHAN, 1),
@@ -350,7 +360,7 @@ HARMLESS: list[tuple[str, Damage, Code | None, int]] = [
     ("a lease that nobody took again", lease(None, epoch=0, owner=""), Code.EPOCH_UNRAISED, 0),
     ("a dead owner's lease", lease(None, epoch=0, owner="host-z"), Code.EPOCH_UNRAISED, 0),
     ("no lease", deleted_lease, Code.LEASE_MISSING, 0),
-    ("no record of the hub", delete("_hub.json"), Code.HUB_RECORD_MISSING, 0),
+    ("no record of a segment", delete("_segments/0000000001.json"), Code.SEGMENT_MISSING, 0),
     (
         "Java's lease",
         lambda world: world.leases.put("$Default/0", b'{"partitionId":"0","epoch":-1,"owner":""}'),
@@ -433,21 +443,6 @@ async def test_many_findings_are_counted_and_few_kept() -> None:
     report = await world.audit()
     assert report.counts["SlotChanged"] == 100
     assert len(report.findings) == 20
-
-
-@virtual
-async def test_each_incarnation_is_audited_and_only_the_current_has_checkpoints() -> None:
-    world = await sample()
-    old = World(world.files, world.leases, era="feedfeedfeedfeed")
-    await old.begin(p0=0)
-    await old.file("0", 0, range(100))
-    report = await world.audit()
-    assert (report.exit_code, len(report.partitions), report.incarnation) == (0, 3, ERA)
-    assert [partition.current for partition in report.partitions] == [True, True, False]
-    await old.file("0", 200, range(200, 210))
-    report = await world.audit()
-    assert report.counts == {"SlotMissing": 1}
-    assert report.findings[0].incarnation == "feedfeedfeedfeed"
 
 
 # --- the Capture layout ---
@@ -608,7 +603,7 @@ class AskedHub:
         (AskedHub(last=139), None, 0, 100),
         (AskedHub(last=38), Code.END_ABOVE_HEAD, 2, 0),
         (AskedHub(first=50, last=60), Code.RETENTION_PASSED, 1, 21),
-        (AskedHub(created=CREATED + timedelta(days=1)), Code.HUB_DIVERGED, 1, None),
+        (AskedHub(created=CREATED + timedelta(days=1)), Code.HUB_RENEWED, 0, 0),
         (AskedHub(fails=True), Code.HUB_UNKNOWN, 0, None),
     ],
 )
@@ -688,3 +683,66 @@ async def test_files_that_are_pruned_while_the_audit_runs_are_no_damage(make: Ca
     world = await make()
     report = await audit(Subject(Pruned(world.files), "p"), deep=True)
     assert (report.exit_code, report.counts) == (0, {"LeasesUnread": 1}), report.findings
+
+
+# --- segments ---
+
+
+async def two_segments() -> World:
+    """The hub lost the events 30 to 39 of partition 0, and gave their numbers to others."""
+    world = await sample()
+    for partition, end in (("0", 40), ("1", 140)):
+        await world.seal(partition, end)
+    await world.put(
+        f"_segments/{2:010d}.json", segment(2, LATER, p0=broken(start=30, files_end=39), p1=broken(140, 139))
+    )
+    later = replace(world, era=LATER)
+    for partition, start in (("0", 30), ("1", 140)):
+        await later.put(f"_genesis/{LATER}/{partition}.json", {"start": start})
+    await later.file("0", 30, range(30, 45), epoch=3)
+    await world.lease("0", 44, epoch=3)
+    return world
+
+
+@virtual
+async def test_a_segment_that_was_accepted_is_clean_and_its_break_is_told() -> None:
+    world = await two_segments()
+    report = await world.audit(deep=True)
+    assert report.exit_code == 0, report.findings
+    assert [(each.segment, each.partition, each.start, each.files_end, each.gone) for each in report.breaks] == [
+        (2, "0", 30, 39, 10),
+        (2, "1", 140, 139, 0),
+    ]
+    assert {(part.partition, part.current, part.next) for part in report.partitions if part.partition == "0"} == {
+        ("0", False, 40),
+        ("0", True, 45),
+    }
+    console = Console(record=True, width=200)
+    show(report, console)
+    assert "segment 2 since 2026-01-01 00:00:00: partition 0 goes on at 30; 10 numbers" in console.export_text()
+
+
+SEGMENTS: list[tuple[str, Damage, Code, int]] = [
+    ("a segment was not ended", delete(slot(40)), Code.SEGMENT_WRONG, 2),
+    ("a late file", file(41, range(41, 50)), Code.SEGMENT_WRONG, 2),
+    ("a segment's record is missing", delete(f"_segments/{1:010d}.json"), Code.SEGMENT_WRONG, 2),
+    ("a segment's record is damaged", put(f"_segments/{2:010d}.json", b"{"), Code.GENESIS_DAMAGED, 2),
+    (
+        "files end elsewhere",
+        put(f"_segments/{2:010d}.json", segment(2, LATER, p0=broken(30, 38), p1=broken(140, 139))),
+        Code.SEGMENT_WRONG,
+        2,
+    ),
+    ("a segment starts elsewhere", put(f"_genesis/{LATER}/1.json", {"start": 99}), Code.SEGMENT_WRONG, 2),
+    ("two segments in one folder", put(f"_segments/{3:010d}.json", segment(3, ERA)), Code.SEGMENT_WRONG, 2),
+    ("an interrupted accept", put(slot(45).replace(ERA, LATER), b"x", sealed=WHEN), Code.SEGMENT_UNFINISHED, 1),
+]
+
+
+@pytest.mark.parametrize(("change", "code", "exit_code"), [pytest.param(*each[1:], id=each[0]) for each in SEGMENTS])
+@virtual
+async def test_damage_to_segments_is_found(change: Damage, code: Code, exit_code: int) -> None:
+    world = await two_segments()
+    await change(world)
+    report = await world.audit()
+    assert (report.exit_code, code in report.counts) == (exit_code, True), report.findings

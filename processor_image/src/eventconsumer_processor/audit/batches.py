@@ -5,6 +5,7 @@ names it. What remains names files that are not there.
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from eventconsumer_processor.audit.capture import digest
@@ -159,6 +160,11 @@ class BatchAudit:
     def committed(self, batch: int | None) -> bool:
         """Whether a batch has its commit record."""
         return batch in self.commits.committed
+
+    @property
+    def reached(self) -> Mapping[Place, int]:
+        """Behind the last batch of each partition of each incarnation."""
+        return self._next
 
     @property
     def used(self) -> bool:

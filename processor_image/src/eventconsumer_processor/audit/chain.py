@@ -13,6 +13,8 @@ from eventconsumer_processor.audit.model import Findings, GapReport, PartitionAu
 from eventconsumer_processor.audit.names import SlotFacts
 
 KEPT_GAPS = 100
+COMPACTION = "compaction"  # the reason of a gap: the hub forgot the events on purpose
+_LATE = "it may have been on its way when the chain was ended: keep the container and report this"
 FOREIGN = "foreign"  # the reason of a gap: another program that shares the leases processed the events
 NO_OFFSETS = frozenset({"", "no offset"})  # checkpoints of some libraries have no offset
 
@@ -42,6 +44,8 @@ class ChainAudit:
     bytes: int = 0
     gap_events: int = 0
     gaps: list[GapReport] = field(default_factory=list)
+    compacted_events: int = 0
+    seal: int | None = None  # where it was ended
     highest_epoch: int | None = None
     dead_letters: int = 0
     orphans: int = 0
@@ -67,6 +71,8 @@ class ChainAudit:
             self._find(Code.SLOT_TWICE, f"two files start at {slot.start}", slot.name)
             return
         self._place(slot.start, slot.name)
+        if self.seal is not None:
+            self._find(Code.SEGMENT_WRONG, f"a file is behind the seal at {self.seal}: {_LATE}", slot.name)
         self._previous, self._blind = slot.start, False
         self._check_facts(slot)
         self._count(slot)
@@ -78,6 +84,15 @@ class ChainAudit:
         self.next = max(self.next or 0, slot.last + 1)
         if self.lease and self.lease.checkpoint == slot.last:
             self._at_checkpoint = slot
+
+    def end(self, start: int, name: str) -> None:
+        """Note the seal that ends the chain."""
+        if self.seal is not None or (self.next is not None and start < self.next):
+            self._find(Code.SEGMENT_WRONG, f"a seal is at {start}, where files are or another seal was before", name)
+        elif self.missing_before(start) is not None:
+            self._place(start, name)
+        self.seal = start
+        self._previous = max(self._previous, start)
 
     def damaged(self, name: str, start: int, why: str) -> None:
         """Note a blob with a slot's name that is no slot; where it ended is not known."""
@@ -138,6 +153,7 @@ class ChainAudit:
             events=self.events,
             bytes=self.bytes,
             gap_events=self.gap_events,
+            compacted_events=self.compacted_events,
             gaps=self.gaps,
             highest_epoch=self.highest_epoch,
             checkpoint=self.lease.checkpoint if self.lease else None,
@@ -179,12 +195,16 @@ class ChainAudit:
         self.events += slot.count
         self.bytes += 0 if slot.tombstone else slot.size
         for gap in slot.gaps:
+            if gap.reason == COMPACTION:
+                self.compacted_events += gap.events
+                continue
             self.gap_events += gap.events
             if len(self.gaps) < KEPT_GAPS:
                 self.gaps.append(GapReport(first=gap.first, last=gap.last, reason=gap.reason))
             self._find(
                 Code.FOREIGN_GAP if gap.reason == FOREIGN else Code.GAP,
-                f"events {gap.first} to {gap.last} are in no file: {gap.reason or 'no reason'}",
+                f"{'' if gap.count is None else f'{gap.count} of '}events {gap.first} to {gap.last} are in no file: "
+                f"{gap.reason or 'no reason'}",
                 slot.name,
             )
 
@@ -202,7 +222,13 @@ class ChainAudit:
             )
             return
         position = slot.start
-        for gap in slot.gaps:
+        counted = [gap for gap in slot.gaps if gap.count is not None]
+        for gap in counted:
+            if not (slot.start <= gap.first <= gap.last < slot.last and 0 < gap.events <= gap.last - gap.first + 1):
+                text = f"the gap {gap.first}-{gap.last}/{gap.count} does not fit a file of {slot.start} to {slot.last}"
+                self._find(Code.FACTS_WRONG, text, slot.name)
+                return
+        for gap in (gap for gap in slot.gaps if gap.count is None):
             if not position <= gap.first <= gap.last < slot.last or gap.first <= slot.first <= gap.last:
                 self._find(
                     Code.FACTS_WRONG,
@@ -213,6 +239,8 @@ class ChainAudit:
                 return
             position = gap.last + 1
         before = sum(gap.events for gap in slot.gaps if gap.last < slot.first)
+        if any(gap.first < slot.first for gap in counted):
+            before = slot.first - slot.start
         missing = slot.last - slot.start + 1 - slot.count - sum(gap.events for gap in slot.gaps)
         if missing > 0 or before < slot.first - slot.start:
             self._find(

@@ -78,6 +78,7 @@ class Code(StrEnum):
     LEASE_STORE_IN_USE = "LeaseStoreInUse"
     LEASE_OWNER_FOREIGN = "LeaseOwnerForeign"
     OUTPUT_IN_USE = "OutputInUse"
+    SEGMENT_WRONG = "SegmentWrong"
     GAP = "Gap"
     FOREIGN_GAP = "ForeignGap"
     CHECKPOINT_FOREIGN = "CheckpointForeign"
@@ -86,7 +87,6 @@ class Code(StrEnum):
     QUARANTINED = "Quarantined"
     PREFIX_NESTED = "PrefixNested"
     RETENTION_PASSED = "RetentionPassed"
-    HUB_DIVERGED = "HubDiverged"
     TOMBSTONES = "Tombstones"
     DEAD_LETTERS = "DeadLetters"
     FOREIGN_NAMES = "ForeignNames"
@@ -95,7 +95,9 @@ class Code(StrEnum):
     RESOURCE_RENEWED = "ResourceRenewed"
     OUTPUT_UNREAD = "OutputUnread"
     EPOCH_UNRAISED = "EpochUnraised"
-    HUB_RECORD_MISSING = "HubRecordMissing"
+    SEGMENT_MISSING = "SegmentMissing"
+    SEGMENT_UNFINISHED = "SegmentUnfinished"
+    HUB_RENEWED = "HubRenewed"
     HUB_UNKNOWN = "HubUnknown"
     UNREADABLE = "Unreadable"
 
@@ -140,7 +142,9 @@ MEANINGS: dict[Code, Meaning] = {
     Code.LEASE_DAMAGED: _violation("S5", "delete the lease blob: it is made again, and the files know where to go on"),
     Code.EPOCH_BEHIND: _violation("S5", "restart the host that holds the partition"),
     Code.END_ABOVE_HEAD: _violation(
-        "S5", "the files hold events that the hub never had: was it deleted and created again? Use a new sink.prefix"
+        "S5",
+        "the hub does not have the last events of the files: it lost them, or was created again. Where it does not "
+        "come back: kubectl eventconsumer hub accept NAME",
     ),
     Code.MANIFEST_MISSING: _violation("S8", _BATCH),
     Code.MANIFEST_DAMAGED: _violation("S8", _BATCH),
@@ -179,6 +183,7 @@ MEANINGS: dict[Code, Meaning] = {
         "set spec.leaseStore.shared: true if it is meant to share the partitions",
     ),
     Code.OUTPUT_IN_USE: _violation("S9", "give each EventConsumer its own spec.spark.output.path"),
+    Code.SEGMENT_WRONG: _violation("S9", f"a record of a segment, or the file that ends it, was changed: {_RESTORE}"),
     Code.GAP: _explained("the hub's retention was faster than the hosts: raise the retention or the number of hosts"),
     Code.FOREIGN_GAP: _explained("another program on the same leases processed these events: look for them there"),
     Code.CHECKPOINT_FOREIGN: _explained("another program on the same leases moved the checkpoint: look there"),
@@ -191,7 +196,7 @@ MEANINGS: dict[Code, Meaning] = {
     ),
     Code.PREFIX_NESTED: _explained("give one of the two a spec.sink.prefix outside of the other's"),
     Code.RETENTION_PASSED: _explained("start the hosts: the next file records these events as a gap"),
-    Code.HUB_DIVERGED: _explained("the hosts stop and say what to do: see the EventConsumer's conditions"),
+    Code.SEGMENT_UNFINISHED: _explained("run kubectl eventconsumer hub accept NAME --yes again: it was interrupted"),
     Code.TOMBSTONES: _note(),
     Code.DEAD_LETTERS: _note("look at the dead letters: your code could not process these events"),
     Code.FOREIGN_NAMES: _note(),
@@ -200,7 +205,8 @@ MEANINGS: dict[Code, Meaning] = {
     Code.RESOURCE_RENEWED: _note(),
     Code.OUTPUT_UNREAD: _note(),
     Code.EPOCH_UNRAISED: _note(),
-    Code.HUB_RECORD_MISSING: _note(),
+    Code.SEGMENT_MISSING: _note(),
+    Code.HUB_RENEWED: _note(),
     Code.HUB_UNKNOWN: _note(),
     Code.UNREADABLE: Meaning(Level.UNREADABLE, "", "correct what the message names, and audit again"),
 }

@@ -182,15 +182,30 @@ def _check_rows(slot: SlotFacts, rows: Iterator[list[int]]) -> Iterator[Problem]
             f"the rows are {first} to {previous}, {count} of them; the metadata says {slot.first} to {slot.last}, "
             f"{slot.count}",
         )
-    elif not wrong and _joined(holes) != _joined(slot.gaps):
+    elif not wrong and not _recorded(holes, slot.gaps):
         yield Code.GAP_UNRECORDED, "the rows lack other sequence numbers than the recorded gaps say"
+
+
+def _recorded(holes: list[Gap], gaps: tuple[Gap, ...]) -> bool:
+    """Whether the gaps are the holes: each number where it is said to be, and as many as are counted."""
+    exact = [gap for gap in gaps if gap.count is None]
+    counted = [gap for gap in gaps if gap.count is not None]
+    if not counted:
+        return _joined(holes) == _joined(exact)
+    if sum(hole.events for hole in holes) != sum(gap.events for gap in gaps):
+        return False
+    ranges = _joined(sorted(gaps, key=lambda gap: gap.first))
+    joined = _joined(holes)
+    return all(any(low <= first and last <= high for low, high in ranges) for first, last in joined) and all(
+        any(first <= gap.first and gap.last <= last for first, last in joined) for gap in exact
+    )
 
 
 def _joined(gaps: "list[Gap] | tuple[Gap, ...]") -> list[tuple[int, int]]:
     joined: list[tuple[int, int]] = []
     for gap in gaps:
-        if joined and joined[-1][1] + 1 == gap.first:
-            joined[-1] = (joined[-1][0], gap.last)
+        if joined and joined[-1][1] + 1 >= gap.first:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], gap.last))
         else:
             joined.append((gap.first, gap.last))
     return joined

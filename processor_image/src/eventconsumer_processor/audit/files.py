@@ -139,6 +139,9 @@ class FileWalk:
 
     async def _judge(self, chain: ChainAudit, name: SlotName, info: BlobInfo, reader: DeepReader | None) -> None:
         place = (name.incarnation, name.partition)
+        if names.is_seal(info.metadata):
+            chain.end(name.start, info.name)
+            return
         try:
             slot = names.facts(info.name, name.start, info.size, info.etag, info.metadata)
         except names.BadFacts as error:

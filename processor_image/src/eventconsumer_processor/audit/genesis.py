@@ -1,9 +1,10 @@
-"""Reads the record of the hub and the genesis records: which incarnation is drained now, and where chains start."""
+"""Reads the records of the segments and the genesis records: which incarnation is drained now, where chains start."""
 
 import json
-from datetime import UTC, datetime
-from hashlib import sha256
 
+from pydantic import ValidationError
+
+from eventconsumer_api.identity import HubSegment
 from eventconsumer_processor.audit import names
 from eventconsumer_processor.audit.codes import Code
 from eventconsumer_processor.audit.container import Container
@@ -16,8 +17,9 @@ class Genesis:
     """Where everything begins.
 
     Attributes:
-        namespace: Of the hub, from its record; empty where there is none.
+        namespace: Of the hub, from the newest segment; empty where there is none.
         hub: Its name.
+        segments: In order.
         current: The incarnation that is drained now; empty where that is not known.
         starts: Where the chains start; None where the record cannot be read.
     """
@@ -26,6 +28,7 @@ class Genesis:
         self.namespace = ""
         self.hub = ""
         self.current = ""
+        self.segments: list[HubSegment] = []
         self.starts: dict[Place, int | None] = {}
         self._container = container
         self._root = root
@@ -37,7 +40,7 @@ class Genesis:
         Raises:
             StorageError: A request failed.
         """
-        await self._read_hub()
+        await self._read_segments()
 
         async def read(info: BlobInfo) -> tuple[str, bytes | None]:
             return info.name, await self._container.read(info.name)
@@ -64,20 +67,36 @@ class Genesis:
         data = await self._container.read(name)
         return None if data is None else self._start(place, name, data)
 
-    async def _read_hub(self) -> None:
-        name = f"{self._root}_hub.json"
-        data = await self._container.read(name)
-        if data is None:
-            self._findings.add(Code.HUB_RECORD_MISSING, "the record of the hub is not there", blob=name)
+    async def _read_segments(self) -> None:
+        folder = f"{self._root}_segments/"
+        async for info in self._container.walk(folder):
+            number, data = names.segment_of(info.name.removeprefix(self._root)), await self._container.read(info.name)
+            if number is None or data is None:
+                continue
+            try:
+                segment = HubSegment.model_validate_json(data)
+            except ValidationError:
+                self._findings.add(Code.GENESIS_DAMAGED, "the record of the segment cannot be read", blob=info.name)
+                continue
+            self._check(segment, number, info.name)
+            self.segments.append(segment)
+        if not self.segments:
+            self._findings.add(Code.SEGMENT_MISSING, "the record of the first segment is not there", blob=folder)
             return
-        try:
-            body = json.loads(data)
-            namespace, hub, created = str(body["namespace"]), str(body["name"]), str(body["createdAt"])
-            self.current = incarnation_of(namespace, hub, datetime.fromisoformat(created))
-        except (ValueError, KeyError, TypeError, RecursionError):
-            self._findings.add(Code.GENESIS_DAMAGED, "the record of the hub cannot be read", blob=name)
-            return
-        self.namespace, self.hub = namespace, hub
+        newest = self.segments[-1]
+        self.namespace, self.hub, self.current = newest.hub.namespace, newest.hub.name, newest.incarnation
+
+    def _check(self, segment: HubSegment, number: int, blob: str) -> None:
+        before = self.segments[-1] if self.segments else None
+        wrong = ""
+        if (segment.number, number) != (len(self.segments) + 1,) * 2:
+            wrong = f"it is number {segment.number} in blob {number}, behind {len(self.segments)} others"
+        elif segment.incarnation in {each.incarnation for each in self.segments}:
+            wrong = f"an earlier segment has the incarnation {segment.incarnation} too"
+        elif before and (before.hub.namespace, before.hub.name) != (segment.hub.namespace, segment.hub.name):
+            wrong = f"it is of hub {segment.hub.name}, the one before of {before.hub.name}"
+        if wrong:
+            self._findings.add(Code.SEGMENT_WRONG, f"the record of the segment does not fit: {wrong}", blob=blob)
 
     def _start(self, place: Place, name: str, data: bytes) -> int | None:
         try:
@@ -88,9 +107,3 @@ class Genesis:
             self._findings.add(Code.GENESIS_DAMAGED, "the genesis record cannot be read", place, blob=name)
             return None
         return start
-
-
-def incarnation_of(namespace: str, hub: str, created: datetime) -> str:
-    """The 16 hexadecimal digits that stand for a hub created at this time."""
-    text = f"{namespace}\n{hub.lower()}\n{created.astimezone(UTC).isoformat(timespec='milliseconds')}"
-    return sha256(text.encode()).hexdigest()[:16]

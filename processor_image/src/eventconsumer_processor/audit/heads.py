@@ -2,19 +2,22 @@
 
 from collections.abc import Mapping
 
+from eventconsumer_api.identity import HubSegment
 from eventconsumer_processor.audit.chain import ChainAudit
 from eventconsumer_processor.audit.codes import Code
-from eventconsumer_processor.audit.genesis import incarnation_of
 from eventconsumer_processor.audit.model import Findings, Place
 from eventconsumer_processor.errors import HostError
 from eventconsumer_processor.source.hub import Hub, PartitionInfo
 
 
-async def compare(hub: Hub, current: str, chains: Mapping[Place, ChainAudit], findings: Findings) -> dict[str, int]:
+async def compare(
+    hub: Hub, segment: HubSegment | None, current: str, chains: Mapping[Place, ChainAudit], findings: Findings
+) -> dict[str, int]:
     """Compare all chains of the current incarnation with the hub.
 
     Args:
         hub: Asked for facts only; no reader attaches.
+        segment: The newest; None where there is no record.
         current: The incarnation that is drained now; empty where that is not known.
         chains: As walked before, so that a chain's end is never above a true head.
         findings: Where to put what is wrong; a hub that is not reached is only noted.
@@ -25,9 +28,10 @@ async def compare(hub: Hub, current: str, chains: Mapping[Place, ChainAudit], fi
     heads: dict[str, int] = {}
     try:
         info = await hub.describe()
-        if current and incarnation_of(info.namespace, info.name, info.created_at) != current:
-            findings.add(Code.HUB_DIVERGED, "the hub was deleted and created again since it was first drained")
-            return heads
+        if segment and segment.hub.created_at != info.created_at:
+            text = f"the hub was created at {info.created_at.isoformat()}, that of the files at "
+            text += f"{segment.hub.created_at.isoformat()}: hosts compare its events with the files before they read on"
+            findings.add(Code.HUB_RENEWED, text)
         for partition in info.partition_ids:
             found = await hub.partition(partition)
             heads[partition] = found.last

@@ -55,6 +55,7 @@ class PartitionAudit(Report):
     events: int = 0
     bytes: int = 0
     gap_events: int = Field(default=0, description="Events in recorded gaps.")
+    compacted_events: int = Field(default=0, description="Sequence numbers that log compaction left without an event.")
     gaps: list[GapReport] = Field(default=[], description="The first of them.")
     highest_epoch: int | None = Field(default=None, description="Of the files.")
     checkpoint: int | None = Field(default=None, description="Sequence number; null where there is none.")
@@ -65,6 +66,20 @@ class PartitionAudit(Report):
     dead_letters: int = 0
     orphans: int = Field(default=0, description="Blobs that do not belong to the chain.")
     violations: int = 0
+
+
+class BreakReport(Report):
+    """How a partition went from one segment to the next, where files and hub had parted."""
+
+    segment: int = Field(description="Number of the segment that begins.")
+    since: datetime
+    partition: str
+    start: int = Field(description="Where it begins.")
+    files_end: int = Field(description="Last sequence number in the files of the segment before.")
+    common: int = Field(
+        description="Last sequence number at which files and hub had the same event; -1: none is known."
+    )
+    gone: int = Field(description="Sequence numbers in the files of the segment before that name other events now.")
 
 
 class BatchesAudit(Report):
@@ -96,6 +111,7 @@ class AuditReport(Report):
     hub: str = Field(default="", description="Namespace and name of the hub, from its record.")
     incarnation: str = Field(default="", description="The one that is drained now.")
     partitions: list[PartitionAudit] = Field(default=[])
+    breaks: list[BreakReport] = Field(default=[], description="Between segments; none where the hub kept its events.")
     batches: BatchesAudit = BatchesAudit()
     findings: list[Finding] = Field(default=[], description="Worst first; at most 20 of a code in a partition.")
     counts: dict[str, int] = Field(default={}, description="Findings by code, also those not in `findings`.")

@@ -14,12 +14,14 @@ _NUMBERED = re.compile(r"_(batches|commits|attempts)/(\d{10})\.json")
 _BATCH_REPLAY = re.compile(r"_batch_replays/[a-z0-9-]{1,20}/_(commits|attempts)/\d{10}\.json")
 _DEAD_LETTER = re.compile(r"_deadletters/inc=([^/]+)/partition=([^/]+)/seq=(\d{20})\.json")
 _CAPTURE = re.compile(r"([^/]+)/([^/]+)/([^/]+)/(\d{4})/(\d\d)/(\d\d)/(\d\d)/(\d\d)/(\d\d)\.avro")
-_GAPS = re.compile(r"(?:([A-Za-z][\w-]*):)?(\d+-\d+(?:,\d+-\d+)*)")
+_SEGMENT = re.compile(r"_segments/(\d{10})\.json")
+_GAPS = re.compile(r"(?:([A-Za-z][\w-]*):)?(\d+-\d+(?:/\d+)?(?:,\d+-\d+(?:/\d+)?)*)")
 _REPLAY = re.compile(r"_replays/[a-z0-9-]{1,20}/(.+)")
 _OWN_FOLDERS = (
     "inc=", "_genesis/", "_batches/", "_commits/", "_attempts/", "_batch_replays/", "_deadletters/", "_replays/",
+    "_segments/",
 )  # fmt: skip
-_SINGLE = frozenset({"_chain.json", "_hub.json", "_leader", "_replay.json"})
+_SINGLE = frozenset({"_chain.json", "_leader", "_replay.json"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class CaptureName:
 class Known:
     """A blob of the consumer that is read on its own, or not at all here.
 
-    Genesis, manifest, commit, claim of an attempt, records of chain and hub, lead; what a replay of batches has of
+    Genesis, manifest, commit, claim of an attempt, records of chain and segments, lead; what a replay of batches has of
     these; and all of a replay, which is audited under its own prefix.
     """
 
@@ -71,7 +73,7 @@ def parse(name: str) -> Name:
     """What a blob is, by its name below the prefix."""
     if found := _SLOT.fullmatch(name):
         return SlotName(found[1], found[2], int(found[3]), found[4])
-    if name in _SINGLE or any(one.fullmatch(name) for one in (_GENESIS, _NUMBERED, _BATCH_REPLAY)):
+    if name in _SINGLE or any(one.fullmatch(name) for one in (_GENESIS, _SEGMENT, _NUMBERED, _BATCH_REPLAY)):
         return _KNOWN
     if found := _DEAD_LETTER.fullmatch(name):
         return DeadLetterName(found[1], found[2])
@@ -88,6 +90,17 @@ def genesis_of(name: str) -> tuple[str, str] | None:
     return (found[1], found[2]) if found else None
 
 
+def segment_of(name: str) -> int | None:
+    """Number of a segment's record."""
+    found = _SEGMENT.fullmatch(name)
+    return int(found[1]) if found else None
+
+
+def is_seal(metadata: Mapping[str, str]) -> bool:
+    """Whether the blob in a slot ends the chain."""
+    return "sealed" in {key.lower() for key in metadata}
+
+
 def number_of(name: str) -> int | None:
     """Number of a batch manifest, commit record or claim."""
     found = _NUMBERED.fullmatch(name)
@@ -96,16 +109,17 @@ def number_of(name: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Events that are in no file for a recorded reason; inclusive."""
+    """Events that are in no file for a recorded reason; inclusive. With a count, so many of these numbers."""
 
     first: int
     last: int
     reason: str
+    count: int | None = None
 
     @property
     def events(self) -> int:
         """How many."""
-        return self.last - self.first + 1
+        return self.last - self.first + 1 if self.count is None else self.count
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +202,7 @@ def facts(name: str, start: int, size: int, etag: str, metadata: Mapping[str, st
 
 
 def gaps(text: str) -> tuple[Gap, ...]:
-    """The ranges in a gap record such as `retention:17-20,22-22`; several reasons are separated by `;`.
+    """The ranges in a gap record such as `retention:17-20,22-22;compaction:30-90/31`.
 
     Raises:
         ValueError: It has another form.
@@ -199,8 +213,9 @@ def gaps(text: str) -> tuple[Gap, ...]:
         if match is None:
             raise ValueError(f"gap {part[:100]!r}")
         for piece in match[2].split(","):
-            first, _, last = piece.partition("-")
-            found.append(Gap(int(first), int(last), match[1] or ""))
+            numbers, _, count = piece.partition("/")
+            first, _, last = numbers.partition("-")
+            found.append(Gap(int(first), int(last), match[1] or "", int(count) if count else None))
     return tuple(sorted(found, key=lambda gap: gap.first))
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from eventconsumer_api.host_config import ResourceRef
-from eventconsumer_processor.audit import heads, names
+from eventconsumer_processor.audit import heads, names, segments
 from eventconsumer_processor.audit.batches import BatchAudit
 from eventconsumer_processor.audit.capture import Waiting
 from eventconsumer_processor.audit.chain import ChainAudit
@@ -99,6 +99,7 @@ class Audit:
                 )
                 for place, chain in sorted(self.chains.items(), key=lambda item: _natural(item[0]))
             ],
+            breaks=segments.breaks(self.genesis.segments),
             batches=self.batches.report(),
             findings=self.findings.ordered(),
             counts={str(code): number for code, number in sorted(self.findings.counts.items())},
@@ -127,6 +128,9 @@ class Audit:
         )
         self.chains, self.left = walk.chains, walk.left
         await walk.run(progress, deep=deep)
+        segments.judge(self.genesis.segments, self.chains, self.findings, writes_files=subject.writes_files)
+        for place, text in segments.unbatched(self.genesis.segments, self.chains, self.batches.reached):
+            self.findings.add(Code.BATCH_HOLE, text, place)
         if not walk.blobs:
             raise NotFound(f"nothing lies below {self._root} in container {subject.files.name}: check both names")
         if self.batches.used or any(chain.files for chain in self.chains.values()):
@@ -142,7 +146,13 @@ class Audit:
             current = [chain for place, chain in self.chains.items() if self.genesis.is_current(place[0])]
             await reader.check_epochs(self.leases, current, self.findings)
         if subject.hub:
-            self._heads = await heads.compare(subject.hub, self.genesis.current, self.chains, self.findings)
+            self._heads = await heads.compare(
+                subject.hub,
+                self.genesis.segments[-1] if self.genesis.segments else None,
+                self.genesis.current,
+                self.chains,
+                self.findings,
+            )
             for partition in self._heads:  # those that no host has opened yet are shown too
                 place = (self.genesis.current, partition)
                 if place not in self.chains:

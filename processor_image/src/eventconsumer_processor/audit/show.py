@@ -21,6 +21,13 @@ def show(report: AuditReport, console: Console) -> None:
     eras = sorted({partition.incarnation for partition in report.partitions})
     for era in eras:
         console.print(_table(report, era, several=len(eras) > 1))
+    for each in report.breaks:
+        gone = f"; {each.gone:,} numbers of the segment before name other events now" if each.gone else ""
+        console.print(
+            f"segment {each.segment} since {each.since:%Y-%m-%d %H:%M:%S}: partition {each.partition} goes on at "
+            f"{each.start}{gone}",
+            markup=False,
+        )
     if report.batches.manifests:
         batches = report.batches
         left = [
