@@ -52,9 +52,13 @@ class History:
         return event.body.encode()
 
     def expire(self, partition: str, below: int) -> None:
-        """Retention removed the events below a sequence number."""
+        """Retention removed the events below a sequence number; what was compacted right behind it is gone too."""
         for event in self.events(partition):
             if event.lost is None and event.number < below:
+                event.expired = True
+            elif event.held:
+                break
+            elif event.lost is None and event.compacted:
                 event.expired = True
 
     def compact(self, partition: str, number: int) -> None:

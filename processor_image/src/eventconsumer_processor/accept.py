@@ -186,7 +186,7 @@ class Accepting:
         if info.last < ours.sequence_number:
             same = False
         elif same is None:  # there is no event to compare: the creation time tells
-            same = self.info.created_at == self.segments[-1].hub.created_at
+            same = reach.expected == 0 or self.info.created_at == self.segments[-1].hub.created_at
         common, goes_on = ours.sequence_number, reach.expected
         if not same and ours.sequence_number >= info.earliest:
             common, goes_on = await self._part(chain, start, reader)

@@ -191,7 +191,9 @@ class Pump:
             raise self._diverged(info, f"the Event Hub ends before sequence number {self._outlet.expected - 1}")
 
     async def _check_created(self, info: PartitionInfo) -> None:
-        """Without an event to compare, the hub is recognised by its creation time."""
+        """Without an event to compare, the hub is recognised by its creation time; before number 0 there is nothing."""
+        if self._outlet.expected == 0:
+            return
         found, known = (await self._work.hub.describe()).created_at, self._work.info.created_at
         if found != known:
             raise self._diverged(

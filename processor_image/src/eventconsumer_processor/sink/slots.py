@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 
 from eventconsumer_api.identity import EventMark, PartitionBreak
 from eventconsumer_processor.errors import Conflict, Damaged
-from eventconsumer_processor.sink.content import Content, upload
+from eventconsumer_processor.sink.content import Content, put_if_absent, upload
 from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_processor.storage import BlobInfo, BlobStore
 
@@ -179,9 +179,8 @@ class Chain:
             StorageError: It was not ended, or that is unknown: do it again.
         """
         try:
-            await self._blobs.put(
-                self.path(start), content, metadata={_SEAL: self._now().isoformat(timespec="seconds")}, if_absent=True
-            )
+            facts = {_SEAL: self._now().isoformat(timespec="seconds")}
+            await put_if_absent(self._blobs, self.path(start), content, facts)
         except Conflict:
             return await self.is_sealed(start)
         return True
