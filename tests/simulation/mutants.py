@@ -52,6 +52,7 @@ ALONE = {"operator": 0, "tell wrongly": 0, "tell late": 0}  # leases alone: host
 TOLD = {"start": 4, "operator": 4, "tell wrongly": 6}
 REBUILT = {"delete lease": 30, "delete leases": 40, "hold a file": 8, "release": 6, "upset": 0.3}
 AGAIN = {"recreate resource": 8, "start": 3, "crash": 2}
+LOSES = {"fail over": 20, "produce": 2, "recreate hub": 4}
 HOLES = {"retention": 6, "freeze link": 3, "cut": 3}
 
 NOT_COMPARED = Change("identity.py", "if found is not None and not belongs(found, wanted):", "if False:")
@@ -289,6 +290,38 @@ MUTANTS: Mapping[str, Mutant] = {
             ),
         ),
         kind="one chain",
+    ),
+    "the last event is not compared": Mutant(
+        (
+            Change("marks.py", "        return False\n    comparable", "        return None\n    comparable"),
+            Change("marks.py", "        return False\n    return True", "        return None\n    return True"),
+            Change(
+                "pump.py",
+                "        if info.last < self._outlet.expected - 1:\n            raise self._diverged",
+                "        if False:\n            raise self._diverged",
+            ),
+        ),
+        LOSES,
+    ),
+    "events that vanished in memory are kept": Mutant(
+        (
+            Change(
+                "pump.py",
+                "        if self._outlet.forget():\n",
+                "        if self._outlet.mark is not None and self._outlet.position != self._outlet.expected:\n"
+                "            self._healed()\n"
+                "            return HubUnreachable(why)\n"
+                "        if self._outlet.forget():\n",
+            ),
+        ),
+        LOSES,
+    ),
+    "hub accept ends nothing": Mutant(
+        (Change("accept.py", "while not await chain.seal(end.slot, empty):", "while False:"),), LOSES | {"accept": 8}
+    ),
+    "retention is taken for compaction": Mutant(
+        (Change("holes.py", "below = int(np.searchsorted(holes[0], earliest))", "below = 0"),),
+        HOLES | {"compact": 12},
     ),
     "a resource that lost its chain reads on": Mutant(
         (

@@ -93,7 +93,7 @@ RULES: Mapping[str, Rule] = {
     "freeze link": Rule(1, (PARTITION,), lambda w, p: w.at(p, Stream.freeze)),
     "rival": Rule(1, (PARTITION, 3), lambda w, p, n: w.at(p, Stream.rival, n)),
     "rivals leave": Rule(2, (CONSUMER,), lambda w, c: w.consumer(c).stream.rivals_leave()),
-    "recreate hub": Rule(0.1, (CONSUMER,), lambda w, c: w.consumer(c).stream.recreate()),
+    "recreate hub": Rule(0.2, (CONSUMER,), lambda w, c: w.consumer(c).stream.recreate()),
     "fail over": Rule(0.4, (PARTITION, 15), lambda w, p, n: w.at(p, Stream.fail_over, n + 1)),
     "promote": Rule(0.3, (CONSUMER,), lambda w, c: w.consumer(c).stream.promote()),
     "compact": Rule(0.7, (PARTITION, 1000), lambda w, p, n: w.at(p, Stream.compact, n)),
