@@ -159,7 +159,7 @@ MUTANTS: Mapping[str, Mutant] = {
         ),
         {"start": 3, "crash": 3, "upset": 2},
     ),
-    "gaps are not recorded": Mutant((Change("drain.py", "gap=gaps.text(self._buffer.gaps)", 'gap=""'),), HOLES),
+    "gaps are not recorded": Mutant((Change("drain.py", "gap=gaps.text(missing)", 'gap=""'),), HOLES),
     "the lease is not read again under the lease": Mutant(
         (
             Change(
@@ -190,13 +190,14 @@ MUTANTS: Mapping[str, Mutant] = {
         (Change("pump.py", "fresh = batch.rising().after(expected - 1)", "fresh = batch"),), {"redeliver": 5}
     ),
     "a gap is believed at once": Mutant(
-        (Change("pump.py", "if self._doubted != expected:", "if False:"),), {"skip": 8}
+        (Change("pump.py", "if not self._compacted and self._doubted != expected:", "if False:"),), {"skip": 8}
     ),
     "a checkpoint behind the end is followed": Mutant(
         (Change("checkpoint.py", "            if not shared:", "            if False:"),), {"checkpoint up": 10}
     ),
     "a hub created again is drained": Mutant(
-        (Change("pump.py", "if found.created_at != self._work.info.created_at:", "if False:"),), {"recreate hub": 60}
+        (Change("pump.py", "        if found != known:", "        if False:"),),
+        {"recreate hub": 60, "retention": 20, "produce": 2},
     ),
     "an epoch below the chain's is kept": Mutant(
         (Change("drain.py", "if end.epoch >= lease.epoch:", "if False:"),), {"delete lease": 8, "expire lease": 4}
@@ -205,7 +206,7 @@ MUTANTS: Mapping[str, Mutant] = {
         (Change("pump.py", "epoch, prefetch = self._held.lease.epoch,", "epoch, prefetch = 0,"),)
     ),
     "links are opened one event too far": Mutant(
-        (Change("pump.py", "self._outlet.expected - 1, epoch, prefetch", "self._outlet.expected, epoch, prefetch"),)
+        (Change("pump.py", "mark is None else mark.sequence_number - 1", "mark is None else mark.sequence_number + 1"),)
     ),
     "batches are overwritten": Mutant(
         (
