@@ -64,7 +64,20 @@ def rows(options: Options) -> list[Row]:
                 if (other := taken.get(way)) is not None:
                     found.append(Row(f"drain_{label}_{row}", "events per CPU second", other.rate, peer.rate))
             servers[0].admin.delete_hub(hub)
+        found.append(_compacted(Path(name), servers, options))
     return found
+
+
+def _compacted(scratch: Path, servers: tuple[EmulatorProcess, AzuriteProcess], options: Options) -> Row:
+    """Drain as many events of 1 KB as above from a hub whose log compaction has removed every second event."""
+    hub, (size, most) = "drain-1k-compacted", SIZES["1k"]
+    count = fill(servers[0], hub, size, 2 * most // (QUICK if options.quick else 1), PARTITIONS)
+    left = count
+    for partition in range(PARTITIONS):
+        left -= servers[0].admin.compact(hub, str(partition), range(0, count // PARTITIONS - 1, 2))
+    ours, peer = (drain(way, scratch, servers, hub, left, PARTITIONS, options) for way in (Way.OURS, Way.SDK))
+    servers[0].admin.delete_hub(hub)
+    return Row("drain_1k_compacted_vs_sdk", "events per CPU second", ours.rate, peer.rate)
 
 
 def drain(
