@@ -20,7 +20,7 @@ from eventconsumer_api.repeats import Repeats
 from eventconsumer_processor import gaps, holes, marks, problems
 from eventconsumer_processor.buffer import Buffer
 from eventconsumer_processor.checkpoint import enter, resume
-from eventconsumer_processor.errors import ChainEnded, Fenced, SourceError, StorageError, Unavailable
+from eventconsumer_processor.errors import Fenced, SourceError, StorageError, Unavailable
 from eventconsumer_processor.gaps import Gap
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.model import Checkpoint
@@ -115,19 +115,15 @@ class Drain:
         make = partial(work.encode, self._buffer.batches, partition, self._facts(draft))
         content = Content(make, work.offload, check)
         with work.memory.leaving(partition):
-            try:
-                winner = await commit(
-                    self._chain,
-                    draft,
-                    content,
-                    check=check,
-                    failed=self._failed,
-                    rng=work.rng,
-                    turn=partial(work.memory.writing, self._buffer.size),
-                )
-            except ChainEnded:
-                self.close()  # the next segment starts with these events
-                raise
+            winner = await commit(
+                self._chain,
+                draft,
+                content,
+                check=check,
+                failed=self._failed,
+                rng=work.rng,
+                turn=partial(work.memory.writing, self._buffer.size),
+            )
         size = content.size
         del make, content  # they hold the events, which are in storage now
         self._failures = 0

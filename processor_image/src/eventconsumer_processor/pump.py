@@ -154,6 +154,7 @@ class Pump:
         self._log.warning("nothing more is written here", error=str(error))
         self._problems["chain"] = problems.chain_ended(error)
         await self._detach()
+        self._outlet.close()  # the next segment starts with these events
         await self.stop.wait()
 
     # --- open ---
