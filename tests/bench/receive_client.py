@@ -11,8 +11,8 @@ import sys
 import time
 from collections.abc import Callable
 
+from eventconsumer_processor.amqp.hub import AmqpHub
 from eventconsumer_processor.credentials import HubAccess
-from eventconsumer_processor.source.amqp.hub import AmqpHub
 from eventconsumer_processor.source.hub import Hub
 from eventconsumer_processor.source.sdk import SdkHub
 

@@ -19,26 +19,26 @@ import structlog
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.identity import HubSegment
+from eventconsumer_processor.batch.leader import Leader
+from eventconsumer_processor.batch.measure import eras_of
 from eventconsumer_processor.errors import Blocked, HostError
-from eventconsumer_processor.fleetnews import FleetNews
-from eventconsumer_processor.identity import (
+from eventconsumer_processor.identity.records import (
     Leases,
     Times,
     claim_chain,
     claim_leases,
     until_moved,
 )
-from eventconsumer_processor.leader import Leader
+from eventconsumer_processor.identity.segments import current
 from eventconsumer_processor.lease.layouts import lease_store
-from eventconsumer_processor.measure import eras_of
 from eventconsumer_processor.metrics import Metrics
-from eventconsumer_processor.partitions import PartitionManager
+from eventconsumer_processor.partition.fleetnews import FleetNews
+from eventconsumer_processor.partition.partitions import PartitionManager
+from eventconsumer_processor.partition.work import Work
 from eventconsumer_processor.sink.chains import chains_of
 from eventconsumer_processor.sink.content import BlockWriter
-from eventconsumer_processor.sink.segments import current
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import HubInfo
-from eventconsumer_processor.work import Work
 from tests.fakes.blobs import EPOCH, FakeBlobStore
 from tests.simulation.loop import Machine, SimLoop
 from tests.simulation.network import Network, Node, RemoteHub, RemoteStore

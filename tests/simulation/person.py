@@ -5,11 +5,11 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from eventconsumer_api.host_config import HostConfig
-from eventconsumer_processor.accept import Accepting
 from eventconsumer_processor.errors import HostError
+from eventconsumer_processor.identity.segments import list_segments
 from eventconsumer_processor.lease.layouts import lease_store
-from eventconsumer_processor.sink.segments import list_segments
 from eventconsumer_processor.source.hub import Hub
+from eventconsumer_processor.tools.accept import Accepting
 from tests.fakes.blobs import EPOCH, FakeBlobStore
 from tests.fakes.hub import enqueued_ms
 

@@ -23,7 +23,7 @@ from typing import Any
 import structlog
 
 from eventconsumer_api.fleet import FLEET_SILENCE_SECONDS
-from eventconsumer_processor.identity import MOVED_SECONDS
+from eventconsumer_processor.identity.records import MOVED_SECONDS
 from eventconsumer_processor.lease.planned import KEEP_SECONDS
 from tests.fakes.blobs import FakeBlobStore, Version
 from tests.simulation.checker import Violation

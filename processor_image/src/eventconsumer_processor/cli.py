@@ -16,9 +16,8 @@ from typer.exceptions import TyperException
 
 from eventconsumer_api.redaction import redact
 from eventconsumer_api.v1alpha1 import LeaseLayout
-from eventconsumer_processor import options
-from eventconsumer_processor.options import Output
-from eventconsumer_processor.tools import commands
+from eventconsumer_processor.tools import commands, options
+from eventconsumer_processor.tools.options import Output
 from eventconsumer_processor.tools.running import quiet
 
 UNREADABLE = 3
@@ -47,13 +46,13 @@ def host() -> None:
 @app.command()
 def probe() -> None:
     """Look for events, and for files that wait for Spark, while no host runs, until SIGTERM: what a probe pod does."""
-    from eventconsumer_processor.process import probe as run
+    from eventconsumer_processor.host.process import probe as run
 
     raise typer.Exit(run())
 
 
 def _host() -> NoReturn:
-    from eventconsumer_processor.process import main as run  # a command loads what it needs
+    from eventconsumer_processor.host.process import main as run  # a command loads what it needs
 
     raise typer.Exit(run())
 

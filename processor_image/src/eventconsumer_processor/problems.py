@@ -21,7 +21,7 @@ from eventconsumer_processor.errors import (
     StorageError,
     Unauthorized,
 )
-from eventconsumer_processor.gaps import Gap
+from eventconsumer_processor.sink.gaps import Gap
 from eventconsumer_processor.source.hub import HubInfo
 
 HUB = "spec.eventHub"

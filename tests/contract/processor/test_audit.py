@@ -20,11 +20,11 @@ from eventconsumer_processor.audit.model import AuditReport
 from eventconsumer_processor.audit.prune import Pruned, PrunePlan, carry_out, plan
 from eventconsumer_processor.audit.read import audit
 from eventconsumer_processor.azureblobs import AzureBlobStore, client_options
-from eventconsumer_processor.identity import Times, claim_chain
+from eventconsumer_processor.identity.records import Times, claim_chain
+from eventconsumer_processor.identity.segments import current
 from eventconsumer_processor.lease.keeper import boottime
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.sink.formats import files_of
-from eventconsumer_processor.sink.segments import current
 from eventconsumer_processor.sink.slots import Chain, Draft, incarnation
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import HubInfo

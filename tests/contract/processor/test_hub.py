@@ -6,10 +6,10 @@ from typing import Any, Protocol
 
 import pytest
 
+from eventconsumer_processor.amqp import compiled
+from eventconsumer_processor.amqp.hub import AmqpHub
 from eventconsumer_processor.credentials import HubAccess
 from eventconsumer_processor.errors import HubUnreachable, LinkStolen, SourceError
-from eventconsumer_processor.source.amqp import compiled
-from eventconsumer_processor.source.amqp.hub import AmqpHub
 from eventconsumer_processor.source.hub import Hub, Source
 from eventconsumer_processor.source.sdk import SdkHub
 from tests.fakes.hub import FakeHub

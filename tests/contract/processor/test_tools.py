@@ -10,11 +10,11 @@ import pytest
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.identity import lease_record_name
 from eventconsumer_processor.errors import HostError, Unavailable
-from eventconsumer_processor.identity import Leases, Times, claim_chain, claim_leases, read_chain, take_lead
+from eventconsumer_processor.identity.records import Leases, Times, claim_chain, claim_leases, read_chain, take_lead
+from eventconsumer_processor.identity.segments import current, list_segments
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.lease.model import Checkpoint, Lease
 from eventconsumer_processor.lease.store import LeaseStore
-from eventconsumer_processor.sink.segments import current, list_segments
 from eventconsumer_processor.sink.slots import Draft, incarnation, utc_now
 from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_processor.tools import adopt, checkpoint, files, lag, leases, migrate, planning, standing, whose

@@ -11,9 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from eventconsumer_processor.amqp.hub import AmqpHub
 from eventconsumer_processor.credentials import HubAccess
 from eventconsumer_processor.errors import HubUnauthorized, HubUnreachable, LinkStolen
-from eventconsumer_processor.source.amqp.hub import AmqpHub
 from eventconsumer_processor.source.hub import Hub
 from eventconsumer_processor.source.sdk import SdkHub
 from tests.integration.processor.conftest import MakeConsumer

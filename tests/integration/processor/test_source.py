@@ -10,9 +10,9 @@ import pytest
 from azure.eventhub import EventData, EventHubProducerClient
 
 from eventconsumer_api.v1alpha1 import Position
+from eventconsumer_processor.amqp.hub import AmqpHub
 from eventconsumer_processor.credentials import HubAccess
 from eventconsumer_processor.errors import HubNotFound, HubUnauthorized, HubUnreachable, LinkStolen
-from eventconsumer_processor.source.amqp.hub import AmqpHub
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import Hub, Source
 from eventconsumer_processor.source.sdk import SdkHub

@@ -160,7 +160,9 @@ def test_lines_are_read_as_the_programs_write_them() -> None:
     before = root.handlers[:], root.level
     try:
         api_logs.configure(stream=written, namespace="shop", name="orders", host="orders-host-0")
-        structlog.get_logger("eventconsumer_processor.pump").warning("link lost", partition="3", error="no answer")
+        structlog.get_logger("eventconsumer_processor.partition.pump").warning(
+            "link lost", partition="3", error="no answer"
+        )
     finally:
         structlog.reset_defaults()
         root.handlers[:], level = before

@@ -113,7 +113,7 @@ def test_an_image_on_another_one_changes_with_it(tmp_path: Path) -> None:
         shutil.copytree(REPOSITORY / path, tmp_path / path, ignore=shutil.ignore_patterns("__pycache__"))
     before = {name: catalog.describe(tmp_path, name) for name in ("processor", "handler")}
     assert dict(before["handler"].arguments) == {"PROCESSOR_IMAGE": before["processor"].reference}
-    with (tmp_path / "processor_image/src/eventconsumer_processor/host.py").open("a") as source:
+    with (tmp_path / "processor_image/src/eventconsumer_processor/host/host.py").open("a") as source:
         source.write("# changed\n")
     after = {name: catalog.describe(tmp_path, name) for name in ("processor", "handler")}
     assert all(after[name].tag != before[name].tag for name in after)

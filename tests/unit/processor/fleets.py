@@ -13,16 +13,16 @@ from eventconsumer_api.fleet import FleetMessage
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.identity import pod_of
-from eventconsumer_processor.fleet import Era
-from eventconsumer_processor.fleetnews import FleetNews
-from eventconsumer_processor.leader import Leader
+from eventconsumer_processor.batch.fleet import Era
+from eventconsumer_processor.batch.leader import Leader
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.metrics import Metrics
-from eventconsumer_processor.partitions import PartitionManager, scan_pause
+from eventconsumer_processor.partition.fleetnews import FleetNews
+from eventconsumer_processor.partition.partitions import PartitionManager, scan_pause
+from eventconsumer_processor.partition.work import Work
 from eventconsumer_processor.sink.parquet import encode
 from eventconsumer_processor.sink.slots import Chain, incarnation
 from eventconsumer_processor.source.hub import HubInfo
-from eventconsumer_processor.work import Work
 from tests.fakes.blobs import FakeBlobStore
 from tests.fakes.hub import CREATED, FakeHub
 from tests.fakes.virtual import virtual

@@ -6,11 +6,11 @@ from typing import Any
 
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import FleetReport
-from eventconsumer_processor.batches import BatchLog
+from eventconsumer_processor.batch.batches import BatchLog
+from eventconsumer_processor.batch.fleet import Era
+from eventconsumer_processor.batch.measure import Measure
 from eventconsumer_processor.errors import HubUnreachable
-from eventconsumer_processor.fleet import Era
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing
-from eventconsumer_processor.measure import Measure
 from eventconsumer_processor.sink.slots import Chain, Draft
 from eventconsumer_processor.source.hub import PartitionInfo
 from tests.fakes.blobs import FakeBlobStore

@@ -14,12 +14,12 @@ from eventconsumer_api.identity import HubSegment
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.metrics import Metrics
-from eventconsumer_processor.pump import CloseReason, Pump
+from eventconsumer_processor.partition.pump import CloseReason, Pump
+from eventconsumer_processor.partition.work import Encoder, Handling, Work
 from eventconsumer_processor.sink.formats import files_of
 from eventconsumer_processor.sink.parquet import encode
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.source.hub import HubInfo
-from eventconsumer_processor.work import Encoder, Handling, Work
 from tests.fakes.blobs import FakeBlobStore
 from tests.fakes.hub import CREATED, FakeHub, FakePartition
 

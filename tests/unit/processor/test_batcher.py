@@ -9,10 +9,10 @@ import pytest
 from eventconsumer_api.batch import BatchManifest, commit_name, manifest_name
 from eventconsumer_api.host_report import FleetReport
 from eventconsumer_api.v1alpha1 import FileFormat
-from eventconsumer_processor.batcher import Batcher
-from eventconsumer_processor.batches import BatchLog
+from eventconsumer_processor.batch.batcher import Batcher
+from eventconsumer_processor.batch.batches import BatchLog
+from eventconsumer_processor.batch.measure import Measure
 from eventconsumer_processor.errors import Unavailable
-from eventconsumer_processor.measure import Measure
 from tests.fakes.blobs import Fault
 from tests.fakes.virtual import virtual
 from tests.unit.processor.measuring import TimedHub, World, now

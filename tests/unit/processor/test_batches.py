@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from eventconsumer_api.batch import BatchCommit, BatchFile, BatchManifest, CommitTotals, Quarantine, commit_name
 from eventconsumer_api.host_config import ResourceRef
-from eventconsumer_processor.batches import COMMIT_LIMIT, BatchLog, BatchState
-from eventconsumer_processor.batchplan import freeze
+from eventconsumer_processor.batch.batches import COMMIT_LIMIT, BatchLog, BatchState
+from eventconsumer_processor.batch.batchplan import freeze
+from eventconsumer_processor.batch.fleet import Ledger
 from eventconsumer_processor.errors import Damaged, Unavailable
-from eventconsumer_processor.fleet import Ledger
 from eventconsumer_processor.sink.slots import Chain, Draft, Slot, slot_of
 from tests.fakes.blobs import FakeBlobStore, Fault
 from tests.fakes.virtual import virtual

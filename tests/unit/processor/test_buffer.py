@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventconsumer_api.v1alpha1 import Roll
-from eventconsumer_processor import holes
-from eventconsumer_processor.buffer import JOINED_BATCHES, SMALL_BYTES, Buffer
+from eventconsumer_processor.partition import holes
+from eventconsumer_processor.partition.buffer import JOINED_BATCHES, SMALL_BYTES, Buffer
 from tests.fakes.hub import batch_of
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from eventconsumer_api.v1alpha1 import StartingPosition
-from eventconsumer_processor.checkpoint import resume
 from eventconsumer_processor.errors import Blocked
-from eventconsumer_processor.gaps import Gap, GapReason
 from eventconsumer_processor.lease.model import Checkpoint, Lease
+from eventconsumer_processor.partition.checkpoint import resume
+from eventconsumer_processor.sink.gaps import Gap, GapReason
 from eventconsumer_processor.sink.slots import Chain, Draft
 from tests.fakes.blobs import FakeBlobStore
 from tests.fakes.hub import FakeHub

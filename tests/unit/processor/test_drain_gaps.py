@@ -2,8 +2,8 @@
 
 import pytest
 
-from eventconsumer_processor import gaps
-from eventconsumer_processor.gaps import Gap, GapReason
+from eventconsumer_processor.sink import gaps
+from eventconsumer_processor.sink.gaps import Gap, GapReason
 from tests.fakes.virtual import virtual
 from tests.unit.processor.chains import chain, draft
 from tests.unit.processor.stage import Stage, eventually

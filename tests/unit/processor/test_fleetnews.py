@@ -25,10 +25,10 @@ from eventconsumer_api.fleet import (
     FleetMessage,
 )
 from eventconsumer_api.host_report import HostReport, HostState
-from eventconsumer_processor.fleetnews import FIRST_SECONDS, FleetNews
-from eventconsumer_processor.health import BODY_SECONDS, HealthServer, Heartbeat
+from eventconsumer_processor.host.health import BODY_SECONDS, HealthServer, Heartbeat
 from eventconsumer_processor.lease.planned import Fleet
 from eventconsumer_processor.metrics import Metrics
+from eventconsumer_processor.partition.fleetnews import FIRST_SECONDS, FleetNews
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

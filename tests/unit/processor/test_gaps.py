@@ -2,8 +2,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_processor import gaps, holes
-from eventconsumer_processor.gaps import Gap, GapReason
+from eventconsumer_processor.partition import holes
+from eventconsumer_processor.sink import gaps
+from eventconsumer_processor.sink.gaps import Gap, GapReason
 
 
 @given(st.integers(0, 50), st.sets(st.integers(0, 100), min_size=1), st.integers(0, 110))

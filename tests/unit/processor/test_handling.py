@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_processor.deadletter import DeadLetters
 from eventconsumer_processor.errors import Blocked
-from eventconsumer_processor.handler import (
+from eventconsumer_processor.handler.deadletter import DeadLetters
+from eventconsumer_processor.handler.handler import (
     Batch,
     CloseReason,
     EventProcessor,
@@ -23,7 +23,7 @@ from eventconsumer_processor.handler import (
     RejectEvents,
     TryAgain,
 )
-from eventconsumer_processor.handling import Means, PartitionHandler, Place
+from eventconsumer_processor.handler.handling import Means, PartitionHandler, Place
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.lastenqueued import LastEnqueued

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from eventconsumer_processor.errors import PortTaken
-from eventconsumer_processor.health import HealthServer, Heartbeat
+from eventconsumer_processor.host.health import HealthServer, Heartbeat
 from eventconsumer_processor.metrics import Metrics
 
 

@@ -20,7 +20,7 @@ from eventconsumer_api.identity import (
 )
 from eventconsumer_api.v1alpha1 import LeaseLayout
 from eventconsumer_processor.errors import Blocked, Conflict, Damaged, Unavailable
-from eventconsumer_processor.identity import (
+from eventconsumer_processor.identity.records import (
     LEAD_SECONDS,
     Leases,
     Times,

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_processor.source.amqp.codec import FrameError
-from eventconsumer_processor.source.amqp.messages import delivery_annotations
+from eventconsumer_processor.amqp.codec import FrameError
+from eventconsumer_processor.amqp.messages import delivery_annotations
 from eventconsumer_processor.source.lastenqueued import LastEnqueued, last_enqueued
 from eventhubs_emulator.codec import encode
 from eventhubs_emulator.messages import runtime_metrics

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventconsumer_api.v1alpha1 import Processing, Roll
-from eventconsumer_processor.lingering import FILE_SECONDS, linger_seconds
-from eventconsumer_processor.source.amqp.link import LINGER_SECONDS
+from eventconsumer_processor.amqp.lingering import FILE_SECONDS, linger_seconds
+from eventconsumer_processor.amqp.link import LINGER_SECONDS
 
 
 @given(st.integers(1, 3600))

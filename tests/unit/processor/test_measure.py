@@ -4,8 +4,8 @@ import asyncio
 from datetime import timedelta
 
 from eventconsumer_api.host_report import PartitionLag
-from eventconsumer_processor.fleet import STALE
-from eventconsumer_processor.measure import OFTEN_LOOK_SECONDS, RARE_LOOK_SECONDS
+from eventconsumer_processor.batch.fleet import STALE
+from eventconsumer_processor.batch.measure import OFTEN_LOOK_SECONDS, RARE_LOOK_SECONDS
 from tests.fakes.virtual import virtual
 from tests.unit.processor.measuring import TimedHub, World, now
 from tests.unit.processor.stage import CONFIG

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_processor.memory import WAITING_PART, WRITING_BYTES, Memory
+from eventconsumer_processor.partition.memory import WAITING_PART, WRITING_BYTES, Memory
 from tests.fakes.virtual import virtual
 from tests.unit.processor.stage import virtual_clock
 

@@ -5,8 +5,8 @@ import sys
 
 PROGRAM = """
 import sys
-import eventconsumer_processor.probe, eventconsumer_processor.process
-print(sorted({"pyarrow", "fastavro", "eventconsumer_processor.pump"} & set(sys.modules)))
+import eventconsumer_processor.host.probe, eventconsumer_processor.host.process
+print(sorted({"pyarrow", "fastavro", "eventconsumer_processor.partition.pump"} & set(sys.modules)))
 """
 
 

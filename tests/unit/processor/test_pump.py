@@ -10,7 +10,7 @@ import pytest
 
 from eventconsumer_processor.errors import HubUnreachable, LeaseLost, Unauthorized, Unavailable
 from eventconsumer_processor.lease.model import Checkpoint
-from eventconsumer_processor.pump import CloseReason
+from eventconsumer_processor.partition.pump import CloseReason
 from eventconsumer_processor.source.hub import HubInfo
 from tests.fakes.blobs import Fault
 from tests.fakes.hub import FakeHub, FakeSource

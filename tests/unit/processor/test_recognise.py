@@ -7,8 +7,8 @@ import pytest
 
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.identity import EventMark
-from eventconsumer_processor import marks
 from eventconsumer_processor.errors import HubUnreachable, PositionRefused
+from eventconsumer_processor.partition import marks
 from eventconsumer_processor.source.conditions import error_for
 from tests.fakes.hub import FakeHub, FakeSource
 from tests.fakes.virtual import virtual

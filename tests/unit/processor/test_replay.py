@@ -7,7 +7,7 @@ import pytest
 from eventconsumer_api.host_config import ReplayConfig
 from eventconsumer_api.host_report import PartitionReport
 from eventconsumer_processor.errors import Blocked, Damaged
-from eventconsumer_processor.replay import bounded, completed
+from eventconsumer_processor.host.replay import bounded, completed
 from tests.fakes.blobs import FakeBlobStore
 from tests.fakes.hub import FakeHub
 from tests.fakes.virtual import virtual

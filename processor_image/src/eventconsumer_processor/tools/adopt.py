@@ -19,15 +19,15 @@ from eventconsumer_api.identity import RECORD_MAX_BYTES, LeaseRecord, chain_name
 from eventconsumer_api.model import Report
 from eventconsumer_processor.audit.leases import LeaseFacts
 from eventconsumer_processor.errors import Conflict, Damaged, NotFound, StorageError
-from eventconsumer_processor.identity import CLAIM_SECONDS, Stored, belongs, leader_name, read_chain, take_lead
+from eventconsumer_processor.identity.records import CLAIM_SECONDS, Stored, belongs, leader_name, read_chain, take_lead
 from eventconsumer_processor.lease.keeper import boottime
-from eventconsumer_processor.options import Output
 from eventconsumer_processor.sink.slots import utc_now
 from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_processor.tools import planning, whose
 from eventconsumer_processor.tools.consumer import Consumer, opened
 from eventconsumer_processor.tools.leases import state_of
 from eventconsumer_processor.tools.model import Action, AdoptReport, AdoptStep, LeaseState
+from eventconsumer_processor.tools.options import Output
 from eventconsumer_processor.tools.output import show, table_of
 from eventconsumer_processor.tools.running import DONE, NOTHING, REFUSED, say
 

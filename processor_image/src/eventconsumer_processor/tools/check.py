@@ -21,15 +21,15 @@ from eventconsumer_processor.audit.access import AccessError, read_config
 from eventconsumer_processor.azureblobs import AzureBlobStore
 from eventconsumer_processor.credentials import blob_service, hub_access
 from eventconsumer_processor.errors import Blocked, HostError, HubNotFound, SourceError, StorageError
-from eventconsumer_processor.options import Output
-from eventconsumer_processor.registration import hub_of
-from eventconsumer_processor.sink.segments import check_names, list_segments
+from eventconsumer_processor.host.registration import hub_of
+from eventconsumer_processor.identity.segments import check_names, list_segments
 from eventconsumer_processor.source.hub import Hub, HubInfo
 from eventconsumer_processor.storage import BlobStore
 from eventconsumer_processor.tools import whose
 from eventconsumer_processor.tools.checking import Checks
 from eventconsumer_processor.tools.clock import storage_time
 from eventconsumer_processor.tools.model import CheckReport
+from eventconsumer_processor.tools.options import Output
 from eventconsumer_processor.tools.output import show, table_of
 from eventconsumer_processor.tools.running import DONE, REFUSED
 

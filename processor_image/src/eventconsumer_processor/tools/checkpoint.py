@@ -7,7 +7,6 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from eventconsumer_processor.audit.access import AccessError
-from eventconsumer_processor.options import Output
 from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_processor.tools import planning, standing
 from eventconsumer_processor.tools.consumer import Consumer, opened
@@ -23,6 +22,7 @@ from eventconsumer_processor.tools.model import (
     Position,
     Step,
 )
+from eventconsumer_processor.tools.options import Output
 from eventconsumer_processor.tools.output import show, table_of
 from eventconsumer_processor.tools.running import DONE, NOTHING, say
 

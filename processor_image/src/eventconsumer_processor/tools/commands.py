@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from eventconsumer_processor import options
-from eventconsumer_processor.options import DEFAULT_CONFIG, Output
+from eventconsumer_processor.tools import options
+from eventconsumer_processor.tools.options import DEFAULT_CONFIG, Output
 from eventconsumer_processor.tools.running import run
 
 checkpoint = typer.Typer(

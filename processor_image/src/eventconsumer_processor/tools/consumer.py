@@ -21,8 +21,8 @@ from eventconsumer_processor.audit.owners import LeaseReader, LeaseSubject
 from eventconsumer_processor.azureblobs import AzureBlobStore
 from eventconsumer_processor.credentials import blob_service, hub_access
 from eventconsumer_processor.errors import Damaged, HostError, SourceError, StorageError, Unauthorized
-from eventconsumer_processor.registration import hub_of
-from eventconsumer_processor.sink.segments import check_names, list_segments
+from eventconsumer_processor.host.registration import hub_of
+from eventconsumer_processor.identity.segments import check_names, list_segments
 from eventconsumer_processor.source.hub import Hub, HubInfo
 from eventconsumer_processor.storage import BlobStore
 from eventconsumer_processor.tools.clock import storage_time

@@ -12,11 +12,11 @@ from rich.console import Console
 from eventconsumer_processor.audit import names
 from eventconsumer_processor.audit.access import AccessError
 from eventconsumer_processor.audit.prune import cutoff
-from eventconsumer_processor.options import Output
 from eventconsumer_processor.storage import BlobInfo
 from eventconsumer_processor.tools.consumer import Consumer, opened
 from eventconsumer_processor.tools.leases import natural
 from eventconsumer_processor.tools.model import FileRow, FilesReport, FileTotals, HubName
+from eventconsumer_processor.tools.options import Output
 from eventconsumer_processor.tools.output import show, table_of, text
 from eventconsumer_processor.tools.running import DONE, NOTHING, say
 

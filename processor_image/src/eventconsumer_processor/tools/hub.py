@@ -5,18 +5,18 @@ from pathlib import Path
 
 from rich.console import Console
 
-from eventconsumer_processor.accept import Accepting, Ends
 from eventconsumer_processor.audit.leases import LeaseFacts
 from eventconsumer_processor.errors import Conflict
+from eventconsumer_processor.identity.segments import name_of
 from eventconsumer_processor.lease.model import Checkpoint, Lease
-from eventconsumer_processor.options import Output
 from eventconsumer_processor.problems import shown
-from eventconsumer_processor.sink.segments import name_of
 from eventconsumer_processor.sink.slots import utc_now
 from eventconsumer_processor.source.hub import HubInfo
+from eventconsumer_processor.tools.accept import Accepting, Ends
 from eventconsumer_processor.tools.consumer import Consumer, opened
 from eventconsumer_processor.tools.leases import natural, state_of
 from eventconsumer_processor.tools.model import HubAcceptReport, HubEnds, HubName, LeaseState
+from eventconsumer_processor.tools.options import Output
 from eventconsumer_processor.tools.output import show, table_of
 from eventconsumer_processor.tools.running import DONE, NOTHING, REFUSED, say
 

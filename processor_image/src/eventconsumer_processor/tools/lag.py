@@ -6,15 +6,15 @@ from pathlib import Path
 from rich.console import Console
 
 from eventconsumer_processor.audit.leases import LeaseFacts
-from eventconsumer_processor.batches import BatchLog
+from eventconsumer_processor.batch.batches import BatchLog
+from eventconsumer_processor.batch.measure import Measure, eras_of
+from eventconsumer_processor.identity.segments import first
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing
-from eventconsumer_processor.measure import Measure, eras_of
-from eventconsumer_processor.options import Output
-from eventconsumer_processor.sink.segments import first
 from eventconsumer_processor.sink.slots import utc_now
 from eventconsumer_processor.tools.consumer import Consumer, opened
 from eventconsumer_processor.tools.leases import natural
 from eventconsumer_processor.tools.model import HubName, LagReport, LagRow, LagTotals
+from eventconsumer_processor.tools.options import Output
 from eventconsumer_processor.tools.output import show, table_of, text
 from eventconsumer_processor.tools.running import DONE
 

@@ -22,13 +22,13 @@ from eventconsumer_processor.audit.container import AzureContainer
 from eventconsumer_processor.audit.leases import LeaseFacts
 from eventconsumer_processor.audit.owners import LeaseReader, LeaseSubject
 from eventconsumer_processor.credentials import blob_service
-from eventconsumer_processor.options import Output
 from eventconsumer_processor.tools import planning, standing
 from eventconsumer_processor.tools.clock import storage_time
 from eventconsumer_processor.tools.consumer import Consumer, opened
 from eventconsumer_processor.tools.judging import Rules, Standing, judge
 from eventconsumer_processor.tools.leases import natural, state_of
 from eventconsumer_processor.tools.model import Action, LeaseState, PlanReport, PlanSource, Position, Step
+from eventconsumer_processor.tools.options import Output
 from eventconsumer_processor.tools.running import NOTHING, say
 
 

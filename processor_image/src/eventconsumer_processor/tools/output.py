@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from eventconsumer_api.model import Report
-from eventconsumer_processor.options import Output
+from eventconsumer_processor.tools.options import Output
 
 _WIDTH = 150  # where the output is no terminal
 

@@ -11,7 +11,6 @@ from eventconsumer_processor.lease.azuresdk_store import AzureSdkStore
 from eventconsumer_processor.lease.eventprocessorhost_store import EventProcessorHostStore
 from eventconsumer_processor.lease.keeper import boottime
 from eventconsumer_processor.lease.store import LeaseStore
-from eventconsumer_processor.options import Output
 from eventconsumer_processor.tools.carrying import SECONDS, backups, carry_out
 from eventconsumer_processor.tools.consumer import Consumer
 from eventconsumer_processor.tools.model import (
@@ -23,6 +22,7 @@ from eventconsumer_processor.tools.model import (
     Position,
     Step,
 )
+from eventconsumer_processor.tools.options import Output
 from eventconsumer_processor.tools.output import show, table_of
 from eventconsumer_processor.tools.running import DONE, REFUSED, say
 

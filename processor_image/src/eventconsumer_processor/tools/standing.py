@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from eventconsumer_api.v1alpha1 import Position as HubPosition
 from eventconsumer_api.v1alpha1 import PositionType
 from eventconsumer_processor.audit.leases import LeaseFacts
-from eventconsumer_processor.checkpoint import walk
 from eventconsumer_processor.errors import HostError, HubUnreachable
+from eventconsumer_processor.identity.segments import first
 from eventconsumer_processor.lease.eventprocessorhost import START_OF_STREAM
 from eventconsumer_processor.lease.model import Checkpoint, Lease
+from eventconsumer_processor.partition.checkpoint import walk
 from eventconsumer_processor.sink.chains import chains_of
-from eventconsumer_processor.sink.segments import first
 from eventconsumer_processor.sink.slots import Chain, utc_now
 from eventconsumer_processor.source.hub import Hub, HubInfo
 from eventconsumer_processor.tools.consumer import Consumer

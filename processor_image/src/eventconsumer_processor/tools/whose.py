@@ -2,9 +2,10 @@
 
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.identity import LeaseRecord, chain_identity, chain_name
-from eventconsumer_processor import identity, problems
+from eventconsumer_processor import problems
 from eventconsumer_processor.errors import NotFound
-from eventconsumer_processor.identity import (
+from eventconsumer_processor.identity import records as identity
+from eventconsumer_processor.identity.records import (
     Stored,
     belongs,
     leader_name,

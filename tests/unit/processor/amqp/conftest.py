@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from eventconsumer_processor.source.amqp import compiled
+from eventconsumer_processor.amqp import compiled
 
 
 @pytest.fixture(params=["compiled", "plain"], scope="module")

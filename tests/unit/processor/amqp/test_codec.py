@@ -13,9 +13,9 @@ from azure.eventhub._pyamqp.types import TYPE, VALUE, AMQPTypes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eventconsumer_processor.amqp import codec
+from eventconsumer_processor.amqp.codec import FrameError, decode, skip
 from eventconsumer_processor.source import sdk
-from eventconsumer_processor.source.amqp import codec
-from eventconsumer_processor.source.amqp.codec import FrameError, decode, skip
 from eventhubs_emulator import codec as other
 from eventhubs_emulator.values import (
     Array,

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_processor.source.amqp import credit as rule
-from eventconsumer_processor.source.amqp.credit import FIRST_EVENT_BYTES
+from eventconsumer_processor.amqp import credit as rule
+from eventconsumer_processor.amqp.credit import FIRST_EVENT_BYTES
 
 MIB = 1024 * 1024
 BUDGET_BYTES = 4 * MIB

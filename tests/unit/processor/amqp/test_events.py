@@ -11,10 +11,10 @@ from azure.eventhub._pyamqp.types import TYPE, VALUE, AMQPTypes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eventconsumer_processor.amqp import events
+from eventconsumer_processor.amqp.codec import FrameError
+from eventconsumer_processor.amqp.learner import MAX_SLOTS, learn
 from eventconsumer_processor.source import columns, sdk
-from eventconsumer_processor.source.amqp import events
-from eventconsumer_processor.source.amqp.codec import FrameError
-from eventconsumer_processor.source.amqp.learner import MAX_SLOTS, learn
 from eventconsumer_processor.source.batch import EventBatch
 from eventhubs_emulator.codec import encode
 from eventhubs_emulator.messages import encode_event, parse_event

@@ -10,11 +10,11 @@ from azure.eventhub._pyamqp.utils import generate_sas_token
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventconsumer_processor.amqp import cbs, tokens
+from eventconsumer_processor.amqp.messages import DecodedMessage
+from eventconsumer_processor.amqp.requests import check
+from eventconsumer_processor.amqp.tokens import Token, renew_after
 from eventconsumer_processor.errors import HubNotFound, HubUnauthorized, HubUnreachable
-from eventconsumer_processor.source.amqp import cbs, tokens
-from eventconsumer_processor.source.amqp.messages import DecodedMessage
-from eventconsumer_processor.source.amqp.requests import check
-from eventconsumer_processor.source.amqp.tokens import Token, renew_after
 from eventhubs_emulator.messages import parse_request
 from eventhubs_emulator.tokens import DEFAULT_POLICY, check_sas
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventconsumer_processor.source.amqp import performatives as amqp
-from eventconsumer_processor.source.amqp.codec import FrameError
-from eventconsumer_processor.source.amqp.deliveries import Deliveries
-from eventconsumer_processor.source.amqp.performatives import Fields
-from eventconsumer_processor.source.amqp.wire import Wire
+from eventconsumer_processor.amqp import performatives as amqp
+from eventconsumer_processor.amqp.codec import FrameError
+from eventconsumer_processor.amqp.deliveries import Deliveries
+from eventconsumer_processor.amqp.performatives import Fields
+from eventconsumer_processor.amqp.wire import Wire
 from eventhubs_emulator.codec import encode
 from eventhubs_emulator.performatives import Detach, Flow, Transfer
 from eventhubs_emulator.values import Described, UInt, ULong

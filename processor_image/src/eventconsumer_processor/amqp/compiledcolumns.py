@@ -1,0 +1,106 @@
+"""Messages to columns by the compiled decoder, which is optional.
+
+It takes messages as nearly all publishers send them, and finds out which these are; any other message is for code that
+knows every shape. What it makes of a message is what `events.by_rows` makes of it.
+"""
+
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from eventconsumer_processor.amqp import compiled
+from eventconsumer_processor.amqp.deliveries import Deliveries
+from eventconsumer_processor.amqp.layout import Positions
+from eventconsumer_processor.source.batch import COLUMNS, EventBatch
+
+_ALIGNMENT = 64  # of each buffer in the memory that is filled
+_NONE: Positions = np.zeros(0, np.int64)
+_NONE.flags.writeable = False
+
+_INTEGER, _TIME, _TEXT, _BINARY = (COLUMNS.field(name).type for name in ("size", "enqueued_time", "offset", "body"))
+_MAP, _KINDS = (COLUMNS.field(name).type for name in ("properties", "property_kinds"))
+_ENTRIES = pa.struct([_MAP.key_field, _MAP.item_field])
+_KIND = _KINDS.value_type
+_TEXTS = (_TEXT, _TEXT, _BINARY, *[_TEXT] * 7)  # as the decoder orders its columns of texts
+_array = pa.Array.from_buffers
+
+
+def decode(pieces: Sequence[Deliveries]) -> tuple[EventBatch | None, Positions]:
+    """The columns of the messages that the compiled decoder takes.
+
+    Args:
+        pieces: Messages of one partition, in the order they came.
+
+    Returns:
+        Their batch, in that order, None where there is none; and which messages it does not take, by their indices
+        among those of all pieces.
+
+    Raises:
+        ImportError: There is no compiled decoder, see `compiled.find`.
+        ValueError: The positions of the messages do not rise, or reach beyond their bytes.
+        OverflowError: A column would be larger than Arrow's may be.
+    """
+    decoder = compiled.library()
+    parts = array("Q")
+    for piece in pieces:
+        data, stops = piece.data, piece.stops
+        parts.extend((pa.py_buffer(data).address, len(data), piece.head, *stops.buffer_info()))
+    fits = np.empty(sum(map(len, pieces)), np.uint8)
+    raw = decoder.Pieces(parts.buffer_info()[0], len(pieces), pa.py_buffer(fits).address, len(fits))
+    sizes = decoder.Sizes()
+    decoder.measure(raw, sizes)
+    count: int = sizes.messages
+    if not count:
+        return None, np.arange(len(fits))
+    memory = pa.allocate_buffer(sizes.total)
+    decoder.fill(raw, sizes, memory.address, memory.size)
+    return _batch(sizes, memory), _NONE if count == len(fits) else np.flatnonzero(fits == 0)
+
+
+def _batch(sizes: Any, memory: pa.Buffer) -> EventBatch:
+    """The columns in memory that was filled, which they share."""
+    rows = sizes.messages
+    regions, end = [], 0
+    for size in sizes.regions[:]:
+        regions.append(memory.slice(end, size))
+        end += (size + _ALIGNMENT - 1) & -_ALIGNMENT
+    numbers, times, lengths, *regions = regions
+    texts = [
+        _array(kind, count, [bitmap if nulls else None, ends, data], nulls)
+        for kind, count, nulls, bitmap, ends, data in zip(
+            _TEXTS, sizes.values[:], sizes.nulls[:], regions[:-4:3], regions[1:-4:3], regions[2:-4:3], strict=True
+        )
+    ]
+    offset, key, body, content_type, message_id, correlation_id, *entries = texts
+    properties, kinds = _maps(rows, *entries[:2], *regions[-4:-2])
+    system, system_kinds = _maps(rows, *entries[2:], *regions[-2:])
+    columns = [
+        _array(_INTEGER, rows, [None, numbers], 0),
+        offset,
+        _array(_TIME, rows, [None, times], 0),
+        key,
+        body,
+        properties,
+        system,
+        content_type,
+        message_id,
+        correlation_id,
+        kinds,
+        system_kinds,
+        _array(_INTEGER, rows, [None, lengths], 0),
+    ]
+    return EventBatch(pa.RecordBatch.from_arrays(columns, schema=COLUMNS))
+
+
+def _maps(
+    rows: int, names: pa.StringArray, values: pa.StringArray, ends: pa.Buffer, kinds: pa.Buffer
+) -> tuple[pa.MapArray, pa.ListArray]:
+    """Maps, and the kinds of their values."""
+    count = len(values)
+    entries = _array(_ENTRIES, count, [None], 0, children=[names, values])
+    flat = _array(_KIND, count, [None, kinds], 0)
+    buffers = [None, ends]
+    return _array(_MAP, rows, buffers, 0, children=[entries]), _array(_KINDS, rows, buffers, 0, children=[flat])

@@ -1,0 +1,147 @@
+"""Questions to a service of the namespace, `$cbs` or `$management`, and its answers: a pair of links.
+
+Any number of questions may be on their way at once; an answer is known by the id of its question. Where one cannot be
+answered any more, because the links are gone or the peer rejects a message, all are told so at once.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from uuid import UUID, uuid4
+
+from eventconsumer_processor.amqp import codec, performatives
+from eventconsumer_processor.amqp.baselink import REQUEST_SECONDS
+from eventconsumer_processor.amqp.connection import Connection
+from eventconsumer_processor.amqp.link import Receiver
+from eventconsumer_processor.amqp.messages import DecodedMessage, decode_message
+from eventconsumer_processor.amqp.performatives import Terminus
+from eventconsumer_processor.amqp.sender import Sender
+from eventconsumer_processor.errors import HubUnreachable, SourceError
+from eventconsumer_processor.source.conditions import error_for
+
+ANSWERS = 64  # that may be on their way
+
+
+class Requests:
+    """A service, on one connection.
+
+    Args:
+        connection: An open connection.
+        address: The service's.
+    """
+
+    def __init__(self, connection: Connection, address: str) -> None:
+        self._address = address
+        self._sender = Sender(connection, address)
+        self._replies = _Replies(connection, address)
+
+    async def attach(self) -> None:
+        """Attach both links.
+
+        Raises:
+            SourceError: The peer refuses, or does not answer in time.
+        """
+        await self._replies.attach()
+        await self._sender.attach()
+
+    async def ask(self, make: Callable[[bytes], bytes]) -> DecodedMessage:
+        """The answer to a question.
+
+        Args:
+            make: The encoded message, from the 16 bytes of its id, a UUID.
+
+        Raises:
+            SourceError: There is none: `HubUnreachable` without one in time.
+        """
+        identifier = uuid4()
+        answer = self._replies.expect(identifier)
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                await self._sender.send(make(identifier.bytes))
+                await asyncio.wait((answer, self._sender.refused), return_when=asyncio.FIRST_COMPLETED)
+        except TimeoutError:
+            raise HubUnreachable(f"no answer of {self._address} within {REQUEST_SECONDS:.0f} s") from None
+        finally:
+            self._replies.forget(identifier)
+        if not answer.done():
+            self._sender.refused.result()
+        return answer.result()
+
+
+class _Replies(Receiver):
+    """Hands on each answer as it comes; nothing waits here."""
+
+    def __init__(self, connection: Connection, address: str) -> None:
+        ends = Terminus(address)
+        super().__init__(
+            connection,
+            ANSWERS,
+            lambda name, handle: performatives.attach(name, handle, receives=True, source=ends, target=ends),
+        )
+        self._expected: dict[UUID, asyncio.Future[DecodedMessage]] = {}
+
+    def expect(self, identifier: UUID) -> "asyncio.Future[DecodedMessage]":
+        """What the answer to a question will be."""
+        found = self._expected[identifier] = asyncio.get_running_loop().create_future()
+        if self.error is not None:
+            _fail(found, self.error)
+        return found
+
+    def forget(self, identifier: UUID) -> None:
+        """Nobody waits for this answer any more."""
+        self._expected.pop(identifier, None)
+
+    def _wake(self) -> None:
+        while self._pieces:
+            self._hand_on(self._next().messages())
+        self._top_up()
+        if self.error is not None:
+            for answer in self._expected.values():
+                _fail(answer, self.error)
+
+    def _hand_on(self, answers: list[bytes]) -> None:
+        for encoded in answers:
+            message = decode_message(encoded)
+            identifier = message.properties.correlation_id if message.properties is not None else None
+            answer = self._expected.get(identifier) if isinstance(identifier, UUID) else None
+            if answer is not None and not answer.done():
+                answer.set_result(message)
+
+
+def _fail(answer: "asyncio.Future[DecodedMessage]", error: SourceError) -> None:
+    if not answer.done():
+        answer.set_exception(error)
+        answer.exception()  # seen, even where nobody waits
+
+
+def request(identifier: bytes, address: str, properties: Mapping[str, bytes], body: bytes) -> bytes:
+    """The message of a question.
+
+    Args:
+        identifier: The 16 bytes of its UUID.
+        address: The service's.
+        properties: Application properties, encoded, by name.
+        body: Its value, encoded.
+    """
+    return (
+        codec.composite(0x73, b"\x98" + identifier, codec.NULL, codec.NULL, codec.NULL, codec.string(address))
+        + codec.described(0x74, codec.mapping((codec.string(name), value) for name, value in properties.items()))
+        + codec.described(0x77, body)
+    )
+
+
+def check(answer: DecodedMessage) -> None:
+    """Make sure that a question was answered as it should be.
+
+    Raises:
+        SourceError: It was not: the error that `source.conditions` has for what the service says.
+    """
+    properties = answer.application_properties or {}
+    status = properties.get(b"status-code")
+    if isinstance(status, int) and 200 <= status < 300:
+        return
+    condition, description = (_text(properties.get(name)) for name in (b"error-condition", b"status-description"))
+    raise error_for(condition, f"status code: {status}, {description}")
+
+
+def _text(value: object) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else ""

@@ -1,0 +1,74 @@
+"""A link that sends requests to a service."""
+
+import asyncio
+from collections import deque
+
+from eventconsumer_processor.amqp import performatives
+from eventconsumer_processor.amqp.baselink import BaseLink
+from eventconsumer_processor.amqp.connection import Connection
+from eventconsumer_processor.amqp.performatives import Fields, Terminus
+from eventconsumer_processor.errors import HubUnreachable, SourceError
+
+REMEMBERED = 64  # requests sent last, of which a rejection is noticed
+_WRAP = 0xFFFFFFFF
+
+
+class Sender(BaseLink):
+    """Sends requests as far as the peer gives credit."""
+
+    def __init__(self, connection: Connection, address: str) -> None:
+        super().__init__(connection)
+        self._address = address
+        self._credit = 0
+        self._sent = 0  # deliveries on this link
+        self._more: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # credit, or the end
+        self._deliveries: deque[int] = deque(maxlen=REMEMBERED)
+        self.refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Raises when the link is gone or the peer rejects a message."""
+
+    async def send(self, payload: bytes) -> None:
+        """Send a message once there is credit.
+
+        Raises:
+            SourceError: The link is gone.
+        """
+        while self._credit <= 0 and self.error is None:
+            if self._more.done():
+                self._more = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._more)  # others wait for it too
+        if self.error is not None:
+            raise self.error
+        self._credit -= 1
+        self._sent = (self._sent + 1) & _WRAP
+        self._deliveries.append(self._session.transfer(self._handle, payload))
+
+    def attach_frame(self, handle: int) -> bytes:
+        """See `session.Link`."""
+        ends = Terminus(self._address)
+        return performatives.attach(self.name, handle, receives=False, source=ends, target=ends)
+
+    def on_flow(self, fields: Fields) -> None:
+        """See `session.Link`. The credit counts from what the peer had seen when it said so."""
+        on_their_way = (self._sent - fields.number(5, 0)) & _WRAP
+        self._credit = fields.number(6, 0) - on_their_way
+        if self._credit > 0:
+            self._wake()
+
+    def on_outcome(self, delivery: int, outcome: object) -> None:
+        """See `session.Link`."""
+        if delivery in self._deliveries and isinstance(outcome, dict) and "rejected" in outcome:
+            self._refuse(HubUnreachable(f"the hub rejects a request: {outcome['rejected']}"))
+
+    def _end(self, error: SourceError) -> None:
+        super()._end(error)
+        self._wake()
+        self._refuse(error)
+
+    def _wake(self) -> None:
+        if not self._more.done():
+            self._more.set_result(None)
+
+    def _refuse(self, error: SourceError) -> None:
+        if not self.refused.done():
+            self.refused.set_exception(error)
+            self.refused.exception()  # seen, even where nobody waits

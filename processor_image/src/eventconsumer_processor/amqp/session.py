@@ -1,0 +1,227 @@
+"""The session of a connection: its windows, and the links on it.
+
+The window is refreshed when half of it is used; what a link has waiting is bounded by its credit, not by the window.
+All methods that take what comes raise FrameError where it is not what a peer may send.
+"""
+
+import asyncio
+from typing import Protocol
+
+from eventconsumer_processor.amqp import performatives as amqp
+from eventconsumer_processor.amqp.codec import FrameError
+from eventconsumer_processor.amqp.deliveries import Deliveries
+from eventconsumer_processor.amqp.performatives import Fields
+from eventconsumer_processor.amqp.wire import Wire
+from eventconsumer_processor.errors import HubUnreachable, SourceError
+from eventconsumer_processor.source.conditions import error_for
+
+WINDOW = 64 * 1024  # transfer frames that the peer may send ahead
+HANDLE_MAX = 1023
+_WRAP = 0xFFFFFFFF
+
+
+class Link(Protocol):
+    """What a connection needs from a link."""
+
+    name: str
+
+    def attach_frame(self, handle: int) -> bytes:
+        """The frame that attaches it."""
+
+    def on_attach(self, fields: Fields) -> None:
+        """The peer's attach."""
+
+    def on_flow(self, fields: Fields) -> None:
+        """The peer's flow for this link."""
+
+    def on_transfer(self, fields: Fields, payload: bytes) -> None:
+        """A transfer of any shape."""
+
+    def on_deliveries(self, found: Deliveries) -> None:
+        """Whole, settled deliveries."""
+
+    def on_outcome(self, delivery: int, outcome: object) -> None:
+        """What became of a message that was sent."""
+
+    def on_detach(self, error: SourceError) -> None:
+        """The link is gone; said once."""
+
+
+class Session:
+    """The one session of a connection.
+
+    Attributes:
+        peer_frame_size: Bytes that the peer takes in a frame.
+    """
+
+    def __init__(self, wire: Wire) -> None:
+        self.peer_frame_size = 0
+        self._wire = wire
+        self._error: SourceError | None = None
+        self._handle_max = HANDLE_MAX
+        self._links: dict[int, Link] = {}  # by our handle
+        self._handles: dict[int, int] = {}  # ours, by the peer's
+        self._leaving: dict[int, asyncio.Future[None]] = {}  # detached by us, not yet by the peer; by our handle
+        self._next_incoming = 0
+        self._window = WINDOW  # transfers that the peer may still send
+        self._next_outgoing = 0
+        self._peer_window = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no handle is free."""
+        return len(self._links) + len(self._leaving) > self._handle_max
+
+    def begin(self, fields: Fields) -> None:
+        """The peer's begin."""
+        self._next_incoming = fields.number(1) & _WRAP
+        self._peer_window = fields.number(2)
+        self._handle_max = min(HANDLE_MAX, fields.number(4, HANDLE_MAX))
+
+    def end(self, error: SourceError) -> None:
+        """The connection is gone, and every link with it."""
+        self._error = error
+        links, self._links = self._links, {}
+        for link in links.values():
+            link.on_detach(error)
+        for left in self._leaving.values():
+            if not left.done():
+                left.set_result(None)
+        self._leaving.clear()
+
+    # --- for links ---
+
+    def attach(self, link: Link) -> int:
+        """Attach a link; its handle.
+
+        Raises:
+            SourceError: The connection is gone, or has no handle left.
+        """
+        if self._error is not None:
+            raise self._error
+        used = self._links.keys() | self._leaving.keys()
+        handle = next((number for number in range(self._handle_max + 1) if number not in used), None)
+        if handle is None:
+            raise HubUnreachable(f"a connection takes at most {self._handle_max + 1} links")
+        self._links[handle] = link
+        self._wire.send(link.attach_frame(handle))
+        return handle
+
+    def detach(self, handle: int, link: Link) -> asyncio.Future[None] | None:
+        """Close a link; what to wait for until the peer has closed it too, None where it is gone already."""
+        if self._links.get(handle) is not link:
+            return None
+        del self._links[handle]
+        left = self._leaving[handle] = asyncio.get_running_loop().create_future()
+        self._wire.send(amqp.detach(handle))
+        return left
+
+    def flow(self, handle: int, delivery_count: int, credit: int) -> None:
+        """Set a link's credit; refreshes the window by the way."""
+        self._send_flow((handle, delivery_count, credit))
+
+    def transfer(self, handle: int, payload: bytes) -> int:
+        """Send a whole message; its delivery id.
+
+        Raises:
+            HubUnreachable: The peer does not take it: its window is used up, or the message is larger than a frame.
+        """
+        if self._peer_window <= 0:
+            raise HubUnreachable("the hub takes no more messages on this connection")
+        delivery = self._next_outgoing
+        data = amqp.transfer(handle, delivery, payload)
+        if len(data) > self.peer_frame_size:
+            raise HubUnreachable(f"a request of {len(data)} bytes does not fit a frame of {self.peer_frame_size}")
+        self._next_outgoing = (delivery + 1) & _WRAP
+        self._peer_window -= 1
+        self._wire.send(data)
+        return delivery
+
+    def accept(self, delivery: int) -> None:
+        """Settle a delivery that the peer wants settled."""
+        self._wire.send(amqp.accept(delivery))
+
+    # --- what comes ---
+
+    def deliveries(self, handle: int, found: Deliveries) -> None:
+        """Whole, settled deliveries on the link that the peer calls `handle`."""
+        self._count(len(found))
+        link = self._by_peer(handle)
+        if link is not None:
+            link.on_deliveries(found)
+
+    def frame(self, fields: Fields, payload: bytes) -> None:
+        """A frame of the session or of a link."""
+        match fields.code:
+            case amqp.TRANSFER:
+                self._count(1)
+                link = self._by_peer(fields.number(0))
+                if link is not None:
+                    link.on_transfer(fields, payload)
+            case amqp.FLOW:
+                self._on_flow(fields)
+            case amqp.ATTACH:
+                self._on_attach(fields)
+            case amqp.DETACH:
+                self._on_detach(fields)
+            case amqp.DISPOSITION:
+                if fields[0] is True:  # of a receiver: about what we sent
+                    for link in list(self._links.values()):
+                        link.on_outcome(fields.number(1), fields[4])
+            case _:
+                raise FrameError(f"performative {fields.code:#04x} is not known")
+
+    def _count(self, transfers: int) -> None:
+        self._next_incoming = (self._next_incoming + transfers) & _WRAP
+        self._window -= transfers
+        if self._window < 0:
+            raise FrameError("more transfers than the session's window allows")
+        if self._window <= WINDOW // 2:
+            self._send_flow()
+
+    def _send_flow(self, link: tuple[int, int, int] | None = None) -> None:
+        self._window = WINDOW
+        self._wire.send(amqp.flow(self._next_incoming, WINDOW, self._next_outgoing, link))
+
+    def _by_peer(self, peer_handle: int) -> Link | None:
+        """The link that the peer calls so; None for one that is being closed."""
+        handle = self._handles.get(peer_handle)
+        if handle is None:
+            raise FrameError(f"no link is attached with handle {peer_handle}")
+        return self._links.get(handle)
+
+    def _on_flow(self, fields: Fields) -> None:
+        expected = fields.number(0, 0)
+        self._peer_window = (expected + fields.number(1) - self._next_outgoing) & _WRAP
+        if fields[4] is None:
+            if fields[9]:
+                self._send_flow()
+            return
+        link = self._by_peer(fields.number(4))
+        if link is not None:
+            link.on_flow(fields)
+
+    def _on_attach(self, fields: Fields) -> None:
+        name = fields.text(0)
+        handle = next((number for number, link in self._links.items() if link.name == name), None)
+        if handle is None:
+            if not self._leaving:
+                raise FrameError("the hub attaches a link that was not asked for")
+            return  # of a link that was given up meanwhile
+        self._handles[fields.number(1)] = handle
+        self._links[handle].on_attach(fields)
+
+    def _on_detach(self, fields: Fields) -> None:
+        handle = self._handles.pop(fields.number(0), None)
+        if handle is None:
+            return
+        left = self._leaving.pop(handle, None)
+        if left is not None:
+            if not left.done():
+                left.set_result(None)
+            return
+        link = self._links.pop(handle, None)
+        if link is not None:
+            self._wire.send(amqp.detach(handle))
+            condition, description = fields.error(2)
+            link.on_detach(error_for(condition, f"{condition}: {description}" if condition else "the link was closed"))

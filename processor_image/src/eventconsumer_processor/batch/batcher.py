@@ -1,0 +1,107 @@
+"""Freezes the next Spark batch when its time has come: the leading host does, and the probe while no host runs.
+
+Both at once, or two leaders, are harmless: a manifest is put if absent, so one of them wins and the other goes by what
+is there. When a batch starts and what it takes is decided in `batchplan`.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+
+import structlog
+
+from eventconsumer_api.host_config import BatchConfig, HostConfig
+from eventconsumer_api.host_report import Problem
+from eventconsumer_api.v1alpha1 import FileFormat, FileLayout
+from eventconsumer_processor import problems
+from eventconsumer_processor.batch.batches import BatchLog
+from eventconsumer_processor.batch.batchplan import SCHEDULE, freeze, take, trigger, unspent
+from eventconsumer_processor.batch.measure import Measure
+from eventconsumer_processor.batch.schedule import last_tick
+from eventconsumer_processor.errors import Blocked
+
+log = structlog.get_logger(__name__)
+
+
+class Batcher:
+    """The batches of one consumer.
+
+    Attributes:
+        problems: What a person must change: a schedule or a commit record that cannot be read.
+    """
+
+    def __init__(
+        self,
+        config: HostConfig,
+        measure: Measure,
+        batches: BatchLog,
+        *,
+        now: Callable[[], datetime],
+    ) -> None:
+        """Plan for what `measure` knows.
+
+        Args:
+            config: The consumer.
+            measure: Its files and its last batch; told of the batches that are frozen here.
+            batches: Its batches.
+            now: Wall clock, in UTC.
+        """
+        self.problems: list[Problem] = []
+        self._config = config
+        self._measure = measure
+        self._batches = batches
+        self._now = now
+
+    async def plan(self) -> None:
+        """Freeze the next batch if one is due and none is open.
+
+        Raises:
+            StorageError: The manifest was not written, or that is unknown: plan again.
+        """
+        when, state = self._config.batches, self._measure.state
+        self.problems = [problems.of(self._config, problems.SINK, state.damage)] if state.damage else []
+        if when is None:
+            return
+        tick = self._tick(when)
+        if state.open is None:
+            await self._freeze(when, tick)
+
+    def _tick(self, when: BatchConfig) -> datetime | None:
+        try:
+            return last_tick(when.trigger.schedule, self._now())
+        except Blocked as error:  # the other triggers go on
+            self.problems.append(error.problem)
+            return None
+
+    async def _freeze(self, when: BatchConfig, tick: datetime | None) -> None:
+        measure, now = self._measure, self._now()
+        era = measure.due()
+        if era is None:
+            return
+        pending = {partition: ledger.pending for partition, ledger in era.ledgers.items() if ledger.pending}
+        oldest = min((slots[0] for slots in pending.values()), key=lambda slot: slot.committed_at, default=None)
+        tick = unspent(tick, measure.state.last, when.limits, oldest)
+        reason = trigger(when.trigger, measure.waiting(), now, tick)
+        if not reason:
+            return
+        # In a thread: a batch of many files takes seconds, in which leases are renewed.
+        files = await asyncio.to_thread(take, pending, when.limits, tick if reason == SCHEDULE else None)
+        manifest = await asyncio.to_thread(
+            freeze,
+            measure.state.last,
+            files,
+            {partition: ledger.start for partition, ledger in era.ledgers.items()},
+            resource=self._config.resource,
+            chain=measure.identity,
+            incarnation=era.incarnation,
+            reason=reason,
+            now=now,
+            file_format=self._format(),
+        )
+        written = await self._batches.freeze(manifest)
+        log.info("batch frozen", number=written.number, reason=written.reason, files=len(written.files))
+        measure.froze(written)
+
+    def _format(self) -> FileFormat:
+        files = self._config.files
+        return FileFormat.AVRO if files.layout is FileLayout.CAPTURE else files.format

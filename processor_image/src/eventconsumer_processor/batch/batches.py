@@ -1,0 +1,161 @@
+"""The manifests and commit records of Spark batches in storage, and how a new leader goes on where the last stopped.
+
+A batch is frozen by a manifest and finished by a commit record, both put-if-absent, so that two leaders cannot
+disagree. Everything is derived from storage: the last manifest says where the next batch starts in each partition.
+That a commit record is there counts, whatever is in it: one that cannot be read is a problem to tell, and no reason to
+process files twice.
+"""
+
+import asyncio
+from dataclasses import dataclass, replace
+
+from pydantic import ValidationError
+
+from eventconsumer_api.batch import BatchCommit, BatchManifest, commit_name, manifest_name
+from eventconsumer_api.host_report import CommitReport
+from eventconsumer_processor.batch.batchreport import commit_report
+from eventconsumer_processor.errors import Damaged, StorageError
+from eventconsumer_processor.storage import BlobStore
+
+MANIFEST_LIMIT = 256 * 1024 * 1024
+COMMIT_LIMIT = 4 * 1024 * 1024  # it names the files that were left out, which may be all of a manifest
+
+
+@dataclass(frozen=True)
+class BatchState:
+    """The last batch.
+
+    Attributes:
+        last: Its manifest; None: there is none.
+        committed: Whether it has a commit record.
+        committed_reason: Why the last committed batch started.
+        commit: What the record of the last committed batch says; None where there is none, or it cannot be read.
+        damage: Why it cannot be read.
+    """
+
+    last: BatchManifest | None = None
+    committed: bool = True
+    committed_reason: str = ""
+    commit: CommitReport | None = None
+    damage: Damaged | None = None
+
+    @property
+    def open(self) -> BatchManifest | None:
+        """The batch that has no commit record yet."""
+        return None if self.committed else self.last
+
+    @property
+    def committed_number(self) -> int:
+        """Number of the last committed batch, 0 where there is none."""
+        return 0 if self.last is None else self.last.number - (0 if self.committed else 1)
+
+    @property
+    def processed_files(self) -> int:
+        """Files in committed batches."""
+        if self.last is None:
+            return 0
+        return self.last.totals.files - (0 if self.committed else len(self.last.files))
+
+    @property
+    def processed_bytes(self) -> int:
+        """Size of them."""
+        if self.last is None:
+            return 0
+        return self.last.totals.bytes - (0 if self.committed else sum(file.size for file in self.last.files))
+
+    def then(self, manifest: BatchManifest) -> "BatchState":
+        """The state once the next batch is frozen."""
+        return replace(self, last=manifest, committed=False)
+
+
+class BatchLog:
+    """The manifests and commit records of one consumer."""
+
+    def __init__(self, blobs: BlobStore, prefix: str) -> None:
+        self._blobs = blobs
+        self._prefix = prefix
+
+    async def restore(self) -> BatchState:
+        """The state that storage holds.
+
+        Raises:
+            StorageError: A request failed, or a manifest cannot be read.
+        """
+        folder = manifest_name(self._prefix, 0).rpartition("/")[0] + "/"
+        names = [info.name for info in await self._blobs.list(folder)]
+        numbers = [int(name.removeprefix(folder).removesuffix(".json")) for name in names]
+        if not numbers:
+            return BatchState()
+        last = await self._read(max(numbers))
+        state = await self.poll(BatchState(last, committed=False))
+        if state.committed or last.number == 1:
+            return state
+        before = await self._read(last.number - 1)
+        _, commit, damage = await self._commit(before.number)
+        return replace(state, committed_reason=before.reason, commit=commit, damage=damage)
+
+    async def poll(self, state: BatchState) -> BatchState:
+        """The state after looking for the open batch's commit record, and again for one that could not be read."""
+        if state.damage:
+            _, commit, damage = await self._commit(state.committed_number)
+            state = replace(state, commit=commit, damage=damage)
+        if state.open is None:
+            return state
+        there, commit, damage = await self._commit(state.open.number)
+        if not there:
+            return state
+        return replace(state, committed=True, committed_reason=state.open.reason, commit=commit, damage=damage)
+
+    async def freeze(self, manifest: BatchManifest) -> BatchManifest:
+        """Write a manifest; the one that is there where another leader was faster."""
+        data = await asyncio.to_thread(lambda: manifest.model_dump_json(by_alias=True).encode())
+        try:
+            await self._blobs.put(manifest_name(self._prefix, manifest.number), data, if_absent=True)
+        except StorageError:
+            there = await self._find(manifest.number)  # ours or another's: what is there counts
+            if there is None:
+                raise
+            return there
+        return manifest
+
+    async def _read(self, number: int) -> BatchManifest:
+        manifest = await self._find(number)
+        if manifest is None:
+            raise Damaged(f"batch manifest {manifest_name(self._prefix, number)} is missing: restore it from a backup")
+        return manifest
+
+    async def _find(self, number: int) -> BatchManifest | None:
+        name = manifest_name(self._prefix, number)
+        blob = await self._blobs.read(name, MANIFEST_LIMIT)
+        if blob is None:
+            return None
+        try:
+            return await asyncio.to_thread(BatchManifest.model_validate_json, blob.data)
+        except ValidationError:
+            raise Damaged(f"batch manifest {name} cannot be read: restore it from a backup") from None
+
+    async def _commit(self, number: int) -> tuple[bool, CommitReport | None, Damaged | None]:
+        """Whether a batch is committed, what its record says, and why that cannot be read."""
+        name = commit_name(self._prefix, number)
+        blob = await self._blobs.read(name, COMMIT_LIMIT)
+        if blob is None:
+            return False, None, None
+        try:
+            if blob.info.size > COMMIT_LIMIT:
+                raise ValueError(f"it has {blob.info.size} bytes, {COMMIT_LIMIT} at most are read")
+            commit = await asyncio.to_thread(BatchCommit.model_validate_json, blob.data)
+            if commit.number != number:
+                raise ValueError(f"it is of batch {commit.number}")
+            return True, commit_report(commit), None
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            text = ": ".join(filter(None, [".".join(map(str, first["loc"])), first["msg"]]))
+        except ValueError as error:
+            text = str(error)
+        return (
+            True,
+            None,
+            Damaged(
+                f"commit record {name} cannot be read ({text}): it was written or changed by something else; restore it"
+            ),
+        )

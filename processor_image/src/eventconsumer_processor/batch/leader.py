@@ -1,0 +1,140 @@
+"""The leading host: elected by a lease on `<prefix>/_leader`, it measures the whole consumer and freezes Spark batches.
+
+Leading is a convenience, never a matter of safety: two leaders at once would measure twice and race for the same
+put-if-absent manifest. A new leader derives everything from storage and the hub: see `measure`.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from uuid import uuid4
+
+import structlog
+
+from eventconsumer_api.host_report import FleetReport, Problem
+from eventconsumer_api.repeats import Repeats
+from eventconsumer_processor import problems
+from eventconsumer_processor.batch.batcher import Batcher
+from eventconsumer_processor.batch.batches import BatchLog
+from eventconsumer_processor.batch.fleet import Era
+from eventconsumer_processor.batch.measure import Measure
+from eventconsumer_processor.errors import Conflict, LeaseLost, StorageError
+from eventconsumer_processor.identity.records import LEAD_SECONDS, is_displaced, leader_name, take_lead
+from eventconsumer_processor.lease.keeper import Keeper
+from eventconsumer_processor.partition.partitions import PartitionManager
+from eventconsumer_processor.partition.work import Work
+from eventconsumer_processor.storage import BlobStore
+
+MEASURE_SECONDS = 5.0
+STAND_BY = 30  # the pauses after which a host tries that is not to lead
+
+log = structlog.get_logger(__name__)
+
+
+class Leader:
+    """Leads while it can."""
+
+    def __init__(
+        self,
+        work: Work,
+        *,
+        blobs: BlobStore,
+        eras: Callable[[], Sequence[Era]],
+        partitions: PartitionManager,
+    ) -> None:
+        self.fleet: FleetReport | None = None
+        self.problems: list[Problem] = []
+        self._work = work
+        self._blobs = blobs
+        self._prefix = work.config.sink.prefix
+        self._eras = eras
+        self._partitions = partitions
+        self._seconds = min(work.config.leases.duration_seconds, LEAD_SECONDS)
+        self._repeats = Repeats(work.clock)
+        self._forget()
+
+    async def run(self) -> None:
+        """Try to lead, and lead, until cancelled or until the chain is another resource's; then give the lead up."""
+        displaced = False
+        while not displaced:
+            try:
+                displaced = await self._elect()
+            except StorageError as error:
+                if times := self._repeats.again("lead", str(error)):
+                    log.warning("cannot try to lead, will try again", error=str(error), times=times)
+            else:
+                self._repeats.over("lead")
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Wait for the next attempt: a host that stands by makes one now and then, or once it is the first."""
+        for _ in range(STAND_BY):
+            await asyncio.sleep(self._seconds / 3 * self._work.rng.uniform(0.5, 1))
+            if not self._partitions.stands_by:
+                return
+
+    async def _elect(self) -> bool:
+        """Lead, where nobody else does; whether the chain is another resource's."""
+        token = str(uuid4())
+        try:
+            since = await take_lead(self._blobs, self._prefix, token, self._seconds, self._work.clock)
+        except Conflict:
+            return False
+        try:
+            if await is_displaced(self._blobs, self._prefix, self._work.config.resource):
+                return True
+            await self._lead(token, since)
+        finally:
+            with contextlib.suppress(StorageError):
+                await self._blobs.release_lease(leader_name(self._prefix), token)
+        return False
+
+    async def _lead(self, token: str, since: float) -> None:
+        keeper = Keeper("the lead", lambda: self._renew(token), self._seconds, since, self._work.clock)
+        keeping = asyncio.create_task(keeper.run())
+        log.info("leading")
+        self._work.metrics.leader.set(1)
+        try:
+            while True:
+                keeper.check()
+                await self._measure_once()
+                await asyncio.sleep(MEASURE_SECONDS)
+        except LeaseLost:
+            log.warning("the lead was lost: its lease was not renewed in time; another host leads")
+        finally:
+            self._work.metrics.leader.set(0)
+            self._forget()
+            keeping.cancel()
+
+    async def _renew(self, token: str) -> None:
+        try:
+            await self._blobs.renew_lease(leader_name(self._prefix), token)
+        except Conflict as error:
+            raise LeaseLost(str(error)) from error
+
+    def _forget(self) -> None:
+        self.fleet = None
+        self.problems = []
+        self._partitions.watched = False
+        work, batches = self._work, BatchLog(self._blobs, self._work.config.sink.prefix)
+        self._measure = Measure(
+            work.config, work.hub, work.info, batches=batches, eras=self._eras(), identity=work.chain, now=work.now
+        )
+        self._batcher = Batcher(work.config, self._measure, batches, now=work.now)
+
+    async def _measure_once(self) -> None:
+        partitions, listing = self._partitions.partition_ids, self._partitions.listing
+        try:
+            await self._measure.follow(partitions, listing)
+            await self._batcher.plan()
+            self.problems = self._batcher.problems
+        except StorageError as error:
+            if times := self._repeats.again("measure", str(error)):
+                log.warning("lag and batches are not known, will try again", error=str(error), times=times)
+            self.problems = [problems.of(self._work.config, problems.SINK, error)]
+            return
+        if times := self._repeats.over("measure"):
+            log.info("lag and batches are known again", failures=times)
+        await self._measure.ask_heads(partitions)
+        self.fleet = self._measure.report(partitions, listing)
+        self._partitions.watched = self.fleet.lag_events != 0  # new files are noticed by their checkpoints

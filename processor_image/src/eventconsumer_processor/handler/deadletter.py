@@ -1,0 +1,143 @@
+"""Dead letters: events that the user's code could not process, each a small JSON file with all that is known.
+
+    <prefix>/_deadletters/inc=<incarnation>/partition=<p>/seq=<20 digits>.json
+
+A letter is written once: the first host to give up on an event wins, and a later one that comes to the same event
+finds it done. Nothing reads or removes letters but people and their tools; an event that is a dead letter is in the
+drained files all the same, where there are files.
+"""
+
+import base64
+import contextlib
+import json
+import traceback
+from collections import Counter
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from eventconsumer_api.conditions import Reason
+from eventconsumer_api.host_report import Problem
+from eventconsumer_api.redaction import redact
+from eventconsumer_processor.errors import Conflict
+from eventconsumer_processor.handler.handler import Event, PartitionContext
+from eventconsumer_processor.storage import BlobStore
+
+MESSAGE_CHARACTERS = 4_096
+TRACEBACK_CHARACTERS = 32_768  # the end is kept: it says where
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """How often an event was given to the user's code, and when."""
+
+    count: int
+    first: datetime
+    last: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why it became a dead letter; redacted."""
+
+    type: str
+    message: str
+    traceback: str
+
+
+def cause_of(error: BaseException, message: str | None = None) -> Cause:
+    """The cause that an error is.
+
+    Args:
+        error: What the user's code raised.
+        message: Said instead of the error's own message.
+    """
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    text = redact(text_of(error) if message is None else message)
+    frames = redact("".join(traceback.format_exception(error)))
+    return Cause(name, text[:MESSAGE_CHARACTERS], frames[-TRACEBACK_CHARACTERS:])
+
+
+def text_of(error: BaseException) -> str:
+    """An error's own message, whatever its class makes of that."""
+    try:
+        return str(error)
+    except Exception as failure:
+        return f"<no message: {type(failure).__name__}>"
+
+
+class DeadLetters:
+    """The dead letters of one consumer, as one host writes them."""
+
+    def __init__(self, blobs: BlobStore, container: str, prefix: str, incarnation: str, handler: str) -> None:
+        self._blobs = blobs
+        self._container = container
+        self._incarnation = incarnation
+        self._handler = handler
+        self._folder = f"{prefix}/_deadletters/inc={incarnation}/"
+        self._written: Counter[str] = Counter()
+
+    def path(self, partition: str, sequence_number: int) -> str:
+        """Name of an event's letter."""
+        return f"{self._folder}partition={partition}/seq={sequence_number:020d}.json"
+
+    async def put(self, context: PartitionContext, event: Event, attempts: Attempts, cause: Cause) -> None:
+        """Write a letter; nothing to do where the event has one already.
+
+        Raises:
+            StorageError: It was not written, or that is unknown: try again.
+        """
+        text = json.dumps(self._letter(context, event, attempts, cause), ensure_ascii=False, indent=1)
+        data = text.encode(errors="backslashreplace")  # half a surrogate pair becomes its JSON escape
+        with contextlib.suppress(Conflict):  # perhaps from an earlier try whose answer was lost
+            await self._blobs.put(self.path(context.partition_id, event.sequence_number), data, if_absent=True)
+        self._written[context.partition_id] += 1
+
+    def problem(self) -> Problem | None:
+        """What the user is told; None where no letter was written since this host started."""
+        if not self._written:
+            return None
+        each = ", ".join(f"{count} of partition {partition}" for partition, count in sorted(self._written.items()))
+        return Problem(
+            field="spec.processing.handler",
+            reason=Reason.DEAD_LETTERS,
+            message=f"the handler kept failing on {self._written.total()} events since this host started ({each}): "
+            f"they are in container {self._container} under {self._folder}, with the errors; correct the handler, and "
+            "process them from there",
+        )
+
+    def _letter(self, context: PartitionContext, event: Event, attempts: Attempts, cause: Cause) -> dict[str, Any]:
+        return {
+            "namespace": context.namespace,
+            "eventHub": context.event_hub,
+            "consumerGroup": context.consumer_group,
+            "incarnation": self._incarnation,
+            "partitionId": context.partition_id,
+            "sequenceNumber": event.sequence_number,
+            "offset": event.offset,
+            "enqueuedTime": event.enqueued_time.isoformat(),
+            "partitionKey": event.partition_key,
+            "contentType": event.content_type,
+            "messageId": event.message_id,
+            "correlationId": event.correlation_id,
+            "properties": dict(event.properties),
+            "systemProperties": dict(event.system_properties),
+            "body": base64.b64encode(event.body).decode(),
+            "bodyText": _text(event.body),
+            "handler": self._handler,
+            "host": context.owner,
+            "epoch": context.epoch,
+            "attempts": attempts.count,
+            "firstAttempt": attempts.first.isoformat(),
+            "lastAttempt": attempts.last.isoformat(),
+            "error": asdict(cause),
+        }
+
+
+def _text(body: bytes) -> str | None:
+    """The body as text; None where it is no UTF-8."""
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        return None

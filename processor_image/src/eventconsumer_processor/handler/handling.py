@@ -1,0 +1,304 @@
+"""Gives a partition's events to the user's code until each is done: processed, or a dead letter. None is skipped.
+
+What "in order" means: a call that succeeds covers events behind all that were done before, and every event in front of
+them is done. So the number of leading events that are done says all, and a checkpoint may follow it.
+
+What happens on errors:
+
+    batch fails      -> the whole batch again, after growing pauses, `attempts` times in all
+    still fails      -> its first half, then its second, each once; a half that fails is divided again
+    one event fails  -> alone again, after growing pauses, `attempts` times in all, then it is a dead letter
+    TryAgain         -> the same events again, after growing pauses, for as long as it takes
+    RejectEvents     -> these events are dead letters now, the others of the call come again at once
+
+A letter is written before its event counts as done, and while it cannot be written nothing goes on. Every pause ends
+when the partition is to stop; what is not done then is processed by the next owner.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from random import Random
+
+import structlog
+
+from eventconsumer_api.conditions import Reason
+from eventconsumer_api.host_report import Problem
+from eventconsumer_api.redaction import redact
+from eventconsumer_api.repeats import Repeats
+from eventconsumer_processor.errors import Blocked, StorageError
+from eventconsumer_processor.handler.calls import Calls
+from eventconsumer_processor.handler.deadletter import Attempts, Cause, DeadLetters, cause_of
+from eventconsumer_processor.handler.handler import (
+    Batch,
+    CloseReason,
+    PartitionContext,
+    Position,
+    RejectEvents,
+    TryAgain,
+)
+from eventconsumer_processor.handler.loading import FIELD, Factory, describe
+from eventconsumer_processor.metrics import Metrics
+from eventconsumer_processor.source.batch import EventBatch
+from eventconsumer_processor.source.rows import EventRows
+
+PAUSE_FIRST = 0.5  # seconds, doubled each time
+PAUSE_MOST = 30.0
+FAILED_CALLS = 3  # in a row, before it is a problem: a call may fail at any time
+CLOSE_SECONDS = 10.0  # for the user's close
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The partition that a handler is for."""
+
+    namespace: str
+    event_hub: str
+    consumer_group: str
+    partition: str
+    owner: str
+
+
+@dataclass(frozen=True)
+class Means:
+    """What the handlers of all partitions share."""
+
+    factory: Factory
+    letters: DeadLetters
+    attempts: int  # `processing.handlerAttempts`
+    metrics: Metrics
+    rng: Random
+    now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Some events of a batch, given in one call."""
+
+    indices: Sequence[int]
+    tries: int  # how often they may still fail together
+    given: int = 0  # how often they were given, together or with more
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """One batch on its way through the user's code."""
+
+    rows: EventRows
+    stop: asyncio.Event
+    began: datetime
+
+
+class PartitionHandler:
+    """The user's code on one partition, one instance from `open` to `close`."""
+
+    def __init__(self, place: Place, means: Means) -> None:
+        self._place = place
+        self._means = means
+        self._calls: Calls | None = None  # open
+        self._context: PartitionContext | None = None
+        self._failures = 0  # in a row
+        self._repeats = Repeats(lambda: means.now().timestamp())
+        self._failing: Problem | None = None
+        self._log = log.bind(partition=place.partition)
+
+    @property
+    def problems(self) -> dict[str, Problem]:
+        """What a person must know, by kind: `handler`, `dead-letters`."""
+        found = {"handler": self._failing, "dead-letters": self._means.letters.problem()}
+        return {kind: problem for kind, problem in found.items() if problem}
+
+    async def open(self, epoch: int, position: int) -> None:
+        """Make an instance and open it.
+
+        Args:
+            epoch: Of the lease.
+            position: Sequence number of the first event to come.
+
+        Raises:
+            Blocked: The user's code failed; the next call tries with a new instance.
+        """
+        place = self._place
+        context = PartitionContext(
+            namespace=place.namespace,
+            event_hub=place.event_hub,
+            consumer_group=place.consumer_group,
+            partition_id=place.partition,
+            owner=place.owner,
+            epoch=epoch,
+            next_sequence_number=position,
+            position=None,
+            log=self._log.bind(epoch=epoch),
+        )
+        calls = None
+        try:
+            calls = Calls(self._means.factory(), f"handler-{place.partition}", self._slow)
+            await calls.open(context)
+        except (Exception, SystemExit) as error:
+            self._count(error)
+            message = f"the handler cannot open partition {place.partition}: {describe(error)}; it is tried again"
+            raise Blocked(FIELD, Reason.HANDLER_FAILING, message) from error
+        else:
+            self._calls, self._context = calls, context
+            self._failing = None
+        finally:
+            if calls is not None and self._calls is not calls:
+                calls.end()
+
+    async def process(self, batch: EventBatch, stop: asyncio.Event) -> int:
+        """Give a batch to the user's code, until all its events are done.
+
+        Args:
+            batch: Events behind all that were given before.
+            stop: Set when the partition is given up: a call under way is waited for, and no other begins.
+
+        Returns:
+            How many leading events are done; fewer than all only where `stop` was set.
+        """
+        assert self._calls is not None and self._context is not None  # noqa: S101, PT018 - open
+        rows = batch.rows()
+        self._context.last_enqueued = batch.last_enqueued
+        turn = _Round(rows, stop, self._means.now())
+        pending = [_Piece(range(len(batch)), self._means.attempts)]  # the first of them last
+        done = 0
+        while pending and not stop.is_set():
+            pending += await self._give(turn, self._calls, self._context, pending.pop())
+            done = pending[-1].indices[0] if pending else len(batch)
+            if done:
+                self._context.next_sequence_number = rows.sequence_numbers[done - 1] + 1
+                self._context.position = _position(rows, done - 1)
+        if not pending:
+            self._failing = None
+        return done
+
+    async def close(self, *, lost: bool) -> None:
+        """Close the instance, if one is open; never fails, and takes no longer than `CLOSE_SECONDS`.
+
+        Args:
+            lost: The lease was lost, or else the partition is given up in order.
+        """
+        calls, self._calls = self._calls, None
+        if calls is None or self._context is None:
+            return
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await calls.close(self._context, CloseReason.LEASE_LOST if lost else CloseReason.SHUTDOWN)
+        except Exception as error:
+            self._count(error)
+            self._log.error("the handler's close failed: correct it in the handler's image", error=describe(error))
+        finally:
+            calls.end()
+
+    async def _give(self, turn: _Round, calls: Calls, context: PartitionContext, piece: _Piece) -> list[_Piece]:
+        """Make one call, and pause behind it where that failed; what is left of the piece, the first part last."""
+        events = Batch(turn.rows, piece.indices)
+        piece = replace(piece, given=piece.given + 1)
+        try:
+            with self._means.metrics.handler_seconds.time():
+                await calls.process_events(context, events)
+        except TryAgain as error:
+            self._failed(error, f"it asks to be given {_named(events)} again", alarm=self._failures >= FAILED_CALLS)
+            await self._pause(self._failures, turn.stop)
+            return [piece]
+        except Exception as error:
+            numbers = error.sequence_numbers if isinstance(error, RejectEvents) else frozenset()
+            rejected = [index for index in piece.indices if turn.rows.sequence_numbers[index] in numbers]
+            if isinstance(error, RejectEvents) and rejected:
+                return await self._reject(turn, context, piece, rejected, cause_of(error, error.reason))
+            return await self._again(turn, context, piece, error)
+        self._failures = 0
+        self._means.metrics.handled.labels(self._place.partition).inc(len(events))
+        return []
+
+    async def _again(self, turn: _Round, context: PartitionContext, piece: _Piece, error: Exception) -> list[_Piece]:
+        """What follows a failure: the same events once more, or in parts, or the end for the only one."""
+        events, failed = Batch(turn.rows, piece.indices), self._means.attempts - piece.tries + 1
+        piece = replace(piece, tries=piece.tries - 1)
+        if piece.tries:
+            self._failed(error, f"it is given {_named(events)} again", alarm=failed >= FAILED_CALLS)
+            await self._pause(failed, turn.stop)
+            return [piece]
+        if len(events) == 1:
+            self._failed(error, f"{_named(events)} becomes a dead letter", alarm=True)
+            return await self._reject(turn, context, piece, piece.indices, cause_of(error))
+        self._failed(error, f"{_named(events)} are divided to find those it fails on", alarm=True)
+        middle = len(events) // 2
+        return [
+            _Piece(half, self._means.attempts if len(half) == 1 else 1, piece.given)
+            for half in (piece.indices[middle:], piece.indices[:middle])
+        ]
+
+    async def _reject(
+        self, turn: _Round, context: PartitionContext, piece: _Piece, rejected: Sequence[int], cause: Cause
+    ) -> list[_Piece]:
+        """Make events of a piece dead letters; the others of it are left, or all of it where there was a stop."""
+        attempts = Attempts(piece.given, turn.began, self._means.now())
+        for event in Batch(turn.rows, rejected):
+            failures = 0
+            while True:
+                try:
+                    await self._means.letters.put(context, event, attempts, cause)
+                    self._repeats.over("letter")
+                    break
+                except StorageError as error:
+                    failures += 1
+                    if times := self._repeats.again("letter", str(error)):
+                        self._log.warning(
+                            "dead letter not written, will try again",
+                            number=event.sequence_number, error=str(error), times=times,
+                        )  # fmt: skip
+                    self._alarm(f"a dead letter cannot be written, so nothing goes on: {error}")
+                await self._pause(failures, turn.stop)
+                if turn.stop.is_set():
+                    return [piece]
+            self._log.error(
+                "the handler rejected an event: it is a dead letter",
+                number=event.sequence_number,
+                error=cause.type,
+                cause=cause.message,
+            )
+            self._means.metrics.dead_letters.labels(self._place.partition).inc()
+        gone = set(rejected)
+        left = [index for index in piece.indices if index not in gone]
+        return [replace(piece, indices=left)] if left else []
+
+    def _failed(self, error: Exception, what: str, *, alarm: bool) -> None:
+        self._failures += 1
+        self._count(error)
+        self._log.warning("the handler failed", error=describe(error), next=what)
+        if alarm:
+            self._alarm(f"process_events fails with {describe(error)}; {what}")
+
+    def _count(self, error: BaseException) -> None:
+        self._means.metrics.handler_failures.labels(self._place.partition, type(error).__name__).inc()
+
+    def _slow(self, method: str, seconds: float) -> None:
+        self._log.warning("the handler has not returned", method=method, seconds=round(seconds))
+        self._alarm(f"{method} has not returned for {seconds:.0f} s, and nothing goes on before it does")
+
+    def _alarm(self, what: str) -> None:
+        self._failing = Problem(
+            field=FIELD,
+            reason=Reason.HANDLER_FAILING,
+            message=redact(f"partition {self._place.partition}: {what}"),
+        )
+
+    async def _pause(self, failures: int, stop: asyncio.Event) -> None:
+        """Wait, the longer the more failures there were; no longer than until `stop`."""
+        seconds = min(PAUSE_MOST, PAUSE_FIRST * 2 ** min(failures - 1, 16))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), seconds * self._means.rng.uniform(0.5, 1.5))
+
+
+def _position(rows: EventRows, index: int) -> Position:
+    event = Batch(rows)[index]
+    return Position(event.sequence_number, event.offset, event.enqueued_time)
+
+
+def _named(events: Batch) -> str:
+    numbers = events.sequence_numbers
+    return f"event {numbers[0]}" if len(numbers) == 1 else f"{len(numbers)} events from {numbers[0]} to {numbers[-1]}"

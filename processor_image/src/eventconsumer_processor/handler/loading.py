@@ -1,0 +1,111 @@
+"""Finds the user's class by its name, and says what is wrong with it before a partition is opened.
+
+Everything a user can get wrong is a `Blocked` with the field `spec.processing.handler`, the cause and the remedy: the
+module or the class is missing, importing fails, it is no class, a method is missing or takes something else, or it
+cannot be made without arguments.
+"""
+
+import importlib
+import inspect
+import threading
+import traceback
+from collections.abc import Callable
+
+from eventconsumer_api.conditions import Reason
+from eventconsumer_processor.errors import Blocked
+from eventconsumer_processor.handler.deadletter import text_of
+from eventconsumer_processor.handler.handler import EventProcessor
+
+FIELD = "spec.processing.handler"
+_METHODS = {"open": 1, "process_events": 2, "close": 2}  # how many arguments each is given
+_OPTIONAL = {"open", "close"}
+
+Factory = Callable[[], EventProcessor]
+"""Makes a new instance; raises what the user's constructor raises."""
+
+
+def load(spec: str) -> Factory:
+    """Import a handler class and try it once. Takes as long as the user's imports: call it in a thread.
+
+    Args:
+        spec: `package.module:Class`.
+
+    Raises:
+        Blocked: It cannot be used.
+    """
+    module_name, _, class_name = spec.partition(":")
+    found = getattr(_import(spec, module_name), class_name, None)
+    if found is None:
+        raise _invalid(f"module {module_name} has no class {class_name}: correct the name, or add the class")
+    if not isinstance(found, type):
+        raise _invalid(f"{spec} is {_kind(found)}, not a class: name a class with the method process_events")
+    _check_methods(spec, found)
+    try:
+        first = found()
+    except (Exception, SystemExit) as error:
+        raise _invalid(
+            f"{spec}() fails with {describe(error)}: it must be possible to make one without arguments; put what can "
+            "fail for a time into open"
+        ) from error
+    return _FirstThenNew(found, first)
+
+
+def describe(error: BaseException) -> str:
+    """An error in one line: its type, its message, and where it was raised."""
+    text = text_of(error).strip().splitlines()
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({frames[-1].filename.rsplit('/', 1)[-1]}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}{f': {text[0][:500]}' if text else ''}{where}"
+
+
+class _FirstThenNew:
+    """Gives out the instance that was made for trying first, so that no instance is made for nothing."""
+
+    def __init__(self, made_by: Factory, first: EventProcessor) -> None:
+        self._made_by = made_by
+        self._first: EventProcessor | None = first
+        self._lock = threading.Lock()
+
+    def __call__(self) -> EventProcessor:
+        with self._lock:
+            first, self._first = self._first, None
+        return self._made_by() if first is None else first
+
+
+def _import(spec: str, name: str) -> object:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        missing = error.name or name
+        if name == missing or name.startswith(missing + "."):
+            raise _invalid(
+                f"there is no module {missing} in the image: build processing.image FROM the processor image, copy the "
+                f"module to /app (or install it), and set processing.image"
+            ) from error
+        raise _invalid(
+            f"module {name} needs the module {missing}, which is not in the image: install it there"
+        ) from error
+    except (Exception, SystemExit) as error:
+        raise _invalid(f"importing {name} for {spec} fails with {describe(error)}: correct the module") from error
+
+
+def _check_methods(spec: str, found: type) -> None:
+    for name, count in _METHODS.items():
+        method = getattr(found, name, None)
+        if method is None and name in _OPTIONAL:
+            continue
+        if not callable(method) or name in getattr(found, "__abstractmethods__", ()):
+            raise _invalid(f"{spec} has no method {name}: add it (open and close may be left out)")
+        try:
+            inspect.signature(method).bind(*range(count + 1))  # one more for self
+        except (TypeError, ValueError):
+            arguments = {"open": "context", "process_events": "context, batch", "close": "context, reason"}[name]
+            raise _invalid(f"{spec}.{name} must take (self, {arguments})") from None
+
+
+def _kind(found: object) -> str:
+    return "a function" if inspect.isroutine(found) else f"a value of type {type(found).__name__}"
+
+
+def _invalid(message: str) -> Blocked:
+    return Blocked(FIELD, Reason.HANDLER_INVALID, message)

@@ -1,0 +1,119 @@
+"""The host's HTTP side: /healthz, /status and /metrics, and /fleet, on which the operator tells what the fleet is.
+
+/healthz answers 200 as long as the host's loops turn, also while it is blocked by something a person must change: a
+restart would heal nothing. It answers 503 when no loop has turned for two minutes, so that the kubelet restarts a stuck
+process.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from eventconsumer_api.fleet import FLEET_MAX_BYTES, FLEET_PATH, FLEET_SIGNATURE_HEADER
+from eventconsumer_api.host_report import HostReport
+from eventconsumer_processor.errors import PortTaken
+from eventconsumer_processor.metrics import Metrics
+from eventconsumer_processor.partition.fleetnews import FleetNews, Refused
+
+BODY_SECONDS = 5.0  # in which a message must have come
+STUCK_SECONDS = 120.0  # above the longest scan of a storage account that does not answer
+
+
+class Heartbeat:
+    """When the host's loop last turned."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._last = clock()
+
+    def beat(self) -> None:
+        """The loop turned."""
+        self._last = self._clock()
+
+    @property
+    def age(self) -> float:
+        """Seconds since then."""
+        return self._clock() - self._last
+
+
+class HealthServer:
+    """Serves the paths on one port."""
+
+    def __init__(
+        self,
+        heartbeat: Heartbeat,
+        report: Callable[[], HostReport],
+        metrics: Metrics,
+        news: FleetNews | None = None,
+    ) -> None:
+        self._heartbeat = heartbeat
+        self._report = report
+        self._metrics = metrics
+        app = web.Application(client_max_size=FLEET_MAX_BYTES)
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/status", self._status)
+        app.router.add_get("/metrics", self._exposition)
+        if news is not None:
+            self._news = news
+            app.router.add_post(FLEET_PATH, self._fleet)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+
+    async def start(self, port: int) -> int:
+        """Listen on all addresses; the port, which is a free one where 0 was asked for.
+
+        Raises:
+            PortTaken: Another program listens there, or it may not be used.
+        """
+        await self._runner.setup()
+        try:
+            listener = _listen(port)
+        except OSError as error:
+            raise PortTaken(error.strerror) from None
+        await web.SockSite(self._runner, listener).start()
+        return int(listener.getsockname()[1])
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        await self._runner.cleanup()
+
+    async def _healthz(self, _: web.Request) -> web.Response:
+        age = self._heartbeat.age
+        if age > STUCK_SECONDS:
+            return web.Response(status=503, text=f"no loop has turned for {age:.0f} s\n")
+        return web.Response(text="ok\n")
+
+    async def _status(self, _: web.Request) -> web.Response:
+        return web.json_response(text=self._report().model_dump_json(by_alias=True))
+
+    async def _exposition(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def _fleet(self, request: web.Request) -> web.Response:
+        """Take a message of the operator; 204 where it is believed, else why not."""
+        try:
+            body = await self._body(request)
+            self._news.receive(body, request.headers.get(FLEET_SIGNATURE_HEADER, ""))
+        except Refused as error:
+            return web.Response(status=error.status, text=f"{error}\n")
+        return web.Response(status=204)
+
+    async def _body(self, request: web.Request) -> bytes:
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                return await request.read()
+        except web.HTTPRequestEntityTooLarge:
+            error = Refused(413, "too large", f"the message has more than {FLEET_MAX_BYTES} bytes")
+        except TimeoutError:
+            error = Refused(408, "too slow", f"the message did not come within {BODY_SECONDS:.0f} s")
+        self._news.count_refused(error)
+        raise error
+
+
+def _listen(port: int) -> socket.socket:
+    """One socket for IPv4 and IPv6, so that a free port is the same for both."""
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    return socket.create_server(("", port))

@@ -1,0 +1,253 @@
+"""One host process: register, drain while registered, and hand everything over at SIGTERM.
+
+    Starting ──register──> Running ──SIGTERM──> Draining ──> exit 0
+        │  ▲                  │
+        ▼  │ every few        │ a credential changed
+      Blocked  seconds  <─────┘
+
+While blocked, the process stays up and says in /status which field to change; a credential file that appears or changes
+is read again. A change while running ends the session in order (flush, commit, checkpoint, release) and registers anew.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from random import Random
+
+import structlog
+
+from eventconsumer_api.conditions import ADVISORY
+from eventconsumer_api.host_config import Credential, HostConfig
+from eventconsumer_api.host_report import HostReport, HostState, Problem, StorageReport
+from eventconsumer_processor.batch.leader import Leader
+from eventconsumer_processor.batch.measure import eras_of
+from eventconsumer_processor.credentials import fingerprint
+from eventconsumer_processor.errors import StorageError
+from eventconsumer_processor.handler.deadletter import DeadLetters
+from eventconsumer_processor.handler.handling import Means, PartitionHandler, Place
+from eventconsumer_processor.host.health import HealthServer, Heartbeat
+from eventconsumer_processor.host.registration import Registration, receiver_of, register
+from eventconsumer_processor.host.replay import BoundedHub, Totals, completed, totals
+from eventconsumer_processor.host.storagecalls import StorageCalls, idle_per_hour
+from eventconsumer_processor.identity.records import until_moved
+from eventconsumer_processor.lease.keeper import boottime
+from eventconsumer_processor.lease.layouts import lease_store
+from eventconsumer_processor.metrics import Metrics
+from eventconsumer_processor.partition.fleetnews import FleetNews
+from eventconsumer_processor.partition.partitions import PartitionManager
+from eventconsumer_processor.partition.work import Work
+from eventconsumer_processor.sink.formats import files_of
+from eventconsumer_processor.sink.slots import Chain
+
+REGISTER_RETRY_SECONDS = 4.0
+WATCH_SECONDS = 2.0
+
+log = structlog.get_logger(__name__)
+
+
+class Host:
+    """A host; `run` returns after a stop was requested and everything was handed over."""
+
+    def __init__(
+        self,
+        config: HostConfig,
+        owner: str,
+        clock: Callable[[], float] = boottime,
+        fleet_key: Path | None = None,
+    ) -> None:
+        self._config = config
+        self._owner = owner
+        self._clock = clock
+        self._metrics = Metrics()
+        self._news = FleetNews(config.resource.path, fleet_key, self._metrics, clock)
+        self._storage_calls = StorageCalls(self._metrics.observe_storage, clock)
+        self._heartbeat = Heartbeat(clock)
+        self._stop = asyncio.Event()
+        self._state = HostState.STARTING
+        self._blocked: list[Problem] = []
+        self._partitions: PartitionManager | None = None
+        self._leader: Leader | None = None
+        self.replayed: Totals | None = None  # what a complete replay wrote
+        self._metrics.follow(self.report, spark=self._config.batches is not None)
+
+    def request_stop(self) -> None:
+        """Stop in order."""
+        self._state = HostState.DRAINING
+        self._stop.set()
+
+    async def run(self, port: int) -> None:
+        """Serve and drain until stopped.
+
+        Args:
+            port: Of the HTTP side; 0 takes a free one.
+        """
+        server = HealthServer(self._heartbeat, self.report, self._metrics, self._news)
+        log.info("listening", port=await server.start(port), owner=self._owner)
+        try:
+            while not self._stop.is_set():
+                seen = fingerprint(self._credentials())
+                registered = await register(self._config, self._storage_calls.observe)
+                self._heartbeat.beat()
+                if isinstance(registered, Registration):
+                    await self._session(registered, seen)
+                else:
+                    await self._wait_blocked(registered, seen)
+        finally:
+            await server.stop()
+
+    def report(self) -> HostReport:
+        """What /status answers."""
+        partitions, leader = self._partitions, self._leader
+        found = [*self._blocked]
+        if partitions:
+            found += partitions.problems()
+        if leader:
+            found += leader.problems
+        state = self._state
+        if state is HostState.RUNNING and any(problem.reason not in ADVISORY for problem in found):
+            state = HostState.BLOCKED
+        return HostReport(
+            owner=self._owner,
+            state=state,
+            partition_count=len(partitions.partition_ids) if partitions else None,
+            partitions=partitions.reports() if partitions else [],
+            problems=_distinct(found),
+            fleet=leader.fleet if leader else None,
+            storage=self._storage() if partitions else None,
+        )
+
+    def _storage(self) -> StorageReport:
+        partitions, leader = self._partitions, self._leader
+        idle = idle_per_hour(
+            partitions.renewals() if partitions else 0,
+            self._config.leases.duration_seconds,
+            leads=leader is not None and leader.fleet is not None,
+            rests=self._news.current() is not None and not self._config.leases.shared,
+        )
+        return StorageReport(calls_per_hour=self._storage_calls.per_hour(), idle_calls_per_hour=idle)
+
+    def _credentials(self) -> list[Credential]:
+        return [
+            self._config.event_hub.credential,
+            self._config.leases.location.credential,
+            self._config.sink.credential,
+        ]
+
+    async def _wait_blocked(self, found: list[Problem], seen: str) -> None:
+        if found != self._blocked:
+            for problem in found:
+                log.error(
+                    "nothing can be read before this is corrected",
+                    field=problem.field,
+                    reason=problem.reason,
+                    cause=problem.message,
+                )
+        self._blocked = found
+        self._enter(HostState.BLOCKED)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(REGISTER_RETRY_SECONDS):
+                await self._changed(seen)
+
+    async def _session(self, registration: Registration, seen: str) -> None:
+        config, info = self._config, registration.info
+        self._blocked = []
+        log.info(
+            "registered",
+            hub=info.name,
+            hub_namespace=info.namespace,
+            partitions=len(info.partition_ids),
+            receiver=receiver_of(config),
+        )
+        segment = registration.segments[-1]
+        era = segment.incarnation
+        encode, chain = files_of(config, info, segment, registration.sink)
+        rng = Random()  # noqa: S311 - spreads hosts, guards nothing
+        work = Work(
+            owner=self._owner,
+            config=config,
+            hub=registration.hub,
+            info=info,
+            encode=encode,
+            metrics=self._metrics,
+            clock=self._clock,
+            rng=rng,
+            memory=registration.memory,
+            handler=self._handlers(registration, era, rng),
+            chain=registration.chain,
+        )
+        leases = lease_store(config, info, registration.leases, self._clock)
+        partitions = self._partitions = PartitionManager(work, leases, chain, self._news)
+        leader = self._leader = Leader(
+            work,
+            blobs=registration.sink,
+            eras=partial(eras_of, config, info, registration.segments, registration.sink),
+            partitions=partitions,
+        )
+        self._enter(HostState.RUNNING)
+        loops = [
+            asyncio.create_task(partitions.run(self._heartbeat.beat), name="scan"),
+            asyncio.create_task(leader.run(), name="lead"),
+            asyncio.create_task(self._changed(seen), name="watch"),
+            asyncio.create_task(
+                until_moved(registration.sink, config, segment, partitions.in_doubt, self._clock), name="identity"
+            ),
+        ]
+        if registration.replay:
+            loops.append(asyncio.create_task(completed(registration.replay, partitions.reports), name="replay"))
+        try:
+            ended, _ = await asyncio.wait(loops, return_when=asyncio.FIRST_COMPLETED)
+            for loop in ended:
+                loop.result()  # a loop that failed ends the process: the kubelet starts a fresh one
+        finally:
+            for loop in loops:
+                loop.cancel()
+            await asyncio.gather(*loops, return_exceptions=True)
+            log.info("draining", partitions=len(partitions.reports()))
+            await partitions.drain(config.drain_seconds)
+            if registration.replay:
+                await self._finish_replay(registration.replay, chain)
+            self._partitions = self._leader = None
+            await registration.close()
+
+    async def _finish_replay(self, hub: BoundedHub, chain: Callable[[str], Chain]) -> None:
+        """Look whether the files are complete; if not, a credential changed, or the next attempt goes on."""
+        with contextlib.suppress(StorageError):
+            self.replayed = await totals(hub, chain)
+        if self.replayed is not None:
+            log.info("replay complete", files=self.replayed.files, events=self.replayed.events)
+            self.request_stop()
+
+    def _handlers(self, registration: Registration, era: str, rng: Random) -> Callable[[str], PartitionHandler] | None:
+        """The user's code for each partition."""
+        config, info, factory = self._config, registration.info, registration.handler
+        if factory is None or config.processing.handler is None:
+            return None
+        letters = DeadLetters(
+            registration.sink, config.sink.container, config.sink.prefix, era, config.processing.handler
+        )
+        means = Means(factory, letters, config.processing.handler_attempts, self._metrics, rng)
+
+        def handler(partition: str) -> PartitionHandler:
+            place = Place(info.namespace, info.name, config.event_hub.consumer_group, partition, self._owner)
+            return PartitionHandler(place, means)
+
+        return handler
+
+    async def _changed(self, seen: str) -> None:
+        """Return when a stop is requested or a credential file differs from what was seen."""
+        while not self._stop.is_set() and fingerprint(self._credentials()) == seen:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), WATCH_SECONDS)
+        if not self._stop.is_set():
+            log.info("a credential changed: connecting again")
+
+    def _enter(self, state: HostState) -> None:
+        if self._state is not HostState.DRAINING:
+            self._state = state
+
+
+def _distinct(found: list[Problem]) -> list[Problem]:
+    """One problem for each field and reason: the first."""
+    return list({(problem.field, problem.reason): problem for problem in reversed(found)}.values())[::-1]

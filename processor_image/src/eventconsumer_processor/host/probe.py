@@ -1,0 +1,166 @@
+"""The probe: looks for events while no host runs (`eventconsumer probe`), and tells the operator what it finds.
+
+It registers and measures as a leading host does and answers /status with the same report, but owns nothing: it reads no
+event, takes no lease and writes no file or checkpoint. What it writes are the manifests of Spark batches: files that
+wait become batches when their time comes, and commits are seen, whether or not a host runs. A manifest is put if
+absent, so a host that leads at the same time does no harm.
+
+The hub is asked for its heads every 10 s, which costs nothing; storage only once a minute, or when there are events
+that may be in no file, but while a batch is open for its commit each time. Nothing that reads or writes events is
+loaded, and no code of the user's.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+import structlog
+
+from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.host_report import FleetReport, HostReport, HostState, Problem
+from eventconsumer_api.repeats import Repeats
+from eventconsumer_processor import problems
+from eventconsumer_processor.batch.batcher import Batcher
+from eventconsumer_processor.batch.batches import BatchLog
+from eventconsumer_processor.batch.measure import Measure, eras_of
+from eventconsumer_processor.credentials import fingerprint
+from eventconsumer_processor.errors import HostError
+from eventconsumer_processor.host.health import HealthServer, Heartbeat
+from eventconsumer_processor.host.registration import Registration, register
+from eventconsumer_processor.lease.keeper import boottime
+from eventconsumer_processor.lease.layouts import lease_store
+from eventconsumer_processor.lease.model import Listing
+from eventconsumer_processor.metrics import Metrics
+from eventconsumer_processor.sink.slots import utc_now
+
+MEASURE_SECONDS = 10.0
+STORAGE_SECONDS = 60.0  # between two looks at leases and files while there is nothing new
+RETRY_SECONDS = 5.0
+ROUND_SECONDS = 60.0  # longest round
+
+log = structlog.get_logger(__name__)
+
+
+class Probe:
+    """A probe; `run` returns after a stop was requested."""
+
+    def __init__(self, config: HostConfig, owner: str, clock: Callable[[], float] = boottime) -> None:
+        self._config = config
+        self._owner = owner
+        self._clock = clock
+        self._repeats = Repeats(clock)
+        self._metrics = Metrics()
+        self._heartbeat = Heartbeat(clock)
+        self._stop = asyncio.Event()
+        self._fleet: FleetReport | None = None
+        self._problems: list[Problem] = []
+        self._partitions: tuple[str, ...] = ()
+
+    def request_stop(self) -> None:
+        """Stop."""
+        self._stop.set()
+
+    async def run(self, port: int) -> None:
+        """Serve and measure until stopped.
+
+        Args:
+            port: Of the HTTP side; 0 takes a free one.
+        """
+        processing = self._config.processing.model_copy(update={"handler": None})
+        without_handler = self._config.model_copy(update={"processing": processing})
+        self._metrics.follow(self.report, spark=self._config.batches is not None)
+        server = HealthServer(self._heartbeat, self.report, self._metrics)
+        log.info("listening", port=await server.start(port), owner=self._owner)
+        try:
+            while not self._stop.is_set():
+                seen = self._fingerprint()
+                registered = await register(without_handler, self._metrics.observe_storage)
+                if isinstance(registered, Registration):
+                    await self._session(registered, seen)
+                else:
+                    self._forget(registered)
+                self._heartbeat.beat()
+                await self._wait(RETRY_SECONDS)
+        finally:
+            await server.stop()
+
+    def report(self) -> HostReport:
+        """What /status answers."""
+        state = HostState.DRAINING if self._stop.is_set() else HostState.RUNNING if self._fleet else HostState.STARTING
+        return HostReport(
+            owner=self._owner,
+            state=HostState.BLOCKED if self._problems else state,
+            partition_count=len(self._partitions) or None,
+            problems=tuple(self._problems),
+            fleet=self._fleet,
+        )
+
+    async def _session(self, registration: Registration, seen: str) -> None:
+        """Measure until stopped, until a credential changes, or until something cannot be asked."""
+        part = problems.HUB  # what is being asked
+        config, info = self._config, registration.info
+        leases = lease_store(config, info, registration.leases, self._clock)
+        batches = BatchLog(registration.sink, config.sink.prefix)
+        eras = eras_of(config, info, registration.segments, registration.sink)
+        measure = Measure(
+            config, registration.hub, info, batches=batches, eras=eras, identity=registration.chain, now=utc_now
+        )
+        batcher = Batcher(config, measure, batches, now=utc_now)
+        looked, listing = float("-inf"), None
+        try:
+            while not self._stop.is_set() and self._fingerprint() == seen:
+                async with asyncio.timeout(ROUND_SECONDS):
+                    part = problems.HUB
+                    self._partitions = (await registration.hub.describe()).partition_ids
+                    await measure.ask_heads(self._partitions)
+                    # Before events are told of, look whether they are in files by now.
+                    if (
+                        listing is None
+                        or self._is_behind(measure, listing)
+                        or self._clock() - looked >= STORAGE_SECONDS
+                    ):
+                        part = problems.LEASES
+                        listing = await leases.list(self._partitions)
+                        part = problems.SINK
+                        await measure.follow(self._partitions, listing)
+                        looked = self._clock()
+                    else:
+                        part = problems.SINK
+                        await measure.poll()
+                    await batcher.plan()
+                leased = listing.leases
+                short = [measure.shorter(partition, leased.get(partition)) for partition in self._partitions]
+                self._problems = [*batcher.problems, *filter(None, short)]
+                self._fleet = measure.report(self._partitions, listing)
+                if times := self._repeats.over("round"):
+                    log.info("lag is known again", failures=times)
+                self._heartbeat.beat()
+                await self._wait(MEASURE_SECONDS)
+        except HostError as error:
+            self._forget([problems.of(config, part, error)])
+            if times := self._repeats.again("round", str(error)):
+                log.warning(
+                    "lag is not known, will try again", error=str(error), kind=type(error).__name__, times=times
+                )
+        except TimeoutError:
+            self._forget([])
+            if times := self._repeats.again("round", part):
+                log.warning("lag is not known: a round took too long, will try again", part=part, times=times)
+        finally:
+            await registration.close()
+
+    def _is_behind(self, measure: Measure, listing: Listing) -> bool:
+        """Whether events may be in no file."""
+        return any(measure.lag(partition, listing.leases.get(partition)).events for partition in self._partitions)
+
+    def _forget(self, found: list[Problem]) -> None:
+        self._fleet = None
+        self._problems = found
+
+    def _fingerprint(self) -> str:
+        config = self._config
+        return fingerprint([config.event_hub.credential, config.leases.location.credential, config.sink.credential])
+
+    async def _wait(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stop.wait(), seconds)

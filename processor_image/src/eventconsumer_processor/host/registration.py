@@ -1,0 +1,171 @@
+"""Registration: reach the hub and both containers, load the user's handler, and find whose chain and leases these are.
+
+All parts are tried at once and every problem is collected, so that one never hides another. The newest segment of the
+chain (`sink.segments`) says which folder the files go to. Whether the hub still has the events that are in the files
+is found out where a partition is opened (`pump`), by reading the last of them again.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from eventconsumer_api.conditions import Reason
+from eventconsumer_api.host_config import BlobContainer, HostConfig, ReplayConfig
+from eventconsumer_api.host_report import Problem
+from eventconsumer_api.identity import HubSegment
+from eventconsumer_api.v1alpha1 import SourceKind
+from eventconsumer_processor import problems
+from eventconsumer_processor.amqp import compiled
+from eventconsumer_processor.amqp.hub import AmqpHub
+from eventconsumer_processor.amqp.lingering import linger_seconds
+from eventconsumer_processor.azureblobs import AzureBlobStore, Observer
+from eventconsumer_processor.credentials import blob_service, hub_access
+from eventconsumer_processor.errors import Blocked, HostError, HubNotFound, Unavailable
+from eventconsumer_processor.handler.loading import Factory, load
+from eventconsumer_processor.host.replay import BoundedHub, bounded
+from eventconsumer_processor.identity.records import Leases, Times, claim_chain, claim_leases
+from eventconsumer_processor.identity.segments import current
+from eventconsumer_processor.lease.keeper import boottime
+from eventconsumer_processor.lease.layouts import lease_store
+from eventconsumer_processor.partition.memory import Memory
+from eventconsumer_processor.sink.slots import utc_now
+from eventconsumer_processor.source.budget import Budget
+from eventconsumer_processor.source.hub import Hub, HubInfo
+from eventconsumer_processor.source.sdk import SdkHub
+from eventconsumer_processor.storage import BlobStore
+
+T = TypeVar("T")
+REACH_SECONDS = 10.0  # a silent server must show in /status soon
+TIMES = Times(utc_now, boottime)
+
+
+@dataclass(frozen=True)
+class Registration:
+    """Everything a host works with, reached and checked."""
+
+    hub: Hub
+    info: HubInfo  # with the creation time that the newest segment records
+    leases: BlobStore
+    sink: BlobStore
+    memory: Memory  # for events, also for those that wait on the hub's links
+    chain: str = ""  # identity of the chain that the files belong to
+    segments: tuple[HubSegment, ...] = ()  # of the chain, the newest last
+    handler: Factory | None = None  # of the user's code, if there is any
+    replay: BoundedHub | None = None  # the hub, where this is a replay
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await asyncio.gather(self.hub.close(), self.leases.close(), self.sink.close())
+
+
+async def register(config: HostConfig, observe: Observer) -> Registration | list[Problem]:
+    """Reach everything once; the registration, or all problems found."""
+    found: list[Problem] = []
+    memory = Memory(config.processing.buffer_bytes)
+
+    async def attempt(part: str, action: Awaitable[T]) -> T | None:
+        try:
+            return await action
+        except HostError as error:
+            found.append(problems.of(config, part, error))
+            return None
+
+    hub, leases, sink, handler = await asyncio.gather(
+        attempt(problems.HUB, _reach_hub(config, memory)),
+        attempt(problems.LEASES, _reach_container(config, problems.LEASES, config.leases.location, observe)),
+        attempt(problems.SINK, _reach_container(config, problems.SINK, config.sink, observe)),
+        attempt(problems.HANDLER, _load_handler(config.processing.handler)),
+    )
+    if hub and leases and sink:
+        reached = Registration(hub[0], hub[1], leases, sink, memory, handler=handler)
+        registration = await attempt(problems.SINK, _find_segments(config, reached))
+        if registration and not found:
+            registration = await attempt(problems.SINK, _claim_chain(config, registration))
+        if registration and not found:
+            await attempt(problems.LEASES, _claim_leases(config, registration))
+        if registration and config.replay and not found:
+            registration = await attempt(problems.HUB, _bounded(registration, config.replay, config.sink.prefix))
+        if registration and not found:
+            return registration
+    await asyncio.gather(*(part.close() for part in (hub and hub[0], leases, sink) if part))
+    return found
+
+
+async def _find_segments(config: HostConfig, found: Registration) -> Registration:
+    segments = tuple(await current(found.sink, config.sink.prefix, found.info, TIMES.now()))
+    return replace(found, segments=segments, info=replace(found.info, created_at=segments[-1].hub.created_at))
+
+
+async def _claim_chain(config: HostConfig, found: Registration) -> Registration:
+    store = lease_store(config, found.info, found.leases, boottime)
+    return replace(found, chain=await claim_chain(config, found.segments[0].incarnation, store, found.sink, TIMES))
+
+
+async def _claim_leases(config: HostConfig, found: Registration) -> None:
+    leases = Leases(lease_store(config, found.info, found.leases, boottime), found.leases)
+    await claim_leases(config, found.hub, found.info, chain=found.chain, leases=leases, sink=found.sink, times=TIMES)
+
+
+async def _bounded(found: Registration, config: ReplayConfig, prefix: str) -> Registration:
+    hub = await bounded(found.hub, found.info, config, found.sink, prefix)
+    return replace(found, hub=hub, info=hub.narrowed(found.info), replay=hub)
+
+
+async def _load_handler(name: str | None) -> Factory | None:
+    return await asyncio.to_thread(load, name) if name else None
+
+
+def hub_of(config: HostConfig, memory: Memory | None = None) -> Hub:
+    """The hub, by the adapter that the resource asks for; nothing is asked of it yet.
+
+    Args:
+        config: The consumer.
+        memory: Says how much may wait on its links.
+
+    Raises:
+        Blocked: The credential cannot be used.
+    """
+    access = hub_access(config.event_hub, config.allow_insecure_endpoints, config.endpoint_suffixes)
+    processing = config.processing
+    runtime_metrics = processing.runtime_metrics and processing.handler is not None  # who else would look at them
+    if processing.source is SourceKind.SDK:
+        return SdkHub(access, runtime_metrics=runtime_metrics)
+    linger = linger_seconds(config.roll, processing)
+    budget = Budget(lambda: memory.for_waiting) if memory else None
+    return AmqpHub(access, linger=linger, runtime_metrics=runtime_metrics, budget=budget)
+
+
+def receiver_of(config: HostConfig) -> str:
+    """What receives, and what decodes, for whoever looks why a host is slow."""
+    return "sdk" if config.processing.source is SourceKind.SDK else f"amqp, {compiled.kind()} decoder"
+
+
+async def _reach_hub(config: HostConfig, memory: Memory) -> tuple[Hub, HubInfo]:
+    hub = hub_of(config, memory)
+    try:
+        info = await hub.describe()
+        try:
+            await hub.check_consumer_group(info.partition_ids[0])
+        except HubNotFound as error:
+            problem = problems.hub_problem(config.event_hub, error, group=True)
+            raise Blocked(problem.field, Reason(problem.reason), problem.message) from error
+    except HostError:
+        await hub.close()
+        raise
+    return hub, info
+
+
+async def _reach_container(config: HostConfig, part: str, location: BlobContainer, observe: Observer) -> BlobStore:
+    service = blob_service(location, part, config.allow_insecure_endpoints, config.endpoint_suffixes)
+    store = AzureBlobStore(service, location.container, observe)
+    try:
+        async with asyncio.timeout(REACH_SECONDS):
+            await store.ensure_container()
+    except TimeoutError:
+        await store.close()
+        raise Unavailable(f"no answer within {REACH_SECONDS:.0f} s") from None
+    except HostError:
+        await store.close()
+        raise
+    return store

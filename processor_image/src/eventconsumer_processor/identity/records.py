@@ -1,0 +1,354 @@
+"""Whose chain and whose leases these are: claimed by records in storage (`eventconsumer_api.identity`) at first.
+
+A chain belongs to the resource that its record names. Another resource takes it over only while it holds the lease of
+`<prefix>/_leader`, which a host of the first resource holds as long as its hosts run. A folder of leases belongs to one
+hub and one chain. A folder without a record is one of EventProcessorHost or an SDK; it is adopted if nobody holds its
+leases (unless they are shared) and its checkpoints exist in the hub.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeVar
+from uuid import uuid4
+
+import structlog
+from pydantic import BaseModel, ValidationError
+
+from eventconsumer_api.conditions import Reason
+from eventconsumer_api.host_config import HostConfig, ResourceRef
+from eventconsumer_api.identity import (
+    RECORD_MAX_BYTES,
+    ChainRecord,
+    HubSegment,
+    LeaseRecord,
+    chain_identity,
+    chain_name,
+    consumer_of,
+    lease_record_name,
+)
+from eventconsumer_api.v1alpha1 import LeaseLayout
+from eventconsumer_processor import problems
+from eventconsumer_processor.errors import Blocked, Conflict, Damaged, NotFound, StorageError
+from eventconsumer_processor.identity.segments import is_superseded
+from eventconsumer_processor.lease.model import Lease
+from eventconsumer_processor.lease.store import LeaseStore
+from eventconsumer_processor.source.hub import Hub, HubInfo
+from eventconsumer_processor.storage import BlobStore
+
+LOOK_SECONDS = 5.0  # that an event is waited for
+LEAD_SECONDS = 60  # longest lease of the lead: so long a chain whose hosts died cannot be taken over
+MOVED_SECONDS = 300.0  # between two looks of a host whether the chain is still its resource's, in this segment
+WATCH_SECONDS = 2.0  # the same, while something speaks for it
+CLAIM_SECONDS = 15  # lease of the lead while a chain is taken over
+
+R = TypeVar("R", bound=BaseModel)
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Clocks: the wall clock, and seconds that go on in suspend."""
+
+    now: Callable[[], datetime]
+    clock: Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Leases:
+    """The leases of a consumer, and the container that they are in."""
+
+    store: LeaseStore
+    blobs: BlobStore
+
+
+def leader_name(prefix: str) -> str:
+    """Name of the blob whose lease is the lead."""
+    return f"{prefix}/_leader"
+
+
+async def take_lead(sink: BlobStore, prefix: str, token: str, seconds: int, clock: Callable[[], float]) -> float:
+    """Take the lead of a chain; the time by `clock` at which the request that took it was sent.
+
+    Raises:
+        Conflict: Another host leads.
+        StorageError: A request failed.
+    """
+    name, since = leader_name(prefix), clock()
+    try:
+        await sink.acquire_lease(name, token, seconds)
+    except NotFound:  # nobody led before
+        with contextlib.suppress(Conflict):
+            await sink.put(name, b"", if_absent=True)
+        since = clock()
+        await sink.acquire_lease(name, token, seconds)
+    return since
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A chain's record, and the ETag of its blob."""
+
+    record: ChainRecord
+    etag: str
+
+
+async def read_chain(sink: BlobStore, prefix: str) -> Stored | None:
+    """The record of a chain; None where there is none yet.
+
+    Raises:
+        Damaged: It cannot be read.
+        StorageError: The request failed.
+    """
+    name = chain_name(prefix)
+    blob = await sink.read(name, RECORD_MAX_BYTES)
+    return None if blob is None else Stored(_parsed(ChainRecord, name, blob.data), blob.info.etag)
+
+
+async def read_leases_record(leases: BlobStore, folder: str) -> LeaseRecord | None:
+    """The record of a folder of leases; None where there is none; raises as `read_chain`."""
+    name = lease_record_name(folder)
+    try:
+        blob = await leases.read(name, RECORD_MAX_BYTES)
+    except NotFound:  # of the container
+        return None
+    return None if blob is None else _parsed(LeaseRecord, name, blob.data)
+
+
+async def claim_chain(config: HostConfig, incarnation: str, leases: LeaseStore, sink: BlobStore, times: Times) -> str:
+    """Make sure that this resource drains into its chain; the identity of the chain.
+
+    Args:
+        config: Names the resource and the folder.
+        incarnation: Of the hub, for a chain that begins now.
+        leases: The leases of this consumer: a resource whose hosts hold some of them lives.
+        sink: The container of the files.
+        times: Clocks.
+
+    Raises:
+        Blocked: Another resource drains into it.
+        StorageError: A request failed, or the record cannot be read.
+    """
+    prefix, resource = config.sink.prefix, config.resource
+    found = await read_chain(sink, prefix)
+    if found is None:
+        identity = chain_identity(sink.account, config.sink.container, prefix, incarnation)
+        fresh = ChainRecord(chain=identity, resource=resource, since=times.now())
+        with contextlib.suppress(Conflict):
+            await sink.put(chain_name(prefix), _encoded(fresh), if_absent=True)
+            return identity
+        found = await read_chain(sink, prefix)
+        if found is None:
+            raise Damaged(f"the record of the chain, blob {chain_name(prefix)}, was removed as soon as it was there")
+    if found.record.resource.uid != resource.uid:
+        await _take_over(resource, prefix, leases, sink, times)
+    return found.record.chain
+
+
+async def is_displaced(sink: BlobStore, prefix: str, resource: ResourceRef) -> bool:
+    """Whether another resource has taken the chain over."""
+    found = await read_chain(sink, prefix)
+    return found is not None and found.record.resource.uid != resource.uid
+
+
+async def until_moved(
+    sink: BlobStore,
+    config: HostConfig,
+    segment: HubSegment,
+    in_doubt: Callable[[], bool],
+    clock: Callable[[], float],
+) -> None:
+    """Return when another resource has taken the chain over, or a newer segment has begun: registering again tells.
+
+    Args:
+        sink: The container of the files.
+        config: The consumer.
+        segment: That its hosts drain into.
+        in_doubt: Whether something speaks for it now; without, it is looked for now and then.
+        clock: Seconds that go on in suspend.
+    """
+    looked = clock()
+    while True:
+        await asyncio.sleep(WATCH_SECONDS)
+        if not in_doubt() and clock() - looked < MOVED_SECONDS:
+            continue
+        looked = clock()
+        with contextlib.suppress(StorageError):
+            if await is_displaced(sink, config.sink.prefix, config.resource):
+                log.warning("another EventConsumer has taken the chain over: this host stops reading")
+                return
+            if await is_superseded(sink, config.sink.prefix, segment):
+                log.info("the chain goes on in a new segment: registering again", before=segment.number)
+                return
+
+
+async def _take_over(resource: ResourceRef, prefix: str, leases: LeaseStore, sink: BlobStore, times: Times) -> None:
+    """Make the record name this resource, while no host of another one leads.
+
+    Raises:
+        Blocked: One does.
+    """
+    token, in_use = str(uuid4()), True
+    with contextlib.suppress(Conflict):
+        await take_lead(sink, prefix, token, CLAIM_SECONDS, times.clock)
+        in_use = False
+    leads = not in_use
+    try:
+        found = await read_chain(sink, prefix)
+        if found is None or found.record.resource.uid == resource.uid:  # another host of this resource was faster
+            return
+        if in_use or found.record.resource.path in others(await leases.existing(), resource):
+            problem = problems.chain_in_use(prefix, found.record.resource, resource)
+            raise Blocked(problem.field, Reason(problem.reason), problem.message)
+        record = found.record.model_copy(update={"resource": resource, "since": times.now()})
+        await sink.put(chain_name(prefix), _encoded(record), if_match=found.etag)
+        log.info("the chain is this resource's now", before=found.record.resource.path, chain=record.chain)
+    finally:
+        if leads:
+            with contextlib.suppress(StorageError):
+                await sink.release_lease(leader_name(prefix), token)
+
+
+async def claim_leases(
+    config: HostConfig, hub: Hub, info: HubInfo, *, chain: str, leases: Leases, sink: BlobStore, times: Times
+) -> None:
+    """Make sure that the folder of the leases belongs to this hub and this chain.
+
+    Args:
+        config: The consumer.
+        hub: Its hub, for leases without a record.
+        info: The hub's names and partitions.
+        chain: Identity of the chain of files.
+        leases: The leases, and their container.
+        sink: The container of the files.
+        times: Clocks.
+
+    Raises:
+        Blocked: It belongs to another hub or to another chain.
+        StorageError: A request failed, or the record cannot be read.
+        SourceError: The hub did not answer.
+    """
+    folder, container = leases.store.folder.rstrip("/"), config.leases.location.container
+    wanted = lease_record(config, info, chain, sink.account, times.now())
+    found = await read_leases_record(leases.blobs, folder)
+    if found is None:
+        why = await misfit(config, await leases.store.existing(), hub, info)
+        found = await read_leases_record(leases.blobs, folder) if why else None  # another host of ours was faster
+        if why and found is None:
+            problem = problems.leases_do_not_fit(container, folder, why)
+            raise Blocked(problem.field, Reason(problem.reason), problem.message)
+    if found is None:
+        with contextlib.suppress(Conflict):
+            await leases.blobs.put(lease_record_name(folder), _encoded(wanted), if_absent=True)
+            return
+        found = await read_leases_record(leases.blobs, folder)
+    if found is not None and not belongs(found, wanted):
+        problem = problems.leases_in_use(container, folder, found, wanted)
+        raise Blocked(problem.field, Reason(problem.reason), problem.message)
+
+
+def lease_record(config: HostConfig, info: HubInfo, chain: str, account: str, now: datetime) -> LeaseRecord:
+    """PURE: the record that a host of this configuration wants to find.
+
+    Args:
+        config: The consumer.
+        info: Its hub.
+        chain: Identity of the chain.
+        account: Name of the storage account of the files.
+        now: Wall clock.
+    """
+    return LeaseRecord(
+        namespace=info.namespace,
+        hub=info.name.lower(),
+        consumer_group=config.event_hub.consumer_group,
+        chain=chain,
+        sink=f"{account}/{config.sink.container}/{config.sink.prefix}",
+        resource=config.resource.path,
+        since=now,
+    )
+
+
+def belongs(found: LeaseRecord, wanted: LeaseRecord) -> bool:
+    """PURE: whether a record is of the same hub, consumer group and chain."""
+    return (found.namespace, found.hub, found.consumer_group.lower(), found.chain) == (
+        wanted.namespace,
+        wanted.hub,
+        wanted.consumer_group.lower(),
+        wanted.chain,
+    )
+
+
+async def misfit(config: HostConfig, found: Sequence[Lease], hub: Hub, info: HubInfo, *, read: bool = True) -> str:
+    """Why leases without a record are not of this hub, or must not be taken now; empty where they may be.
+
+    A checkpoint of another hub may lie among the sequence numbers of this one. So the event that a checkpoint names is
+    read, where the hub still has it and nobody may be reading, and its offset compared.
+
+    Args:
+        config: The consumer. Its own hosts hold leases without a record where the container was deleted meanwhile.
+        found: The leases of the folder.
+        hub: The hub.
+        info: Its partitions.
+        read: Whether events may be read: a link displaces a reader that holds no lease.
+
+    Raises:
+        SourceError: The hub did not answer.
+    """
+    for lease in found:
+        if lease.partition not in info.partition_ids:
+            return f"there is a lease of partition {lease.partition}, and the hub has no such partition"
+    for lease in found:
+        own = consumer_of(lease.owner) == config.resource.path
+        if lease.leased and not own and not config.leases.shared:
+            return (
+                f"{lease.owner or 'a program without a name'} holds the lease of partition {lease.partition}: stop it, "
+                "or set spec.leaseStore.shared: true if it reads the same hub"
+            )
+    whose_life_shows = config.leases.layout is LeaseLayout.EVENT_PROCESSOR_HOST  # else only over time
+    for lease in found:
+        if lease.checkpoint is None or lease.checkpoint.sequence_number < 0:
+            continue
+        idle = not lease.owner or (whose_life_shows and not lease.leased)
+        end, reached = await hub.partition(lease.partition), lease.checkpoint
+        if reached.sequence_number > end.last:
+            return (
+                f"the checkpoint of partition {lease.partition} is sequence number {reached.sequence_number}, and the "
+                f"hub's last is {end.last}"
+            )
+        if read and idle and reached.offset and reached.sequence_number >= end.earliest:
+            offset = await _offset_at(hub, lease, reached.sequence_number)
+            if offset not in {"", reached.offset}:
+                return (
+                    f"the checkpoint of partition {lease.partition} names offset {reached.offset} for sequence number "
+                    f"{reached.sequence_number}, and the hub's event of that number has offset {offset}"
+                )
+    return ""
+
+
+async def _offset_at(hub: Hub, lease: Lease, number: int) -> str:
+    """Offset of the event with a sequence number; empty where the hub does not give it."""
+    source = await hub.open(lease.partition, number - 1, lease.epoch, 1)
+    try:
+        batch = await source.receive(1, LOOK_SECONDS)
+        return batch.last_offset if len(batch) and batch.first == number == batch.last else ""
+    finally:
+        await source.close()
+
+
+def others(found: Sequence[Lease], resource: ResourceRef) -> set[str]:
+    """PURE: other EventConsumers whose hosts hold some of these leases now."""
+    return {consumer_of(lease.owner) for lease in found if lease.leased} - {"", resource.path}
+
+
+def _encoded(record: BaseModel) -> bytes:
+    return record.model_dump_json(by_alias=True, indent=2).encode()
+
+
+def _parsed(model: type[R], name: str, data: bytes) -> R:
+    try:
+        return model.model_validate_json(data)
+    except ValidationError:
+        raise Damaged(f"the record {name} cannot be read: restore it from a backup") from None

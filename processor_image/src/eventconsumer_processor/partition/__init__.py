@@ -1,0 +1,1 @@
+"""One partition: who holds its lease, what is received, which files and checkpoints it becomes."""

@@ -1,0 +1,175 @@
+"""Where a partition goes on: its checkpoint is only a hint, the chain of files is the truth.
+
+On open, a host starts at the checkpoint and follows the chain to its end, adopting files that an earlier owner
+committed without writing its checkpoint. Where nothing is decided yet, the starting position is resolved to a sequence
+number once, for all hosts, by the genesis record; nothing is ever read from "the latest" directly. In a later segment
+the segment's record says where the partition starts.
+
+A checkpoint must be the end of some file. One inside a file is followed forward; one behind the end of the chain would
+skip events, and is refused, unless other programs share the leases: then they have processed what is between, and it is
+recorded as such.
+"""
+
+from dataclasses import dataclass, replace
+
+from eventconsumer_api.conditions import Reason
+from eventconsumer_api.identity import EventMark
+from eventconsumer_api.v1alpha1 import PositionType, StartingPosition
+from eventconsumer_processor import problems
+from eventconsumer_processor.errors import Blocked, ChainEnded
+from eventconsumer_processor.lease.eventprocessorhost import START_OF_STREAM
+from eventconsumer_processor.lease.held import HeldLease
+from eventconsumer_processor.lease.model import Checkpoint, Lease
+from eventconsumer_processor.sink.gaps import Gap, GapReason
+from eventconsumer_processor.sink.slots import Chain, Slot
+from eventconsumer_processor.source.hub import Hub
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """The end of a partition's chain."""
+
+    next: int  # the slot that the next file takes
+    last: Slot | None = None  # the last file found beyond the checkpoint
+    epoch: int = -1  # highest epoch among the files found
+    skipped: Gap | None = None  # what another program processed behind the chain's end
+    mark: EventMark | None = None  # the event before `expected`, to recognise the hub by; None: it is not known
+
+    @property
+    def expected(self) -> int:
+        """Sequence number of the next event to read."""
+        return self.skipped.last + 1 if self.skipped else self.next
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """The checkpoint that the files found allow."""
+        return Checkpoint(self.last.last_offset, self.last.last) if self.last else None
+
+
+async def enter(held: HeldLease, chain: Chain) -> Lease:
+    """The lease as it is now, whose checkpoint is of this segment of the chain.
+
+    The checkpoint of the segment before means nothing here: it is set back before the genesis record is written, so
+    that where there is such a record the checkpoint is of this segment. Nor does that of the next segment.
+
+    Raises:
+        ChainEnded: The chain goes on in the next segment.
+        LeaseLost: This host does not hold the lease.
+        StorageError: A request failed.
+    """
+    if await chain.is_superseded():
+        raise ChainEnded(chain.partition)
+    lease, opening = await held.refresh(), chain.opening
+    if opening is not None and lease.checkpoint is not None and await chain.start() is None:
+        before = opening.start - 1
+        offset = opening.files_end.offset if opening.files_end.sequence_number == before else ""
+        await held.rewind(Checkpoint(START_OF_STREAM if before < 0 else offset, before))
+        lease = held.lease
+    return lease
+
+
+def mark_at(chain: Chain, lease: Lease, position: int) -> EventMark | None:
+    """What lease and segment know of the event before `position`; None where they know nothing."""
+    opening, reached = chain.opening, lease.checkpoint
+    if opening is not None and 0 <= opening.files_end.sequence_number == position - 1:
+        return opening.files_end
+    if reached is not None and 0 <= reached.sequence_number == position - 1 and reached.offset:
+        return EventMark(sequence_number=reached.sequence_number, offset=reached.offset)
+    return None
+
+
+async def resume(chain: Chain, lease: Lease, hub: Hub, starting: StartingPosition, *, shared: bool = False) -> Resume:
+    """Find where the files go on.
+
+    Args:
+        chain: The partition's files.
+        lease: Its lease, as it is now.
+        hub: For a starting position.
+        starting: Where to start while nothing is decided.
+        shared: Whether other programs write checkpoints too.
+
+    Raises:
+        Blocked: The checkpoint would skip events.
+        StorageError: A request failed, or a blob in the chain is not a file of ours.
+        SourceError: The starting position could not be resolved.
+    """
+    return await walk(chain, await begin(chain, lease, hub, starting), lease, shared=shared)
+
+
+async def walk(chain: Chain, start: int, lease: Lease, *, shared: bool = False) -> Resume:
+    """Find the end of a chain that has begun. Only reads.
+
+    Args:
+        chain: The partition's files.
+        start: Where it starts.
+        lease: Its lease, as it is now.
+        shared: Whether other programs write checkpoints too.
+
+    Raises:
+        Blocked: The checkpoint would skip events.
+        StorageError: A request failed, or a blob in the chain is not a file of ours.
+    """
+    if lease.checkpoint is None or lease.checkpoint.sequence_number < start:
+        found_end = follow(start, {slot.start: slot for slot in await chain.listed()})
+        return found_end if found_end.last else replace(found_end, mark=mark_at(chain, lease, start))
+    reached = lease.checkpoint.sequence_number
+    found: dict[int, Slot] = {}
+    if await chain.at(reached + 1) is None:
+        before = await chain.last_before(reached)
+        if before is None or before.last < reached:
+            end = before.last + 1 if before else start
+            if not shared:
+                problem = problems.checkpoint_above_end(chain.partition, reached, end - 1)
+                raise Blocked(problem.field, Reason(problem.reason), problem.message)
+            epoch = before.epoch if before else -1
+            skipped = Gap(end, reached, GapReason.FOREIGN)
+            return Resume(end, epoch=epoch, skipped=skipped, mark=mark_at(chain, lease, reached + 1))
+        found[before.start] = before
+        position = before.start
+    else:
+        position = reached + 1
+    following = found[position].last + 1 if position in found else position
+    while slot := await chain.at(following):
+        found[following] = slot
+        following = slot.last + 1
+    return follow(position, found)
+
+
+def follow(start: int, slots: dict[int, Slot]) -> Resume:
+    """Follow a chain through the slots known, by their start."""
+    end = Resume(start)
+    while slot := slots.get(end.next):
+        end = Resume(slot.last + 1, slot, max(end.epoch, slot.epoch), mark=slot.mark)
+    return end
+
+
+async def begin(chain: Chain, lease: Lease, hub: Hub, starting: StartingPosition) -> int:
+    """Where the partition starts, decided once for all hosts.
+
+    Raises:
+        StorageError: A request failed.
+        SourceError: The starting position could not be resolved.
+    """
+    start = await chain.start()
+    if start is None:
+        opening = chain.opening
+        start = await chain.begin(opening.start if opening else await _resolve(chain.partition, lease, hub, starting))
+    return start
+
+
+async def _resolve(partition: str, lease: Lease, hub: Hub, starting: StartingPosition) -> int:
+    if lease.checkpoint is not None:  # read by another program on the same lease before
+        return lease.checkpoint.sequence_number + 1
+    wanted = starting.partitions.get(partition, starting)
+    info = await hub.partition(partition)
+    match wanted.type:
+        case PositionType.LATEST:
+            return info.last + 1
+        case PositionType.SEQUENCE_NUMBER if wanted.sequence_number is not None:
+            if wanted.sequence_number > info.last + 1:
+                problem = problems.start_beyond_end(partition, wanted.sequence_number, info.last)
+                raise Blocked(problem.field, Reason(problem.reason), problem.message)
+            return max(info.earliest, wanted.sequence_number)
+        case PositionType.ENQUEUED_TIME | PositionType.OFFSET:
+            return await hub.locate(partition, wanted, lease.epoch)
+    return info.earliest

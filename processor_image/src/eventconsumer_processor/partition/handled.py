@@ -1,0 +1,109 @@
+"""One partition's events where the user's handler replaces the files: only checkpoints are kept, by the policy.
+
+The handler has seen everything up to `expected`; the checkpoint follows when it is due, and when the partition is given
+up in order. After a crash the events behind the checkpoint are handled again: at least once. There is no file to record
+missing events in, so they are a problem that is shown for as long as the partition is here.
+"""
+
+import structlog
+
+from eventconsumer_api.host_report import Problem
+from eventconsumer_api.identity import EventMark
+from eventconsumer_api.repeats import Repeats
+from eventconsumer_processor import problems
+from eventconsumer_processor.errors import StorageError
+from eventconsumer_processor.lease.held import HeldLease
+from eventconsumer_processor.lease.model import Checkpoint
+from eventconsumer_processor.partition import marks
+from eventconsumer_processor.partition.checkpoint import begin, enter, mark_at
+from eventconsumer_processor.partition.policy import CheckpointSchedule
+from eventconsumer_processor.partition.work import Work
+from eventconsumer_processor.sink.gaps import Gap
+from eventconsumer_processor.sink.slots import Chain
+from eventconsumer_processor.source.batch import EventBatch
+
+IDLE_SECONDS = 60.0
+RETRY_SECONDS = 3.0
+
+log = structlog.get_logger(__name__)
+
+
+class Handled:
+    """The checkpoints of one partition; an `Outlet`."""
+
+    files = 0
+
+    def __init__(self, work: Work, held: HeldLease, chain: Chain, found: dict[str, Problem]) -> None:
+        self.position: int | None = None  # behind the last checkpoint written
+        self.expected = 0
+        self.mark: EventMark | None = None
+        self.events = 0
+        self._work = work
+        self._repeats = Repeats(work.clock)
+        self._held = held
+        self._chain = chain
+        self._schedule = CheckpointSchedule(work.config.processing.checkpoint, replaces_files=True)
+        self._problems = found
+        self._lost = 0  # events that were missing
+        self._done: Checkpoint | None = None  # handled, and not in a checkpoint yet
+        self._not_before = 0.0  # the next try, where the last one failed
+
+    async def locate(self) -> None:
+        """See `Outlet`."""
+        lease = await enter(self._held, self._chain)
+        start = await begin(self._chain, lease, self._work.hub, self._work.config.starting_position)
+        checkpoint = lease.checkpoint
+        self.position = self.expected = max(start, checkpoint.sequence_number + 1) if checkpoint else start
+        self.mark = mark_at(self._chain, lease, self.expected)
+
+    def seconds_left(self, now: float) -> float:
+        """See `Outlet`."""
+        if self._done is None:
+            return IDLE_SECONDS
+        return max(0.0, self._not_before - now) if self._schedule.due(now, "batch") else 1.0
+
+    async def accept(self, batch: EventBatch, missing: list[Gap]) -> None:
+        """See `Outlet`."""
+        if missing:
+            self._lost += sum(map(len, missing))
+            self._problems["gap"] = problems.data_gap(self._chain.partition, self._lost, missing[-1])
+        self.events += len(batch)
+        self.expected = batch.last + 1
+        self.mark = marks.last_of(batch)
+        self._done = Checkpoint(batch.last_offset, batch.last)
+        self._schedule.note(len(batch), self._work.clock())
+
+    async def flush(self) -> None:
+        """See `Outlet`."""
+        if self._done is None:
+            return
+        try:
+            await self._held.advance(self._done)
+        except StorageError as error:  # the next checkpoint covers this one
+            if times := self._repeats.again("checkpoint", str(error)):
+                log.warning(
+                    "checkpoint not written; the next one covers it",
+                    partition=self._chain.partition, error=str(error), times=times,
+                )  # fmt: skip
+            self._not_before = self._work.clock() + RETRY_SECONDS
+            return
+        if times := self._repeats.over("checkpoint"):
+            log.info("checkpoints are written again", partition=self._chain.partition, failures=times)
+        self.position = self._done.sequence_number + 1
+        self._done = None
+        self._schedule.written(self._work.clock())
+        self._work.metrics.checkpointed(self._chain.partition)
+
+    async def finish(self) -> None:
+        """See `Outlet`."""
+        await self.flush()
+
+    def forget(self) -> bool:
+        """See `Outlet`. The handler sees events under these numbers again."""
+        dropped, self._done = self._done is not None, None
+        if dropped:
+            self.position = None
+        return dropped
+
+    def close(self) -> None:
+        """See `Outlet`."""

@@ -1,0 +1,392 @@
+"""One partition: open, receive, hand on; again until told to stop or the lease is lost.
+
+Everything may fail at any point: a lost link is opened again at the next sequence number with what was received kept;
+what comes twice is dropped by its sequence number; while the outlet does not take anything, nothing more is received; a
+lost lease ends the pump at once, without a commit. With every link the last event is read again, so that a hub whose
+sequence numbers mean other events is noticed before anything of it is taken. A problem that needs a person is kept in
+`problems`, and tried again.
+"""
+
+import asyncio
+import contextlib
+from datetime import UTC, datetime
+from enum import StrEnum
+
+import structlog
+
+from eventconsumer_api.conditions import Reason
+from eventconsumer_api.host_report import PartitionReport, Problem
+from eventconsumer_api.identity import EventMark
+from eventconsumer_api.repeats import Repeats
+from eventconsumer_api.v1alpha1 import HandlerMode
+from eventconsumer_processor import problems
+from eventconsumer_processor.errors import (
+    Blocked,
+    ChainEnded,
+    Fenced,
+    HostError,
+    HubUnreachable,
+    LeaseInvalid,
+    LinkStolen,
+    SourceError,
+    StorageError,
+    Unavailable,
+)
+from eventconsumer_processor.lease.held import HeldLease
+from eventconsumer_processor.partition import holes, marks
+from eventconsumer_processor.partition.drain import Drain
+from eventconsumer_processor.partition.handled import Handled
+from eventconsumer_processor.partition.work import Outlet, Work
+from eventconsumer_processor.sink import gaps
+from eventconsumer_processor.sink.gaps import Gap
+from eventconsumer_processor.sink.slots import Chain
+from eventconsumer_processor.source.batch import EventBatch
+from eventconsumer_processor.source.hub import PartitionInfo, Source
+
+POLL_SECONDS = 0.5  # longest receive, so that stop requests and roll times are seen
+RETRY_SECONDS = 3.0
+EARLIEST_SECONDS = 60.0  # between two questions how far retention has come in a compacted hub
+LOST_LINKS = 2  # in a row, before it is a problem: a link may drop at any time
+
+log = structlog.get_logger(__name__)
+
+
+class CloseReason(StrEnum):
+    """Why a pump ended."""
+
+    SHUTDOWN = "Shutdown"
+    LEASE_LOST = "LeaseLost"
+    STOLEN = "LinkStolen"
+    FENCED = "Fenced"
+
+
+class Pump:
+    """The pump of one partition."""
+
+    def __init__(self, work: Work, held: HeldLease, chain: Chain) -> None:
+        self.stop = asyncio.Event()
+        self._problems: dict[str, Problem] = {}
+        self._work = work
+        self._repeats = Repeats(work.clock)
+        self._held = held
+        self._partition = chain.partition
+        self._handler = work.handler(chain.partition) if work.handler else None
+        self._outlet: Outlet
+        if self._handler is not None and work.config.processing.handler_mode is HandlerMode.REPLACE:
+            self._outlet = Handled(work, held, chain, self._problems)
+        else:
+            self._outlet = Drain(work, held, chain, self._problems)
+        self._handler_open = False
+        self._source: Source | None = None
+        self._doubted: int | None = None  # where a gap was seen once
+        self._compacted = False  # holes are normal
+        self._earliest = 0  # the first number that the hub retains
+        self._asked = 0.0  # when the hub said so
+        self._failures = 0  # of opening or keeping a link, in a row
+        self._last: tuple[int, int, datetime] | None = None  # number, enqueued ms and retrieval time of the last event
+        self._log = log.bind(partition=chain.partition)
+        self._received = work.metrics.received.labels(chain.partition)
+
+    @property
+    def partition(self) -> str:
+        """The partition's id."""
+        return self._partition
+
+    @property
+    def problems(self) -> dict[str, Problem]:
+        """What needs a person now, by kind."""
+        return self._problems | (self._handler.problems if self._handler else {})
+
+    def report(self) -> PartitionReport:
+        """What /status shows."""
+        number, enqueued_ms, retrieved = self._last or (None, None, None)
+        return PartitionReport(
+            id=self.partition,
+            epoch=self._held.lease.epoch,
+            next_sequence_number=self._outlet.position,
+            sequence_number=number,
+            enqueued_time=None if enqueued_ms is None else datetime.fromtimestamp(enqueued_ms / 1000, UTC),
+            retrieved_time=retrieved,
+            events=self._outlet.events,
+            files=self._outlet.files,
+        )
+
+    def end(self) -> None:
+        """Have `run` end in order, soon: nothing waits for more events."""
+        self.stop.set()
+        if self._source is not None:
+            self._source.hurry()
+
+    async def run(self) -> CloseReason:
+        """Pump until stopped.
+
+        Raises:
+            LeaseLost: The partition belongs to another host now.
+        """
+        lost = True
+        try:
+            while not self.stop.is_set():
+                try:
+                    await self._open()
+                    await self._receive()
+                except LinkStolen as error:
+                    self._log.warning("another reader took the link", error=str(error))
+                    return CloseReason.STOLEN
+                except (SourceError, StorageError, Blocked, LeaseInvalid) as error:
+                    await self._retry_later(error)
+            # Nothing more is taken from the link: it closes while what is kept becomes a file.
+            await asyncio.gather(self._detach(), self._outlet.finish())
+            lost = False
+            return CloseReason.SHUTDOWN
+        except ChainEnded as error:
+            await self._wait_ended(error)
+            lost = False
+            return CloseReason.SHUTDOWN
+        except Fenced as error:
+            self._log.error("this host stops writing the partition", error=str(error))
+            return CloseReason.FENCED
+        finally:
+            await self._detach()
+            self._outlet.close()
+            if self._handler is not None and self._handler_open:
+                await self._handler.close(lost=lost)
+
+    async def _wait_ended(self, error: ChainEnded) -> None:
+        """Read nothing more: the host registers again, with the segment that follows."""
+        self._log.warning("nothing more is written here", error=str(error))
+        self._problems["chain"] = problems.chain_ended(error)
+        await self._detach()
+        self._outlet.close()  # the next segment starts with these events
+        await self.stop.wait()
+
+    # --- open ---
+
+    async def _open(self) -> None:
+        """Attach where the outlet goes on, and make sure that the hub still has the event before: see `marks`."""
+        if self._outlet.position is None:
+            await self._outlet.locate()
+        if self._handler is not None and not self._handler_open:
+            await self._handler.open(self._held.lease.epoch, self._outlet.expected)
+            self._handler_open = True
+        mark = self._outlet.mark
+        after = self._outlet.expected - 1 if mark is None else mark.sequence_number - 1
+        epoch, prefetch = self._held.lease.epoch, self._work.config.processing.prefetch
+        try:
+            self._source = await self._work.hub.open(self.partition, after, epoch, prefetch)
+        except LinkStolen:
+            raise  # whatever else is wrong: never again under this epoch
+        except SourceError:
+            self._check_end(await self._work.hub.partition(self.partition))  # a position beyond the end is refused
+            raise
+        # Asked behind the attach: no link survives its hub, so what the old hub says now is of the old hub's link.
+        info = await self._work.hub.partition(self.partition)
+        self._check_end(info)
+        self._see_earliest(info)
+        if mark is None or info.earliest > mark.sequence_number:
+            await self._check_created(info)  # there is no event to compare
+        else:
+            await self._recognise(mark, info)
+        self._log.info("attached", epoch=epoch, next=self._outlet.expected)
+
+    def _check_end(self, info: PartitionInfo) -> None:
+        """The hub must not end before what was read from it."""
+        if info.last < self._outlet.expected - 1:
+            raise self._diverged(info, f"the Event Hub ends before sequence number {self._outlet.expected - 1}")
+
+    async def _check_created(self, info: PartitionInfo) -> None:
+        """Without an event to compare, the hub is recognised by its creation time; before number 0 there is nothing."""
+        if self._outlet.expected == 0:
+            return
+        found, known = (await self._work.hub.describe()).created_at, self._work.info.created_at
+        if found != known:
+            raise self._diverged(
+                info,
+                f"the Event Hub was created at {found.isoformat()}, and the one that was read before at "
+                f"{known.isoformat()}; it has no event any more that could be compared",
+            )
+
+    async def _recognise(self, mark: EventMark, info: PartitionInfo) -> None:
+        """Take the first event from the link: it must be the one that was read last, and is not taken twice.
+
+        Raises:
+            Blocked: It is another event.
+            HubUnreachable: The link gives none.
+        """
+        first, source = await self._first(), self._source
+        if first is None:
+            if self.stop.is_set() or source is None:
+                return
+            if mark.sequence_number == info.last:  # it may have been compacted away
+                await self._compare(mark, marks.end_of(info), info)
+                return
+            self._source = None
+            await source.abandon()
+            raise HubUnreachable(f"partition {self.partition} has events, but the link gives none: opening a new one")
+        if first.first == mark.sequence_number:
+            await self._compare(mark, marks.last_of(first), info)
+        else:  # retention or compaction removed it meanwhile
+            await self._check_created(info)
+            await self._accept(first)
+
+    async def _first(self) -> EventBatch | None:
+        """The first event of the link; None where none came in time."""
+        assert self._source is not None  # noqa: S101 - set by _open
+        deadline = self._work.clock() + self._work.config.processing.max_wait_seconds
+        while not self.stop.is_set() and self._work.clock() < deadline:
+            batch = await self._source.receive(1, POLL_SECONDS)
+            self._held.keeper.check()
+            if len(batch):
+                return batch
+        return None
+
+    async def _compare(self, mark: EventMark, found: EventMark, info: PartitionInfo) -> None:
+        match marks.same(mark, found):
+            case None:
+                await self._check_created(info)
+            case False:
+                raise self._diverged(
+                    info,
+                    f"the Event Hub has another event under sequence number {mark.sequence_number} than the one that "
+                    f"was read: it has {problems.shown(found)}",
+                )
+
+    def _diverged(self, info: PartitionInfo, why: str) -> HostError:
+        """What to raise where the hub is not what it was.
+
+        Events that are in no file yet may just be gone with the old primary: they are dropped, so that what is
+        compared next is the last event in a file.
+        """
+        ours = self._outlet.mark or EventMark(sequence_number=self._outlet.expected - 1)
+        if self._outlet.forget():
+            self._log.warning("events that were in no file are dropped and read again", why=why)
+            return HubUnreachable(f"partition {self.partition}: {why}")
+        problem = problems.diverged(self.partition, ours, marks.end_of(info), why)
+        return Blocked(problem.field, Reason(problem.reason), problem.message)
+
+    def _healed(self) -> None:
+        if self._failures:
+            self._failures = 0
+            self._problems.pop("source", None)
+            if times := self._repeats.over("source"):
+                self._log.info("read again", failures=times)
+
+    async def _retry_later(self, error: HostError) -> None:
+        if times := self._repeats.again("source", str(error)):
+            self._log.warning("not read, will try again", error=str(error), kind=type(error).__name__, times=times)
+        self._work.metrics.receive_errors.labels(self.partition, type(error).__name__).inc()
+        await self._detach()
+        self._failures += 1
+        if not isinstance(error, HubUnreachable | Unavailable) or self._failures >= LOST_LINKS:
+            self._problems["source"] = self._problem_of(error)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.stop.wait(), RETRY_SECONDS * self._work.rng.uniform(0.5, 1.5))
+
+    def _problem_of(self, error: HostError) -> Problem:
+        if isinstance(error, SourceError):
+            # The hub answered when this host registered: what is not found now is the consumer group.
+            return problems.hub_problem(self._work.config.event_hub, error, group=True)
+        part = problems.LEASES if isinstance(error, LeaseInvalid) else problems.SINK
+        return problems.of(self._work.config, part, error)
+
+    async def _detach(self) -> None:
+        if self._source is not None:
+            source, self._source = self._source, None
+            await source.close()
+
+    # --- receive ---
+
+    async def _receive(self) -> None:
+        """Receive until stopped; ends by an error of the link."""
+        assert self._source is not None  # noqa: S101 - set by _open
+        processing, clock, memory = self._work.config.processing, self._work.clock, self._work.memory
+        heard = clock()
+        size = 0  # of the last batch, in bytes
+        while not self.stop.is_set():
+            self._held.keeper.check()
+            left = self._outlet.seconds_left(clock())
+            if left <= 0 or memory.must_flush(self.partition):
+                await self._outlet.flush()
+                continue
+            if memory.full:
+                await memory.room(min(POLL_SECONDS, left))
+                continue
+            with memory.coming(self.partition, size):
+                batch = await self._source.receive(processing.max_batch_size, min(POLL_SECONDS, left))
+            size = batch.size
+            self._held.keeper.check()
+            self._healed()
+            if len(batch):
+                heard = clock()
+                await self._accept(batch)
+            elif clock() - heard >= processing.max_wait_seconds:
+                await self._check_link()
+                heard = clock()
+
+    async def _accept(self, batch: EventBatch) -> None:
+        expected = self._outlet.expected
+        fresh = batch.rising().after(expected - 1)
+        if dropped := len(batch) - len(fresh):
+            self._work.metrics.dropped.labels(self.partition).inc(dropped)
+        if not len(fresh):
+            return
+        missing = await self._missing(expected, fresh)
+        self._last = (fresh.last, fresh.last_enqueued_ms, self._work.now())
+        self._received.inc(len(fresh))
+        if self._handler is not None:
+            done = await self._handler.process(fresh, self.stop)
+            if done < len(fresh):
+                fresh = fresh.head(done)
+                missing = [gap for gap in missing if done and gap.last < fresh.last]
+            self._held.keeper.check()
+        if len(fresh):
+            await self._outlet.accept(fresh, missing)
+
+    async def _missing(self, expected: int, fresh: EventBatch) -> list[Gap]:
+        """What retention removed: read again from the first hole once, then believe it, record it and say so.
+
+        Where other events are missing too, the hub is compacted: from then on holes are normal, and the hub is asked
+        now and then how far retention has come.
+
+        Raises:
+            HubUnreachable: The link is to be opened again.
+        """
+        if fresh.last - expected + 1 == len(fresh):
+            return []
+        found = holes.missing(expected, fresh.numbers)
+        if not self._compacted and self._doubted != expected:
+            self._doubted = expected
+            firsts, lasts = (ends[: gaps.SHOWN].tolist() for ends in found)
+            shown = ", ".join(f"{first}-{last}" for first, last in zip(firsts, lasts, strict=True))
+            raise HubUnreachable(f"events {shown} of partition {self.partition} did not come: read again")
+        if not self._compacted or self._work.clock() - self._asked >= EARLIEST_SECONDS:
+            self._see_earliest(await self._work.hub.partition(self.partition))
+        lost = holes.removed(found, self._earliest)
+        if not self._compacted and sum(map(len, lost)) < (found[1] - found[0] + 1).sum():
+            self._compacted = True
+            self._log.info("events are missing in the middle of the partition: log compaction is on", next=expected)
+        if lost:
+            self._work.tell_lost(self.partition, lost)
+        return lost
+
+    def _see_earliest(self, info: PartitionInfo) -> None:
+        self._earliest, self._asked = info.earliest, self._work.clock()
+
+    async def _check_link(self) -> None:
+        """No event for long: make sure that there is none.
+
+        Raises:
+            HubUnreachable: There are events, so the link is frozen.
+        """
+        assert self._source is not None  # noqa: S101 - only while receiving
+        info = await self._work.hub.partition(self.partition)
+        if info.last < self._outlet.expected - 1:
+            raise HubUnreachable(f"partition {self.partition} ends before what was read: opening a new link")
+        if info.last < self._outlet.expected:
+            return
+        batch = await self._source.receive(self._work.config.processing.max_batch_size, POLL_SECONDS)
+        self._held.keeper.check()
+        if not len(batch):  # else the first one came just now
+            source, self._source = self._source, None
+            await source.abandon()
+            raise HubUnreachable(f"partition {self.partition} has events, but the link gives none: opening a new one")
+        await self._accept(batch)

@@ -1,0 +1,353 @@
+"""Goes on with a hub that has other events under the numbers that are in files: what `hub accept` finds and writes.
+
+In every partition the old segment is ended by a seal, so that a host that knows nothing of this cannot commit there any
+more. Then the record of the next segment is written. It says where each partition goes on: behind the last event that
+files and hub have in common, so that every event that the hub has now, and no file has, is read once. A run that was
+interrupted is run again: seals stay, and there is one record of a number.
+"""
+
+import asyncio
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.identity import EventMark, HubSegment, PartitionBreak
+from eventconsumer_api.v1alpha1 import HandlerMode
+from eventconsumer_processor.errors import Damaged, HubUnreachable
+from eventconsumer_processor.identity.segments import name_of, write
+from eventconsumer_processor.lease.model import Lease
+from eventconsumer_processor.partition import marks
+from eventconsumer_processor.partition.checkpoint import Resume, begin, mark_at, walk
+from eventconsumer_processor.sink.formats import files_of
+from eventconsumer_processor.sink.slots import Chain, Slot, incarnation
+from eventconsumer_processor.source.batch import EventBatch
+from eventconsumer_processor.source.hub import Hub, HubInfo, PartitionInfo
+from eventconsumer_processor.storage import BlobStore
+
+EPOCH = 0  # hosts hold no lease meanwhile, and theirs are higher
+WAIT_SECONDS = 10.0
+AT_A_TIME = 300  # events
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+Decode = Callable[[str, bytes], list[tuple[int, str, int]]]
+"""Number, offset and enqueued time (milliseconds since 1970) of the rows of a file, by its name and content."""
+
+
+def decode(name: str, data: bytes) -> list[tuple[int, str, int]]:
+    """See `Decode`."""
+    if name.endswith(".avro"):
+        import fastavro
+
+        return [
+            (row["SequenceNumber"], row["Offset"], row["SystemProperties"]["x-opt-enqueued-time"])
+            for row in fastavro.reader(io.BytesIO(data))
+        ]
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(pa.BufferReader(data), columns=["sequence_number", "offset", "enqueued_time"])
+    times = table["enqueued_time"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
+    numbers, offsets = table["sequence_number"].to_pylist(), table["offset"].to_pylist()
+    return list(zip(numbers, offsets, times.to_pylist(), strict=True))
+
+
+@dataclass(frozen=True)
+class Ends:
+    """One partition, in its files and in the hub.
+
+    Attributes:
+        partition: Its id.
+        begun: Whether it has a chain.
+        files_end: The last event in files, or in the checkpoint where there are none.
+        hub_end: The hub's last event.
+        earliest: The first sequence number that the hub retains.
+        diverged: Whether the hub does not have `files_end`.
+        common: Last sequence number at which both have the same event, as far as that can be told; -1: none.
+        start: Where the next segment starts.
+        slot: Where the next file of this segment would go.
+        foreign: Whether another program processed events behind the files.
+        sealed: Whether this segment was ended.
+    """
+
+    partition: str
+    begun: bool
+    files_end: EventMark
+    hub_end: EventMark
+    earliest: int
+    diverged: bool
+    common: int
+    start: int
+    slot: int
+    foreign: bool = False
+    sealed: bool = False
+
+    @property
+    def gone(self) -> int:
+        """How many sequence numbers of events in files name other events in the hub now, or none."""
+        return max(0, self.files_end.sequence_number - self.start + 1)
+
+    @property
+    def ahead(self) -> int:
+        """How many numbers there are from `start` to the hub's end."""
+        return max(0, self.hub_end.sequence_number - self.start + 1)
+
+
+@dataclass(frozen=True)
+class Accepting:
+    """A consumer whose hosts are stopped.
+
+    Attributes:
+        config: What its hosts are told.
+        hub: Its hub.
+        info: The hub as it is now.
+        sink: The container of the files.
+        segments: Of the chain, the newest last.
+        leases: Leases by partition; those that were never taken are missing.
+        decode: Reads a file, by its name and content.
+    """
+
+    config: HostConfig
+    hub: Hub
+    info: HubInfo
+    sink: BlobStore
+    segments: Sequence[HubSegment]
+    leases: Mapping[str, Lease]
+    decode: Decode = decode
+
+    async def examine(self) -> list[Ends]:
+        """How each partition stands. Only reads.
+
+        Raises:
+            SourceError: The hub did not answer.
+            StorageError: A request failed, or a blob in the chain is not a file of ours.
+        """
+        return [await self._examine(self._chain(partition)) for partition in self.info.partition_ids]
+
+    async def accept(self, now: datetime) -> tuple[HubSegment, list[Ends]]:
+        """End the newest segment in every partition, and write the next one.
+
+        Args:
+            now: Wall clock.
+
+        Returns:
+            The record of the segment, and how each partition stood when it was ended.
+
+        Raises:
+            Conflict: Another run wrote the record just now.
+            SourceError: The hub did not answer.
+            StorageError: A request failed: run it again.
+        """
+        ends = [await self._end(partition) for partition in self.info.partition_ids]
+        number = self.segments[-1].number + 1
+        segment = HubSegment(
+            number=number,
+            incarnation=incarnation(self.info, number),
+            hub=name_of(self.info),
+            breaks={
+                end.partition: PartitionBreak(
+                    start=end.start, files_end=end.files_end, hub_end=end.hub_end, common=end.common
+                )
+                for end in ends
+            },
+            since=now,
+        )
+        await write(self.sink, self.config.sink.prefix, segment)
+        return segment, ends
+
+    def _chain(self, partition: str) -> Chain:
+        return files_of(self.config, self.info, self.segments[-1], self.sink)[1](partition)
+
+    def _lease(self, partition: str) -> Lease:
+        return self.leases.get(partition) or Lease(partition)
+
+    async def _end(self, partition: str) -> Ends:
+        chain, lease = self._chain(partition), self._lease(partition)
+        await begin(chain, lease, self.hub, self.config.starting_position)
+        encode = files_of(self.config, self.info, self.segments[-1], self.sink)[0]
+        empty = b"".join(encode([], partition, {}))
+        end = await self._examine(chain)
+        while not await chain.seal(end.slot, empty):
+            end = await self._examine(chain)  # a file came into this slot
+        return end
+
+    async def _examine(self, chain: Chain) -> Ends:
+        start, lease = await chain.start(), self._lease(chain.partition)
+        info = await self.hub.partition(chain.partition)
+        if start is None:
+            none, end = EventMark(sequence_number=-1), marks.end_of(info)
+            return Ends(chain.partition, False, none, end, info.earliest, False, -1, info.earliest, info.earliest)
+        reach = await self._reach(chain, start, lease)
+        reader = _Reader(self.hub, chain.partition, info)
+        ours = reach.mark or EventMark(sequence_number=reach.expected - 1)
+        same = await reader.has(reach.mark) if reach.mark else None
+        if info.last < ours.sequence_number:
+            same = False
+        elif same is None:  # there is no event to compare: the creation time tells
+            same = reach.expected == 0 or self.info.created_at == self.segments[-1].hub.created_at
+        common, goes_on = ours.sequence_number, reach.expected
+        if not same and ours.sequence_number >= info.earliest:
+            common, goes_on = await self._part(chain, start, reader)
+        return Ends(
+            chain.partition,
+            begun=True,
+            files_end=ours,
+            hub_end=marks.end_of(info),
+            earliest=info.earliest,
+            diverged=not same,
+            common=common,
+            start=goes_on,
+            slot=reach.next,
+            foreign=reach.skipped is not None,
+            sealed=await chain.is_sealed(reach.next),
+        )
+
+    async def _reach(self, chain: Chain, start: int, lease: Lease) -> Resume:
+        if self.config.processing.handler is None or self.config.processing.handler_mode is not HandlerMode.REPLACE:
+            return await walk(chain, start, lease, shared=True)
+        position = max(start, lease.checkpoint.sequence_number + 1) if lease.checkpoint else start
+        return Resume(position, mark=mark_at(chain, lease, position))
+
+    async def _part(self, chain: Chain, start: int, reader: "_Reader") -> tuple[int, int]:
+        """The last number at which files and hub have the same event, and where the next segment starts."""
+        common = await last_common(chain, reader, self.decode)
+        if common is not None:
+            return common, common + 1
+        info, created = reader.info, self.info.created_at == self.segments[-1].hub.created_at
+        # Nothing that both have is the same. A hub that was created again, or that ends before all that was read in
+        # this segment, is read as a whole; one that lost its end is read from where the segment began.
+        first = max(start, info.earliest) if created and info.last >= start - 1 else info.earliest
+        return -1, first
+
+
+async def last_common(chain: Chain, reader: "_Reader", decode: Decode) -> int | None:
+    """The last sequence number at which files and hub have the same event; None where there is none that both have.
+
+    Events of a hub that lost its end, and went on, are those of the files up to some event and others behind it. So
+    the ends of files are compared by bisection, and then the rows of the file in which they part.
+
+    Raises:
+        SourceError: The hub did not answer.
+        StorageError: A file could not be read.
+    """
+    slots = [slot for slot in await chain.listed() if slot.last >= reader.info.earliest]
+    low, high = 0, len(slots)  # before `low`: the same; from `high` on: different
+    while low < high:
+        middle = (low + high) // 2
+        known, at = None, middle
+        for at in range(middle, high):
+            known = await reader.has(slots[at].mark)
+            if known is not None:  # else log compaction removed it
+                break
+        if known:
+            low = at + 1
+        else:
+            high = middle
+    common = slots[low - 1].last if low else None
+    for slot in slots[low:]:
+        rows = await _rows(chain, slot, decode) if slot.first <= reader.info.last else {}
+        last, parted = await _last_in(slot, rows, reader)
+        common = last if last is not None else common
+        if parted:
+            break
+    return common
+
+
+async def _last_in(slot: Slot, rows: Mapping[int, EventMark], reader: "_Reader") -> tuple[int | None, bool]:
+    """The last row of a file that the hub has, and whether the hub has another event behind it, or ends there."""
+    found = None
+    for event in await reader.between(slot.first, slot.last):
+        ours = rows.get(event.sequence_number)
+        if ours is None or marks.same(ours, event) is False:
+            return found, True
+        found = event.sequence_number
+    return found, reader.info.last <= slot.last
+
+
+async def _rows(chain: Chain, slot: Slot, decode: Decode) -> dict[int, EventMark]:
+    """The events of a file by their number; none where it was cleaned up."""
+    if slot.tombstone:
+        return {}
+    blob = await chain.content(slot)
+    if blob is None:
+        raise Damaged(f"file {slot.path} is missing: restore it from a backup")
+    try:
+        found = await asyncio.to_thread(decode, slot.path, blob)
+    except Exception as error:  # whatever a parser makes of damaged bytes
+        raise Damaged(f"file {slot.path} cannot be read: restore it from a backup ({type(error).__name__})") from error
+    return {number: _mark(number, offset, time) for number, offset, time in found}
+
+
+class _Reader:
+    """Reads events of a partition that nobody else reads."""
+
+    def __init__(self, hub: Hub, partition: str, info: PartitionInfo) -> None:
+        self.info = info
+        self._hub = hub
+        self._partition = partition
+
+    async def has(self, mark: EventMark) -> bool | None:
+        """Whether the hub has this event; None where it has none of this number any more, or nothing can be compared.
+
+        Raises:
+            SourceError: The hub did not answer.
+        """
+        number = mark.sequence_number
+        if number > self.info.last:
+            return False
+        if number < self.info.earliest:
+            return None
+        source = await self._hub.open(self._partition, number - 1, EPOCH, 1)
+        try:
+            batch = await source.receive(1, WAIT_SECONDS)
+        finally:
+            await source.close()
+        if len(batch):
+            return marks.same(mark, marks.last_of(batch.head(1))) if batch.first == number else None
+        if number == self.info.last:  # log compaction may have removed it
+            return marks.same(mark, marks.end_of(self.info))
+        raise self._silent(number)
+
+    async def between(self, first: int, last: int) -> list[EventMark]:
+        """The events that the hub has from `first` to `last`, or to its end.
+
+        Raises:
+            SourceError: The hub did not answer.
+        """
+        first, last = max(first, self.info.earliest), min(last, self.info.last)
+        found: list[EventMark] = []
+        if first > last:
+            return found
+        source = await self._hub.open(self._partition, first - 1, EPOCH, AT_A_TIME)
+        try:
+            reached = first - 1
+            while reached < last:
+                batch = await source.receive(AT_A_TIME, WAIT_SECONDS)
+                if not len(batch):
+                    if self.info.last == last:  # log compaction may have removed the newest
+                        break
+                    raise self._silent(reached + 1)
+                found += [mark for mark in _marks(batch) if mark.sequence_number <= last]
+                reached = batch.last
+        finally:
+            await source.close()
+        return found
+
+    def _silent(self, number: int) -> HubUnreachable:
+        return HubUnreachable(
+            f"partition {self._partition} did not give event {number} within {WAIT_SECONDS:.0f} s: run this again"
+        )
+
+
+def _marks(batch: EventBatch) -> list[EventMark]:
+    rows = batch.rows()
+    return [
+        _mark(number, offset, time)
+        for number, offset, time in zip(rows.sequence_numbers, rows.offsets, rows.enqueued_ms, strict=True)
+    ]
+
+
+def _mark(number: int, offset: str, milliseconds: int) -> EventMark:
+    return EventMark(sequence_number=number, offset=offset, enqueued_time=_EPOCH + timedelta(milliseconds=milliseconds))
