@@ -21,7 +21,7 @@ from typing import Any
 
 from kubernetes.aio import client, config
 
-from eventconsumer_operator.manifest import EVENT_CONSUMER
+from eventconsumer_operator.kube.manifest import EVENT_CONSUMER
 from tests.apiserver import ApiServerProcess, Request, find_binary
 from tests.azurite import free_port
 

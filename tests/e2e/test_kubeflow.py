@@ -7,7 +7,7 @@ from string import Template
 import pytest
 
 from eventconsumer_demo import run
-from eventconsumer_operator.manifest import KUBEFLOW_APPLICATION
+from eventconsumer_operator.kube.manifest import KUBEFLOW_APPLICATION
 from tests.e2e.conftest import ROOT, Demo
 from tests.e2e.gitops.engine import local
 from tests.e2e.sparkshop import SparkShop, upgrade

@@ -11,15 +11,14 @@ from typing import Any
 
 from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_operator.errors import Changed, Gone, OperatorError, Refused
-from eventconsumer_operator.manifest import EVENT_CONSUMER, Listing, kind_of, name_of
-from eventconsumer_operator.sparkapplications import install_hint
-from eventconsumer_operator.store import Store
+from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, Listing, install_hint, kind_of, name_of
+from eventconsumer_operator.kube.store import Store
 
 Where = tuple[Kind, str, str]
 
 
 class FakeKubernetes:
-    """`eventconsumer_operator.api.Api` over a dict.
+    """`eventconsumer_operator.kube.api.Api` over a dict.
 
     Attributes:
         writes: Number of successful writes by verb: apply, apply_status, create, merge, delete.

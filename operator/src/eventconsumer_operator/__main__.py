@@ -20,25 +20,25 @@ import structlog
 
 from eventconsumer_api import logs
 from eventconsumer_api.labels import HOST_PORT
-from eventconsumer_operator.api import KubernetesApi, NoCluster, connect
 from eventconsumer_operator.controller import Controller
-from eventconsumer_operator.fleet import Fleets, HttpMessenger
-from eventconsumer_operator.fleetkey import FleetKey, FleetKeyError
+from eventconsumer_operator.fleet.key import FleetKey, FleetKeyError
+from eventconsumer_operator.fleet.messages import Fleets, HttpMessenger
 from eventconsumer_operator.health import Health, LoopLag, WorkHealth, serve
-from eventconsumer_operator.hosts import HttpHosts
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.leader import Elector, LeadLost
+from eventconsumer_operator.kube.api import KubernetesApi, NoCluster, connect
+from eventconsumer_operator.kube.leader import Elector, LeadLost
+from eventconsumer_operator.kube.manifest import watched_kinds
+from eventconsumer_operator.kube.resync import Resync
+from eventconsumer_operator.kube.store import Store
+from eventconsumer_operator.kube.watch import dead_watchers, watch
+from eventconsumer_operator.kube.workqueue import WorkQueue
 from eventconsumer_operator.metrics import QueueState
 from eventconsumer_operator.page.book import Book
 from eventconsumer_operator.page.server import make_application
 from eventconsumer_operator.reconcile import Reconciler
-from eventconsumer_operator.resync import Resync
+from eventconsumer_operator.resource.hosts import HttpHosts
 from eventconsumer_operator.serving import PortTaken, serve_until_cancelled
 from eventconsumer_operator.settings import Settings, parse_settings
-from eventconsumer_operator.sparkapplications import watched_kinds
-from eventconsumer_operator.store import Store
-from eventconsumer_operator.watch import dead_watchers, watch
-from eventconsumer_operator.workqueue import WorkQueue
 
 Work = Coroutine[object, object, object]
 

@@ -13,10 +13,9 @@ from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_api.labels import COMPONENT_SPARK
 from eventconsumer_api.v1alpha1 import KIND
 from eventconsumer_operator import metrics
-from eventconsumer_operator.api import Api
-from eventconsumer_operator.applications import application_of
 from eventconsumer_operator.errors import DependencyNotReady, Gone, NameTaken, OperatorError
-from eventconsumer_operator.manifest import (
+from eventconsumer_operator.kube.api import Api
+from eventconsumer_operator.kube.manifest import (
     EVENT_CONSUMER,
     controller_uid,
     describe,
@@ -25,10 +24,11 @@ from eventconsumer_operator.manifest import (
     kind_of,
     name_of,
 )
-from eventconsumer_operator.observed import Consumer, Observed, consumer_from
 from eventconsumer_operator.plan import Plan
-from eventconsumer_operator.plan.names import selector
-from eventconsumer_operator.plan.spark import SparkPlan
+from eventconsumer_operator.resource.names import selector
+from eventconsumer_operator.resource.observed import Consumer, Observed, consumer_from
+from eventconsumer_operator.spark.applications import application_of
+from eventconsumer_operator.spark.plan import SparkPlan
 
 ANNOTATION_APPLIED = "eventconsumer.io/applied"
 _DELETION_DELAY = 2.0

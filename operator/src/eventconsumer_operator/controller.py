@@ -15,8 +15,8 @@ from eventconsumer_api.repeats import Repeats
 from eventconsumer_operator import metrics
 from eventconsumer_operator.errors import Forbidden, OperatorError
 from eventconsumer_operator.keys import Key
+from eventconsumer_operator.kube.workqueue import WorkQueue
 from eventconsumer_operator.reconcile import Next, Reconciler
-from eventconsumer_operator.workqueue import WorkQueue
 
 _log = structlog.get_logger(__name__)
 

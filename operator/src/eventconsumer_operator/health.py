@@ -15,9 +15,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from eventconsumer_operator import metrics
 from eventconsumer_operator.controller import RECONCILE_SECONDS
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.resync import Resync
+from eventconsumer_operator.kube.resync import Resync
+from eventconsumer_operator.kube.workqueue import WorkQueue
 from eventconsumer_operator.serving import serve_until_cancelled
-from eventconsumer_operator.workqueue import WorkQueue
 
 # With all workers busy to the time limit of a reconcile, a due key waits this long in a working operator.
 _OVERDUE_SECONDS = 3 * RECONCILE_SECONDS

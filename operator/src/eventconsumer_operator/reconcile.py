@@ -13,22 +13,22 @@ import structlog
 from eventconsumer_api.host_report import HostState
 from eventconsumer_api.status import EventConsumerStatus
 from eventconsumer_operator import metrics
-from eventconsumer_operator.api import Api
 from eventconsumer_operator.apply import Outcome, apply
+from eventconsumer_operator.conditions.events import Recorder
+from eventconsumer_operator.conditions.status import make_status, same_but_numbers, wire
 from eventconsumer_operator.errors import DependencyNotReady, Gone, SpecError, Transient
-from eventconsumer_operator.events import Recorder
-from eventconsumer_operator.fleet import Fleets
-from eventconsumer_operator.hosts import Hosts
+from eventconsumer_operator.fleet.messages import Fleets
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.load import load
-from eventconsumer_operator.manifest import EVENT_CONSUMER
-from eventconsumer_operator.observed import Observed
+from eventconsumer_operator.kube.api import Api
+from eventconsumer_operator.kube.manifest import EVENT_CONSUMER
+from eventconsumer_operator.kube.store import Store
+from eventconsumer_operator.kube.writethrough import WriteThrough
 from eventconsumer_operator.page.book import Book
 from eventconsumer_operator.plan import Plan, make_plan
+from eventconsumer_operator.resource.hosts import Hosts
+from eventconsumer_operator.resource.load import load
+from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.settings import Settings
-from eventconsumer_operator.status import make_status, same_but_numbers, wire
-from eventconsumer_operator.store import Store
-from eventconsumer_operator.writethrough import WriteThrough
 
 _log = structlog.get_logger(__name__)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from kubernetes.aio import client, config
 
-from eventconsumer_operator.api import KubernetesApi
+from eventconsumer_operator.kube.api import KubernetesApi
 from tests.apiserver import ApiServerProcess, find_binary
 from tests.patience import patiently
 

@@ -29,14 +29,14 @@ from eventconsumer_api.host_report import (
     Problem,
 )
 from eventconsumer_api.status import EventConsumerStatus
+from eventconsumer_operator.conditions.status import make_status
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.manifest import STATEFUL_SET
-from eventconsumer_operator.observed import Consumer, Observed
+from eventconsumer_operator.kube.manifest import STATEFUL_SET
 from eventconsumer_operator.page.book import Book
 from eventconsumer_operator.page.server import make_application
 from eventconsumer_operator.plan import make_plan
+from eventconsumer_operator.resource.observed import Consumer, Observed
 from eventconsumer_operator.settings import Settings
-from eventconsumer_operator.status import make_status
 
 KEY = Key("shop", "orders")
 BLOCKED = Key("shop", "payments")

@@ -19,9 +19,9 @@ from eventconsumer_api import labels
 from eventconsumer_api.fleet import FLEET_PATH, FLEET_SIGNATURE_HEADER
 from eventconsumer_api.host_report import HostReport
 from eventconsumer_api.kinds import Manifest
-from eventconsumer_operator.api import KubernetesApi
 from eventconsumer_operator.errors import Transient
-from eventconsumer_operator.manifest import POD, STATEFUL_SET
+from eventconsumer_operator.kube.api import KubernetesApi
+from eventconsumer_operator.kube.manifest import POD, STATEFUL_SET
 
 # A network for each process in which tests run at the same time: all hosts have the same port.
 _NETWORK = 78 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))

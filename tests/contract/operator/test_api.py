@@ -7,9 +7,9 @@ import pytest
 
 from eventconsumer_api import labels
 from eventconsumer_api.kinds import Manifest
-from eventconsumer_operator.api import Api, KubernetesApi
 from eventconsumer_operator.errors import Changed, Gone
-from eventconsumer_operator.manifest import CONFIG_MAP, EVENT, EVENT_CONSUMER
+from eventconsumer_operator.kube.api import Api, KubernetesApi
+from eventconsumer_operator.kube.manifest import CONFIG_MAP, EVENT, EVENT_CONSUMER
 from tests.contract.operator.conftest import Cluster
 from tests.fakes.kubernetes import FakeKubernetes, event_consumer
 

@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from eventconsumer_api.endpoints import AZURE_SUFFIXES
 from eventconsumer_api.labels import COMPONENT_HOST, LABEL_CONSUMER
-from eventconsumer_operator.fleetkey import FleetKey
+from eventconsumer_operator.fleet.key import FleetKey
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.plan.names import child_labels
+from eventconsumer_operator.resource.names import child_labels
 from eventconsumer_operator.settings import Settings, parse_settings
 from tests.apiserver import find_binary
 from tests.contract.operator.conftest import Cluster

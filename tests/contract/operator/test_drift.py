@@ -11,14 +11,14 @@ from typing import Any
 
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.status import EventConsumerStatus, HubStatus, ScalingStatus
-from eventconsumer_operator.api import KubernetesApi
 from eventconsumer_operator.apply import Outcome, apply
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.load import load
-from eventconsumer_operator.manifest import JOB, STATEFUL_SET
-from eventconsumer_operator.observed import Observed
+from eventconsumer_operator.kube.api import KubernetesApi
+from eventconsumer_operator.kube.manifest import JOB, STATEFUL_SET
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.plan.scale import ANNOTATION_LEAVING
+from eventconsumer_operator.resource.load import load
+from eventconsumer_operator.resource.observed import Observed
 from tests.contract.operator.conftest import Cluster
 from tests.contract.operator.simulation import host_pod
 from tests.contract.operator.test_pods import ADMINISTRATOR, Silent, look, put, versions

@@ -12,10 +12,10 @@ import pytest
 
 from eventconsumer_api.host_report import BatchReport
 from eventconsumer_api.kinds import Manifest
-from eventconsumer_operator.api import KubernetesApi
 from eventconsumer_operator.errors import Refused
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.manifest import APACHE_APPLICATION, KUBEFLOW_APPLICATION
+from eventconsumer_operator.kube.api import KubernetesApi
+from eventconsumer_operator.kube.manifest import APACHE_APPLICATION, KUBEFLOW_APPLICATION
 from eventconsumer_operator.plan import make_plan
 from tests.contract.operator.conftest import ROOT, Cluster, start_cluster
 from tests.contract.operator.test_operator import SPEC, Hub, World, build, message, ready

@@ -11,18 +11,18 @@ import pytest
 from eventconsumer_api import labels
 from eventconsumer_api.host_report import HostReport
 from eventconsumer_api.kinds import Manifest
-from eventconsumer_operator.api import KubernetesApi
 from eventconsumer_operator.apply import Outcome, apply
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.load import load
-from eventconsumer_operator.manifest import EVENT_CONSUMER, NETWORK_POLICY, STORED
+from eventconsumer_operator.kube.api import KubernetesApi
+from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, NETWORK_POLICY, STORED
+from eventconsumer_operator.kube.store import Store
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.plan.config import host_config
-from eventconsumer_operator.plan.pods import host_template
-from eventconsumer_operator.plan.quantities import canonical
-from eventconsumer_operator.plan.spec import parse_spec
+from eventconsumer_operator.resource.load import load
+from eventconsumer_operator.resource.pods import host_template
+from eventconsumer_operator.resource.quantities import canonical
+from eventconsumer_operator.resource.spec import parse_spec
 from eventconsumer_operator.settings import Settings
-from eventconsumer_operator.store import Store
 from tests.contract.operator.conftest import Cluster
 from tests.fakes.kubernetes import event_consumer
 from tests.unit.operator.test_plan_pods import AFFINITY

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_operator.api import KubernetesApi
 from eventconsumer_operator.health import LoopLag, WorkHealth
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.manifest import EVENT_CONSUMER
-from eventconsumer_operator.resync import Resync
-from eventconsumer_operator.store import Store
-from eventconsumer_operator.watch import dead_watchers, watch
-from eventconsumer_operator.workqueue import WorkQueue
+from eventconsumer_operator.kube.api import KubernetesApi
+from eventconsumer_operator.kube.manifest import EVENT_CONSUMER
+from eventconsumer_operator.kube.resync import Resync
+from eventconsumer_operator.kube.store import Store
+from eventconsumer_operator.kube.watch import dead_watchers, watch
+from eventconsumer_operator.kube.workqueue import WorkQueue
 from tests.contract.operator.conftest import Cluster, start_cluster
 from tests.contract.operator.test_operator import SPEC, Hub, World, build, ready
 from tests.fakes.kubernetes import event_consumer

@@ -13,12 +13,12 @@ import yaml
 from kubernetes.aio import client, config
 
 from eventconsumer_api.host_report import BatchReport
-from eventconsumer_operator.api import KubernetesApi
 from eventconsumer_operator.errors import Changed
-from eventconsumer_operator.leader import NAME
-from eventconsumer_operator.manifest import EVENT_CONSUMER, Listing
-from eventconsumer_operator.store import Store
-from eventconsumer_operator.writethrough import WriteThrough
+from eventconsumer_operator.kube.api import KubernetesApi
+from eventconsumer_operator.kube.leader import NAME
+from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, Listing
+from eventconsumer_operator.kube.store import Store
+from eventconsumer_operator.kube.writethrough import WriteThrough
 from tests.apiserver import find_binary
 from tests.contract.operator.conftest import OPERATOR_USER, ROOT, Cluster, start_cluster
 from tests.contract.operator.test_operator import SPEC, Hub, Operator, World, build, condition, ready

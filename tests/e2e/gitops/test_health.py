@@ -8,10 +8,10 @@ import yaml
 
 from eventconsumer_api.host_report import HostReport, Problem
 from eventconsumer_api.v1alpha1 import API_VERSION, KIND
+from eventconsumer_operator.conditions.status import make_status, wire
 from eventconsumer_operator.errors import SpecError, Transient
-from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan import make_plan
-from eventconsumer_operator.status import make_status, wire
+from eventconsumer_operator.resource.observed import Observed
 from tests.e2e.conftest import ROOT
 from tests.e2e.gitops.engine import build, judge
 from tests.unit.operator.worlds import NOW, SETTINGS, SPEC, fleet, observed, report, stateful_set

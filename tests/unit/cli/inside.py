@@ -9,10 +9,10 @@ from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_cli.errors import NotFound
 from eventconsumer_cli.kube.exec import Sink
 from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, POD, STATEFUL_SET
-from eventconsumer_operator.observed import consumer_from
 from eventconsumer_operator.plan.config import host_config
 from eventconsumer_operator.plan.hosts import stateful_set
-from eventconsumer_operator.plan.spec import parse_spec
+from eventconsumer_operator.resource.observed import consumer_from
+from eventconsumer_operator.resource.spec import parse_spec
 from eventconsumer_operator.settings import Settings
 from tests.unit.cli.fakes import FakeCluster
 

@@ -14,9 +14,9 @@ from eventconsumer_cli.errors import Failed
 from eventconsumer_cli.init.manifest import Answers, host_config, manifest
 from eventconsumer_cli.kube.kinds import DEPLOYMENT
 from eventconsumer_cli.kube.operators import operator_of
-from eventconsumer_operator.observed import consumer_from
 from eventconsumer_operator.plan.config import host_config as operators_config
-from eventconsumer_operator.plan.spec import parse_spec
+from eventconsumer_operator.resource.observed import consumer_from
+from eventconsumer_operator.resource.spec import parse_spec
 from eventconsumer_operator.settings import Settings
 from tests.unit.cli.inside import Inside
 from tests.unit.cli.running import Shell

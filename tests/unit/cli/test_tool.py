@@ -9,7 +9,7 @@ from eventconsumer_api import labels
 from eventconsumer_cli.errors import Failed
 from eventconsumer_cli.kube import toolbox, toolpod
 from eventconsumer_cli.kube.kinds import POD
-from eventconsumer_operator.plan.names import selector
+from eventconsumer_operator.resource.names import selector
 from tests.unit.cli.inside import cluster_with, host_pod, hosts_of, resource
 from tests.unit.cli.running import Shell
 

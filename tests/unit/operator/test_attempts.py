@@ -17,15 +17,15 @@ from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.spark import Retry, Spark
 from eventconsumer_api.status import EventConsumerStatus, SparkStatus
 from eventconsumer_operator.apply import apply
+from eventconsumer_operator.conditions.status import make_status, wire
 from eventconsumer_operator.errors import OperatorError
-from eventconsumer_operator.load import load
-from eventconsumer_operator.manifest import EVENT_CONSUMER, JOB
-from eventconsumer_operator.observed import Observed
+from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, JOB
+from eventconsumer_operator.kube.store import Store
+from eventconsumer_operator.kube.writethrough import WriteThrough
 from eventconsumer_operator.plan import make_plan
-from eventconsumer_operator.plan.spark.attempts import Attempts, Cause, attempts, backoff
-from eventconsumer_operator.status import make_status, wire
-from eventconsumer_operator.store import Store
-from eventconsumer_operator.writethrough import WriteThrough
+from eventconsumer_operator.resource.load import load
+from eventconsumer_operator.resource.observed import Observed
+from eventconsumer_operator.spark.attempts import Attempts, Cause, attempts, backoff
 from tests.fakes.kubernetes import FakeKubernetes, event_consumer
 from tests.unit.operator.worlds import KEY, NOW, SETTINGS, SPARK, SPEC, batch, fleet, job, observed, pod, report
 

@@ -9,10 +9,10 @@ import structlog
 from eventconsumer_operator.controller import FORBIDDEN_SECONDS, RECONCILE_SECONDS, Controller
 from eventconsumer_operator.errors import Forbidden, Transient
 from eventconsumer_operator.keys import Key
+from eventconsumer_operator.kube.store import Store
+from eventconsumer_operator.kube.workqueue import Backoff, WorkQueue
 from eventconsumer_operator.reconcile import Next, Reconciler
 from eventconsumer_operator.settings import Settings
-from eventconsumer_operator.store import Store
-from eventconsumer_operator.workqueue import Backoff, WorkQueue
 from tests.fakes.kubernetes import FakeKubernetes
 from tests.fakes.virtual import virtual
 from tests.unit.operator.test_reconcile import FakeHosts

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eventconsumer_api import logs
-from eventconsumer_operator.podfailures import pod_failures
+from eventconsumer_operator.resource.podfailures import pod_failures
 from eventconsumer_operator.settings import parse_settings
 from tests.unit.operator.worlds import pod
 

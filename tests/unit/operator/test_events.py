@@ -10,13 +10,13 @@ import pytest
 from eventconsumer_api.conditions import ConditionType, PodReason
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.status import EventConsumerStatus
+from eventconsumer_operator.conditions.events import Recorder, changes
+from eventconsumer_operator.conditions.status import make_status
 from eventconsumer_operator.errors import Transient
-from eventconsumer_operator.events import Recorder, changes
-from eventconsumer_operator.manifest import EVENT
-from eventconsumer_operator.observed import Observed
+from eventconsumer_operator.kube.manifest import EVENT
 from eventconsumer_operator.plan import make_plan
-from eventconsumer_operator.podfailures import restart_texts, restarts
-from eventconsumer_operator.status import make_status
+from eventconsumer_operator.resource.observed import Observed
+from eventconsumer_operator.resource.podfailures import restart_texts, restarts
 from tests.fakes.kubernetes import FakeKubernetes
 from tests.unit.operator.worlds import KEY, NOW, SETTINGS, fleet, observed, pod, report, stateful_set
 

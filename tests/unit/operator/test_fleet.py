@@ -28,12 +28,12 @@ from eventconsumer_api.fleet import FLEET_PATH, FLEET_SIGNATURE_HEADER, FleetMes
 from eventconsumer_api.host_report import HostReport, HostState
 from eventconsumer_api.identity import owner_id
 from eventconsumer_api.kinds import Manifest
-from eventconsumer_operator.census import REMEMBERED, Census, confirm, look, message, owner_of
-from eventconsumer_operator.fleet import Fleets, HttpMessenger
-from eventconsumer_operator.fleetkey import FleetKey, FleetKeyError
-from eventconsumer_operator.manifest import CONFIG_MAP, POD
-from eventconsumer_operator.observed import Observed
+from eventconsumer_operator.fleet.census import REMEMBERED, Census, confirm, look, message, owner_of
+from eventconsumer_operator.fleet.key import FleetKey, FleetKeyError
+from eventconsumer_operator.fleet.messages import Fleets, HttpMessenger
+from eventconsumer_operator.kube.manifest import CONFIG_MAP, POD
 from eventconsumer_operator.plan import make_plan
+from eventconsumer_operator.resource.observed import Observed
 from tests.azurite import free_port
 from tests.fakes.kubernetes import FakeKubernetes
 from tests.unit.operator.worlds import KEY, NOW, SETTINGS, fleet, observed, report

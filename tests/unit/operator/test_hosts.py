@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from eventconsumer_operator.hosts import HttpHosts
+from eventconsumer_operator.resource.hosts import HttpHosts
 from tests.azurite import free_port
 from tests.unit.operator.worlds import fleet, report
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.status import EventConsumerStatus
+from eventconsumer_operator.conditions.findings import Blocker, Facts, SparkFacts, ready, reconciling, stalled
+from eventconsumer_operator.conditions.status import make_status, wire
 from eventconsumer_operator.errors import Forbidden, NameTaken, OperatorError, Refused, SpecError, Transient
-from eventconsumer_operator.findings import Blocker, Facts, SparkFacts, ready, reconciling, stalled
-from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan import make_plan
-from eventconsumer_operator.status import make_status, wire
+from eventconsumer_operator.resource.observed import Observed
 from tests.unit.operator.worlds import SETTINGS, SPEC, fleet, observed, pod, report, stateful_set
 
 SCALED = SPEC | {"scaling": {"partitionsPerHost": 4}}  # two hosts for eight partitions

@@ -7,8 +7,8 @@ import pytest
 
 from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_operator.errors import Forbidden, Transient
-from eventconsumer_operator.leader import DURATION_SECONDS, NAME, STOP_SECONDS, Elector, LeadLost
-from eventconsumer_operator.manifest import LEASE
+from eventconsumer_operator.kube.leader import DURATION_SECONDS, NAME, STOP_SECONDS, Elector, LeadLost
+from eventconsumer_operator.kube.manifest import LEASE
 from tests.fakes.kubernetes import FakeKubernetes
 from tests.fakes.virtual import virtual
 

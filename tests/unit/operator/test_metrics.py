@@ -7,10 +7,10 @@ from prometheus_client import CollectorRegistry
 
 from eventconsumer_api.conditions import ConditionType, Reason
 from eventconsumer_api.status import Condition, EventConsumerStatus, HostsStatus, LagStatus, PartitionsStatus
-from eventconsumer_operator.api import resource_of
 from eventconsumer_operator.keys import Key
+from eventconsumer_operator.kube.api import resource_of
+from eventconsumer_operator.kube.workqueue import WorkQueue
 from eventconsumer_operator.metrics import QueueState, Resources
-from eventconsumer_operator.workqueue import WorkQueue
 from tests.fakes.virtual import virtual
 from tests.unit.operator.worlds import KEY, NOW
 

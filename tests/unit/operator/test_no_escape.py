@@ -11,7 +11,7 @@ from eventconsumer_api import labels
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.plan import Plan, make_plan
-from eventconsumer_operator.plan.names import child_labels
+from eventconsumer_operator.resource.names import child_labels
 from tests.unit.operator.specs import specs
 from tests.unit.operator.worlds import KEY, SETTINGS, SPARK, SPEC, UID, batch, fleet, observed, report
 

@@ -7,8 +7,8 @@ import pytest
 from eventconsumer_api.conditions import ConditionType, Reason
 from eventconsumer_api.host_report import PartitionLag, Problem
 from eventconsumer_api.status import Condition, EventConsumerStatus
+from eventconsumer_operator.conditions.status import make_status
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.page import view
 from eventconsumer_operator.page.book import Book, sight_of
 from eventconsumer_operator.page.model import ErrorView
@@ -16,7 +16,7 @@ from eventconsumer_operator.page.remedies import ABNORMAL_TRUE, AS_WANTED, REMED
 from eventconsumer_operator.page.server import Rendered
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.reconcile import Reconciler
-from eventconsumer_operator.status import make_status
+from eventconsumer_operator.resource.observed import Observed
 from tests.fakes.kubernetes import FakeKubernetes, event_consumer
 from tests.unit.operator.test_reconcile import Cluster
 from tests.unit.operator.worlds import KEY, NOW, SETTINGS, SPEC, fleet, observed, pod, report, stateful_set

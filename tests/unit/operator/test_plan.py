@@ -16,11 +16,11 @@ from eventconsumer_api.status import EventConsumerStatus, HubStatus
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan import Plan, make_plan
-from eventconsumer_operator.plan.names import application_name, host_name
 from eventconsumer_operator.plan.scale import scaling_of
-from eventconsumer_operator.plan.spec import parse_spec
+from eventconsumer_operator.resource.names import application_name, host_name
+from eventconsumer_operator.resource.observed import Observed
+from eventconsumer_operator.resource.spec import parse_spec
 from eventconsumer_operator.settings import Settings
 from tests.unit.operator.worlds import IDENTITY, KEY, SECRET, SETTINGS, SPEC, UID, observed, report, spec_with
 

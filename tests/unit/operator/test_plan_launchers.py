@@ -13,11 +13,11 @@ from eventconsumer_api.batch import BatchJob
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.spark import Launcher
 from eventconsumer_operator.errors import SpecError
-from eventconsumer_operator.manifest import APACHE_APPLICATION, KUBEFLOW_APPLICATION, kind_of
+from eventconsumer_operator.kube.manifest import APACHE_APPLICATION, KUBEFLOW_APPLICATION, kind_of
 from eventconsumer_operator.plan import Plan, make_plan
-from eventconsumer_operator.plan.names import application_name
-from eventconsumer_operator.plan.spark.templates import DRIVER_CONTAINER, EXECUTOR_CONTAINER, SPARK_VERSION
+from eventconsumer_operator.resource.names import application_name
 from eventconsumer_operator.settings import parse_settings
+from eventconsumer_operator.spark.templates import DRIVER_CONTAINER, EXECUTOR_CONTAINER, SPARK_VERSION
 from tests.unit.operator.test_plan import restricted
 from tests.unit.operator.worlds import IDENTITY, KEY, SETTINGS, SPARK, SPEC, UID, batch, fleet, observed, report
 

@@ -8,12 +8,12 @@ import pytest
 from eventconsumer_api import labels
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_operator.errors import SpecError
-from eventconsumer_operator.manifest import NETWORK_POLICY
+from eventconsumer_operator.kube.manifest import NETWORK_POLICY
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.plan.disruption import disruption_budget
-from eventconsumer_operator.plan.names import child_labels
 from eventconsumer_operator.plan.network import network_policies, unwanted_policies
-from eventconsumer_operator.plan.spec import parse_spec
+from eventconsumer_operator.resource.names import child_labels
+from eventconsumer_operator.resource.spec import parse_spec
 from tests.unit.operator.worlds import KEY, SETTINGS, SPARK, SPEC, UID, consumer, observed, spec_with
 
 CLOSED = replace(

@@ -13,10 +13,10 @@ from eventconsumer_api.scheduling import RESERVED_DOMAINS
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.plan.config import host_config
-from eventconsumer_operator.plan.names import selector
-from eventconsumer_operator.plan.pods import host_template
-from eventconsumer_operator.plan.quantities import canonical
-from eventconsumer_operator.plan.spec import parse_spec
+from eventconsumer_operator.resource.names import selector
+from eventconsumer_operator.resource.pods import host_template
+from eventconsumer_operator.resource.quantities import canonical
+from eventconsumer_operator.resource.spec import parse_spec
 from eventconsumer_operator.settings import Settings, parse_settings
 from tests.unit.operator.worlds import KEY, SETTINGS, SPEC, consumer, observed
 

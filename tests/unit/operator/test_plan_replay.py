@@ -13,12 +13,12 @@ from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.labels import CONFIG_ENV
 from eventconsumer_api.status import EventConsumerStatus, ReplayStatus
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.manifest import name_of
-from eventconsumer_operator.observed import Observed
+from eventconsumer_operator.kube.manifest import name_of
 from eventconsumer_operator.plan.config import host_config
-from eventconsumer_operator.plan.names import replay_name
 from eventconsumer_operator.plan.replay import replay_job, replay_status, unwanted_replays
-from eventconsumer_operator.plan.spec import parse_spec
+from eventconsumer_operator.resource.names import replay_name
+from eventconsumer_operator.resource.observed import Observed
+from eventconsumer_operator.resource.spec import parse_spec
 from tests.unit.operator.test_plan import restricted
 from tests.unit.operator.worlds import KEY, SETTINGS, SPEC, UID, fleet, job, observed, pod, report, spec_with
 

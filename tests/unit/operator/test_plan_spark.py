@@ -9,8 +9,8 @@ import pytest
 from eventconsumer_api.batch import BatchJob
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_operator.plan import Plan, make_plan
-from eventconsumer_operator.plan.names import application_name
-from eventconsumer_operator.plan.spark import SMALL_BYTES
+from eventconsumer_operator.resource.names import application_name
+from eventconsumer_operator.spark.plan import SMALL_BYTES
 from tests.unit.operator.test_plan import restricted
 from tests.unit.operator.worlds import (
     KEY,

@@ -9,13 +9,22 @@ import pytest
 
 from eventconsumer_api.host_report import HostReport, HostState
 from eventconsumer_api.kinds import Manifest
-from eventconsumer_operator.api import Api
 from eventconsumer_operator.errors import Forbidden, OperatorError, Transient
-from eventconsumer_operator.load import load
-from eventconsumer_operator.manifest import CONFIG_MAP, EVENT, EVENT_CONSUMER, JOB, POD, SERVICE, STATEFUL_SET, name_of
+from eventconsumer_operator.kube.api import Api
+from eventconsumer_operator.kube.manifest import (
+    CONFIG_MAP,
+    EVENT,
+    EVENT_CONSUMER,
+    JOB,
+    POD,
+    SERVICE,
+    STATEFUL_SET,
+    name_of,
+)
+from eventconsumer_operator.kube.resync import Resync
+from eventconsumer_operator.kube.store import Store
 from eventconsumer_operator.reconcile import CALM_SECONDS, MOVING_SECONDS, RESTING_SECONDS, STARTING_SECONDS, Reconciler
-from eventconsumer_operator.resync import Resync
-from eventconsumer_operator.store import Store
+from eventconsumer_operator.resource.load import load
 from tests.fakes.kubernetes import FakeKubernetes, event_consumer
 from tests.fakes.virtual import virtual
 from tests.unit.operator.worlds import KEY, SETTINGS, SPARK, SPEC, Told, batch, fleet, report

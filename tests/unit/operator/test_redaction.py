@@ -11,13 +11,13 @@ from eventconsumer_api import logs
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.status import EventConsumerStatus
+from eventconsumer_operator.conditions.events import Recorder
+from eventconsumer_operator.conditions.status import make_status, wire
 from eventconsumer_operator.errors import Forbidden, OperatorError, Refused, SpecError, Transient
-from eventconsumer_operator.events import Recorder
-from eventconsumer_operator.manifest import EVENT
-from eventconsumer_operator.observed import Observed
+from eventconsumer_operator.kube.manifest import EVENT
 from eventconsumer_operator.plan import make_plan
-from eventconsumer_operator.plan.names import application_name
-from eventconsumer_operator.status import make_status, wire
+from eventconsumer_operator.resource.names import application_name
+from eventconsumer_operator.resource.observed import Observed
 from tests.fakes.kubernetes import FakeKubernetes
 from tests.unit.operator.worlds import (
     KEY,

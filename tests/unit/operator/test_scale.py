@@ -10,13 +10,13 @@ from eventconsumer_api import labels
 from eventconsumer_api.host_report import HostReport, HostState, PartitionLag, PartitionReport
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.status import EventConsumerStatus, HubStatus, ScalingStatus
+from eventconsumer_operator.conditions.status import make_status
 from eventconsumer_operator.errors import SpecError
-from eventconsumer_operator.manifest import STATEFUL_SET
-from eventconsumer_operator.observed import Observed
+from eventconsumer_operator.kube.manifest import STATEFUL_SET
 from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.plan.scale import ANNOTATION_LEAVING, LEAVING, Running, running, scaling_of
-from eventconsumer_operator.plan.spec import parse_spec
-from eventconsumer_operator.status import make_status
+from eventconsumer_operator.resource.observed import Observed
+from eventconsumer_operator.resource.spec import parse_spec
 from tests.unit.operator.worlds import (
     NOW,
     SETTINGS,

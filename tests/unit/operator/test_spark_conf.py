@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.plan import make_plan
-from eventconsumer_operator.plan.spark.conf import ALLOWED, is_allowed
+from eventconsumer_operator.spark.conf import ALLOWED, is_allowed
 from tests.unit.operator.worlds import SETTINGS, SPARK, SPEC, batch, fleet, observed, report, spec_with
 
 WITH_SPARK = SPEC | SPARK

@@ -11,13 +11,13 @@ from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.redaction import redact
 from eventconsumer_api.spark import History
 from eventconsumer_api.status import EventConsumerStatus, SparkStatus
-from eventconsumer_operator.applications import application_of
-from eventconsumer_operator.observed import Observed
+from eventconsumer_operator.conditions.status import make_status
 from eventconsumer_operator.plan import make_plan
-from eventconsumer_operator.plan.names import application_name, batch_replay_name
-from eventconsumer_operator.plan.spark.attempts import Attempts
-from eventconsumer_operator.plan.spark.history import outdated
-from eventconsumer_operator.status import make_status
+from eventconsumer_operator.resource.names import application_name, batch_replay_name
+from eventconsumer_operator.resource.observed import Observed
+from eventconsumer_operator.spark.applications import application_of
+from eventconsumer_operator.spark.attempts import Attempts
+from eventconsumer_operator.spark.history import outdated
 from tests.unit.operator.worlds import (
     KEY,
     NOW,

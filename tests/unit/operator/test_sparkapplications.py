@@ -9,9 +9,9 @@ import yaml
 
 from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_api.spark import Launcher
-from eventconsumer_operator.applications import ApplicationState, Said, application_of
-from eventconsumer_operator.manifest import APACHE_APPLICATION, JOB, KUBEFLOW_APPLICATION, STORED
-from eventconsumer_operator.sparkapplications import (
+from eventconsumer_operator.kube.manifest import APACHE_APPLICATION, JOB, KUBEFLOW_APPLICATION, STORED
+from eventconsumer_operator.spark.applications import ApplicationState, Said, application_of
+from eventconsumer_operator.spark.operators import (
     APACHE_FINAL,
     APACHE_OUTCOMES,
     APACHE_STATES,

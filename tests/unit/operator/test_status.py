@@ -9,11 +9,11 @@ from eventconsumer_api.conditions import ConditionType
 from eventconsumer_api.host_report import PartitionReport, Problem
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.status import EventConsumerStatus, SparkStatus
+from eventconsumer_operator.conditions.status import MESSAGE_LIMIT, make_status, same_but_numbers, wire
 from eventconsumer_operator.errors import Forbidden, OperatorError, SpecError, Transient
-from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan import make_plan
-from eventconsumer_operator.plan.names import application_name
-from eventconsumer_operator.status import MESSAGE_LIMIT, make_status, same_but_numbers, wire
+from eventconsumer_operator.resource.names import application_name
+from eventconsumer_operator.resource.observed import Observed
 from tests.unit.operator.worlds import (
     KEY,
     NOW,

@@ -4,7 +4,7 @@ from typing import Any
 
 from eventconsumer_api.host_report import HostReport, StorageReport
 from eventconsumer_api.status import EventConsumerStatus, StorageStatus
-from eventconsumer_operator.storagestatus import storage_status
+from eventconsumer_operator.conditions.storagestatus import storage_status
 from tests.unit.operator.worlds import observed, pod, report
 
 

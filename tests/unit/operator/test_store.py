@@ -13,9 +13,9 @@ from eventconsumer_api import labels
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_operator.errors import Changed, Gone
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.manifest import CONFIG_MAP, EVENT_CONSUMER, POD, STORED, Listing
-from eventconsumer_operator.store import Store
-from eventconsumer_operator.writethrough import WriteThrough
+from eventconsumer_operator.kube.manifest import CONFIG_MAP, EVENT_CONSUMER, POD, STORED, Listing
+from eventconsumer_operator.kube.store import Store
+from eventconsumer_operator.kube.writethrough import WriteThrough
 from tests.fakes.kubernetes import FakeKubernetes, event_consumer
 
 SHOP = "shop"

@@ -11,7 +11,7 @@ from eventconsumer_api.spark import Launcher
 from eventconsumer_operator.errors import Forbidden, Transient
 from eventconsumer_operator.health import Health, LoopLag, WorkHealth
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.manifest import (
+from eventconsumer_operator.kube.manifest import (
     EVENT_CONSUMER,
     JOB,
     KUBEFLOW_APPLICATION,
@@ -19,12 +19,12 @@ from eventconsumer_operator.manifest import (
     STATEFUL_SET,
     STORED,
     Listing,
+    watched_kinds,
 )
-from eventconsumer_operator.resync import Resync
-from eventconsumer_operator.sparkapplications import watched_kinds
-from eventconsumer_operator.store import Store
-from eventconsumer_operator.watch import Triggers, dead_watchers
-from eventconsumer_operator.workqueue import WorkQueue
+from eventconsumer_operator.kube.resync import Resync
+from eventconsumer_operator.kube.store import Store
+from eventconsumer_operator.kube.watch import Triggers, dead_watchers
+from eventconsumer_operator.kube.workqueue import WorkQueue
 from tests.fakes.kubernetes import FakeKubernetes, event_consumer
 from tests.fakes.virtual import virtual
 from tests.unit.operator.worlds import SPEC, Told

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_operator.workqueue import Backoff, WorkQueue
+from eventconsumer_operator.kube.workqueue import Backoff, WorkQueue
 from tests.fakes.virtual import virtual
 
 

@@ -8,8 +8,8 @@ from eventconsumer_api.host_report import BatchReport, FleetReport, HostReport, 
 from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_api.status import EventConsumerStatus
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.manifest import STATEFUL_SET
-from eventconsumer_operator.observed import Consumer, Observed
+from eventconsumer_operator.kube.manifest import STATEFUL_SET
+from eventconsumer_operator.resource.observed import Consumer, Observed
 from eventconsumer_operator.settings import Settings
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

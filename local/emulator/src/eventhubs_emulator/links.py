@@ -6,14 +6,12 @@ What the messages mean is in ``nodes``.
 """
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .contexts import SessionContext
 from .errors import DecodeError, LinkFailed
 from .framing import frame
 from .performatives import ACCEPTED, Attach, Detach, Disposition, Flow, Transfer, error_value, full_terminus, rejected
-
-if TYPE_CHECKING:
-    from .session import Session
 
 MAX_MESSAGE_SIZE = 1024 * 1024
 """Bytes; the limit of the standard tier."""
@@ -31,7 +29,7 @@ class Link:
         attach: the client's attach.
     """
 
-    def __init__(self, session: "Session", attach: Attach) -> None:
+    def __init__(self, session: SessionContext, attach: Attach) -> None:
         self.session = session
         self.connection = session.connection
         self.name = attach.name
@@ -90,7 +88,7 @@ class Incoming(Link):
 
     max_message_size = MAX_MESSAGE_SIZE
 
-    def __init__(self, session: "Session", attach: Attach) -> None:
+    def __init__(self, session: SessionContext, attach: Attach) -> None:
         super().__init__(session, attach)
         self.delivery_count = attach.initial_delivery_count or 0
         self.credit = 0
@@ -171,7 +169,7 @@ class Incoming(Link):
 class Outgoing(Link):
     """A link on which the client receives."""
 
-    def __init__(self, session: "Session", attach: Attach) -> None:
+    def __init__(self, session: SessionContext, attach: Attach) -> None:
         super().__init__(session, attach)
         self.credit = 0
         self.delivery_count = 0

@@ -10,8 +10,9 @@ a whole slice of the log goes out in one write.
 """
 
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .contexts import SessionContext
 from .errors import LinkFailed
 from .faults import Endpoint
 from .hub import Stored
@@ -22,16 +23,13 @@ from .positions import parse_selector, start_of
 from .services import SERVICES, ReplyLink, RequestLink
 from .tokens import LISTEN, SEND
 
-if TYPE_CHECKING:
-    from .session import Session
-
 EPOCH = "com.microsoft:epoch"
 RUNTIME_METRIC = "com.microsoft:enable-receiver-runtime-metric"
 READ_AHEAD = 512
 """Events taken from the log at a time."""
 
 
-def create_link(session: "Session", attach: Attach) -> Link:
+def create_link(session: SessionContext, attach: Attach) -> Link:
     """The link that a client's attach asks for.
 
     Raises:
@@ -62,7 +60,7 @@ class Reader(Outgoing):
     """A reader of one partition in one consumer group."""
 
     def __init__(
-        self, session: "Session", attach: Attach, path: str, *, hub_name: str, group: str, partition_id: str
+        self, session: SessionContext, attach: Attach, path: str, *, hub_name: str, group: str, partition_id: str
     ) -> None:
         super().__init__(session, attach)
         connection, broker = self.connection, self.connection.broker
@@ -182,7 +180,7 @@ class Producer(Incoming):
     epoch: int | None = None
 
     def __init__(
-        self, session: "Session", attach: Attach, path: str, *, hub_name: str, partition_id: str | None
+        self, session: SessionContext, attach: Attach, path: str, *, hub_name: str, partition_id: str | None
     ) -> None:
         super().__init__(session, attach)
         connection, broker = self.connection, self.connection.broker

@@ -6,8 +6,9 @@ that receives from the same service in the same session, and in the same connect
 """
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .contexts import ConnectionContext, SessionContext
 from .errors import DecodeError, LinkFailed, NotFound
 from .hub import Partition
 from .links import Incoming, Outgoing
@@ -15,10 +16,6 @@ from .messages import Request, encode_response, parse_request
 from .performatives import Attach, address_of
 from .tokens import LISTEN, SAS_TYPE, SEND, Grant, TokenRefused, check_jwt, check_sas, path_of
 from .values import Array, Int, Symbol, Timestamp
-
-if TYPE_CHECKING:
-    from .connection import Connection
-    from .session import Session
 
 SERVICES = ("$cbs", "$management")
 MAX_REQUEST_SIZE = 64 * 1024
@@ -30,7 +27,7 @@ MAX_WAITING_REPLIES = 100
 class ReplyLink(Outgoing):
     """The link on which a client receives the replies of a service."""
 
-    def __init__(self, session: "Session", attach: Attach, service: str) -> None:
+    def __init__(self, session: SessionContext, attach: Attach, service: str) -> None:
         super().__init__(session, attach)
         self.service = service
         self.address = address_of(attach.target)
@@ -60,7 +57,7 @@ class RequestLink(Incoming):
 
     max_message_size = MAX_REQUEST_SIZE
 
-    def __init__(self, session: "Session", attach: Attach, service: str) -> None:
+    def __init__(self, session: SessionContext, attach: Attach, service: str) -> None:
         super().__init__(session, attach)
         self.service = service
 
@@ -96,7 +93,7 @@ Answer = tuple[int, str, Any, str | None]
 """Status code, status description, body, and the error condition if the service names one."""
 
 
-def put_token(connection: "Connection", request: Request) -> Answer | None:
+def put_token(connection: ConnectionContext, request: Request) -> Answer | None:
     """Takes a token.
 
     Returns:
@@ -129,7 +126,7 @@ def put_token(connection: "Connection", request: Request) -> Answer | None:
     return 202, "Accepted", None, None
 
 
-def check_token(connection: "Connection", kind: str, token: str, audience: str, expiration: Any = None) -> Grant:
+def check_token(connection: ConnectionContext, kind: str, token: str, audience: str, expiration: Any = None) -> Grant:
     """Verifies a token of either type.
 
     Raises:
@@ -152,7 +149,7 @@ def check_token(connection: "Connection", kind: str, token: str, audience: str, 
     )
 
 
-def read(connection: "Connection", request: Request) -> Answer:
+def read(connection: ConnectionContext, request: Request) -> Answer:
     """Answers a READ of a hub's or a partition's properties."""
     broker, properties = connection.broker, request.properties
     broker.counters["management_reads"] += 1
@@ -196,7 +193,7 @@ def partition_properties(partition: Partition, now_ms: int) -> dict[str, Any]:
     }
 
 
-def _may_read(connection: "Connection", hub: str, token: Any) -> bool:
+def _may_read(connection: ConnectionContext, hub: str, token: Any) -> bool:
     """Whether a claim of the connection, or the token in the request itself, allows reading the properties."""
     path, now = hub.lower(), connection.broker.clock() / 1000
     if any(connection.has_right(path, right, now) for right in (LISTEN, SEND)):

@@ -5,8 +5,7 @@ window is respected frame by frame, because clients refresh it only when it is u
 refreshed when half of it is used, and not policed: a client counts messages where the protocol counts frames.
 """
 
-from typing import TYPE_CHECKING
-
+from .contexts import ConnectionContext
 from .errors import AmqpError, ConnectionFailed, LinkFailed, SessionFailed
 from .framing import frame
 from .links import Link, Outgoing
@@ -23,9 +22,6 @@ from .performatives import (
     error_value,
 )
 
-if TYPE_CHECKING:
-    from .connection import Connection
-
 WINDOW = 5000
 """Transfer frames that a client may send ahead."""
 HANDLE_MAX = 255
@@ -41,7 +37,7 @@ class Session:
         begin: the client's begin.
     """
 
-    def __init__(self, connection: "Connection", channel: int, begin: Begin) -> None:
+    def __init__(self, connection: ConnectionContext, channel: int, begin: Begin) -> None:
         self.connection = connection
         self.channel = channel
         self.links: dict[int, Link] = {}

@@ -6,9 +6,9 @@ from datetime import datetime
 
 from eventconsumer_api.status import EventConsumerStatus
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.manifest import name_of
-from eventconsumer_operator.observed import Observed
+from eventconsumer_operator.kube.manifest import name_of
 from eventconsumer_operator.page.history import History, Sight
+from eventconsumer_operator.resource.observed import Observed
 
 
 @dataclass(frozen=True)

@@ -10,21 +10,21 @@ from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.status import ScalingStatus
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
-from eventconsumer_operator.observed import Observed
 from eventconsumer_operator.plan.config import host_config
 from eventconsumer_operator.plan.disruption import disruption_budget
 from eventconsumer_operator.plan.endpoints import check_endpoints
 from eventconsumer_operator.plan.hosts import config_map, service, stateful_set
-from eventconsumer_operator.plan.images import host_image
 from eventconsumer_operator.plan.metadata import check_metadata
 from eventconsumer_operator.plan.network import network_policies, unwanted_policies
-from eventconsumer_operator.plan.pods import run_as
 from eventconsumer_operator.plan.probe import is_probing, probe_set, unwanted_probe
 from eventconsumer_operator.plan.replay import replay_job, unwanted_replays
 from eventconsumer_operator.plan.scale import Running, running, scaling_of, with_leaving
-from eventconsumer_operator.plan.spark import SparkPlan, orphans, spark_plan
-from eventconsumer_operator.plan.spec import parse_spec
+from eventconsumer_operator.resource.images import host_image
+from eventconsumer_operator.resource.observed import Observed
+from eventconsumer_operator.resource.pods import run_as
+from eventconsumer_operator.resource.spec import parse_spec
 from eventconsumer_operator.settings import Settings
+from eventconsumer_operator.spark.plan import SparkPlan, orphans, spark_plan
 
 
 @dataclass(frozen=True)

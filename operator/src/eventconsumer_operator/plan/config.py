@@ -11,7 +11,7 @@ from eventconsumer_api.host_config import (
 )
 from eventconsumer_api.mounts import HUB_SECRET, LEASE_SECRET, SINK_SECRET, credential
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
-from eventconsumer_operator.observed import Consumer
+from eventconsumer_operator.resource.observed import Consumer
 from eventconsumer_operator.settings import Settings
 
 

@@ -6,9 +6,9 @@ ready may always be evicted: it reads nothing, and must not hold up the drain of
 
 from eventconsumer_api import labels
 from eventconsumer_api.kinds import Manifest
-from eventconsumer_operator.manifest import POD_DISRUPTION_BUDGET
-from eventconsumer_operator.observed import Consumer
-from eventconsumer_operator.plan.names import child, host_name, selector
+from eventconsumer_operator.kube.manifest import POD_DISRUPTION_BUDGET
+from eventconsumer_operator.resource.names import child, host_name, selector
+from eventconsumer_operator.resource.observed import Consumer
 
 
 def disruption_budget(consumer: Consumer) -> Manifest:

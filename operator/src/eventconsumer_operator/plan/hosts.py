@@ -11,10 +11,10 @@ from eventconsumer_api import labels
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
-from eventconsumer_operator.manifest import CONFIG_MAP, SERVICE, STATEFUL_SET
-from eventconsumer_operator.observed import Consumer
-from eventconsumer_operator.plan.names import child, host_name, selector
-from eventconsumer_operator.plan.pods import PORT_NAME, host_template
+from eventconsumer_operator.kube.manifest import CONFIG_MAP, SERVICE, STATEFUL_SET
+from eventconsumer_operator.resource.names import child, host_name, selector
+from eventconsumer_operator.resource.observed import Consumer
+from eventconsumer_operator.resource.pods import PORT_NAME, host_template
 
 MIN_READY_SECONDS = 10
 

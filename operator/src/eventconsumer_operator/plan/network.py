@@ -16,9 +16,9 @@ from typing import Any
 from eventconsumer_api import labels
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
-from eventconsumer_operator.manifest import NETWORK_POLICY, controller_uid, is_being_deleted, name_of
-from eventconsumer_operator.observed import Consumer, Observed
-from eventconsumer_operator.plan.names import APPLICATION, child, host_name, spark_policy_name
+from eventconsumer_operator.kube.manifest import NETWORK_POLICY, controller_uid, is_being_deleted, name_of
+from eventconsumer_operator.resource.names import APPLICATION, child, host_name, spark_policy_name
+from eventconsumer_operator.resource.observed import Consumer, Observed
 from eventconsumer_operator.settings import Settings
 
 SPARK_COMPONENTS = (labels.COMPONENT_SPARK, labels.COMPONENT_BATCH_REPLAY)

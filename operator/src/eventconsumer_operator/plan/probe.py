@@ -12,11 +12,11 @@ from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.status import ScalingStatus
 from eventconsumer_api.v1alpha1 import EventConsumerSpec, ScalingMode
-from eventconsumer_operator.manifest import STATEFUL_SET, controller_uid, is_being_deleted
-from eventconsumer_operator.observed import Consumer, Observed
+from eventconsumer_operator.kube.manifest import STATEFUL_SET, controller_uid, is_being_deleted
 from eventconsumer_operator.plan.hosts import host_probes
-from eventconsumer_operator.plan.names import child, host_name, probe_name, selector
-from eventconsumer_operator.plan.pods import host_template
+from eventconsumer_operator.resource.names import child, host_name, probe_name, selector
+from eventconsumer_operator.resource.observed import Consumer, Observed
+from eventconsumer_operator.resource.pods import host_template
 
 COMMAND = "probe"
 # Measured: 80 MB, mostly the clients' code. The limit is for hubs of a thousand partitions.

@@ -13,12 +13,12 @@ from eventconsumer_api.host_config import HostConfig, ReplayConfig
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.status import ReplayStatus
 from eventconsumer_api.v1alpha1 import EventConsumerSpec, PositionType, Processing, Replay, StartingPosition
-from eventconsumer_operator.applications import ApplicationState, application_of
-from eventconsumer_operator.manifest import JOB, controller_uid, is_being_deleted, name_of
-from eventconsumer_operator.observed import Observed
-from eventconsumer_operator.plan.names import child, replay_name
-from eventconsumer_operator.plan.pods import host_template
-from eventconsumer_operator.podfailures import pod_failures
+from eventconsumer_operator.kube.manifest import JOB, controller_uid, is_being_deleted, name_of
+from eventconsumer_operator.resource.names import child, replay_name
+from eventconsumer_operator.resource.observed import Observed
+from eventconsumer_operator.resource.podfailures import pod_failures
+from eventconsumer_operator.resource.pods import host_template
+from eventconsumer_operator.spark.applications import ApplicationState, application_of
 
 FOLDER = "_replays"
 KEEP_FINISHED_SECONDS = 3600  # long enough to read a log; one that failed is tried again after it

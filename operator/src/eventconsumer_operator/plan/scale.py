@@ -13,10 +13,10 @@ from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.status import ScalingStatus
 from eventconsumer_api.v1alpha1 import CheckpointPolicy, EventConsumerSpec, HandlerMode, ScalingMode
 from eventconsumer_operator.errors import SpecError
-from eventconsumer_operator.manifest import STATEFUL_SET, is_being_deleted, name_of
-from eventconsumer_operator.observed import Observed
+from eventconsumer_operator.kube.manifest import STATEFUL_SET, is_being_deleted, name_of
 from eventconsumer_operator.plan.lag import View, decide
-from eventconsumer_operator.plan.names import host_name
+from eventconsumer_operator.resource.names import host_name
+from eventconsumer_operator.resource.observed import Observed
 
 ANNOTATION_LEAVING = "eventconsumer.io/hosts-leaving"  # <hosts wanted> <since when>
 LEAVING = timedelta(seconds=120)

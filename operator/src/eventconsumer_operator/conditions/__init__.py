@@ -1,0 +1,1 @@
+"""What people are told: conditions, status and Kubernetes events, from facts."""

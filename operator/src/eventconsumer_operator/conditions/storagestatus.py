@@ -1,0 +1,53 @@
+"""What the hosts ask of storage in a month, estimated from what each of them reports. Pure.
+
+Estimates that moved with every request would be written with every look: they have two digits, and stay until the hosts
+differ by more than a tenth. While a host is silent the last word stands, for the sum of the others would be too small.
+"""
+
+from collections.abc import Iterable
+from math import floor, log10
+
+from eventconsumer_api.status import StorageStatus
+from eventconsumer_operator.resource.observed import Observed
+
+HOURS = 730  # in a month
+STEADY = 0.1  # the part by which the hosts may differ from what is written
+
+
+def storage_status(observed: Observed) -> StorageStatus:
+    """The estimates to be written."""
+    before = observed.consumer.status.storage
+    if not observed.pods:
+        return StorageStatus(calls_per_month=0, idle_calls_per_month=0) if _known(before) else before
+    reports = [report.storage for report in observed.reports.values()]
+    if len(reports) < len(observed.pods) or not all(reports):
+        return before
+    told = [report for report in reports if report is not None]
+    return StorageStatus(
+        calls_per_month=_steady(_month(report.calls_per_hour for report in told), before.calls_per_month),
+        idle_calls_per_month=_steady(
+            _month(report.idle_calls_per_hour for report in told), before.idle_calls_per_month
+        ),
+    )
+
+
+def _known(status: StorageStatus) -> bool:
+    return status != StorageStatus()
+
+
+def _month(rates: Iterable[float | None]) -> float | None:
+    """The sum of all hosts; None where one does not know yet."""
+    total = 0.0
+    for rate in rates:
+        if rate is None:
+            return None
+        total += rate
+    return total * HOURS
+
+
+def _steady(value: float | None, before: int | None) -> int | None:
+    if value is None or (before is not None and abs(value - before) <= STEADY * before):
+        return before
+    if value < 1:
+        return 0
+    return int(round(value, 1 - floor(log10(value))))

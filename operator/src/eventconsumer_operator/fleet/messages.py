@@ -1,0 +1,145 @@
+"""Tells all hosts of a resource what their fleet is: `FleetMessage`, signed, on `POST /fleet`.
+
+Hosts go on without it, so nothing here fails a reconcile: a host that does not answer is told again at the next look.
+Only hosts that just answered are told, so that a dead one costs nobody a time limit twice.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import aiohttp
+import structlog
+
+from eventconsumer_api import labels
+from eventconsumer_api.fleet import FLEET_PATH, FLEET_SIGNATURE_HEADER
+from eventconsumer_api.repeats import Repeats
+from eventconsumer_operator import metrics
+from eventconsumer_operator.errors import OperatorError
+from eventconsumer_operator.fleet.census import Census, confirm, look, message
+from eventconsumer_operator.fleet.key import FleetKey
+from eventconsumer_operator.keys import Key
+from eventconsumer_operator.kube.api import Api
+from eventconsumer_operator.kube.manifest import POD, name_of
+from eventconsumer_operator.resource.hosts import TIMEOUT, url_host
+from eventconsumer_operator.resource.names import selector
+from eventconsumer_operator.resource.observed import Observed
+
+_log = structlog.get_logger(__name__)
+
+_TEXT_BYTES = 500  # of an answer that refuses
+
+
+class Messenger(Protocol):
+    """How hosts are told."""
+
+    async def tell(self, addresses: Mapping[str, str], body: bytes, signature: str) -> None:
+        """Send a message to all hosts; addresses by pod name. Failures are counted and logged only."""
+
+
+class HttpMessenger:
+    """`Messenger` over HTTP."""
+
+    def __init__(self, session: aiohttp.ClientSession, port: int) -> None:
+        """Use `session`, which the caller closes, and the port on which all hosts answer."""
+        self._session = session
+        self._port = port
+        self._repeats = Repeats()
+
+    async def tell(self, addresses: Mapping[str, str], body: bytes, signature: str) -> None:
+        """See `Messenger`."""
+        results = await asyncio.gather(*(self._tell(*each, body, signature) for each in addresses.items()))
+        for result in results:
+            metrics.FLEET_MESSAGES.labels(result).inc()
+
+    async def _tell(self, name: str, address: str, body: bytes, signature: str) -> str:
+        try:
+            async with self._session.post(
+                f"http://{url_host(address)}:{self._port}{FLEET_PATH}",
+                data=body,
+                headers={FLEET_SIGNATURE_HEADER: signature, "Content-Type": "application/json"},
+                timeout=TIMEOUT,
+                allow_redirects=False,
+            ) as answer:
+                if answer.status < 300:
+                    self._repeats.over(name)
+                    return "delivered"
+                why = (await answer.content.read(_TEXT_BYTES)).decode(errors="replace").strip()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            _log.debug("a host was not told the fleet", host=name, error=f"{type(error).__name__}: {error}")
+            return "unreachable"
+        if times := self._repeats.again(name, why):
+            _log.info(
+                "a host refused what it was told of the fleet", host=name, http=answer.status, why=why, times=times
+            )
+        return "refused"
+
+
+class Fleets:
+    """What is remembered of the hosts of all resources. A restart loses it: then owners are suspected anew."""
+
+    def __init__(
+        self,
+        api: Api,
+        messenger: Messenger,
+        key: FleetKey,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Tell hosts.
+
+        Args:
+            api: For a direct read of pods.
+            messenger: Sends.
+            key: Signs.
+            clock: Seconds since 1970, of which generations are made.
+        """
+        self.public_pem = key.public_pem
+        self._api = api
+        self._messenger = messenger
+        self._key = key
+        self._clock = clock
+        self._generation = 0
+        self._censuses: dict[Key, tuple[str, Census]] = {}
+
+    def forget(self, key: Key) -> None:
+        """A resource is gone."""
+        self._censuses.pop(key, None)
+
+    async def tell(self, observed: Observed, hosts: int) -> None:
+        """Tell the hosts of one resource.
+
+        Args:
+            observed: The world.
+            hosts: Hosts wanted.
+        """
+        key, uid = observed.consumer.key, observed.consumer.uid
+        of, before = self._censuses.get(key, (uid, Census()))
+        census, suspects = look(before if of == uid else Census(), observed)
+        if suspects:
+            census = await self._confirm(observed, census, suspects)
+        self._censuses[key] = (uid, census)
+        pods = {name_of(pod): pod["status"]["podIP"] for pod in observed.pods if pod.get("status", {}).get("podIP")}
+        addresses = {name: address for name, address in pods.items() if name in observed.reports}
+        if addresses:
+            self._generation = max(self._generation + 1, int(self._clock() * 1000))
+            told = message(observed, census, hosts, self._generation)
+            body = told.model_dump_json(by_alias=True).encode()
+            await self._messenger.tell(addresses, body, self._key.sign(body))
+
+    async def _confirm(self, observed: Observed, census: Census, suspects: frozenset[str]) -> Census:
+        key = observed.consumer.key
+        try:
+            pods = await self._api.list(POD, key.namespace, selector(key, labels.COMPONENT_HOST))
+        except OperatorError as error:
+            _log.info(
+                "whether hosts have ended cannot be seen now", namespace=key.namespace, name=key.name, error=str(error)
+            )
+            return census
+        resource = observed.consumer.reference.path
+        found = confirm(census, suspects, resource, pods.items, observed.now)
+        for owner in sorted(found.gone.keys() - census.gone.keys()):
+            _log.info(
+                "a host has ended; its partitions can be taken over", namespace=key.namespace, name=key.name, host=owner
+            )
+        return found

@@ -1,0 +1,239 @@
+"""The Kubernetes API as the operator uses it: few verbs, plain dicts, one field manager, our own errors.
+
+`Api` is the interface, `KubernetesApi` the official asyncio client behind it; the tests' fake has the same interface
+and passes the same contract tests. Every request has a time limit, so that a hanging API server never hangs a
+reconcile.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import aiohttp
+from kubernetes.aio import client, config
+
+from eventconsumer_api.kinds import Kind, Manifest
+from eventconsumer_api.labels import FIELD_MANAGER
+from eventconsumer_operator import metrics
+from eventconsumer_operator.errors import Changed, Forbidden, Gone, OperatorError, Refused, Transient
+from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, Listing, describe, install_hint, kind_of, name_of
+
+_TIMEOUT = aiohttp.ClientTimeout(total=15, sock_connect=5)
+_PAGE = 500
+_APPLY = "application/apply-patch+yaml"
+
+
+class Api(Protocol):
+    """What the operator asks of a Kubernetes API. Every method may raise Forbidden, Refused or Transient."""
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
+        """Return the object, or None if there is none."""
+
+    async def list(self, kind: Kind, namespace: str, labels: Mapping[str, str] | None = None) -> Listing:
+        """Return all objects of the namespace, or of all namespaces with "", that carry `labels`."""
+
+    async def apply(self, manifest: Manifest) -> Manifest:
+        """Server-side apply as the operator's field manager; take over fields of other managers.
+
+        Raises:
+            Changed: The manifest has a uid, and the object of its name has another one or does not exist.
+        """
+
+    async def apply_status(self, manifest: Manifest) -> Manifest:
+        """Server-side apply of the status of an EventConsumer; return the whole object.
+
+        Raises:
+            Gone: It does not exist.
+            Changed: It is not at metadata.resourceVersion any more. A uid would not do: for a status the API server
+                ignores it, and the status of a deleted resource would be written to a new one of its name.
+        """
+
+    async def create(self, manifest: Manifest) -> Manifest | None:
+        """Create the object; return it, or None if an object of that name exists.
+
+        Raises:
+            Refused: The API server does not know its kind, which another operator brings; the message says which.
+        """
+
+    async def merge(self, kind: Kind, namespace: str, name: str, change: Manifest) -> Manifest:
+        """Change some fields of an object and return all of it.
+
+        Raises:
+            Gone: It does not exist.
+        """
+
+    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
+        """Delete the object if it still is the one with `uid`; its dependents follow in the background."""
+
+
+class KubernetesApi:
+    """`Api` over the official client."""
+
+    def __init__(self, api_client: Any) -> None:
+        """Use a configured `kubernetes.aio.client.ApiClient`; the caller closes it."""
+        self._client = api_client
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
+        """See `Api`."""
+        try:
+            return await self._request("GET", kind.path(namespace, name))
+        except Gone:
+            return None
+
+    async def list(self, kind: Kind, namespace: str, labels: Mapping[str, str] | None = None) -> Listing:
+        """See `Api`."""
+        query: dict[str, str | int] = {"limit": _PAGE}
+        if labels:
+            query["labelSelector"] = ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
+        items: list[Manifest] = []
+        while True:
+            page = await self._request("GET", kind.path(namespace), query)
+            # Items of a list carry no kind of their own.
+            items += [{"apiVersion": kind.api_version, "kind": kind.name} | item for item in page["items"]]
+            if not page["metadata"].get("continue"):
+                # Later pages are of the first one's version, or the API server answers 410.
+                return Listing(tuple(items), page["metadata"]["resourceVersion"])
+            query["continue"] = page["metadata"]["continue"]
+
+    async def apply(self, manifest: Manifest) -> Manifest:
+        """See `Api`."""
+        path = kind_of(manifest).path(manifest["metadata"]["namespace"], name_of(manifest))
+        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
+        try:
+            return await self._request("PATCH", path, query, manifest, _APPLY)
+        except Refused as error:
+            # Another uid than that of an existing object is answered with 422, of one that is gone with 409.
+            if "uid" in manifest["metadata"] and "metadata.uid" in str(error):
+                raise Changed(str(error)) from error
+            raise
+
+    async def apply_status(self, manifest: Manifest) -> Manifest:
+        """See `Api`."""
+        path = EVENT_CONSUMER.path(manifest["metadata"]["namespace"], name_of(manifest), "status")
+        return await self._request("PATCH", path, {"fieldManager": FIELD_MANAGER, "force": "true"}, manifest, _APPLY)
+
+    async def create(self, manifest: Manifest) -> Manifest | None:
+        """See `Api`."""
+        path = kind_of(manifest).path(manifest["metadata"]["namespace"])
+        try:
+            return await self._request("POST", path, {"fieldManager": FIELD_MANAGER}, manifest)
+        except Changed:
+            return None
+        except Gone as error:
+            kind = kind_of(manifest)
+            if install_hint(kind) and not await self.is_served(kind):
+                raise Refused(f"{describe(manifest)}: {install_hint(kind)}") from error
+            raise
+
+    async def merge(self, kind: Kind, namespace: str, name: str, change: Manifest) -> Manifest:
+        """See `Api`."""
+        query = {"fieldManager": FIELD_MANAGER}
+        return await self._request("PATCH", kind.path(namespace, name), query, change, "application/merge-patch+json")
+
+    async def replace(self, manifest: Manifest) -> Manifest:
+        """Write the whole object if it still is at its resourceVersion.
+
+        Raises:
+            Changed: It is not.
+            Gone: It does not exist.
+        """
+        path = kind_of(manifest).path(manifest["metadata"]["namespace"], name_of(manifest))
+        return await self._request("PUT", path, {"fieldManager": FIELD_MANAGER}, manifest)
+
+    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
+        """See `Api`."""
+        options = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+        try:
+            await self._request("DELETE", kind.path(namespace, name), body=options)
+        except (Gone, Changed):
+            return  # it is gone, or its name belongs to another object by now
+
+    async def is_served(self, kind: Kind) -> bool:
+        """Whether the API server knows the kind."""
+        try:
+            resources = await self._request("GET", f"/apis/{kind.api_version}")
+        except Gone:
+            return False
+        return any(resource["name"] == kind.plural for resource in resources["resources"])
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str | int] | None = None,
+        body: Manifest | None = None,
+        content_type: str = "application/json",
+    ) -> Manifest:
+        what = f"{method} {describe(body)}" if body and "kind" in body else f"{method} {path}"
+        headers = {"Accept": "application/json", "Content-Type": content_type}
+        try:
+            request = await self._client.param_serialize(
+                method,
+                path,
+                query_params=list((query or {}).items()),
+                header_params=headers,
+                body=body,
+                auth_settings=["BearerToken"],
+            )
+            response = await self._client.call_api(*request, _request_timeout=_TIMEOUT)
+            content = await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            metrics.API_REQUESTS.labels(method, resource_of(path), 0).inc()
+            raise Transient(f"{what}: no answer from the API server ({type(error).__name__}: {error})") from error
+        metrics.API_REQUESTS.labels(method, resource_of(path), response.status).inc()
+        if 200 <= response.status < 300:
+            result: Manifest = json.loads(content)
+            return result
+        raise _error(response.status, f"{what}: {_reason(content)}")
+
+
+def resource_of(path: str) -> str:
+    """The resource in an API path, with its subresource: eventconsumers/status; discovery where there is none."""
+    parts = path.strip("/").split("/")[2 if path.startswith("/api/") else 3 :]
+    if parts[:1] == ["namespaces"] and len(parts) > 2:
+        parts = parts[2:]
+    return "/".join(parts[::2]) or "discovery"
+
+
+_ERRORS: dict[int, type[OperatorError]] = {
+    400: Refused,
+    403: Forbidden,
+    404: Gone,
+    409: Changed,
+    422: Refused,
+}
+
+
+def _error(status: int, message: str) -> OperatorError:
+    # 401 too is transient: the client reads a rotated token within a minute.
+    return _ERRORS.get(status, Transient)(f"{message} (HTTP {status})")
+
+
+def _reason(content: bytes) -> str:
+    try:
+        return str(json.loads(content)["message"])
+    except (ValueError, KeyError, TypeError):
+        return content[:300].decode(errors="replace") or "no reason given"
+
+
+class NoCluster(Exception):  # noqa: N818 - named after what happened
+    """There is neither a service account nor a kubeconfig; the text names the remedy."""
+
+
+async def connect() -> Any:
+    """Return an API client configured from the pod's service account, else from the kubeconfig.
+
+    Raises:
+        NoCluster: Neither is there, or the kubeconfig cannot be used.
+    """
+    settings = client.Configuration()
+    try:
+        config.load_incluster_config(client_configuration=settings)
+    except config.ConfigException:
+        try:
+            await config.load_kube_config(client_configuration=settings)
+        except config.ConfigException as error:
+            raise NoCluster(
+                f"no cluster to work for: run in a pod with a service account, or set KUBECONFIG to a file ({error})"
+            ) from None
+    return client.ApiClient(settings)

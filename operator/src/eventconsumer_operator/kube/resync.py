@@ -1,0 +1,153 @@
+"""The regular complete lists: what makes the store right in the end, whatever the watches do.
+
+Every kind is listed once for each namespace, not once for each resource. What a list brings and no watch told of is
+handled at once; all other resources are looked at within the next seconds, too, so that a key that was lost anywhere
+comes back.
+"""
+
+import asyncio
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from eventconsumer_api import labels
+from eventconsumer_api.kinds import Kind
+from eventconsumer_api.repeats import Repeats
+from eventconsumer_operator import metrics
+from eventconsumer_operator.errors import Forbidden, Gone, OperatorError
+from eventconsumer_operator.keys import Key, Notify
+from eventconsumer_operator.kube.api import Api
+from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, Listing, install_hint
+from eventconsumer_operator.kube.store import Store
+
+_log = structlog.get_logger(__name__)
+
+MANAGED = {labels.LABEL_MANAGED_BY: labels.MANAGED_BY}
+RETRY_SECONDS = 10.0
+_SPREAD_SECONDS = 15.0
+# As long as the watches are patient with an API server that is away, and a little more.
+_OLD_SECONDS = 900.0
+
+
+@dataclass
+class _Health:
+    """How listing one kind in one scope goes: time of the last success, event loop's clock, and the error since."""
+
+    listed: float
+    error: OperatorError | None = None
+
+
+class Resync:
+    """Lists everything into a store, at the start and regularly."""
+
+    def __init__(
+        self,
+        api: Api,
+        store: Store,
+        scopes: tuple[str, ...],
+        notify: Notify,
+        seconds: float,
+    ) -> None:
+        """Prepare; `run` starts.
+
+        Args:
+            api: What is listed.
+            store: Where lists go.
+            scopes: Namespaces, or "" alone for all.
+            notify: Called with each key to look at.
+            seconds: Time between lists.
+        """
+        self._api = api
+        self._store = store
+        self._scopes = scopes
+        self._notify = notify
+        self._seconds = seconds
+        self._served: set[str] = set()
+        self._repeats = Repeats()
+        self._away: set[str] = set()  # scopes of which the last lists failed
+        now = asyncio.get_running_loop().time()
+        self._health = {(kind, scope): _Health(now) for kind in store.kinds for scope in scopes}
+
+    async def run(self) -> None:
+        """List until cancelled."""
+        while True:
+            complete = True
+            for scope in self._scopes:
+                complete = await self._list_all(scope) and complete
+            await asyncio.sleep(self._seconds if complete else min(RETRY_SECONDS, self._seconds))
+
+    def problems(self) -> list[str]:
+        """What was not listed for too long. Not what the operator may not list: being started anew grants no right."""
+        now = asyncio.get_running_loop().time()
+        limit = max(_OLD_SECONDS, 3 * self._seconds)
+        return [
+            f"{kind.plural} in {scope or 'all namespaces'} were last listed {now - health.listed:.0f} s ago"
+            + (f": {health.error}" if health.error else "")
+            for (kind, scope), health in self._health.items()
+            if now - health.listed > limit and not isinstance(health.error, Forbidden)
+        ]
+
+    def ages(self) -> Mapping[Kind, float]:
+        """Seconds since each kind was last listed, in the scope where that is longest ago."""
+        now = asyncio.get_running_loop().time()
+        result: dict[Kind, float] = {}
+        for (kind, _), health in self._health.items():
+            result[kind] = max(result.get(kind, 0.0), now - health.listed)
+        return result
+
+    async def _list_all(self, scope: str) -> bool:
+        """List all kinds of a scope, at once; return whether there is nothing to repeat soon."""
+        lists = await asyncio.gather(*(self._list(kind, scope) for kind in self._store.kinds))
+        complete = None not in lists
+        # Resources that failed because the API server was away wait for nothing any more.
+        back = complete and scope in self._away
+        (self._away.discard if complete else self._away.add)(scope)
+        if self._store.synced(scope) or self._store.refusals(scope):
+            # Where something may not be listed, at least the status can say so.
+            self._tell(scope, set[Key]().union(*(news for news in lists if news is not None)), back)
+        return complete
+
+    async def _list(self, kind: Kind, scope: str) -> set[Key] | None:
+        """List a kind into the store; return about whom that is news, or None if it failed."""
+        health = self._health[kind, scope]
+        try:
+            listing = await self._api.list(kind, scope, None if kind == EVENT_CONSUMER else MANAGED)
+        except Gone as error:
+            if not install_hint(kind):
+                self._failed(kind, scope, error)
+                return None
+            # Nobody can have made one. It is no reason to keep everything else waiting.
+            if kind not in self._store.unserved:
+                _log.warning("a kind is not served", kind=kind.plural, remedy=install_hint(kind))
+            self._store.unserved.add(kind)
+            listing = Listing((), "")
+        except OperatorError as error:
+            self._failed(kind, scope, error)
+            return None
+        else:
+            self._store.unserved.discard(kind)
+        if times := self._repeats.over((kind, scope)):
+            _log.info("listed again", kind=kind.plural, namespace=scope or "all namespaces", failures=times)
+        health.listed, health.error = asyncio.get_running_loop().time(), None
+        return self._store.replace(kind, scope, listing)
+
+    def _failed(self, kind: Kind, scope: str, error: OperatorError) -> None:
+        if times := self._repeats.again((kind, scope), str(error)):
+            where = scope or "all namespaces"
+            _log.warning("not listed, will try again", kind=kind.plural, namespace=where, error=str(error), times=times)
+        self._health[kind, scope].error = error
+        if isinstance(error, Forbidden):
+            self._store.refuse(kind, scope, error)
+
+    def _tell(self, scope: str, news: set[Key], back: bool) -> None:
+        first = scope not in self._served
+        self._served.add(scope)
+        if not first:
+            metrics.MISSED.inc(len(news))
+        for key in {*self._store.consumers(scope), *news}:
+            # Spread, so that they do not all come at once.
+            soon = first or key in news
+            delay = 0.0 if soon else random.uniform(0.0, _SPREAD_SECONDS)  # noqa: S311 - no secret
+            self._notify(key, delay, urgent=back)

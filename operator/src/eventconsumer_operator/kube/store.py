@@ -1,0 +1,250 @@
+"""The store: what the API server holds of ours, kept in memory, so that a look at a resting resource costs no call.
+
+Four things feed it: watch events, the answers to what we write ourselves, direct reads after a conflict, and complete
+lists. They arrive late and in any order, so each is judged by its resourceVersion, and none takes the store back:
+
+- an object is replaced by a newer version of it only;
+- a deletion leaves a tombstone, which refuses what is older than the deletion;
+- a list says everything up to its own version: what it does not name and is not newer is gone, and whatever arrives
+  later and is not newer is known already. So lists repair what lost events left behind, and tombstones that a list has
+  passed can go.
+
+Versions are compared as numbers, which is what API servers promise by now. One that is no number is believed as it
+arrives. A list that is older than the one before it means that the cluster was restored from a backup: then it is the
+truth.
+
+Manifests in here are shared: nobody changes one in place.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from eventconsumer_api import labels
+from eventconsumer_api.kinds import Kind, Manifest
+from eventconsumer_operator.errors import Forbidden
+from eventconsumer_operator.keys import Key
+from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, STORED, Listing, kind_of, name_of
+
+Where = tuple[Kind, str, str]
+_SHORT = 256  # characters of a text that may well stand in many objects
+
+
+@dataclass
+class _Part:
+    """The objects of one kind in one scope.
+
+    Attributes:
+        objects: By namespace and name.
+        tombstones: Version of the deletion, by namespace and name, of what was deleted since the last list.
+        version: Version of the last list; None before the first.
+    """
+
+    objects: dict[tuple[str, str], Manifest] = field(default_factory=dict)
+    tombstones: dict[tuple[str, str], int] = field(default_factory=dict)
+    version: str | None = None
+
+    def is_known(self, where: tuple[str, str], version: str) -> bool:
+        """Whether something at `version` can tell nothing new about an object."""
+        held = self.objects.get(where)
+        if held is not None and (_version(held) == version or _is_older(version, _version(held))):
+            return True
+        number = _number(version)
+        if number is None:
+            return False
+        floor = _number(self.version or "")
+        return number <= max(self.tombstones.get(where, -1), -1 if floor is None else floor)
+
+
+class Store:
+    """Objects by kind, namespace and name, and by the EventConsumer that they belong to."""
+
+    def __init__(self, *, clusterwide: bool = False, kinds: Sequence[Kind] = STORED) -> None:
+        """Start empty.
+
+        Args:
+            clusterwide: Whether one list covers all namespaces.
+            kinds: Kinds that are watched and listed.
+        """
+        self.kinds = tuple(kinds)
+        self.unserved: set[Kind] = set()
+        """Those of them that the API server does not know: their definition is not installed."""
+        self._clusterwide = clusterwide
+        self._parts: dict[tuple[Kind, str], _Part] = {}
+        self._refusals: dict[tuple[Kind, str], Forbidden] = {}
+        self._by_consumer: dict[Key, dict[Where, Manifest]] = {}
+
+    @property
+    def served(self) -> tuple[Kind, ...]:
+        """The kinds that the API server knows."""
+        return tuple(kind for kind in self.kinds if kind not in self.unserved)
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    def synced(self, namespace: str) -> bool:
+        """Whether every kind was listed: before that, absence of an object says nothing."""
+        scope = self._scope(namespace)
+        return all(self._part(kind, scope).version is not None for kind in self.kinds)
+
+    def refusals(self, namespace: str) -> list[Forbidden]:
+        """What the operator may not list: what the store has of those kinds is old, or nothing."""
+        scope = self._scope(namespace)
+        return [self._refusals[kind, scope] for kind in self.kinds if (kind, scope) in self._refusals]
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
+        """Return the object, or None if there is none."""
+        return self._part(kind, self._scope(namespace)).objects.get((namespace, name))
+
+    def belonging(self, key: Key) -> Iterator[tuple[Kind, Manifest]]:
+        """Return all objects whose label names an EventConsumer: a label, which anybody can write."""
+        return ((kind, manifest) for (kind, _, _), manifest in self._by_consumer.get(key, {}).items())
+
+    def consumers(self, scope: str) -> list[Key]:
+        """Return all EventConsumers of a namespace, or of all with ""."""
+        return [Key(*where) for where in self._part(EVENT_CONSUMER, scope).objects]
+
+    # --- feeding ---------------------------------------------------------------------------------------------------
+
+    def put(self, manifest: Manifest) -> bool:
+        """Take an object as it was at its resourceVersion; return whether that is news."""
+        kind = kind_of(manifest)
+        if kind not in self.kinds:
+            return False
+        where = (manifest["metadata"]["namespace"], name_of(manifest))
+        part = self._part(kind, self._scope(where[0]))
+        if part.is_known(where, _version(manifest)):
+            return False
+        part.tombstones.pop(where, None)
+        self._set(part, kind, where, manifest)
+        return True
+
+    def remove(self, manifest: Manifest) -> bool:
+        """Take a deletion; `manifest` is the object's last state at the version of its deletion. Return as `put`."""
+        kind = kind_of(manifest)
+        where = (manifest["metadata"]["namespace"], name_of(manifest))
+        part = self._part(kind, self._scope(where[0]))
+        held = part.objects.get(where)
+        if held is not None and _is_older(_version(manifest), _version(held)):
+            return False
+        number = _number(_version(manifest))
+        if number is not None:
+            part.tombstones[where] = max(number, part.tombstones.get(where, -1))
+        if held is None:
+            return False
+        self._unset(part, kind, where)
+        return True
+
+    def refuse(self, kind: Kind, scope: str, error: Forbidden) -> None:
+        """A kind may not be listed, until it was."""
+        self._refusals[kind, scope] = error
+
+    def forget(self, kind: Kind, namespace: str, name: str) -> None:
+        """Drop an object that a direct read did not find."""
+        held = self.get(kind, namespace, name)
+        if held is not None:
+            self.remove(held)
+
+    def replace(self, kind: Kind, scope: str, listing: Listing) -> set[Key]:
+        """Take a complete list of a kind.
+
+        Args:
+            kind: Which kind.
+            scope: The namespace that was listed, or "" for all.
+            listing: Everything of the kind that carries our label, and the list's version.
+
+        Returns:
+            The EventConsumers about which it brought news.
+        """
+        part = self._part(kind, scope)
+        self._refusals.pop((kind, scope), None)
+        news: set[Key] = set()
+        listed = set()
+        if part.version is not None and _is_older(listing.version, part.version):
+            part.tombstones.clear()
+            for where, held in list(part.objects.items()):
+                news.update(_keys(kind, held))
+                self._unset(part, kind, where)
+        part.version = None  # what the list names is judged by itself, not by the list before it
+        for manifest in listing.items:
+            where = (manifest["metadata"]["namespace"], name_of(manifest))
+            listed.add(where)
+            if self.put(manifest):
+                news.update(_keys(kind, manifest))
+        for where, held in list(part.objects.items()):
+            if where not in listed and not _is_older(listing.version, _version(held)):
+                self._unset(part, kind, where)
+                news.update(_keys(kind, held))
+        part.version = listing.version
+        floor = _number(listing.version)
+        if floor is not None:
+            part.tombstones = {where: number for where, number in part.tombstones.items() if number > floor}
+        return news
+
+    # --- inside ----------------------------------------------------------------------------------------------------
+
+    def _scope(self, namespace: str) -> str:
+        return "" if self._clusterwide else namespace
+
+    def _part(self, kind: Kind, scope: str) -> _Part:
+        part = self._parts.get((kind, scope))
+        if part is None:
+            part = self._parts[kind, scope] = _Part()
+        return part
+
+    def _set(self, part: _Part, kind: Kind, where: tuple[str, str], manifest: Manifest) -> None:
+        self._unset(part, kind, where)
+        kept = _lean(manifest)
+        part.objects[where] = kept
+        for key in _owners(kind, kept):
+            self._by_consumer.setdefault(key, {})[(kind, *where)] = kept
+
+    def _unset(self, part: _Part, kind: Kind, where: tuple[str, str]) -> None:
+        held = part.objects.pop(where, None)
+        for key in _owners(kind, held) if held else ():
+            belonging = self._by_consumer[key]
+            del belonging[(kind, *where)]
+            if not belonging:
+                del self._by_consumer[key]
+
+
+def _owners(kind: Kind, manifest: Manifest) -> list[Key]:
+    return [] if kind == EVENT_CONSUMER else _keys(kind, manifest)
+
+
+def _keys(kind: Kind, manifest: Manifest) -> list[Key]:
+    """The EventConsumer that an object is or names: one or none."""
+    metadata = manifest["metadata"]
+    name = metadata["name"] if kind == EVENT_CONSUMER else metadata.get("labels", {}).get(labels.LABEL_CONSUMER)
+    return [Key(metadata["namespace"], name)] if name else []
+
+
+def _lean(manifest: Manifest) -> Manifest:
+    """The object without managed fields, which are half of its size and which nobody here reads.
+
+    Names of fields and short texts are the same in thousands of objects: each is kept once.
+    """
+    metadata = {name: value for name, value in manifest["metadata"].items() if name != "managedFields"}
+    lean: Manifest = _shared(manifest | {"metadata": metadata})
+    return lean
+
+
+def _shared(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {sys.intern(name): _shared(value) for name, value in node.items()}
+    if isinstance(node, list):
+        return [_shared(value) for value in node]
+    return sys.intern(node) if isinstance(node, str) and len(node) <= _SHORT else node
+
+
+def _version(manifest: Manifest) -> str:
+    return str(manifest["metadata"].get("resourceVersion", ""))
+
+
+def _number(version: str) -> int | None:
+    return int(version) if version.isdecimal() else None
+
+
+def _is_older(version: str, other: str) -> bool:
+    one, two = _number(version), _number(other)
+    return one is not None and two is not None and one < two

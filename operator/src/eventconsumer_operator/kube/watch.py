@@ -1,0 +1,186 @@
+"""Watches the API server with kopf: event -> store -> key, nothing else.
+
+kopf is the shell that keeps watches alive (reconnects, relists after 410); what to do about an event is decided from
+the world as it is, elsewhere. What vanished while a watch was broken it does not tell: the regular lists do. Known
+weaknesses of kopf are handled here: it serves only kinds that exist when it starts, so we wait for the CRD, and start
+it anew when the definition of a kind that other operators bring is installed; errors other than 410 end a watcher,
+which `dead_watchers` shows to the health check; and it must not ask for peering objects, namespaces or CRDs, which the
+operator has no right to read.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Collection
+from typing import Any
+
+import kopf
+import structlog
+
+from eventconsumer_api import labels
+from eventconsumer_api.kinds import Kind, Manifest
+from eventconsumer_api.repeats import Repeats
+from eventconsumer_operator.errors import OperatorError
+from eventconsumer_operator.keys import Key, Notify
+from eventconsumer_operator.kube.api import KubernetesApi
+from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, STORED, install_hint
+from eventconsumer_operator.kube.store import Store
+
+_log = structlog.get_logger(__name__)
+
+_CRD_SECONDS = 3.0
+_MORE_SECONDS = 5.0  # a definition that is installed later is noticed within this time
+
+
+class Triggers:
+    """Puts raw events into the store and turns those that are news into keys.
+
+    What we wrote ourselves is in the store already and no news. An EventConsumer is worth looking at when its spec is
+    new or it goes; its status is our own writing and would call us for ever. Coroutines, because kopf runs plain
+    functions in threads and the store belongs to the event loop.
+    """
+
+    def __init__(self, store: Store, notify: Notify) -> None:
+        """Feed `store`; call `notify` with each key that is worth looking at."""
+        self._store = store
+        self._notify = notify
+
+    async def consumer(self, event: Any, **_: Any) -> None:
+        """An EventConsumer changed."""
+        manifest: Manifest = event["object"]
+        metadata = manifest["metadata"]
+        key = Key(metadata["namespace"], metadata["name"])
+        before = self._store.get(EVENT_CONSUMER, *key)
+        if self._take(event) and (event["type"] == "DELETED" or before is None or _state(before) != _state(manifest)):
+            self._notify(key, urgent=True)
+
+    async def child(self, event: Any, **_: Any) -> None:
+        """A child changed: its label names the resource."""
+        metadata = event["object"]["metadata"]
+        name = metadata.get("labels", {}).get(labels.LABEL_CONSUMER)
+        if self._take(event) and name:
+            self._notify(Key(metadata["namespace"], name))
+
+    def _take(self, event: Any) -> bool:
+        manifest: Manifest = event["object"]
+        return self._store.remove(manifest) if event["type"] == "DELETED" else self._store.put(manifest)
+
+
+def _state(manifest: Manifest) -> tuple[str, int, bool]:
+    metadata = manifest["metadata"]
+    return metadata["uid"], metadata.get("generation", 0), "deletionTimestamp" in metadata
+
+
+async def watch(api: KubernetesApi, store: Store, scopes: Collection[str], notify: Notify) -> None:
+    """Watch namespaces, or all of them where the only scope is "", until SIGTERM or SIGINT; then return.
+
+    Raises:
+        Exception: A watch broke for good: the process should end and be started anew.
+    """
+    await _wait_for_crd(api)
+    triggers = Triggers(store, notify)
+    while True:
+        for kind in store.kinds:
+            if install_hint(kind) and not await api.is_served(kind):
+                store.unserved.add(kind)
+        kinds = store.served
+        again = asyncio.Event()
+        waiting = asyncio.create_task(_wait_for_more(api, store, again))
+        try:
+            await kopf.operator(
+                registry=_registry(triggers, kinds),
+                settings=_settings(kinds),
+                namespaces=[scope for scope in scopes if scope],
+                clusterwide="" in scopes,
+                standalone=True,
+                identity=labels.MANAGED_BY,  # else kopf looks up the name of a user who has none in a container
+                stop_flag=again,
+            )
+        finally:
+            waiting.cancel()
+        if not again.is_set():
+            return
+
+
+def dead_watchers(scopes: Collection[str], kinds: Collection[Kind] = STORED) -> list[str]:
+    """Names of the watchers that should run and do not.
+
+    They count as dead before kopf has started them, too: the readiness of a starting operator.
+
+    Args:
+        scopes: Namespaces, or "" alone for all.
+        kinds: Kinds that the API server serves.
+    """
+    alive = {task.get_name() for task in asyncio.all_tasks()}
+    wanted = (
+        f"watcher for {kind.plural}.{_version_and_group(kind)}@{scope or None}"  # how kopf names its tasks
+        for kind in kinds
+        for scope in scopes
+    )
+    return [name for name in wanted if name not in alive]
+
+
+def _version_and_group(kind: Kind) -> str:
+    group, _, version = kind.api_version.rpartition("/")
+    return f"{version}.{group}" if group else version
+
+
+async def _wait_for_crd(api: KubernetesApi) -> None:
+    repeats = Repeats()
+    while True:
+        try:
+            if await api.is_served(EVENT_CONSUMER):
+                if repeats.over("definition"):
+                    _log.info("the definition of EventConsumers is there")
+                return
+            text = "the EventConsumer CRD is not installed: install it from the chart or crds/eventconsumers.yaml"
+        except OperatorError as error:
+            text = str(error)
+        if times := repeats.again("definition", text):
+            _log.warning("waiting for the definition of EventConsumers", error=text, times=times)
+        await asyncio.sleep(_CRD_SECONDS)
+
+
+async def _wait_for_more(api: KubernetesApi, store: Store, again: asyncio.Event) -> None:
+    """Set `again` when a kind is served that is not watched: one that was not there, or whose watch its end ended."""
+    away = set(store.unserved)
+    while not again.is_set():
+        await asyncio.sleep(_MORE_SECONDS)
+        away |= store.unserved
+        for kind in away:
+            with contextlib.suppress(OperatorError):
+                if await api.is_served(kind):
+                    _log.info(f"{_version_and_group(kind)} is served now: watching it", kind=kind.plural)
+                    store.unserved.discard(kind)
+                    again.set()
+
+
+def _registry(triggers: Triggers, kinds: Collection[Kind]) -> Any:
+    registry = kopf.OperatorRegistry()
+    kopf.on.login(registry=registry)(_login)
+    for kind in kinds:
+        handler = triggers.consumer if kind == EVENT_CONSUMER else triggers.child
+        group, _, version = kind.api_version.rpartition("/")
+        kopf.on.event(group, version, kind.plural, registry=registry, id=f"{kind.plural}.{group}")(handler)
+    return registry
+
+
+def _login(**kwargs: Any) -> Any:
+    return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+
+
+def _settings(kinds: Collection[Kind]) -> Any:
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    settings.scanning.disabled = True
+    settings.watching.server_timeout = 300
+    settings.watching.client_timeout = 330
+    settings.watching.connect_timeout = 10
+    settings.networking.request_timeout = 30
+    # Ten minutes of patience with an API server that is away; then the process ends and is started anew.
+    settings.networking.error_backoffs = [1, 1, 2, 3, 5, 8, 13, 21] + [30] * 18
+    selector = f"{labels.LABEL_MANAGED_BY}={labels.MANAGED_BY}"
+    for kind in kinds:
+        if kind != EVENT_CONSUMER:
+            group, _, version = kind.api_version.rpartition("/")
+            settings.watching.label_selectors[group, version, kind.plural] = selector
+    return settings

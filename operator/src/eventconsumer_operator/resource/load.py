@@ -1,0 +1,88 @@
+"""Reads the world for one reconcile: the resource, its children and pods from the store, and what its hosts say."""
+
+from collections.abc import Iterable, Set
+from datetime import UTC, datetime
+
+from eventconsumer_api import labels
+from eventconsumer_api.kinds import Manifest
+from eventconsumer_operator.keys import Key
+from eventconsumer_operator.kube.manifest import (
+    APPLICATION_KINDS,
+    EVENT_CONSUMER,
+    JOB,
+    POD,
+    STATEFUL_SET,
+    controller_uid,
+    is_being_deleted,
+    name_of,
+)
+from eventconsumer_operator.kube.store import Store
+from eventconsumer_operator.resource.hosts import Hosts
+from eventconsumer_operator.resource.names import host_name, probe_name
+from eventconsumer_operator.resource.observed import Observed, consumer_from
+
+
+async def load(store: Store, hosts: Hosts, key: Key) -> Observed | None:
+    """Gather everything about one resource. Only hosts are asked; the rest is in the store.
+
+    Returns:
+        None if it does not exist or is being deleted: then there is nothing to do, for its children go with it.
+    """
+    manifest = store.get(EVENT_CONSUMER, key.namespace, key.name)
+    if manifest is None or is_being_deleted(manifest):
+        return None
+    consumer = consumer_from(manifest)
+    belonging = list(store.belonging(key))
+    pods = [found for kind, found in belonging if kind == POD]
+    applications = [
+        found for kind, found in belonging if kind in APPLICATION_KINDS and _is_of(found, labels.COMPONENT_SPARK)
+    ]
+    children = {(kind, name_of(found)): found for kind, found in belonging if kind != POD}
+    stateful_set = children.get((STATEFUL_SET, host_name(key)))
+    jobs = [found for kind, found in belonging if kind == JOB]
+    own_applications = tuple(_owned(applications, {consumer.uid}))
+    own_jobs = _owned(jobs, {consumer.uid})
+    replays = tuple(job for job in own_jobs if _is_of(job, labels.COMPONENT_REPLAY))
+    batch_replays = tuple(job for job in own_jobs if _is_of(job, labels.COMPONENT_BATCH_REPLAY))
+    spark_pods = [pod for pod in pods if _is_of(pod, labels.COMPONENT_SPARK)]
+    # Not every launcher lets the driver's pod be owned by the application: then it is owned by the resource itself.
+    drivers = tuple(_owned(spark_pods, {*_uids(own_applications), consumer.uid}))
+    replay_pods = tuple(_owned(pods, _uids(replays)))
+    probe_set = children.get((STATEFUL_SET, probe_name(key)))
+    own = tuple(_owned(pods, {stateful_set["metadata"]["uid"]})) if stateful_set else ()
+    probes = tuple(_owned(pods, {probe_set["metadata"]["uid"]})) if probe_set else ()
+    return Observed(
+        now=datetime.now(UTC).replace(microsecond=0),
+        consumer=consumer,
+        children=children,
+        applications=own_applications,
+        pods=own,
+        drivers=drivers,
+        executors=tuple(_owned(spark_pods, _uids(drivers))),
+        probes=probes,
+        reports=await hosts.reports(_addresses((*own, *probes))),
+        batch_replays=batch_replays,
+        batch_replay_pods=tuple(_owned(pods, _uids(batch_replays))),
+        replays=replays,
+        replay_pods=replay_pods,
+        replay_reports=await hosts.reports(_addresses(replay_pods)),
+    )
+
+
+def _is_of(manifest: Manifest, component: str) -> bool:
+    return bool(manifest["metadata"]["labels"].get(labels.LABEL_COMPONENT) == component)
+
+
+def _owned(manifests: Iterable[Manifest], uids: Set[str]) -> list[Manifest]:
+    # Labels can be put on anything by anyone; an owner's uid says whose it is.
+    found = (manifest for manifest in manifests if controller_uid(manifest) in uids)
+    return sorted(found, key=name_of)
+
+
+def _uids(manifests: Iterable[Manifest]) -> set[str]:
+    return {manifest["metadata"]["uid"] for manifest in manifests}
+
+
+def _addresses(pods: Iterable[Manifest]) -> dict[str, str]:
+    running = (pod for pod in pods if pod.get("status", {}).get("phase") == "Running")
+    return {name_of(pod): pod["status"]["podIP"] for pod in running if pod["status"].get("podIP")}

@@ -1,0 +1,91 @@
+"""Names, labels and owners of children. Pure.
+
+Names are fixed functions of the resource, so that a repeated or interrupted reconcile finds what it made before.
+Children carry our own labels only: labels of the resource itself belong to the user's tools, and copying them
+confuses those.
+"""
+
+from eventconsumer_api import labels
+from eventconsumer_api.kinds import Kind, Manifest
+from eventconsumer_api.v1alpha1 import API_VERSION, KIND
+from eventconsumer_operator.keys import Key
+from eventconsumer_operator.resource.observed import Consumer
+
+APPLICATION = "eventconsumer"
+_APPLICATION_NAME_PART = 28
+_APPLICATION_NAME_LIMIT = 51  # launchers add up to 12 characters for pods and services, and 63 is the limit
+_REPLAY_NAME_PART = 25  # <25>-<8>-r-<20>
+_BATCH_REPLAY_NAME_PART = 24  # <24>-<8>-br-<20>
+
+
+def host_name(key: Key) -> str:
+    """Name of the ConfigMap, Service and StatefulSet of the hosts."""
+    return f"{key.name}-host"
+
+
+def spark_policy_name(key: Key) -> str:
+    """Name of the NetworkPolicy of Spark's pods."""
+    return f"{key.name}-spark"
+
+
+def probe_name(key: Key) -> str:
+    """Name of the StatefulSet of the probe, which looks for events while no host runs."""
+    return f"{key.name}-probe"
+
+
+def application_name(key: Key, uid: str, batch: int, attempt: int) -> str:
+    """Name of the application of an attempt: the same whoever looks at the same batch of the same resource."""
+    rest = f"-{uid[:8]}-b{batch}" + (f"-a{attempt}" if attempt > 1 else "")
+    part = min(_APPLICATION_NAME_PART, _APPLICATION_NAME_LIMIT - len(rest))
+    return key.name[:part].rstrip("-.") + rest
+
+
+def replay_name(key: Key, uid: str, nonce: str) -> str:
+    """Name of the Job of a replay: at most 57 characters, as its pods' names add to it."""
+    return f"{key.name[:_REPLAY_NAME_PART].rstrip('-')}-{uid[:8]}-r-{nonce}"
+
+
+def batch_replay_name(key: Key, uid: str, nonce: str) -> str:
+    """Name of the Job of a replay of batches: at most 57 characters, as its pods' names add to it."""
+    return f"{key.name[:_BATCH_REPLAY_NAME_PART].rstrip('-.')}-{uid[:8]}-br-{nonce}"
+
+
+def selector(key: Key, component: str) -> dict[str, str]:
+    """Labels by which the pods of a component are found."""
+    return {
+        labels.LABEL_NAME: APPLICATION,
+        labels.LABEL_COMPONENT: component,
+        labels.LABEL_CONSUMER: key.name,
+    }
+
+
+def selector_text(key: Key, component: str) -> str:
+    """`selector` as kubectl writes it."""
+    return ",".join(f"{name}={value}" for name, value in selector(key, component).items())
+
+
+def child_labels(key: Key, component: str) -> dict[str, str]:
+    """Labels of a child."""
+    return selector(key, component) | {labels.LABEL_MANAGED_BY: labels.MANAGED_BY}
+
+
+def child(consumer: Consumer, kind: Kind, name: str, component: str) -> Manifest:
+    """The head of a child: kind, name, labels and owner."""
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.name,
+        "metadata": {
+            "name": name,
+            "namespace": consumer.key.namespace,
+            "labels": child_labels(consumer.key, component),
+            "ownerReferences": [
+                {
+                    "apiVersion": API_VERSION,
+                    "kind": KIND,
+                    "name": consumer.key.name,
+                    "uid": consumer.uid,
+                    "controller": True,
+                }
+            ],
+        },
+    }

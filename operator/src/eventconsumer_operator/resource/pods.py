@@ -1,0 +1,169 @@
+"""The one place where pods are built: the template of every pod that runs the host image, and what Spark drivers share.
+
+A pod is made of what the operator decides and of a few typed fields of spec.pods; nothing of a user's reaches a volume,
+an environment variable, a security context or a service account. Every pod is admitted where the restricted Pod
+Security Standard is enforced.
+"""
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from pydantic import BaseModel
+
+from eventconsumer_api import labels
+from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.mounts import HUB_SECRET, LEASE_SECRET, SINK_SECRET, secret_mount, secret_volume
+from eventconsumer_api.podsecurity import container_security, pod_security
+from eventconsumer_api.v1alpha1 import EventConsumerSpec, Pods
+from eventconsumer_operator.keys import Key
+from eventconsumer_operator.resource.names import child_labels, selector
+from eventconsumer_operator.resource.quantities import canonical
+
+WORKLOAD_IDENTITY_LABEL = {"azure.workload.identity/use": "true"}
+PORT_NAME = "http"
+# Enough for an idle host; a busy one wants limits and requests of its own in spec.pods.resources.
+DEFAULT_REQUESTS = {"cpu": "50m", "memory": "192Mi"}
+_CONFIG = PurePosixPath(labels.CONFIG_FILE)
+_SPREAD_OVER = ("kubernetes.io/hostname", "topology.kubernetes.io/zone")
+
+
+def host_template(
+    key: Key,
+    spec: EventConsumerSpec,
+    config: HostConfig,
+    image: str,
+    *,
+    config_map: str | None,
+    component: str = labels.COMPONENT_HOST,
+    arguments: tuple[str, ...] = (),
+    probes: Mapping[str, Any] | None = None,
+    resources: Mapping[str, Any] | None = None,
+) -> Manifest:
+    """The template of a pod that runs the host image.
+
+    Args:
+        key: The resource.
+        spec: Its spec, for where the pod may run and what it may use.
+        config: What is in the ConfigMap; the pod restarts when its digest changes.
+        image: The image.
+        config_map: Name of the ConfigMap that is mounted at `labels.CONFIG_FILE`; None: the configuration is in the
+            template itself, as `labels.CONFIG_ENV`.
+        component: labels.COMPONENT_HOST, COMPONENT_PROBE or COMPONENT_REPLAY.
+        arguments: Of the program; empty: it is a host.
+        probes: Probes of the container.
+        resources: Of the container; None: those of spec.pods.
+    """
+    pods = spec.pods
+    credentials = (config.event_hub.credential, config.leases.location.credential, config.sink.credential)
+    identity = WORKLOAD_IDENTITY_LABEL if any(credential.client_id for credential in credentials) else {}
+    volumes = [
+        volume
+        for folder, credential in zip((HUB_SECRET, LEASE_SECRET, SINK_SECRET), credentials, strict=True)
+        if (volume := secret_volume(folder, credential, optional=True))
+    ]
+    container = {
+        "name": component,
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "env": [
+            downward("POD_NAME", "metadata.name"),
+            downward("POD_UID", "metadata.uid"),
+            *([] if config_map else [{"name": labels.CONFIG_ENV, "value": config.to_json()}]),
+        ],
+        "ports": [{"name": PORT_NAME, "containerPort": labels.HOST_PORT, "protocol": "TCP"}],
+        "securityContext": container_security(),
+        "resources": dict(resources) if resources is not None else host_resources(pods),
+        "volumeMounts": [
+            # Folders and never single files of them (subPath): those would not follow a changed Secret or key.
+            *([{"name": "config", "mountPath": str(_CONFIG.parent), "readOnly": True}] if config_map else []),
+            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
+            *(secret_mount(volume["name"]) for volume in volumes),
+        ],
+    }
+    return {
+        "metadata": {
+            # Ours last: no label of a user's may replace one by which the pod is found.
+            "labels": {**pods.labels, **child_labels(key, component), **identity},
+            "annotations": {**pods.annotations, labels.ANNOTATION_CONFIG_HASH: config.digest()},
+        },
+        "spec": {
+            "serviceAccountName": labels.HOST_SERVICE_ACCOUNT,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": pods.termination_grace_period_seconds,
+            "securityContext": pod_security(),
+            **scheduling(pods, selector(key, component)),
+            "containers": [container | ({"args": list(arguments)} if arguments else {}) | dict(probes or {})],
+            "volumes": [
+                *([{"name": "config", "configMap": {"name": config_map}}] if config_map else []),
+                {"name": "tmp", "emptyDir": {}},
+                *volumes,
+            ],
+        },
+    }
+
+
+def run_as(manifest: Manifest, service_account: str) -> Manifest:
+    """The same StatefulSet or Job, whose pods run as another service account."""
+    template = manifest["spec"]["template"]
+    pod = template["spec"] | {"serviceAccountName": service_account}
+    return manifest | {"spec": manifest["spec"] | {"template": template | {"spec": pod}}}
+
+
+def scheduling(pods: Pods, spread: Mapping[str, str]) -> dict[str, Any]:
+    """Where a pod may run: what the user wrote, as written, and a wish to spread over nodes and zones.
+
+    Args:
+        pods: spec.pods.
+        spread: Labels of the pods among which it is spread.
+    """
+    # By wish only: a cluster of one node, or one without zones, runs all of them. No matchLabelKeys: a StatefulSet
+    # replaces its pods one by one, so there never are two generations to spread apart.
+    wishes = [
+        {
+            "topologyKey": topology,
+            "maxSkew": 1,
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": dict(spread)},
+        }
+        for topology in _SPREAD_OVER
+    ]
+    given = {
+        "nodeSelector": dict(pods.node_selector),
+        "tolerations": [as_written(toleration) for toleration in pods.tolerations],
+        "affinity": as_written(pods.affinity) if pods.affinity else {},
+        "priorityClassName": pods.priority_class_name,
+    }
+    return {name: value for name, value in given.items() if value} | {"topologySpreadConstraints": wishes}
+
+
+def as_written(model: BaseModel) -> dict[str, Any]:
+    """A part of the spec in Kubernetes' own terms: what was written, without nulls and empty lists."""
+    written = model.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
+    result: dict[str, Any] = _without_empty_lists(written)
+    return result
+
+
+def _without_empty_lists(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {name: _without_empty_lists(value) for name, value in node.items() if value != []}
+    return [_without_empty_lists(value) for value in node] if isinstance(node, list) else node
+
+
+def host_resources(pods: Pods) -> dict[str, Any]:
+    """Requests and limits of a host: spec.pods.resources over our defaults."""
+    given = pods.resources
+    # A request above its limit is refused by the API server: a limit that was given alone is also the request.
+    requests = _canonical(DEFAULT_REQUESTS | given.limits | given.requests)
+    return {"requests": requests} | ({"limits": _canonical(given.limits)} if given.limits else {})
+
+
+def _canonical(quantities: Mapping[Any, str]) -> dict[str, str]:
+    return {name: canonical(quantity) for name, quantity in quantities.items()}
+
+
+def downward(variable: str, field_path: str) -> dict[str, Any]:
+    """An environment variable with a field of the pod."""
+    return {"name": variable, "valueFrom": {"fieldRef": {"fieldPath": field_path}}}

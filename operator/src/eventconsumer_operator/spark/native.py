@@ -1,0 +1,126 @@
+"""The native launcher: a Job whose pod is the driver. Pure.
+
+The driver runs all tasks itself (`local[N]`), or creates executor pods, which it owns: they go when it goes, however it
+ends. The Job tries once: whether to try again is decided from the commit record, not by the Job controller.
+"""
+
+from typing import Any
+
+from eventconsumer_api import labels
+from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.mounts import SINK_SECRET, secret_mount, secret_volume
+from eventconsumer_api.podsecurity import container_security, pod_security
+from eventconsumer_api.spark import SparkPod
+from eventconsumer_operator.kube.manifest import JOB, kind_of
+from eventconsumer_operator.resource.names import child
+from eventconsumer_operator.resource.pods import WORKLOAD_IDENTITY_LABEL
+from eventconsumer_operator.spark.launch import Launch
+from eventconsumer_operator.spark.templates import TTL_SLACK_SECONDS, driver_environment
+
+_DRIVER_GRACE_SECONDS = 30
+# Spark's memory outside the heap: 40 % for Python programs, 384 MiB at least.
+_OVERHEAD_FACTOR = 0.4
+_OVERHEAD_MIN_MIB = 384
+# Half of a short run is the work of the optimizing compiler, whose code is never used; and one core collects alone.
+_QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+def application(launch: Launch) -> Manifest:
+    """The Job of an attempt."""
+    spark = launch.spark
+    manifest = child(launch.consumer, JOB, launch.name, launch.labels[labels.LABEL_COMPONENT])
+    manifest["metadata"]["labels"] = dict(launch.labels)
+    identity = WORKLOAD_IDENTITY_LABEL if launch.config.sink.credential.client_id else {}
+    return manifest | {
+        "spec": {
+            "backoffLimit": 0,
+            "completions": 1,
+            "parallelism": 1,
+            "podReplacementPolicy": "Failed",
+            "activeDeadlineSeconds": spark.timeout_seconds,
+            "ttlSecondsAfterFinished": spark.history.ttl_seconds + TTL_SLACK_SECONDS,
+            "template": {
+                "metadata": {"labels": {**launch.labels, **identity}},
+                "spec": _driver(launch),
+            },
+        }
+    }
+
+
+def is_local(manifest: Manifest) -> bool:
+    """Whether an application of any launcher is one of these, and has no executors."""
+    if kind_of(manifest) != JOB:
+        return False
+    containers = manifest.get("spec", {}).get("template", {}).get("spec", {}).get("containers", [])
+    return any("--local" in container.get("args", [])[:2] for container in containers)
+
+
+def pod_memory_mib(pod: SparkPod) -> int:
+    """Memory of a driver's or executor's pod: the heap and Spark's overhead for Python programs, MiB."""
+    amount, unit = int(pod.memory[:-1]), pod.memory[-1]
+    heap = amount * 1024 if unit == "g" else amount
+    return heap + max(_OVERHEAD_MIN_MIB, int(heap * _OVERHEAD_FACTOR))
+
+
+def _driver(launch: Launch) -> dict[str, Any]:
+    driver, application = launch.spark.driver, launch.spark.application
+    # Without its Secret a driver can only fail: so it waits for it (not optional).
+    secret = secret_volume(SINK_SECRET, launch.config.sink.credential, optional=False)
+    memory = f"{pod_memory_mib(driver)}Mi"
+    return {
+        "restartPolicy": "Never",
+        "serviceAccountName": labels.SPARK_SERVICE_ACCOUNT,
+        "automountServiceAccountToken": not launch.local,  # to create executor pods
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": _DRIVER_GRACE_SECONDS,
+        "securityContext": pod_security(),
+        "containers": [
+            {
+                "name": "driver",
+                "image": launch.image,
+                "imagePullPolicy": "IfNotPresent",
+                "args": [
+                    "driver",
+                    *(["--local", str(driver.cores)] if launch.local else []),
+                    *_confs(launch),
+                    application.main_file,
+                    *application.arguments,
+                ],
+                "env": driver_environment(launch),
+                "securityContext": container_security(),
+                "resources": {
+                    "requests": {"cpu": driver.core_request or str(driver.cores), "memory": memory},
+                    "limits": {"memory": memory},
+                },
+                "volumeMounts": [
+                    {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
+                    *([secret_mount(SINK_SECRET)] if secret else []),
+                ],
+            }
+        ],
+        "volumes": [{"name": "tmp", "emptyDir": {}}, *([secret] if secret else [])],
+    }
+
+
+def _confs(launch: Launch) -> list[str]:
+    """Sizes and labels over what the user chose; how driver and executors find each other is the image's business."""
+    values = {**launch.confs, "spark.driver.memory": launch.spark.driver.memory}
+    if not launch.local:
+        values |= _executors(launch)
+    elif launch.small:
+        values["spark.driver.extraJavaOptions"] = _QUICK_START
+    return [part for name, value in values.items() for part in ("--conf", f"{name}={value}")]
+
+
+def _executors(launch: Launch) -> dict[str, str]:
+    # No CPU limit for executors: a JVM that starts or collects garbage under one is slowed down for nothing.
+    executor = launch.spark.executor
+    return {
+        "spark.executor.instances": str(executor.instances),
+        "spark.executor.cores": str(executor.cores),
+        "spark.executor.memory": executor.memory,
+        "spark.kubernetes.executor.request.cores": executor.core_request or str(executor.cores),
+        "spark.kubernetes.container.image": launch.image,
+        "spark.kubernetes.container.image.pullPolicy": "IfNotPresent",
+        **{f"spark.kubernetes.executor.label.{name}": value for name, value in launch.labels.items()},
+    }

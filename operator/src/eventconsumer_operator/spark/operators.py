@@ -1,0 +1,129 @@
+"""What a SparkApplication of another operator says of itself, in our vocabulary. Pure.
+
+Each state that the two operators can report is in a table here, with what it means for an attempt: PENDING while no
+driver runs, RUNNING while one does or may, SUCCEEDED and FAILED when none will run again. Apache's last states tell
+that it is over and not how: that is in the history. A state that neither table has comes from a newer operator, and
+counts as PENDING: it is waited for, and said.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from eventconsumer_api.kinds import Manifest
+from eventconsumer_operator.kube.manifest import SPARK_OPERATORS, kind_of
+from eventconsumer_operator.spark.applicationstate import ApplicationState, Said, moment
+
+UNANSWERED = timedelta(seconds=60)
+"""After so long an application that nobody has touched has no operator."""
+
+KUBEFLOW_STATES: Mapping[str, ApplicationState] = {
+    "": ApplicationState.PENDING,
+    "SUBMITTED": ApplicationState.PENDING,  # the driver's pod is pending
+    "RUNNING": ApplicationState.RUNNING,
+    "SUCCEEDING": ApplicationState.RUNNING,  # the driver has ended; COMPLETED follows
+    "COMPLETED": ApplicationState.SUCCEEDED,
+    "FAILING": ApplicationState.RUNNING,  # FAILED follows
+    "FAILED": ApplicationState.FAILED,
+    "SUBMISSION_FAILED": ApplicationState.PENDING,  # FAILED follows, for we ask for no second submission
+    "PENDING_RERUN": ApplicationState.PENDING,  # somebody changed the spec: it is submitted again
+    "INVALIDATING": ApplicationState.PENDING,
+    "SUSPENDING": ApplicationState.RUNNING,
+    "SUSPENDED": ApplicationState.PENDING,
+    "RESUMING": ApplicationState.PENDING,
+    "UNKNOWN": ApplicationState.RUNNING,  # the driver's node does not answer
+}
+APACHE_STATES: Mapping[str, ApplicationState] = {
+    "": ApplicationState.PENDING,
+    "Submitted": ApplicationState.PENDING,
+    "ScheduledToRestart": ApplicationState.PENDING,
+    "DriverRequested": ApplicationState.PENDING,
+    "DriverStarted": ApplicationState.RUNNING,
+    "DriverReady": ApplicationState.RUNNING,
+    "InitializedBelowThresholdExecutors": ApplicationState.RUNNING,
+    "RunningHealthy": ApplicationState.RUNNING,
+    "RunningWithPartialCapacity": ApplicationState.RUNNING,
+    "RunningWithBelowThresholdExecutors": ApplicationState.RUNNING,
+    # How it ended. One of APACHE_FINAL follows, when the driver is gone.
+    "Succeeded": ApplicationState.RUNNING,
+    "Failed": ApplicationState.RUNNING,
+    "SchedulingFailure": ApplicationState.RUNNING,
+    "DriverEvicted": ApplicationState.RUNNING,
+    "DriverStartTimedOut": ApplicationState.RUNNING,
+    "DriverReadyTimedOut": ApplicationState.RUNNING,
+    "ExecutorsStartTimedOut": ApplicationState.RUNNING,
+}
+APACHE_OUTCOMES: Mapping[str, ApplicationState] = {
+    "Succeeded": ApplicationState.SUCCEEDED,
+    "Failed": ApplicationState.FAILED,
+    "SchedulingFailure": ApplicationState.FAILED,
+    "DriverEvicted": ApplicationState.FAILED,
+    "DriverStartTimedOut": ApplicationState.FAILED,
+    "DriverReadyTimedOut": ApplicationState.FAILED,
+    "ExecutorsStartTimedOut": ApplicationState.FAILED,
+}
+APACHE_FINAL = frozenset({"ResourceReleased", "TerminatedWithoutReleaseResources"})
+
+
+def said_by_kubeflow(application: Manifest) -> Said:
+    """Read a SparkApplication sparkoperator.k8s.io/v1beta2."""
+    status = application.get("status") or {}
+    told = status.get("applicationState") or {}
+    name, message = told.get("state") or "", told.get("errorMessage") or ""
+    state = KUBEFLOW_STATES.get(name)
+    if state is None:
+        return _unheard_of(name)
+    if state is ApplicationState.SUCCEEDED:
+        return Said(state, finished=moment(status.get("terminationTime")))
+    if state is ApplicationState.FAILED:
+        return Said(state, message or "the application failed", moment(status.get("terminationTime")))
+    return Said(state, f"{name}: {message}" if message else "")
+
+
+def said_by_apache(application: Manifest) -> Said:
+    """Read a SparkApplication spark.apache.org/v1."""
+    status = application.get("status") or {}
+    told = status.get("currentState") or {}
+    name, message = told.get("currentStateSummary") or "", told.get("message") or ""
+    if name in APACHE_FINAL:
+        return _outcome(status, moment(told.get("lastTransitionTime")))
+    state = APACHE_STATES.get(name)
+    if state is None:
+        return _unheard_of(name)
+    return Said(state, f"{name}: {message}" if message and state is ApplicationState.PENDING else "")
+
+
+def unanswered(application: Manifest, now: datetime) -> str:
+    """What to do where no operator takes notice of an application; empty where one does, or still may."""
+    operator = SPARK_OPERATORS.get(kind_of(application))
+    created = moment(application["metadata"].get("creationTimestamp"))
+    if operator is None or application.get("status") or created is None or now - created < UNANSWERED:
+        return ""
+    return (
+        f"no Spark operator answers: install the {operator} Spark operator and let it serve namespace "
+        f"{application['metadata']['namespace']}, or set spec.spark.launcher: Native"
+    )
+
+
+def _outcome(status: Mapping[str, Any], over: datetime | None) -> Said:
+    """The newest state in the history that tells how it ended."""
+    history = status.get("stateTransitionHistory") or {}
+    for number in sorted(history, key=_number, reverse=True):
+        past = history[number]
+        name = past.get("currentStateSummary", "")
+        if name not in APACHE_OUTCOMES:
+            continue
+        finished = moment(past.get("lastTransitionTime")) or over
+        if APACHE_OUTCOMES[name] is ApplicationState.SUCCEEDED:
+            return Said(ApplicationState.SUCCEEDED, finished=finished)
+        text = ": ".join(part for part in (name, past.get("message") or "") if part)
+        return Said(ApplicationState.FAILED, text, finished)
+    return Said(ApplicationState.FAILED, "it was ended before it had a result", over)
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() else -1
+
+
+def _unheard_of(name: str) -> Said:
+    return Said(ApplicationState.PENDING, f"state {name} is not known to this operator")

@@ -1,0 +1,161 @@
+"""Spark: which application must run now, which must go. Pure.
+
+One batch is in flight, and one attempt at it. What was done is read from the batch's commit record (through the leading
+host) and never from applications or pods.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from eventconsumer_api import labels
+from eventconsumer_api.batch import BatchJob
+from eventconsumer_api.host_config import Credential, HostConfig
+from eventconsumer_api.host_report import BatchReport
+from eventconsumer_api.kinds import Kind, Manifest
+from eventconsumer_api.spark import Launcher, PoisonFiles, Spark, SparkMode
+from eventconsumer_api.v1alpha1 import EventConsumerSpec
+from eventconsumer_operator.errors import SpecError
+from eventconsumer_operator.kube.manifest import JOB, KINDS_OF_LAUNCHERS
+from eventconsumer_operator.resource.images import spark_image
+from eventconsumer_operator.resource.names import application_name, child_labels
+from eventconsumer_operator.resource.observed import Observed
+from eventconsumer_operator.settings import Settings
+from eventconsumer_operator.spark import apache, kubeflow, native
+from eventconsumer_operator.spark.applications import Application, application_of
+from eventconsumer_operator.spark.attempts import Attempts, attempts
+from eventconsumer_operator.spark.conf import checked_conf
+from eventconsumer_operator.spark.history import outdated
+from eventconsumer_operator.spark.launch import Launch, Parts
+from eventconsumer_operator.spark.replay import replay_job, unwanted_replays
+
+LAUNCHERS: Mapping[Launcher, Callable[[Launch], Manifest]] = {
+    Launcher.NATIVE: native.application,
+    Launcher.KUBEFLOW: kubeflow.application,
+    Launcher.APACHE: apache.application,
+}
+"""Makes the manifest of an application."""
+SMALL_BYTES = 16 * 1024**2
+"""Size of a batch's files up to which starting takes longer than the work."""
+
+
+@dataclass(frozen=True)
+class SparkPlan:
+    """What must be of Spark.
+
+    Attributes:
+        spec: The resource's spec.
+        credential: How Spark signs in to the sink.
+        attempts: What was done for the open batch, and what is to be done.
+        started: The application to start; None: none.
+        mode: Where its tasks run: Local or Executors.
+        kinds: Kinds of applications that may be there.
+        deleted: Applications to delete.
+        replay: The Job of a replay of batches to create; None: none.
+    """
+
+    spec: EventConsumerSpec
+    credential: Credential
+    attempts: Attempts = field(default_factory=Attempts)
+    started: Manifest | None = None
+    mode: Literal["", "Local", "Executors"] = ""
+    kinds: tuple[Kind, ...] = (JOB,)
+    deleted: tuple[Manifest, ...] = ()
+    replay: Manifest | None = None
+
+
+def orphans(observed: Observed, settings: Settings) -> tuple[Manifest, ...]:
+    """Pods of applications that are gone, where the launcher leaves them behind."""
+    return kubeflow.orphans(observed) if Launcher.KUBEFLOW in settings.spark_launchers else ()
+
+
+def spark_plan(observed: Observed, spec: EventConsumerSpec, config: HostConfig, settings: Settings) -> SparkPlan:
+    """Decide what must be.
+
+    Raises:
+        SpecError: The launcher, the image or a Spark property is not allowed.
+    """
+    spark, fleet = spec.spark, observed.fleet
+    if spark is None or not spark.enabled or spark.output is None:
+        return SparkPlan(
+            spec, config.sink.credential, deleted=(*_unfinished(observed), *unwanted_replays(observed, None))
+        )
+    if spark.launcher not in (Launcher.NATIVE, *settings.spark_launchers):
+        raise SpecError(
+            "spec.spark.launcher",
+            f"{spark.launcher} is not enabled: set Native, or let the administrator add it to sparkLaunchers of the "
+            f"chart (--spark-launcher {spark.launcher})",
+        )
+    made_of = Parts(
+        observed.consumer,
+        spark,
+        spark.output,
+        config,
+        spark_image(spec, settings),
+        checked_conf(spark),
+        chain=fleet.chain if fleet else "",
+    )
+    state = attempts(observed, spark)
+    batch = fleet.open_batch if fleet else None
+    ready = batch and made_of.chain and not spec.suspend  # a host of another version names no chain
+    launch = launch_of(made_of, batch, state.start) if batch and state.start and ready else None
+    return SparkPlan(
+        spec,
+        config.sink.credential,
+        attempts=state,
+        started=LAUNCHERS[spark.launcher](launch) if launch else None,
+        mode=("Local" if launch.local else "Executors") if launch else "",
+        kinds=(JOB, *(KINDS_OF_LAUNCHERS[launcher] for launcher in settings.spark_launchers)),
+        deleted=(*_given_up(observed, state, spark), *unwanted_replays(observed, spark.replay)),
+        replay=replay_job(observed, made_of) if not spec.suspend else None,
+    )
+
+
+def launch_of(parts: Parts, batch: BatchReport, attempt: int) -> Launch:
+    """An attempt at a batch."""
+    consumer, spark = parts.consumer, parts.spark
+    name = application_name(consumer.key, consumer.uid, batch.number, attempt)
+    own = {labels.LABEL_BATCH: str(batch.number), labels.LABEL_ATTEMPT: str(attempt)}
+    return Launch(
+        consumer=consumer,
+        spark=spark,
+        batch=BatchJob(
+            chain=parts.chain,
+            resource=consumer.reference,
+            application=name,
+            number=batch.number,
+            attempt=attempt,
+            sink=parts.config.sink,
+            output=parts.output,
+            search_poison=spark.poison_files is PoisonFiles.QUARANTINE and attempt >= spark.retry.attempts,
+        ),
+        config=parts.config,
+        name=name,
+        labels=child_labels(consumer.key, labels.COMPONENT_SPARK) | own,
+        image=parts.image,
+        local=is_local(spark, batch),
+        confs=parts.confs,
+        small=batch.bytes <= SMALL_BYTES,
+    )
+
+
+def is_local(spark: Spark, batch: BatchReport) -> bool:
+    """Whether the tasks of a batch run in its driver."""
+    if spark.mode is not SparkMode.AUTO:
+        return spark.mode is SparkMode.LOCAL
+    return spark.launcher is Launcher.NATIVE and batch.bytes <= spark.local_max_bytes
+
+
+def _given_up(observed: Observed, state: Attempts, spark: Spark) -> tuple[Manifest, ...]:
+    """Applications of which nothing good comes, and those that were kept for long enough."""
+    old: tuple[Application, ...] = ()
+    if observed.fleet:  # else nobody says which batch is open
+        found = tuple(application_of(each) for each in observed.applications)
+        old = outdated(found, spark.history, state, observed.now)
+    uids = {each.uid for each in (*state.given_up, *old)}
+    return tuple(each for each in observed.applications if each["metadata"]["uid"] in uids)
+
+
+def _unfinished(observed: Observed) -> tuple[Manifest, ...]:
+    found = ((each, application_of(each)) for each in observed.applications)
+    return tuple(each for each, said in found if not said.ended and not said.deleted)
