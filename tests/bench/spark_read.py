@@ -24,10 +24,10 @@ from eventconsumer_api.batch import BatchFile, BatchJob, BatchManifest, Totals
 from eventconsumer_api.host_config import BlobLocation, Credential, ResourceRef
 from eventconsumer_api.spark import Output
 from eventconsumer_spark import Batch
-from eventconsumer_spark.abfs import AbfsFolder
 from eventconsumer_spark.batch import folders
+from eventconsumer_spark.input.reading import check_count, read_events
 from eventconsumer_spark.job import write_batch
-from eventconsumer_spark.reading import check_count, read_events
+from eventconsumer_spark.storage.abfs import AbfsFolder
 from tests.azurite import AzuriteProcess
 from tests.integration.spark import live
 from tests.integration.spark.drained import SCHEMA

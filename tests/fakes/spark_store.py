@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from eventconsumer_spark.store import BlobFacts, Version
+from eventconsumer_spark.storage.store import BlobFacts, Version
 
 
 @dataclass

@@ -12,18 +12,16 @@ A program is a function from a `Batch` to the number of rows it wrote:
 
 or, with a session of its own, takes the batch by `read_batch` and ends with `commit_batch` (helper.py).
 
-Modules, in the order of a driver's life: run and helper (environment, ending: log, exit code, last words), process (a
-job's batches), site (where everything is; account and abfs: PURE), attempt (one batch from claim to commit), store
-(ETags, leases, conditional writes), manifest (what must be read), claim and keeper (who may commit), session, reading,
-batch (what programs see), trials (poison and causes: PURE; which files make a batch fail), commit. Errors: errors.py.
+Rooms, from top to bottom: job and streaming (the programs of the image), program (a driver's process), attempt (one batch
+from its claim to its commit), batch (what programs see), input, output, storage. Errors: errors.py.
 """
 
 from eventconsumer_spark.batch import Batch
 from eventconsumer_spark.errors import SparkJobError
-from eventconsumer_spark.helper import ClaimedBatch, commit_batch, read_batch, read_batches
-from eventconsumer_spark.reading import EVENT_SCHEMA
-from eventconsumer_spark.run import run_batch
-from eventconsumer_spark.written import Written
+from eventconsumer_spark.input.reading import EVENT_SCHEMA
+from eventconsumer_spark.output.written import Written
+from eventconsumer_spark.program.helper import ClaimedBatch, commit_batch, read_batch, read_batches
+from eventconsumer_spark.program.run import run_batch
 
 __all__ = [
     "EVENT_SCHEMA",

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 
 from eventconsumer_api.batch import BatchJob, BatchManifest
-from eventconsumer_spark.abfs import AbfsFolder
-from eventconsumer_spark.delta_table import Match, Transaction, append, merge
-from eventconsumer_spark.folder import write_folder
-from eventconsumer_spark.written import Written
+from eventconsumer_spark.output.delta_table import Match, Transaction, append, merge
+from eventconsumer_spark.output.folder import write_folder
+from eventconsumer_spark.output.written import Written
+from eventconsumer_spark.storage.abfs import AbfsFolder
 
 
 @dataclass(frozen=True)

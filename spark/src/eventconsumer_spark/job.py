@@ -12,11 +12,11 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark prog
 
 from eventconsumer_api.spark import Body, OutputFormat
 from eventconsumer_spark import Batch, Written, run_batch
-from eventconsumer_spark.bodies import split
-from eventconsumer_spark.delta_table import Transaction, append, compact
-from eventconsumer_spark.folder import write_folder
-from eventconsumer_spark.layout import output_files, worth_looking
-from eventconsumer_spark.quarantine import describe, keep
+from eventconsumer_spark.output.bodies import split
+from eventconsumer_spark.output.delta_table import Transaction, append, compact
+from eventconsumer_spark.output.folder import write_folder
+from eventconsumer_spark.output.layout import output_files, worth_looking
+from eventconsumer_spark.output.quarantine import describe, keep
 
 log = logging.getLogger("eventconsumer.spark")
 

@@ -22,10 +22,10 @@ from eventconsumer_api.batch import BatchManifest
 from eventconsumer_api.spark import BodyType, OutputFormat
 from eventconsumer_api.v1alpha1 import FileFormat
 from eventconsumer_spark import EVENT_SCHEMA, Batch, Written, run_batch
-from eventconsumer_spark.delta_table import compact, create, version_of
 from eventconsumer_spark.errors import ConfigurationError, CountMismatchError
 from eventconsumer_spark.job import DATE, with_date
-from eventconsumer_spark.layout import worth_looking
+from eventconsumer_spark.output.delta_table import compact, create, version_of
+from eventconsumer_spark.output.layout import worth_looking
 
 log = logging.getLogger("eventconsumer.spark")
 

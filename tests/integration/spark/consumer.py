@@ -8,11 +8,11 @@ from pyspark.sql import SparkSession
 from eventconsumer_api.batch import BatchJob, BatchManifest, manifest_name
 from eventconsumer_api.spark import Output
 from eventconsumer_spark import Batch, Written
-from eventconsumer_spark.abfs import output_folder
-from eventconsumer_spark.account import StorageAccount
 from eventconsumer_spark.batch import folders
+from eventconsumer_spark.input.reading import read_events
 from eventconsumer_spark.job import write_batch
-from eventconsumer_spark.reading import read_events
+from eventconsumer_spark.storage.abfs import output_folder
+from eventconsumer_spark.storage.account import StorageAccount
 from tests.azurite import ACCOUNT, KEY, AzuriteProcess
 from tests.integration.spark import live
 from tests.integration.spark.drained import PREFIX, DrainedBatch

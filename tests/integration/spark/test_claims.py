@@ -11,9 +11,9 @@ import pytest
 from azure.storage.blob import BlobServiceClient
 
 from eventconsumer_api.batch import commit_name
-from eventconsumer_spark.account import StorageAccount
-from eventconsumer_spark.claim import MAX_RECORD_BYTES
-from eventconsumer_spark.store import AzureBlobStore, ClaimStore
+from eventconsumer_spark.attempt.claim import MAX_RECORD_BYTES
+from eventconsumer_spark.storage.account import StorageAccount
+from eventconsumer_spark.storage.store import AzureBlobStore, ClaimStore
 from tests.azurite import ACCOUNT, KEY, AzuriteProcess
 from tests.fakes.spark_store import FakeBlobStore
 from tests.unit.spark.schedules import CLAIM, NUMBER, PREFIX, ScheduledAttempt, record

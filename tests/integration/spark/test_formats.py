@@ -20,11 +20,11 @@ from eventconsumer_api.v1alpha1 import FileFormat
 from eventconsumer_processor.sink import avro, parquet
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.columns import to_batch
-from eventconsumer_spark.abfs import AbfsFolder
-from eventconsumer_spark.bodies import NO_BODY, NO_FIT, NO_JSON, NO_OBJECT, NO_UTF8, split
 from eventconsumer_spark.errors import ConfigurationError, CountMismatchError, ManifestError
-from eventconsumer_spark.folder import list_files, write_folder
-from eventconsumer_spark.reading import EVENT_SCHEMA, check_count, read_events
+from eventconsumer_spark.input.reading import EVENT_SCHEMA, check_count, read_events
+from eventconsumer_spark.output.bodies import NO_BODY, NO_FIT, NO_JSON, NO_OBJECT, NO_UTF8, split
+from eventconsumer_spark.output.folder import list_files, write_folder
+from eventconsumer_spark.storage.abfs import AbfsFolder
 from tests.azurite import AzuriteProcess
 from tests.integration.spark import live
 

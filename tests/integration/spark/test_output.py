@@ -7,11 +7,11 @@ from azure.storage.blob import BlobServiceClient
 
 from eventconsumer_api.spark import Output, OutputFormat
 from eventconsumer_spark import Written
-from eventconsumer_spark.bodies import NO_FIT, NO_OBJECT, NO_UTF8
-from eventconsumer_spark.delta_table import compact
 from eventconsumer_spark.errors import ConfigurationError
-from eventconsumer_spark.folder import list_files
 from eventconsumer_spark.job import write_batch
+from eventconsumer_spark.output.bodies import NO_FIT, NO_OBJECT, NO_UTF8
+from eventconsumer_spark.output.delta_table import compact
+from eventconsumer_spark.output.folder import list_files
 from tests.integration.spark.consumer import Consumer
 
 pytestmark = pytest.mark.timeout(240)

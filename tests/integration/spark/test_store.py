@@ -15,11 +15,11 @@ from azure.storage.blob import (
     generate_account_sas,
 )
 
-from eventconsumer_spark.abfs import AbfsFolder
-from eventconsumer_spark.account import StorageAccount
 from eventconsumer_spark.errors import ConfigurationError, StorageError
-from eventconsumer_spark.site import Site
-from eventconsumer_spark.store import AzureBlobStore, ClaimStore
+from eventconsumer_spark.storage.abfs import AbfsFolder
+from eventconsumer_spark.storage.account import StorageAccount
+from eventconsumer_spark.storage.site import Site
+from eventconsumer_spark.storage.store import AzureBlobStore, ClaimStore
 from tests.azurite import ACCOUNT, KEY, AzuriteProcess
 from tests.fakes.spark_store import FakeBlobStore
 from tests.integration.spark.drained import host_name

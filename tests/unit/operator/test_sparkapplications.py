@@ -9,7 +9,14 @@ import yaml
 
 from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_api.spark import Launcher
-from eventconsumer_operator.kube.manifest import APACHE_APPLICATION, JOB, KUBEFLOW_APPLICATION, STORED
+from eventconsumer_operator.kube.manifest import (
+    APACHE_APPLICATION,
+    JOB,
+    KUBEFLOW_APPLICATION,
+    STORED,
+    install_hint,
+    watched_kinds,
+)
 from eventconsumer_operator.spark.applications import ApplicationState, Said, application_of
 from eventconsumer_operator.spark.operators import (
     APACHE_FINAL,
@@ -17,11 +24,9 @@ from eventconsumer_operator.spark.operators import (
     APACHE_STATES,
     KUBEFLOW_STATES,
     UNANSWERED,
-    install_hint,
     said_by_apache,
     said_by_kubeflow,
     unanswered,
-    watched_kinds,
 )
 
 DEFINITIONS = Path(__file__).parents[2] / "definitions"

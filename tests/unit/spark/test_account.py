@@ -3,8 +3,8 @@
 import pytest
 
 from eventconsumer_api.host_config import BlobLocation, Credential
-from eventconsumer_spark.account import resolve_account
 from eventconsumer_spark.errors import ConfigurationError
+from eventconsumer_spark.storage.account import resolve_account
 
 FIELD = "spec.sink.authentication.connectionStringSecretRef"
 SECRET = Credential(field=FIELD, secret="orders-storage", key="connectionString", connection_string_file="/x")

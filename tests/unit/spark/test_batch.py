@@ -16,11 +16,11 @@ from eventconsumer_api.host_config import BlobLocation, Credential, ResourceRef
 from eventconsumer_api.labels import BATCH_JOB_ENV
 from eventconsumer_api.spark import Output
 from eventconsumer_spark.batch import Batch
-from eventconsumer_spark.environment import load_job
 from eventconsumer_spark.errors import ConfigurationError, FilesChangedError, ManifestError
-from eventconsumer_spark.manifest import MAX_MANIFEST_BYTES, check_files, difference, load_manifest
-from eventconsumer_spark.process import process
-from eventconsumer_spark.store import BlobFacts
+from eventconsumer_spark.input.manifest import MAX_MANIFEST_BYTES, check_files, difference, load_manifest
+from eventconsumer_spark.program.environment import load_job
+from eventconsumer_spark.program.process import process
+from eventconsumer_spark.storage.store import BlobFacts
 from tests.fakes.spark_store import FakeBlobStore
 
 RESOURCE = ResourceRef(namespace="shop", name="orders", uid="uid-1")

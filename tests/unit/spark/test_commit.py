@@ -3,9 +3,9 @@
 import json
 
 from eventconsumer_api.batch import BatchCommit, BatchFile, CommitTotals, Quarantine, ReplayOf, manifest_url
-from eventconsumer_spark.commit import LeftOut, quarantine_of, totals_after
-from eventconsumer_spark.process import totals_message
-from eventconsumer_spark.written import Written
+from eventconsumer_spark.attempt.commit import LeftOut, quarantine_of, totals_after
+from eventconsumer_spark.output.written import Written
+from eventconsumer_spark.program.process import totals_message
 from tests.fakes.spark_store import FakeBlobStore
 from tests.unit.spark.schedules import record
 from tests.unit.spark.test_batch import JOB, PATHS, frozen

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from eventconsumer_spark.errors import ClaimLostError, StorageError
-from eventconsumer_spark.keeper import LEASE_SECONDS, MARGIN_SECONDS, Keeper
+from eventconsumer_spark.storage.keeper import LEASE_SECONDS, MARGIN_SECONDS, Keeper
 
 Make = Callable[..., tuple[Keeper, "Lost"]]
 

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from eventconsumer_api.batch import BatchFile
 from eventconsumer_api.spark import Body
-from eventconsumer_spark.bodies import body_schema
-from eventconsumer_spark.capture import check_names, partition_of
 from eventconsumer_spark.errors import ManifestError
-from eventconsumer_spark.layout import (
+from eventconsumer_spark.input.capture import check_names, partition_of
+from eventconsumer_spark.input.reading import READER_BYTES, rows_at_a_time
+from eventconsumer_spark.output.bodies import body_schema
+from eventconsumer_spark.output.layout import (
     ENOUGH_FILES,
     ENOUGH_FULL,
     LEAST_SHARE,
@@ -20,7 +21,6 @@ from eventconsumer_spark.layout import (
     worth_compacting,
     worth_looking,
 )
-from eventconsumer_spark.reading import READER_BYTES, rows_at_a_time
 
 MIB = 1024**2
 SIZES = st.integers(0, 1 << 45)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[3]
-BEGIN = "import logging; from eventconsumer_spark.environment import set_up_log"
+BEGIN = "import logging; from eventconsumer_spark.program.environment import set_up_log"
 SAY = "logging.getLogger('eventconsumer.spark').warning('batch %d goes on', 3)"
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventconsumer_spark.attempt.poison import budget, search
 from eventconsumer_spark.errors import SearchError
-from eventconsumer_spark.poison import budget, search
 
 
 class World:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from eventconsumer_api.batch import BatchFile, BatchJob, BatchManifest, manifest_name
 from eventconsumer_spark.errors import FilesChangedError, ManifestError
-from eventconsumer_spark.store import BlobFacts, BlobStore
+from eventconsumer_spark.storage.store import BlobFacts, BlobStore
 
 MAX_MANIFEST_BYTES = 64 * 1024 * 1024
 """A manifest is parsed only below this size; 100,000 files need about 25 MB."""

@@ -14,9 +14,8 @@ from datetime import UTC, datetime
 from pyspark.sql import SparkSession
 
 from eventconsumer_api.batch import BatchCommit, BatchFile, BatchJob, BatchManifest, attempt_name
-from eventconsumer_spark.batch import Batch, Folders, folders, trial_folders
-from eventconsumer_spark.claim import Claim, Decided, new_claim, take
-from eventconsumer_spark.commit import (
+from eventconsumer_spark.attempt.claim import Claim, Decided, new_claim, take
+from eventconsumer_spark.attempt.commit import (
     Committed,
     LeftOut,
     commit,
@@ -26,12 +25,13 @@ from eventconsumer_spark.commit import (
     quarantine_of,
     totals_after,
 )
-from eventconsumer_spark.ending import Ending
+from eventconsumer_spark.attempt.ending import Ending
+from eventconsumer_spark.batch import Batch, Folders, folders, trial_folders
 from eventconsumer_spark.errors import StorageError
-from eventconsumer_spark.manifest import check_files, load_manifest
-from eventconsumer_spark.reading import read_events
-from eventconsumer_spark.site import Site
-from eventconsumer_spark.written import Written
+from eventconsumer_spark.input.manifest import check_files, load_manifest
+from eventconsumer_spark.input.reading import read_events
+from eventconsumer_spark.output.written import Written
+from eventconsumer_spark.storage.site import Site
 
 log = logging.getLogger("eventconsumer.spark")
 

@@ -23,8 +23,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark prog
 from pyspark.sql.types import StructType
 
 from eventconsumer_spark.errors import ConfigurationError, StorageError
-from eventconsumer_spark.folder import ROW_GROUP_BYTES
-from eventconsumer_spark.layout import SMALL, SmallFiles, worth_compacting
+from eventconsumer_spark.output.folder import ROW_GROUP_BYTES
+from eventconsumer_spark.output.layout import SMALL, SmallFiles, worth_compacting
 
 log = logging.getLogger("eventconsumer.spark")
 

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from eventconsumer_api.batch import BatchFile
-from eventconsumer_spark.attempt import Attempt
+from eventconsumer_spark.attempt.attempt import Attempt
+from eventconsumer_spark.attempt.causes import lies_in_data, root_cause
+from eventconsumer_spark.attempt.commit import LeftOut
+from eventconsumer_spark.attempt.poison import search
 from eventconsumer_spark.batch import Batch, Program
-from eventconsumer_spark.causes import lies_in_data, root_cause
-from eventconsumer_spark.commit import LeftOut
 from eventconsumer_spark.errors import SearchError
-from eventconsumer_spark.folder import remove_folder
-from eventconsumer_spark.poison import search
-from eventconsumer_spark.reading import check_count
+from eventconsumer_spark.input.reading import check_count
+from eventconsumer_spark.output.folder import remove_folder
 
 log = logging.getLogger("eventconsumer.spark")
 

@@ -19,7 +19,7 @@ from typing import NoReturn
 from pyspark import SparkContext
 
 from eventconsumer_api.redaction import redact
-from eventconsumer_spark.claim import Claim
+from eventconsumer_spark.attempt.claim import Claim
 
 TERMINATION_LOG = Path("/dev/termination-log")
 """Where Kubernetes takes a container's last words from; they end in the pod's status."""

@@ -19,18 +19,18 @@ from dataclasses import dataclass, field
 from pyspark.sql import SparkSession
 
 from eventconsumer_api.batch import BatchCommit, BatchJob
-from eventconsumer_spark.attempt import Attempt, begin
+from eventconsumer_spark.attempt.attempt import Attempt, begin
+from eventconsumer_spark.attempt.causes import lies_in_data
+from eventconsumer_spark.attempt.ending import Ending, last_words, leave_message
+from eventconsumer_spark.attempt.trials import Trials
 from eventconsumer_spark.batch import Batch
-from eventconsumer_spark.causes import lies_in_data
-from eventconsumer_spark.ending import Ending, last_words, leave_message
-from eventconsumer_spark.environment import load_job, set_up_log
 from eventconsumer_spark.errors import ConfigurationError, SparkJobError
-from eventconsumer_spark.process import jobs_of, totals_message
-from eventconsumer_spark.reading import check_count
-from eventconsumer_spark.session import give_access
-from eventconsumer_spark.site import open_site
-from eventconsumer_spark.trials import Trials
-from eventconsumer_spark.written import Written
+from eventconsumer_spark.input.reading import check_count
+from eventconsumer_spark.output.written import Written
+from eventconsumer_spark.program.environment import load_job, set_up_log
+from eventconsumer_spark.program.process import jobs_of, totals_message
+from eventconsumer_spark.program.session import give_access
+from eventconsumer_spark.storage.site import open_site
 
 log = logging.getLogger("eventconsumer.spark")
 

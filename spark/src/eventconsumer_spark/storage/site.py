@@ -10,10 +10,10 @@ from pydantic import ValidationError
 
 from eventconsumer_api.batch import BatchJob, replay_prefix
 from eventconsumer_api.identity import RECORD_MAX_BYTES, OutputRecord, output_record_name
-from eventconsumer_spark.abfs import AbfsFolder, hadoop_settings, input_folder, output_folder
-from eventconsumer_spark.account import StorageAccount, describe, resolve_account
 from eventconsumer_spark.errors import ConfigurationError, StorageError
-from eventconsumer_spark.store import AzureBlobStore
+from eventconsumer_spark.storage.abfs import AbfsFolder, hadoop_settings, input_folder, output_folder
+from eventconsumer_spark.storage.account import StorageAccount, describe, resolve_account
+from eventconsumer_spark.storage.store import AzureBlobStore
 
 
 @dataclass(frozen=True)

@@ -11,17 +11,17 @@ from collections.abc import Iterator, Mapping
 from pyspark.sql import SparkSession
 
 from eventconsumer_api.batch import BatchCommit, BatchJob, ReplayOf
-from eventconsumer_spark.attempt import Attempt, begin
+from eventconsumer_spark.attempt.attempt import Attempt, begin
+from eventconsumer_spark.attempt.causes import lies_in_data
+from eventconsumer_spark.attempt.commit import find_commit
+from eventconsumer_spark.attempt.ending import Ending
+from eventconsumer_spark.attempt.trials import Trials
 from eventconsumer_spark.batch import Batch, Program
-from eventconsumer_spark.causes import lies_in_data
-from eventconsumer_spark.commit import find_commit
-from eventconsumer_spark.ending import Ending
 from eventconsumer_spark.errors import ConfigurationError
-from eventconsumer_spark.reading import check_count
-from eventconsumer_spark.session import start_session
-from eventconsumer_spark.site import Site, open_site
-from eventconsumer_spark.trials import Trials
-from eventconsumer_spark.written import Written
+from eventconsumer_spark.input.reading import check_count
+from eventconsumer_spark.output.written import Written
+from eventconsumer_spark.program.session import start_session
+from eventconsumer_spark.storage.site import Site, open_site
 
 log = logging.getLogger("eventconsumer.spark")
 

@@ -17,10 +17,10 @@ from eventconsumer_api.batch import (
     Quarantine,
     commit_name,
 )
-from eventconsumer_spark.claim import MAX_RECORD_BYTES, Claim
+from eventconsumer_spark.attempt.claim import MAX_RECORD_BYTES, Claim
 from eventconsumer_spark.errors import StorageError
-from eventconsumer_spark.store import BlobStore
-from eventconsumer_spark.written import Written
+from eventconsumer_spark.output.written import Written
+from eventconsumer_spark.storage.store import BlobStore
 
 _CAUSE_CHARACTERS = 1000
 

@@ -13,9 +13,9 @@ from pyspark.sql.types import BinaryType, LongType, MapType, StringType, StructF
 from eventconsumer_api.batch import BatchFile, BatchManifest
 from eventconsumer_api.capture import AVRO_SCHEMA
 from eventconsumer_api.v1alpha1 import FileFormat
-from eventconsumer_spark.abfs import AbfsFolder
-from eventconsumer_spark.capture import as_events, check_names
 from eventconsumer_spark.errors import CountMismatchError
+from eventconsumer_spark.input.capture import as_events, check_names
+from eventconsumer_spark.storage.abfs import AbfsFolder
 
 EVENT_SCHEMA = StructType(
     [

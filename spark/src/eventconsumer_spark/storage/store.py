@@ -22,8 +22,8 @@ from azure.core.exceptions import (
 )
 from azure.storage.blob import BlobLeaseClient, ContainerClient, ExponentialRetry
 
-from eventconsumer_spark.account import StorageAccount
 from eventconsumer_spark.errors import StorageError
+from eventconsumer_spark.storage.account import StorageAccount
 
 log = logging.getLogger("eventconsumer.spark")
 

@@ -8,12 +8,12 @@ import os
 import traceback
 
 from eventconsumer_api.redaction import redact
+from eventconsumer_spark.attempt.causes import root_cause
+from eventconsumer_spark.attempt.ending import Ending, leave_message
 from eventconsumer_spark.batch import Program
-from eventconsumer_spark.causes import root_cause
-from eventconsumer_spark.ending import Ending, leave_message
-from eventconsumer_spark.environment import load_job, set_up_log
 from eventconsumer_spark.errors import SparkJobError
-from eventconsumer_spark.process import process, totals_message
+from eventconsumer_spark.program.environment import load_job, set_up_log
+from eventconsumer_spark.program.process import process, totals_message
 
 log = logging.getLogger("eventconsumer.spark")
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 
 from eventconsumer_spark.errors import StorageError
-from eventconsumer_spark.folder import remove_folder, write_folder
+from eventconsumer_spark.output.folder import remove_folder, write_folder
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""What a batch reads: the manifest and the files that it lists."""

@@ -1,0 +1,1 @@
+"""The sink's storage account: paths, settings, blobs and leases."""
