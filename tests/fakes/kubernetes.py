@@ -1,6 +1,6 @@
 """A Kubernetes API in memory that behaves: server-side apply with field ownership, generations, uids, preconditions.
 
-It passes the same contract tests as the real API server (tests/contract/operator/test_api.py). What it lacks on
+It passes the same contract tests as the real API server (tests/contract/operator/kube/test_api.py). What it lacks on
 purpose: schemas, admission, RBAC and controllers; a test that needs those uses the real one.
 """
 

@@ -55,7 +55,7 @@ AGAIN = {"recreate resource": 8, "start": 3, "crash": 2}
 LOSES = {"fail over": 20, "produce": 2, "recreate hub": 4}
 HOLES = {"retention": 6, "freeze link": 3, "cut": 3}
 
-NOT_COMPARED = Change("identity.py", "if found is not None and not belongs(found, wanted):", "if False:")
+NOT_COMPARED = Change("identity/records.py", "if found is not None and not belongs(found, wanted):", "if False:")
 
 MUTANTS: Mapping[str, Mutant] = {
     "slots are overwritten": Mutant(
@@ -84,7 +84,7 @@ MUTANTS: Mapping[str, Mutant] = {
         ZOMBIES,
     ),
     "slots are named by the first event seen": Mutant(
-        (Change("drain.py", "start=start,", "start=self._buffer.first,"),), HOLES
+        (Change("partition/drain.py", "start=start,", "start=self._buffer.first,"),), HOLES
     ),
     "checkpoints are written on no condition (AzureSdk)": Mutant(
         (
@@ -137,7 +137,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "the checkpoint comes before the file": Mutant(
         (
             Change(
-                "drain.py",
+                "partition/drain.py",
                 "            winner = await commit(",
                 "            await self._checkpoint(Checkpoint(draft.last_offset, draft.last))\n"
                 "            winner = await commit(",
@@ -145,7 +145,7 @@ MUTANTS: Mapping[str, Mutant] = {
         )
     ),
     "a higher epoch does not halt": Mutant(
-        (Change("drain.py", "if winner.epoch > self._held.lease.epoch:", "if False:"),),
+        (Change("partition/drain.py", "if winner.epoch > self._held.lease.epoch:", "if False:"),),
         REBUILT | ALONE | {"upset": 1, "produce": 2, "expire lease": 10, "pause": 4, "resume": 4, "start": 3},
         steps=100,
     ),
@@ -159,7 +159,7 @@ MUTANTS: Mapping[str, Mutant] = {
         ),
         {"start": 3, "crash": 3, "upset": 2},
     ),
-    "gaps are not recorded": Mutant((Change("drain.py", "gap=gaps.text(missing)", 'gap=""'),), HOLES),
+    "gaps are not recorded": Mutant((Change("partition/drain.py", "gap=gaps.text(missing)", 'gap=""'),), HOLES),
     "the lease is not read again under the lease": Mutant(
         (
             Change(
@@ -173,7 +173,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "a stolen link is opened again": Mutant(
         (
             Change(
-                "pump.py",
+                "partition/pump.py",
                 "                    return CloseReason.STOLEN\n",
                 "                    await self._retry_later(error)\n",
             ),
@@ -181,37 +181,47 @@ MUTANTS: Mapping[str, Mutant] = {
         {"rival": 3},
     ),
     "a rival is met under the same epoch": Mutant(
-        (Change("tenure.py", "await self._held.raise_epoch(above=self._held.lease.epoch)", "pass"),), {"rival": 5}
+        (Change("partition/tenure.py", "await self._held.raise_epoch(above=self._held.lease.epoch)", "pass"),),
+        {"rival": 5},
     ),
     "what a winner covers is kept": Mutant(
-        (Change("drain.py", "self._buffer.drop_through(winner.last)", "pass"),), ZOMBIES
+        (Change("partition/drain.py", "self._buffer.drop_through(winner.last)", "pass"),), ZOMBIES
     ),
     "events that come again are kept": Mutant(
-        (Change("pump.py", "fresh = batch.rising().after(expected - 1)", "fresh = batch"),), {"redeliver": 5}
+        (Change("partition/pump.py", "fresh = batch.rising().after(expected - 1)", "fresh = batch"),), {"redeliver": 5}
     ),
     "a gap is believed at once": Mutant(
-        (Change("pump.py", "if not self._compacted and self._doubted != expected:", "if False:"),), {"skip": 8}
+        (Change("partition/pump.py", "if not self._compacted and self._doubted != expected:", "if False:"),),
+        {"skip": 8},
     ),
     "a checkpoint behind the end is followed": Mutant(
-        (Change("checkpoint.py", "            if not shared:", "            if False:"),), {"checkpoint up": 10}
+        (Change("partition/checkpoint.py", "            if not shared:", "            if False:"),),
+        {"checkpoint up": 10},
     ),
     "a hub created again is drained": Mutant(
-        (Change("pump.py", "        if found != known:", "        if False:"),),
+        (Change("partition/pump.py", "        if found != known:", "        if False:"),),
         {"recreate hub": 60, "retention": 20, "produce": 2},
     ),
     "an epoch below the chain's is kept": Mutant(
-        (Change("drain.py", "if end.epoch >= lease.epoch:", "if False:"),), {"delete lease": 8, "expire lease": 4}
+        (Change("partition/drain.py", "if end.epoch >= lease.epoch:", "if False:"),),
+        {"delete lease": 8, "expire lease": 4},
     ),
     "links are opened under another epoch": Mutant(
-        (Change("pump.py", "epoch, prefetch = self._held.lease.epoch,", "epoch, prefetch = 0,"),)
+        (Change("partition/pump.py", "epoch, prefetch = self._held.lease.epoch,", "epoch, prefetch = 0,"),)
     ),
     "links are opened one event too far": Mutant(
-        (Change("pump.py", "mark is None else mark.sequence_number - 1", "mark is None else mark.sequence_number + 1"),)
+        (
+            Change(
+                "partition/pump.py",
+                "mark is None else mark.sequence_number - 1",
+                "mark is None else mark.sequence_number + 1",
+            ),
+        )
     ),
     "batches are overwritten": Mutant(
         (
             Change(
-                "batches.py",
+                "batch/batches.py",
                 "await self._blobs.put(manifest_name(self._prefix, manifest.number), data, if_absent=True)",
                 "await self._blobs.put(manifest_name(self._prefix, manifest.number), data)",
             ),
@@ -221,7 +231,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "a batch takes files in any order": Mutant(
         (
             Change(
-                "batchplan.py",
+                "batch/batchplan.py",
                 "for slot in slots] for partition, slots",
                 "for slot in reversed(slots)] for partition, slots",
             ),
@@ -231,17 +241,17 @@ MUTANTS: Mapping[str, Mutant] = {
         (Change("lease/balance.py", "STEAL_GAP = 2", "STEAL_GAP = 200"),), {"start": 3}
     ),
     "partitions are not given up to the host that the plan says": Mutant(
-        (Change("partitions.py", "            self._give(partition)\n", "            pass\n"),), TOLD
+        (Change("partition/partitions.py", "            self._give(partition)\n", "            pass\n"),), TOLD
     ),
     "an operator that is silent is believed for ever": Mutant(
-        (Change("fleetnews.py", "self._clock() - self._heard >= FLEET_SILENCE_SECONDS", "False"),), TOLD
+        (Change("partition/fleetnews.py", "self._clock() - self._heard >= FLEET_SILENCE_SECONDS", "False"),), TOLD
     ),
     "the record of the leases is not compared": Mutant((NOT_COMPARED,), kind="colliding"),
     "two hubs share leases, seen by what is lost": Mutant((NOT_COMPARED,), kind="colliding", only=frozenset({"S4"})),
     "the record of the leases is overwritten": Mutant(
         (
             Change(
-                "identity.py",
+                "identity/records.py",
                 "await leases.blobs.put(lease_record_name(folder), _encoded(wanted), if_absent=True)",
                 "await leases.blobs.put(lease_record_name(folder), _encoded(wanted))",
             ),
@@ -261,7 +271,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "the uid is compared instead of the chain": Mutant(
         (
             Change(
-                "identity.py",
+                "identity/records.py",
                 "await _take_over(resource, prefix, leases, sink, times)",
                 'raise Blocked("spec", Reason.CHAIN_IN_USE, "another uid")',
             ),
@@ -271,7 +281,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "a resource that is applied again has a chain of its own": Mutant(
         (
             Change(
-                "identity.py",
+                "identity/records.py",
                 "    return found.record.chain\n",
                 "    return chain_identity(sink.account, config.sink.container, prefix, resource.uid)\n",
             ),
@@ -279,13 +289,19 @@ MUTANTS: Mapping[str, Mutant] = {
         AGAIN,
     ),
     "a chain is taken over from a resource that lives": Mutant(
-        (Change("identity.py", "if in_use or found.record.resource.path in others(", "if False and found in others("),),
+        (
+            Change(
+                "identity/records.py",
+                "if in_use or found.record.resource.path in others(",
+                "if False and found in others(",
+            ),
+        ),
         kind="one chain",
     ),
     "the record of the chain is overwritten": Mutant(
         (
             Change(
-                "identity.py",
+                "identity/records.py",
                 "await sink.put(chain_name(prefix), _encoded(fresh), if_absent=True)",
                 "await sink.put(chain_name(prefix), _encoded(fresh))",
             ),
@@ -294,10 +310,12 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "the last event is not compared": Mutant(
         (
-            Change("marks.py", "        return False\n    comparable", "        return None\n    comparable"),
-            Change("marks.py", "        return False\n    return True", "        return None\n    return True"),
+            Change("partition/marks.py", "        return False\n    comparable", "        return None\n    comparable"),
             Change(
-                "pump.py",
+                "partition/marks.py", "        return False\n    return True", "        return None\n    return True"
+            ),
+            Change(
+                "partition/pump.py",
                 "        if info.last < self._outlet.expected - 1:\n            raise self._diverged",
                 "        if False:\n            raise self._diverged",
             ),
@@ -307,7 +325,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "events that vanished in memory are kept": Mutant(
         (
             Change(
-                "pump.py",
+                "partition/pump.py",
                 "        if self._outlet.forget():\n",
                 "        if self._outlet.mark is not None and self._outlet.position != self._outlet.expected:\n"
                 "            self._healed()\n"
@@ -318,16 +336,17 @@ MUTANTS: Mapping[str, Mutant] = {
         LOSES,
     ),
     "hub accept ends nothing": Mutant(
-        (Change("accept.py", "while not await chain.seal(end.slot, empty):", "while False:"),), LOSES | {"accept": 8}
+        (Change("tools/accept.py", "while not await chain.seal(end.slot, empty):", "while False:"),),
+        LOSES | {"accept": 8},
     ),
     "retention is taken for compaction": Mutant(
-        (Change("holes.py", "below = int(np.searchsorted(holes[0], earliest))", "below = 0"),),
+        (Change("partition/holes.py", "below = int(np.searchsorted(holes[0], earliest))", "below = 0"),),
         HOLES | {"compact": 12},
     ),
     "a resource that lost its chain reads on": Mutant(
         (
             Change(
-                "identity.py",
+                "identity/records.py",
                 "return found is not None and found.record.resource.uid != resource.uid",
                 "return False",
             ),

@@ -30,7 +30,7 @@ print(peak() - before, sum(sizes) // 1024**2, max(sizes) // 1024**2)
 def test_a_buffer_of_large_events_is_encoded_in_a_few_blocks(form: str) -> None:
     run = subprocess.run(
         [sys.executable, "-c", MEASURE, form, str(BUFFER_MIB)],
-        cwd=Path(__file__).parents[3],
+        cwd=Path(__file__).parents[4],
         capture_output=True,
         text=True,
         check=True,

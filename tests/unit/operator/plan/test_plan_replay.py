@@ -19,7 +19,7 @@ from eventconsumer_operator.plan.replay import replay_job, replay_status, unwant
 from eventconsumer_operator.resource.names import replay_name
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.resource.spec import parse_spec
-from tests.unit.operator.test_plan import restricted
+from tests.unit.operator.plan.test_plan import restricted
 from tests.unit.operator.worlds import KEY, SETTINGS, SPEC, UID, fleet, job, observed, pod, report, spec_with
 
 NAME = replay_name(KEY, UID, "may")

@@ -15,8 +15,8 @@ from eventconsumer_processor.batch.measure import Measure
 from eventconsumer_processor.errors import Unavailable
 from tests.fakes.blobs import Fault
 from tests.fakes.virtual import virtual
+from tests.unit.processor.batch.test_batches import record
 from tests.unit.processor.measuring import TimedHub, World, now
-from tests.unit.processor.test_batches import record
 
 
 @dataclass

@@ -474,7 +474,7 @@ async def test_leases_of_another_hub_are_never_adopted(make: Make) -> None:
 
 
 async def test_a_new_segment_begins_once_nobody_reads(make: Make) -> None:
-    """Two partitions lose their newest events; what is in files is compared in tests/unit/processor/test_accept.py."""
+    """Two partitions lose their newest events; what is in files is compared in test_accept.py."""
     shop = make()
     await shop.drain("0", 49, 89, 99)
     assert (await hub_tool.settle(shop.consumer, yes=True)).why.startswith("the hub has the last event of all files")

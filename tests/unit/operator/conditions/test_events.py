@@ -20,7 +20,7 @@ from eventconsumer_operator.resource.podfailures import restart_texts, restarts
 from tests.fakes.kubernetes import FakeKubernetes
 from tests.unit.operator.worlds import KEY, NOW, SETTINGS, fleet, observed, pod, report, stateful_set
 
-PAGE = Path(__file__).parents[3] / "docs/reference/events.md"
+PAGE = Path(__file__).parents[4] / "docs/reference/events.md"
 
 
 def status_of(world: Observed) -> EventConsumerStatus:

@@ -18,10 +18,10 @@ from eventconsumer_operator.kube.api import KubernetesApi
 from eventconsumer_operator.kube.manifest import APACHE_APPLICATION, KUBEFLOW_APPLICATION
 from eventconsumer_operator.plan import make_plan
 from tests.contract.operator.conftest import ROOT, Cluster, start_cluster
+from tests.contract.operator.kube.test_rights import asked, granted, until_asked
 from tests.contract.operator.test_operator import SPEC, Hub, World, build, message, ready
-from tests.contract.operator.test_rights import asked, granted, until_asked
 from tests.fakes.kubernetes import FakeKubernetes
-from tests.unit.operator.test_plan_launchers import ENABLED, templates
+from tests.unit.operator.spark.test_plan_launchers import ENABLED, templates
 from tests.unit.operator.worlds import IDENTITY, SPARK, batch, fleet, observed, report
 from tests.unit.operator.worlds import SPEC as PLAN_SPEC
 

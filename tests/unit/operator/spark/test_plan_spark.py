@@ -11,7 +11,7 @@ from eventconsumer_api.kinds import Manifest
 from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.resource.names import application_name
 from eventconsumer_operator.spark.plan import SMALL_BYTES
-from tests.unit.operator.test_plan import restricted
+from tests.unit.operator.plan.test_plan import restricted
 from tests.unit.operator.worlds import (
     KEY,
     NOW,

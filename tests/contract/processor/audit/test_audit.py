@@ -274,7 +274,7 @@ def test_a_violation_is_named_and_says_what_to_do(parquet: Drained) -> None:
 
 def test_the_json_document_is_what_its_reference_says(parquet: Drained) -> None:
     report = parquet.audit()
-    reference = (Path(__file__).parents[3] / "docs/reference/audit.md").read_text()
+    reference = (Path(__file__).parents[4] / "docs/reference/audit.md").read_text()
     for part in (report, report["partitions"][0], report["batches"]):
         for key in part:
             assert f"`{key}`" in reference, f"{key} is not described"

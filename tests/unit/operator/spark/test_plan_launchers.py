@@ -18,10 +18,10 @@ from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.resource.names import application_name
 from eventconsumer_operator.settings import parse_settings
 from eventconsumer_operator.spark.templates import DRIVER_CONTAINER, EXECUTOR_CONTAINER, SPARK_VERSION
-from tests.unit.operator.test_plan import restricted
+from tests.unit.operator.plan.test_plan import restricted
 from tests.unit.operator.worlds import IDENTITY, KEY, SETTINGS, SPARK, SPEC, UID, batch, fleet, observed, report
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 ENABLED = dataclasses.replace(SETTINGS, spark_launchers=(Launcher.KUBEFLOW, Launcher.APACHE))
 NAME = application_name(KEY, UID, 1, 1)
 BOTH = pytest.mark.parametrize("launcher", ["Kubeflow", "Apache"])
