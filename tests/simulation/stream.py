@@ -17,6 +17,7 @@ from tests.fakes.hub import FakeHub, FakeSource
 from tests.simulation.checker import SLOT, ChainSeen, Checker
 from tests.simulation.history import History
 from tests.simulation.tampering import LeaseBlobs, OwnershipBlobs, Tampering, now
+from tests.unit.processor.chains import tombstone
 
 MOST_PARTITIONS = 6
 
@@ -205,7 +206,7 @@ class Stream:
             incarnation, partition, start = SLOT.fullmatch(name).groups()  # type: ignore[union-attr]
             chain = Chain(self._sink, self.prefix, incarnation, partition)  # type: ignore[arg-type]
             if slot := now(chain.at(int(start))):
-                now(chain.tombstone(slot))
+                now(tombstone(self._sink, chain, slot))
 
     def commit_batch(self) -> None:
         """Spark finishes the open batch."""

@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
+from eventconsumer_processor.audit.names import DataFile
+from eventconsumer_processor.audit.prune import PruneCandidate, replace_with_tombstone
 from eventconsumer_processor.sink.capture import CaptureChain
-from eventconsumer_processor.sink.slots import Chain, Draft
+from eventconsumer_processor.sink.slots import Chain, Draft, Slot
 from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_processor.storage import BlobStore
 
@@ -23,6 +25,17 @@ def chain(layout: str, blobs: BlobStore, now: Callable[[], datetime] = lambda: N
     if layout == "Capture":
         return CaptureChain(blobs, "p", "era", "0", HUB, now=now)
     return Chain(blobs, "p", "era", "0", now=now)
+
+
+async def tombstone(blobs: BlobStore, files: Chain, slot: Slot) -> bool:
+    """Prune one file."""
+    info = await blobs.head(files.path(slot.start))
+    assert info is not None
+    if slot.path == info.name:
+        file = PruneCandidate(info.name, slot.start, slot.etag, slot.size, None)
+    else:
+        file = PruneCandidate(info.name, slot.start, info.etag, slot.size, DataFile(slot.path, slot.size, slot.etag))
+    return await replace_with_tombstone(blobs, file, NOON)
 
 
 class Seconds:

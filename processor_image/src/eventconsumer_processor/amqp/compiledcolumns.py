@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from eventconsumer_processor.amqp import compiled
 from eventconsumer_processor.amqp.deliveries import Deliveries
-from eventconsumer_processor.amqp.layout import Positions
 from eventconsumer_processor.source.batch import COLUMNS, EventBatch
+
+Positions = npt.NDArray[np.int64]
 
 _ALIGNMENT = 64  # of each buffer in the memory that is filled
 _NONE: Positions = np.zeros(0, np.int64)

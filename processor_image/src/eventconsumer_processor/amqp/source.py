@@ -30,7 +30,6 @@ class AmqpSource:
         self._receiver = receiver
         self._left = left
         self._runtime_metrics = runtime_metrics
-        self._decoder = events.Decoder()
         self._rest = NOTHING  # decoded, and not handed over
 
     async def receive(self, max_events: int, max_wait: float) -> EventBatch:
@@ -41,7 +40,7 @@ class AmqpSource:
         else:
             try:
                 pieces = await self._receiver.take(max_wait)
-                self._rest = self._decoder.batch(pieces)
+                self._rest = events.decode(pieces)
                 if self._runtime_metrics and pieces:
                     self._rest = self._rest.noting(last_enqueued(delivery_annotations(pieces[-1].last)))
             except FrameError as error:

@@ -28,7 +28,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 @dataclass(frozen=True, slots=True)
-class Doomed:
+class PruneCandidate:
     """A file to be replaced."""
 
     name: str  # of the slot's blob
@@ -50,7 +50,7 @@ class PrunePlan:
     """
 
     audit: AuditReport
-    files: list[Doomed] = field(default_factory=list)
+    files: list[PruneCandidate] = field(default_factory=list)
     left: list[DataFile] = field(default_factory=list)
     kept: Counter[str] = field(default_factory=Counter)
 
@@ -103,11 +103,11 @@ async def plan(subject: Subject, before: datetime, *, batches: bool, progress: P
         progress: Told how far it is.
     """
     audit = Audit(subject)
-    waiting: dict[str, tuple[Doomed, str]] = {}  # the last file of each chain so far, and why it stays
-    found: list[Doomed] = []
+    waiting: dict[str, tuple[PruneCandidate, str]] = {}  # the last file of each chain so far, and why it stays
+    found: list[PruneCandidate] = []
     kept: Counter[str] = Counter()
 
-    def settle(doomed: Doomed, reason: str) -> None:
+    def settle(doomed: PruneCandidate, reason: str) -> None:
         if reason:
             kept[reason] += 1
         else:
@@ -129,7 +129,7 @@ async def plan(subject: Subject, before: datetime, *, batches: bool, progress: P
             reason = "in no committed batch"
         elif audit.batches.commits.left_out((name.incarnation, name.partition), name.start):
             reason = "left out by its batch, so that it is in no output"
-        waiting[name.partition] = (Doomed(info.name, name.start, info.etag, slot.size, slot.data), reason)
+        waiting[name.partition] = (PruneCandidate(info.name, name.start, info.etag, slot.size, slot.data), reason)
 
     report = await audit.run(progress or Progress(), seen)
     kept["the last file of its chain"] += len(waiting)
@@ -155,9 +155,9 @@ async def carry_out(plan: PrunePlan, store: BlobStore, now: datetime, progress: 
     done, limit = Pruned(), asyncio.Semaphore(AT_A_TIME)
     tell = progress or Progress()
 
-    async def replace(file: Doomed) -> None:
+    async def replace(file: PruneCandidate) -> None:
         async with limit:
-            if await _bury(store, file, now):
+            if await replace_with_tombstone(store, file, now):
                 done.files += 1
                 done.bytes += file.size
             else:
@@ -175,12 +175,16 @@ async def carry_out(plan: PrunePlan, store: BlobStore, now: datetime, progress: 
     return done
 
 
-def _parts(files: list[Doomed], size: int = 1000) -> Iterable[list[Doomed]]:
+def _parts(files: list[PruneCandidate], size: int = 1000) -> Iterable[list[PruneCandidate]]:
     return (files[at : at + size] for at in range(0, len(files), size))
 
 
-async def _bury(store: BlobStore, file: Doomed, now: datetime) -> bool:
-    """Replace one file; False where it is not the one that was planned."""
+async def replace_with_tombstone(store: BlobStore, file: PruneCandidate, now: datetime) -> bool:
+    """Replace one file; False where it is not the one that was planned.
+
+    Raises:
+        StorageError: A request failed for longer than it is repeated; run it again.
+    """
     for attempt in range(ATTEMPTS):
         try:
             info = await store.head(file.name)
@@ -204,7 +208,7 @@ async def _bury(store: BlobStore, file: Doomed, now: datetime) -> bool:
     return False
 
 
-def _still(file: Doomed, info: BlobInfo) -> bool:
+def _still(file: PruneCandidate, info: BlobInfo) -> bool:
     try:
         facts(file.name, file.start, info.size, info.etag, info.metadata)
     except BadFacts:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from eventconsumer_api.identity import PartitionBreak
-from eventconsumer_processor.errors import Conflict, Damaged, NotFound, Refused, StorageError
+from eventconsumer_processor.errors import Conflict, Damaged, Refused, StorageError
 from eventconsumer_processor.sink.avro import empty_file
 from eventconsumer_processor.sink.content import Content, put_if_absent, upload
 from eventconsumer_processor.sink.slots import Chain, Draft, Slot, utc_now
@@ -97,12 +97,6 @@ class CaptureChain(Chain):
         if await self._blobs.head(name) is None:
             with contextlib.suppress(Conflict):
                 await put_if_absent(self._blobs, name, empty_file(name), {"empty": "true"})
-
-    async def tombstone(self, slot: Slot) -> None:
-        """See `Chain`. The record first, so that nobody follows it to a file that is gone."""
-        await super().tombstone(slot)
-        with contextlib.suppress(NotFound, Conflict):  # gone already, or not what was committed
-            await self._blobs.remove(slot.path, if_match=slot.etag)
 
     async def _put_data(self, file: _DataFile, content: Content, facts: Mapping[str, str]) -> _DataFile:
         """Put the data file, or find that it is there: in the next second where another file is in this one."""

@@ -223,20 +223,6 @@ class Chain:
             StorageError: It was not written, or that is unknown; it matters to nobody.
         """
 
-    async def tombstone(self, slot: Slot) -> None:
-        """Remove a slot's content for good; its name and its facts stay.
-
-        Raises:
-            Conflict: The slot is not what it was any more.
-            StorageError: It was not removed, or that is unknown: do it again.
-        """
-        info = await self._blobs.head(self.path(slot.start))
-        if info is None or self._slot(info, slot.start).nonce != slot.nonce:
-            raise Conflict(f"slot {self.path(slot.start)} was changed by something else")
-        if not self._slot(info, slot.start).tombstone:
-            metadata = {**info.metadata, "tombstone": self._now().isoformat(timespec="seconds")}
-            await self._blobs.put(info.name, b"", metadata=metadata, if_match=info.etag)
-
     async def last_before(self, number: int) -> Slot | None:
         """The slot with the greatest start up to `number`, in few and short listings however long the chain is.
 

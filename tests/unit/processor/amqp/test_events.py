@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from eventconsumer_processor.amqp import events
 from eventconsumer_processor.amqp.codec import FrameError
-from eventconsumer_processor.amqp.learner import MAX_SLOTS, learn
 from eventconsumer_processor.source import columns, sdk
 from eventconsumer_processor.source.batch import EventBatch
 from eventhubs_emulator.codec import encode
@@ -31,15 +30,14 @@ def by_pyamqp(payloads: list[bytes]) -> EventBatch:
 
 
 def decoded(payloads: list[bytes]) -> EventBatch:
-    return events.Decoder().batch(came(payloads))
+    return events.decode(came(payloads))
 
 
 def assert_same(payloads: list[bytes]) -> None:
-    """Alone and among many; messages that come again have the layout that was learnt."""
+    """Once, and repeated."""
     expected = by_pyamqp(payloads)
     assert decoded(payloads).columns.equals(expected.columns)
-    again = -(-events.FEW // max(1, len(payloads)))
-    assert decoded(payloads * again).columns.equals(pa.concat_batches([expected.columns] * again))
+    assert decoded(payloads * 3).columns.equals(pa.concat_batches([expected.columns] * 3))
 
 
 def section(code: int, value: Any) -> bytes:
@@ -190,37 +188,14 @@ COMMON = [
 ]
 
 
-@pytest.mark.parametrize("payload", COMMON)
-def test_the_usual_messages_are_read_together(payload: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert_same([payload])
-    monkeypatch.setattr(events, "by_rows", None)
-    assert len(decoded([payload] * events.FEW)) == events.FEW
-
-
 @given(
-    st.lists(st.integers(0, len(COMMON) - 1), min_size=events.FEW, max_size=200),
+    st.lists(st.integers(0, len(COMMON) - 1), max_size=50),
     st.lists(st.binary(max_size=40), min_size=3, max_size=3),
 )
-def test_layouts_that_take_turns_keep_their_order(turns: list[int], found: list[bytes]) -> None:
-    decoder = events.Decoder()
+def test_messages_of_many_shapes_keep_their_order(turns: list[int], found: list[bytes]) -> None:
     for body in found:
         sent = [COMMON[turn] if turn else NUMBERED + section(0x75, body) for turn in turns]
-        assert decoder.batch(came(sent)).columns.equals(by_pyamqp(sent).columns)
-    assert len(decoder._layouts) <= events.LAYOUTS
-
-
-@given(
-    st.lists(
-        st.dictionaries(st.sampled_from("abcdef"), st.text(max_size=3) | st.integers(-999, 999), max_size=6),
-        min_size=30,
-    )
-)
-def test_more_layouts_than_are_remembered(found: list[dict[str, Any]]) -> None:
-    decoder = events.Decoder()
-    sent = [NUMBERED + section(0x74, properties) + BODY for properties in found]
-    for _ in range(2):
-        assert decoder.batch(came(sent)).columns.equals(by_pyamqp(sent).columns)
-    assert len(decoder._layouts) <= events.LAYOUTS
+        assert decoded(sent).columns.equals(by_pyamqp(sent).columns)
 
 
 @given(st.integers(0, 200), st.integers(0, 255), st.integers(0, 30))
@@ -261,15 +236,11 @@ def test_unusual_messages_give_the_same_columns(payload: bytes) -> None:
     wide = payload.startswith(b"\x00\x80")  # pyamqp takes every section to be named by a small number
     expected = by_pyamqp([NUMBERED + BODY if wide else payload])
     assert decoded([payload]).columns.equals(expected.columns)
-    assert decoded([payload] * events.FEW).columns.equals(pa.concat_batches([expected.columns] * events.FEW))
+    assert decoded([payload] * 3).columns.equals(pa.concat_batches([expected.columns] * 3))
 
 
 def test_nothing_gives_nothing() -> None:
     assert len(decoded([])) == 0
-
-
-def test_what_no_publisher_sends_often_has_no_layout() -> None:
-    assert learn(NUMBERED + section(0x74, {f"k{number}": 1 for number in range(MAX_SLOTS)}) + BODY) is None
 
 
 @pytest.mark.parametrize(
@@ -291,7 +262,7 @@ def test_what_no_publisher_sends_often_has_no_layout() -> None:
     ],
 )
 def test_what_is_no_event_is_refused(payload: bytes) -> None:
-    for count in (1, events.FEW):
+    for count in (1, 3):
         with pytest.raises(FrameError):
             decoded([payload] * count)
 
@@ -308,4 +279,4 @@ def test_damaged_messages_are_events_or_one_kind_of_error(payload: bytes, data: 
         except FrameError:
             continue
         assert len(batch) == 1
-        assert decoded([found] * events.FEW).columns.equals(pa.concat_batches([batch.columns] * events.FEW))
+        assert decoded([found] * 3).columns.equals(pa.concat_batches([batch.columns] * 3))

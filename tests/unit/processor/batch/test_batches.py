@@ -16,6 +16,7 @@ from eventconsumer_processor.errors import Damaged, Unavailable
 from eventconsumer_processor.sink.slots import Chain, Draft, Slot, slot_of
 from tests.fakes.blobs import FakeBlobStore, Fault
 from tests.fakes.virtual import virtual
+from tests.unit.processor.chains import tombstone
 from tests.unit.processor.stage import virtual_clock
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -220,11 +221,12 @@ async def test_a_blob_that_is_no_file_of_the_chain_is_refused() -> None:
 
 
 async def test_batches_start_behind_files_that_were_cleaned_up() -> None:
-    chain = Chain(FakeBlobStore(lambda: 0.0), "p", "era", "0")
+    blobs = FakeBlobStore(lambda: 0.0)
+    chain = Chain(blobs, "p", "era", "0")
     for start in (0, 5, 10):
         await chain.put(Draft(start, start, start + 4, 5, 1, "w", f"n{start}", "x", NOW), b"data")
     for slot in (await chain.listed())[:2]:
-        await chain.tombstone(slot)
+        assert await tombstone(blobs, chain, slot)
     batches, counts = Ledger(chain, 0, 0), Ledger(chain, 0, 0, keep=False)
     for ledger in (batches, counts):
         await ledger.follow()
