@@ -44,7 +44,6 @@ class Goal:
 
 GOALS = (
     Goal("drain_1k_vs_sdk", "ratio", 10, least=True),
-    Goal("drain_1k_plain_vs_sdk", "ratio", 5, least=True),
     Goal("receive_1k_vs_go", "ratio", 1.5),
     Goal("memory_backlog_1mib_32", "ours", 512),
     Goal("memory_growth_10m", "ours", 1.1),
