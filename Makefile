@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 VENV := .venv
 PY := $(VENV)/bin/python
-DISTS := crds operator processor_image spark cli local/emulator local/cluster local/demo local/release
+DISTS := crds storage operator processor_image spark cli local/emulator local/cluster local/demo local/release
 DECODER := processor_image/decoder
 
 .PHONY: help

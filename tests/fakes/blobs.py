@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
-from eventconsumer_processor.errors import Conflict, NotFound, Refused, StorageError, Unavailable
-from eventconsumer_processor.storage import Blob, BlobInfo, BlobStore
+from eventconsumer_storage.blobs import Blob, BlobInfo, BlobStore
+from eventconsumer_storage.errors import Conflict, NotFound, Refused, StorageError, Unavailable
 
 METADATA_BYTES = 8192  # of one blob: Azure takes no more
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)  # when the clock was 0

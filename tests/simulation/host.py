@@ -16,12 +16,12 @@ from typing import Any
 
 import structlog
 
+from eventconsumer_api.errors import Blocked, EventConsumerError
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.identity import HubSegment
 from eventconsumer_processor.batch.leader import Leader
 from eventconsumer_processor.batch.measure import eras_of
-from eventconsumer_processor.errors import Blocked, HostError
 from eventconsumer_processor.identity.records import (
     Leases,
     Times,
@@ -143,7 +143,7 @@ class SimHost:
             try:
                 info, segments, chain = await self._register()
                 self.blocked = []
-            except HostError as error:
+            except EventConsumerError as error:
                 log.warning("not registered", error=str(error))
                 self.blocked = [error.problem] if isinstance(error, Blocked) else []
                 with contextlib.suppress(TimeoutError):

@@ -111,9 +111,9 @@ MUTANTS: Mapping[str, Mutant] = {
     "cleaning up deletes slots": Mutant(
         (
             Change(
-                "sink/slots.py",
-                'await self._blobs.put(info.name, b"", metadata=metadata, if_match=info.etag)',
-                "await self._blobs.remove(info.name, if_match=info.etag)",
+                "audit/prune.py",
+                'await store.put(file.name, b"", metadata=metadata, if_match=info.etag)',
+                "await store.remove(file.name, if_match=info.etag)",
             ),
         ),
         {"clean up": 10, "commit batch": 5},
@@ -131,7 +131,7 @@ MUTANTS: Mapping[str, Mutant] = {
         )
     ),
     "a lease that ran out is trusted": Mutant(
-        (Change("lease/keeper.py", "if not self.lost.is_set() and self._clock() >= self._deadline:", "if False:"),),
+        (Change("lease/keeper.py", "if not self.lost.is_set() and self._deadline.is_over:", "if False:"),),
         {"pause": 4, "resume": 4, "cut": 2, "mend": 2},
     ),
     "the checkpoint comes before the file": Mutant(

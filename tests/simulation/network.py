@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Protocol
 
-from eventconsumer_processor.errors import HostError, HubUnreachable, LinkStolen, Unavailable
+from eventconsumer_api.errors import EventConsumerError
+from eventconsumer_processor.errors import HubUnreachable, LinkStolen
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.rows import EventRows
+from eventconsumer_storage.errors import Unavailable
 from tests.fakes.blobs import FakeBlobStore
 from tests.fakes.hub import FakeHub, FakeSource, append_event, batch_of
 from tests.simulation.loop import Machine, SimLoop
@@ -90,12 +92,12 @@ class Network:
         operation: str,
         subject: str,
         carry_out: Callable[[], Coroutine[Any, Any, Any]],
-        failed: Callable[[str], HostError],
+        failed: Callable[[str], EventConsumerError],
     ) -> Any:
         """Send a request, and wait for the answer for a bounded time.
 
         Raises:
-            HostError: What the other side answers, or `failed` where it does not.
+            EventConsumerError: What the other side answers, or `failed` where it does not.
         """
         if not node.alive:
             raise failed("the host is dead")
@@ -114,7 +116,7 @@ class Network:
             self.author = node.name
             try:
                 outcome: Any = _complete(carry_out())
-            except HostError as error:
+            except EventConsumerError as error:
                 outcome = error
             finally:
                 self.author = ""
@@ -128,7 +130,7 @@ class Network:
             self.author = node.name
             try:
                 _complete(carry_out())
-            except HostError as error:
+            except EventConsumerError as error:
                 self.note(f"repeated {operation} {subject}: {type(error).__name__}")
             finally:
                 self.author = ""
@@ -304,7 +306,7 @@ def _complete(coroutine: Coroutine[Any, Any, Any]) -> Any:
 def _settle(answer: asyncio.Future[Any], outcome: Any) -> None:
     if answer.done():
         return
-    if isinstance(outcome, HostError):
+    if isinstance(outcome, EventConsumerError):
         answer.set_exception(outcome)
     else:
         answer.set_result(outcome)

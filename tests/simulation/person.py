@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable
 from datetime import timedelta
 
+from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_api.host_config import HostConfig
-from eventconsumer_processor.errors import HostError
 from eventconsumer_processor.identity.segments import list_segments
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.source.hub import Hub
@@ -34,7 +34,7 @@ async def go_on(
         if not any(end.diverged or end.sealed for end in ends):
             return "files and hub agree"
         segment, _ = await person.accept(EPOCH + timedelta(seconds=now()))
-    except HostError as error:
+    except EventConsumerError as error:
         return f"not accepted: {error}"
     return f"segment {segment.number} begins"
 

@@ -84,11 +84,11 @@ def audit(  # noqa: PLR0917 - the options of the command
 
     Exit code: 0 clean, 1 explained gaps, 2 a violation, 3 not readable.
     """
+    from eventconsumer_api.errors import EventConsumerError
     from eventconsumer_processor.audit import show
     from eventconsumer_processor.audit.access import Options, opened
     from eventconsumer_processor.audit.model import AuditReport, unreadable
     from eventconsumer_processor.audit.read import audit as run
-    from eventconsumer_processor.errors import HostError
     from eventconsumer_processor.tools.output import show as show_document
 
     how = Options(
@@ -110,7 +110,7 @@ def audit(  # noqa: PLR0917 - the options of the command
             try:
                 async with opened(config, how, hub=hub) as found:
                     return await run(found.subject, deep=deep, progress=progress)
-            except HostError as error:
+            except EventConsumerError as error:
                 return unreadable(str(error), container or "", prefix or "", deep=deep)
 
     quiet()

@@ -5,24 +5,14 @@ built).
 """
 
 from eventconsumer_api.conditions import Reason
+from eventconsumer_api.errors import Blocked, EventConsumerError
 from eventconsumer_api.host_config import BlobContainer, HostConfig, HubConfig, ResourceRef
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.identity import EventMark, HubName, LeaseRecord
-from eventconsumer_processor.errors import (
-    Blocked,
-    ChainEnded,
-    Damaged,
-    HostError,
-    HubNotFound,
-    HubUnauthorized,
-    PositionRefused,
-    Refused,
-    SourceError,
-    StorageError,
-    Unauthorized,
-)
+from eventconsumer_processor.errors import ChainEnded, HubNotFound, HubUnauthorized, PositionRefused, SourceError
 from eventconsumer_processor.sink.gaps import Gap
 from eventconsumer_processor.source.hub import HubInfo
+from eventconsumer_storage.errors import Damaged, Refused, StorageError, Unauthorized
 
 HUB = "spec.eventHub"
 LEASES = "spec.leaseStore"
@@ -294,7 +284,7 @@ def data_gap(partition: str, lost: int, newest: Gap) -> Problem:
     )
 
 
-def of(config: HostConfig, part: str, error: HostError) -> Problem:
+def of(config: HostConfig, part: str, error: EventConsumerError) -> Problem:
     """The problem behind any error of one part (`HUB`, `LEASES` or `SINK`)."""
     if isinstance(error, Blocked):
         return error.problem

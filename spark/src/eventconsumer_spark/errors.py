@@ -2,7 +2,7 @@
 
     SparkJobError
     ├── ConfigurationError     the job's description, the credential or the output path cannot work as they are
-    ├── StorageError           the storage account refused or did not answer
+    ├── StorageError           the storage account refused or did not answer (`eventconsumer_storage.errors`)
     ├── ManifestError          the batch's manifest is missing, unreadable or another resource's
     ├── FilesChangedError      a file of the batch is missing or is not the one that the manifest froze
     ├── CountMismatchError     the files hold another number of events than the manifest says
@@ -15,22 +15,14 @@ next attempt. Messages are redacted where they are built, because they end in lo
 message.
 """
 
-from eventconsumer_api.redaction import redact
+from eventconsumer_api.errors import EventConsumerError
 
-
-class SparkJobError(Exception):
-    """Base of all errors of this package."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(redact(message))
+SparkJobError = EventConsumerError
+"""Base of all errors that stop a batch, those of storage among them."""
 
 
 class ConfigurationError(SparkJobError):
     """The job's description, the credential or the output path cannot work as they are."""
-
-
-class StorageError(SparkJobError):
-    """The storage account refused or did not answer."""
 
 
 class ManifestError(SparkJobError):

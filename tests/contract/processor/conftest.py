@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from azure.storage.blob.aio import BlobLeaseClient, BlobServiceClient
 
-from eventconsumer_processor.azureblobs import AzureBlobStore, client_options
-from eventconsumer_processor.lease.keeper import boottime
-from eventconsumer_processor.storage import BlobStore
+from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
+from eventconsumer_storage.blobs import BlobStore
+from eventconsumer_storage.lease_time import boottime
 from tests.fakes.blobs import FakeBlobStore
 
 

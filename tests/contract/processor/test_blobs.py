@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from eventconsumer_processor.errors import Conflict, NotFound, Refused
+from eventconsumer_storage.errors import Conflict, NotFound, Refused
 from tests.contract.processor.conftest import World
 from tests.fakes.blobs import FOREVER, put_blocks
 

@@ -124,7 +124,7 @@ def test_wheels_hold_the_packages_and_the_license(clone: Path) -> None:
         assert name.endswith("-py3-none-any.whl") == (package != "eventconsumer_decoder")
         assert any(file.endswith("/licenses/LICENSE") for file in files), name
         assert not [file for file in files if "__pycache__" in file]
-        if package in {"eventconsumer_api", "eventconsumer_operator", "eventconsumer_processor", "eventconsumer_spark"}:
+        if package in {"eventconsumer_api", "eventconsumer_storage", "eventconsumer_operator", "eventconsumer_spark"}:
             sources = list(ROOT.glob(f"*/src/{package}/**/*.py"))
             assert sum(file.endswith(".py") for file in files) == len(sources) > 0
 

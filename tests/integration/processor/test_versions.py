@@ -18,7 +18,7 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Environment of a host of the previous release: its code, with the libraries of this tree."""
     commit = need_previous()
     tree = check_out(commit, tmp_path_factory.mktemp("previous") / "tree")
-    folders = [tree / "crds/src", tree / "processor_image/src"]
+    folders = [tree / "crds/src", tree / "storage/src", tree / "processor_image/src"]
     assert all(folder.is_dir() for folder in folders), f"{commit} has no such folders: {folders}"
     return {"PYTHONPATH": ":".join(map(str, folders))}
 

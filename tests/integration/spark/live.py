@@ -9,7 +9,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from eventconsumer_spark.storage.abfs import AbfsFolder, hadoop_settings
-from eventconsumer_spark.storage.account import StorageAccount
+from eventconsumer_storage.account import StorageAccount
 from tests.azurite import ACCOUNT, KEY, AzuriteProcess
 from tests.integration.spark.drained import host_name
 

@@ -12,8 +12,8 @@ from azure.storage.blob import BlobServiceClient
 
 from eventconsumer_api.batch import commit_name
 from eventconsumer_spark.attempt.claim import MAX_RECORD_BYTES
-from eventconsumer_spark.storage.account import StorageAccount
-from eventconsumer_spark.storage.store import AzureBlobStore, ClaimStore
+from eventconsumer_spark.storage.store import ClaimStore, SinkContainer
+from eventconsumer_storage.account import StorageAccount
 from tests.azurite import ACCOUNT, KEY, AzuriteProcess
 from tests.fakes.spark_store import FakeBlobStore
 from tests.unit.spark.schedules import CLAIM, NUMBER, PREFIX, ScheduledAttempt, record
@@ -29,7 +29,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[ClaimStore]:
     server: AzuriteProcess = request.getfixturevalue("azurite")
     service: BlobServiceClient = request.getfixturevalue("service")
     container = service.create_container(server.container()).container_name
-    with AzureBlobStore(StorageAccount(server.url, ACCOUNT, key=KEY), container) as real:
+    with SinkContainer(StorageAccount(server.url, ACCOUNT, key=KEY), container) as real:
         yield real
 
 
@@ -165,8 +165,8 @@ def test_claim_blob_that_a_person_deletes_costs_the_attempt_its_commit(start: St
     expire(store)
     if isinstance(store, FakeBlobStore):
         store.delete(CLAIM)
-    elif isinstance(store, AzureBlobStore):
-        store._client.delete_blob(CLAIM)
+    elif isinstance(store, SinkContainer):
+        store._blobs._client.delete_blob(CLAIM)
     attempt.finish()
     assert "ClaimLostError" in attempt.error
     assert store.read(commit_name(PREFIX, NUMBER), 10) is None

@@ -13,8 +13,9 @@ from deltalake import DeltaTable
 
 from eventconsumer_api.batch import BatchCommit, BatchJob, attempt_name, commit_name
 from eventconsumer_spark import Batch
-from eventconsumer_spark.errors import FilesChangedError, ManifestError, StorageError
+from eventconsumer_spark.errors import FilesChangedError, ManifestError
 from eventconsumer_spark.program.process import process
+from eventconsumer_storage.errors import StorageError
 from tests.azurite import ACCOUNT, KEY, AzuriteProcess
 from tests.integration.spark.conftest import Driver
 from tests.integration.spark.drained import PREFIX, DrainedBatch

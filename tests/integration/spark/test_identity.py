@@ -13,9 +13,10 @@ from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_api.identity import OutputRecord
 from eventconsumer_api.spark import Output, OutputFormat
 from eventconsumer_spark import Batch, Written
-from eventconsumer_spark.errors import ConfigurationError, StorageError
+from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.program.process import process
 from eventconsumer_spark.storage.site import open_site
+from eventconsumer_storage.errors import StorageError
 from tests.azurite import ACCOUNT, KEY, AzuriteProcess
 from tests.integration.spark.conftest import Driver
 from tests.integration.spark.consumer import Consumer

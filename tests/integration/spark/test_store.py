@@ -15,11 +15,12 @@ from azure.storage.blob import (
     generate_account_sas,
 )
 
-from eventconsumer_spark.errors import ConfigurationError, StorageError
+from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.storage.abfs import AbfsFolder
-from eventconsumer_spark.storage.account import StorageAccount
 from eventconsumer_spark.storage.site import Site
-from eventconsumer_spark.storage.store import AzureBlobStore, ClaimStore
+from eventconsumer_spark.storage.store import ClaimStore, SinkContainer
+from eventconsumer_storage.account import StorageAccount
+from eventconsumer_storage.errors import StorageError
 from tests.azurite import ACCOUNT, KEY, AzuriteProcess
 from tests.fakes.spark_store import FakeBlobStore
 from tests.integration.spark.drained import host_name
@@ -43,7 +44,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[tuple[ClaimStore, Put]]:
     def put(name: str, content: bytes) -> None:
         container.upload_blob(name, content, overwrite=True)
 
-    with AzureBlobStore(StorageAccount(server.url, ACCOUNT, key=KEY), container.container_name) as real:
+    with SinkContainer(StorageAccount(server.url, ACCOUNT, key=KEY), container.container_name) as real:
         yield real, put
 
 
@@ -126,7 +127,7 @@ def test_lease_that_is_broken_off_ends_a_little_later(store: tuple[ClaimStore, P
 
 
 def test_missing_container_is_an_error_and_no_state_of_a_blob(azurite: AzuriteProcess) -> None:
-    with AzureBlobStore(StorageAccount(azurite.url, ACCOUNT, key=KEY), azurite.container()) as store:
+    with SinkContainer(StorageAccount(azurite.url, ACCOUNT, key=KEY), azurite.container()) as store:
         with pytest.raises(StorageError, match="cannot lease x"):
             store.acquire("x", 15, MINE)
         with pytest.raises(StorageError, match="cannot write x"):
@@ -137,7 +138,7 @@ def test_refused_key_names_container_and_remedy_and_not_the_key(azurite: Azurite
     container = azurite.container()
     service.create_container(container)
     wrong = "d3Jvbmcgd3Jvbmcgd3Jvbmc="
-    with AzureBlobStore(StorageAccount(azurite.url, ACCOUNT, key=wrong), container) as store:
+    with SinkContainer(StorageAccount(azurite.url, ACCOUNT, key=wrong), container) as store:
         with pytest.raises(
             StorageError, match=rf"cannot look at x in container {container} .*check that the cred"
         ) as raised:
@@ -167,7 +168,7 @@ def test_a_missing_container_is_created_or_known_to_be_missing(case: str, azurit
     )
     account = StorageAccount(azurite.url, ACCOUNT, sas=signature)
     output = AbfsFolder("abfs", container, host_name(azurite.port), "results")
-    with AzureBlobStore(account, container) as store:
+    with SinkContainer(account, container) as store:
         site = Site(account, store, output, output, {})
         for _ in range(2):
             with contextlib.nullcontext() if answer else pytest.raises(ConfigurationError, match="create it, or let"):

@@ -18,7 +18,7 @@ from eventconsumer_processor.audit.model import AuditReport
 from eventconsumer_processor.audit.owners import LeaseSubject
 from eventconsumer_processor.audit.read import Subject, audit
 from eventconsumer_processor.source.hub import Hub
-from eventconsumer_processor.storage import BlobInfo, BlobStore
+from eventconsumer_storage.blobs import BlobInfo, BlobStore
 from tests.fakes.blobs import FakeBlobStore
 
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)

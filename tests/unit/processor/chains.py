@@ -8,7 +8,7 @@ from eventconsumer_processor.audit.prune import PruneCandidate, replace_with_tom
 from eventconsumer_processor.sink.capture import CaptureChain
 from eventconsumer_processor.sink.slots import Chain, Draft, Slot
 from eventconsumer_processor.source.hub import HubInfo
-from eventconsumer_processor.storage import BlobStore
+from eventconsumer_storage.blobs import BlobStore
 
 NOON = datetime(2026, 11, 21, 12, 0, 0, 700_000, tzinfo=UTC)
 HUB = HubInfo("shop.example", "orders", datetime(2026, 1, 1, tzinfo=UTC), ("0",))

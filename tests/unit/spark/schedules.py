@@ -14,8 +14,9 @@ from typing import Any
 from eventconsumer_api.batch import BatchClaim, BatchCommit, attempt_name
 from eventconsumer_spark.attempt.claim import Decided, take
 from eventconsumer_spark.attempt.commit import commit, find_commit, publish
-from eventconsumer_spark.errors import SparkJobError, StorageError
+from eventconsumer_spark.errors import SparkJobError
 from eventconsumer_spark.storage.store import BlobFacts, ClaimStore, Version
+from eventconsumer_storage.errors import StorageError
 
 PREFIX = "shop/orders"
 NUMBER = 3

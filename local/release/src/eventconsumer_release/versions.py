@@ -13,7 +13,7 @@ _SEMVER = re.compile(r"(0|[1-9]\d*)(\.(0|[1-9]\d*)){2}(-(alpha|beta|rc)\.(0|[1-9
 _BASES = ("kustomize/base", "kustomize/base-cluster")
 IMAGES = ("operator", "processor", "spark")
 DECODER = "processor_image/decoder"
-PRODUCT = ("crds", "operator", "processor_image", DECODER, "spark", "cli")
+PRODUCT = ("crds", "storage", "operator", "processor_image", DECODER, "spark", "cli")
 
 
 def distributions(root: Path) -> list[str]:

@@ -14,20 +14,20 @@ from azure.storage.blob.aio import BlobServiceClient
 from pydantic import ValidationError
 
 from eventconsumer_api.endpoints import account_name
+from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_api.host_config import BlobLocation, Credential, HostConfig, HubConfig
 from eventconsumer_api.v1alpha1 import HandlerMode, LeaseLayout
 from eventconsumer_processor.audit.container import AzureContainer
 from eventconsumer_processor.audit.identity import Outputs
 from eventconsumer_processor.audit.owners import LeaseSubject
 from eventconsumer_processor.audit.read import Subject
-from eventconsumer_processor.azureblobs import AzureBlobStore, client_options
-from eventconsumer_processor.credentials import HubAccess, blob_service, hub_access
-from eventconsumer_processor.errors import HostError
+from eventconsumer_processor.credentials import HubAccess, hub_access
 from eventconsumer_processor.source.hub import Hub
-from eventconsumer_processor.storage import BlobStore
+from eventconsumer_storage.async_blobs import AzureBlobStore, blob_service, client_options
+from eventconsumer_storage.blobs import BlobStore
 
 
-class AccessError(HostError):
+class AccessError(EventConsumerError):
     """The command cannot be carried out as it was called; the message says what to change."""
 
 
@@ -72,7 +72,7 @@ async def opened(config_file: Path, options: Options, *, hub: bool) -> AsyncIter
         hub: Whether the hub is to be asked too.
 
     Raises:
-        HostError: Something is missing or wrong; the message says what, and holds no secret.
+        EventConsumerError: Something is missing or wrong; the message says what, and holds no secret.
     """
     async with AsyncExitStack() as stack:
         yield await (_by_options(stack, options, hub) if options.given else _by_config(stack, config_file, hub))

@@ -12,9 +12,8 @@ from azure.core.exceptions import AzureError
 from azure.storage.blob import BlobProperties
 from azure.storage.blob.aio import BlobServiceClient
 
-from eventconsumer_processor.azureblobs import storage_error
-from eventconsumer_processor.errors import NotFound, StorageError, Unavailable
-from eventconsumer_processor.storage import BlobInfo
+from eventconsumer_storage.blobs import BlobInfo
+from eventconsumer_storage.errors import NotFound, StorageError, Unavailable, storage_error
 
 T = TypeVar("T")
 PAGE = 5000  # blobs in one answer; the service gives no more

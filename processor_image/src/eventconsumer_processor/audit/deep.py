@@ -14,7 +14,7 @@ from typing import Any
 from eventconsumer_processor.audit.codes import Code
 from eventconsumer_processor.audit.container import Container
 from eventconsumer_processor.audit.names import Gap, SlotFacts
-from eventconsumer_processor.errors import StorageError
+from eventconsumer_storage.errors import StorageError
 
 AT_A_TIME = 4
 BUDGET = 96 * 1024 * 1024  # bytes of files in memory; a larger file is read alone

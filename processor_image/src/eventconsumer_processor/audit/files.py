@@ -16,7 +16,7 @@ from eventconsumer_processor.audit.identity import IdentityAudit
 from eventconsumer_processor.audit.leases import LeaseFacts
 from eventconsumer_processor.audit.model import NOWHERE, Findings, Place
 from eventconsumer_processor.audit.names import DataFile, SlotFacts, SlotName
-from eventconsumer_processor.storage import BlobInfo
+from eventconsumer_storage.blobs import BlobInfo
 
 SlotSeen = Callable[[SlotName, BlobInfo, SlotFacts, int | None], None]
 """Called for each committed slot, with the number of its batch if it is in one."""

@@ -10,7 +10,7 @@ from eventconsumer_processor.audit.codes import Code
 from eventconsumer_processor.audit.container import Container
 from eventconsumer_processor.audit.inorder import in_order
 from eventconsumer_processor.audit.model import Findings, Place
-from eventconsumer_processor.storage import BlobInfo
+from eventconsumer_storage.blobs import BlobInfo
 
 
 class Genesis:

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
+from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_api.identity import HubSegment
 from eventconsumer_processor.audit.chain import ChainAudit
 from eventconsumer_processor.audit.codes import Code
 from eventconsumer_processor.audit.model import Findings, Place
-from eventconsumer_processor.errors import HostError
 from eventconsumer_processor.source.hub import Hub, PartitionInfo
 
 
@@ -37,7 +37,7 @@ async def compare(
             heads[partition] = found.last
             if chain := chains.get((current, partition)):
                 _compare(chain, found, findings)
-    except HostError as error:
+    except EventConsumerError as error:
         findings.add(Code.HUB_UNKNOWN, f"the hub was not reached, so lag is not known: {error}")
     return heads
 

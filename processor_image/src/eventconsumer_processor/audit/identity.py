@@ -25,7 +25,7 @@ from eventconsumer_processor.audit.codes import Code
 from eventconsumer_processor.audit.container import Container
 from eventconsumer_processor.audit.leases import LeaseFacts
 from eventconsumer_processor.audit.model import NOWHERE, Findings, Place
-from eventconsumer_processor.errors import StorageError
+from eventconsumer_storage.errors import StorageError
 
 MOST_OUTPUTS = 20  # paths whose records are read: a consumer has one, unless its spec was changed
 _RECORD = "/_chain.json"

@@ -19,8 +19,8 @@ from eventconsumer_processor.audit.container import Container
 from eventconsumer_processor.audit.inorder import in_order
 from eventconsumer_processor.audit.leases import LeaseFacts
 from eventconsumer_processor.audit.model import Findings
-from eventconsumer_processor.errors import NotFound
-from eventconsumer_processor.storage import BlobInfo
+from eventconsumer_storage.blobs import BlobInfo
+from eventconsumer_storage.errors import NotFound
 
 LOOKS = 10
 PAUSE = 1.0  # seconds between them

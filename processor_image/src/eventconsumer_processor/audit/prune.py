@@ -17,8 +17,8 @@ from eventconsumer_processor.audit.files import Progress
 from eventconsumer_processor.audit.model import AuditReport
 from eventconsumer_processor.audit.names import BadFacts, DataFile, SlotFacts, SlotName, bare, facts
 from eventconsumer_processor.audit.read import Audit, Subject
-from eventconsumer_processor.errors import Conflict, NotFound, Unavailable
-from eventconsumer_processor.storage import BlobInfo, BlobStore
+from eventconsumer_storage.blobs import BlobInfo, BlobStore
+from eventconsumer_storage.errors import Conflict, NotFound, Unavailable
 
 AT_A_TIME = 8
 ATTEMPTS = 5

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from rich.console import Console
 
+from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_processor.audit import prune, show
 from eventconsumer_processor.audit.access import AccessError, Options, opened
 from eventconsumer_processor.audit.prune import PrunePlan
-from eventconsumer_processor.errors import HostError
 
 FAILED = 3
 REFUSED = 2
@@ -30,7 +30,7 @@ def run(config: Path, options: Options, before: str, *, yes: bool) -> int:
     """
     try:
         return asyncio.run(_run(config, options, before, yes))
-    except HostError as error:
+    except EventConsumerError as error:
         print(f"prune failed: {error}", file=sys.stderr)  # noqa: T201 - the command's answer
         return FAILED
 

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_processor.audit import heads, names, segments
 from eventconsumer_processor.audit.batches import BatchAudit
@@ -26,8 +27,8 @@ from eventconsumer_processor.audit.leases import LeaseFacts
 from eventconsumer_processor.audit.model import AuditReport, Findings, Place
 from eventconsumer_processor.audit.owners import LeaseReader, LeaseSubject
 from eventconsumer_processor.audit.verdict import summary
-from eventconsumer_processor.errors import HostError, NotFound
 from eventconsumer_processor.source.hub import Hub
+from eventconsumer_storage.errors import NotFound
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Audit:
         started, clock = datetime.now(UTC), time.monotonic()
         try:
             await self._read(progress, seen, deep=deep)
-        except HostError as error:
+        except EventConsumerError as error:
             self.findings.add(Code.UNREADABLE, str(error))
         report = AuditReport(
             verdict=self.findings.worst,

@@ -10,6 +10,7 @@ from datetime import datetime
 
 import structlog
 
+from eventconsumer_api.errors import Blocked
 from eventconsumer_api.host_config import BatchConfig, HostConfig
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.v1alpha1 import FileFormat, FileLayout
@@ -18,7 +19,6 @@ from eventconsumer_processor.batch.batches import BatchLog
 from eventconsumer_processor.batch.batchplan import SCHEDULE, freeze, take, trigger, unspent
 from eventconsumer_processor.batch.measure import Measure
 from eventconsumer_processor.batch.schedule import last_tick
-from eventconsumer_processor.errors import Blocked
 
 log = structlog.get_logger(__name__)
 

@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from eventconsumer_api.batch import BatchCommit, BatchManifest, commit_name, manifest_name
 from eventconsumer_api.host_report import CommitReport
 from eventconsumer_processor.batch.batchreport import commit_report
-from eventconsumer_processor.errors import Damaged, StorageError
-from eventconsumer_processor.storage import BlobStore
+from eventconsumer_storage.blobs import BlobStore
+from eventconsumer_storage.errors import Damaged, StorageError
 
 MANIFEST_LIMIT = 256 * 1024 * 1024
 COMMIT_LIMIT = 4 * 1024 * 1024  # it names the files that were left out, which may be all of a manifest

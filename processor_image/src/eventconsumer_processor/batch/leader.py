@@ -18,12 +18,13 @@ from eventconsumer_processor.batch.batcher import Batcher
 from eventconsumer_processor.batch.batches import BatchLog
 from eventconsumer_processor.batch.fleet import Era
 from eventconsumer_processor.batch.measure import Measure
-from eventconsumer_processor.errors import Conflict, LeaseLost, StorageError
+from eventconsumer_processor.errors import LeaseLost
 from eventconsumer_processor.identity.records import LEAD_SECONDS, is_displaced, leader_name, take_lead
 from eventconsumer_processor.lease.keeper import Keeper
 from eventconsumer_processor.partition.partitions import PartitionManager
 from eventconsumer_processor.partition.work import Work
-from eventconsumer_processor.storage import BlobStore
+from eventconsumer_storage.blobs import BlobStore
+from eventconsumer_storage.errors import Conflict, StorageError
 
 MEASURE_SECONDS = 5.0
 STAND_BY = 30  # the pauses after which a host tries that is not to lead

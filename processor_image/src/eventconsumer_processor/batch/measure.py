@@ -22,12 +22,13 @@ from eventconsumer_processor.batch.batchplan import Waiting
 from eventconsumer_processor.batch.batchreport import batch_report
 from eventconsumer_processor.batch.fleet import Era, Heads, Ledger, first_wanted, lag_of
 from eventconsumer_processor.batch.pace import start_of, turn
-from eventconsumer_processor.errors import Damaged, SourceError
+from eventconsumer_processor.errors import SourceError
 from eventconsumer_processor.lease.model import Lease, Listing
 from eventconsumer_processor.partition import marks
 from eventconsumer_processor.sink.chains import chains_of
 from eventconsumer_processor.source.hub import Hub, HubInfo, PartitionInfo
-from eventconsumer_processor.storage import BlobStore
+from eventconsumer_storage.blobs import BlobStore
+from eventconsumer_storage.errors import Damaged
 
 # Files are normally noticed by the checkpoint behind them. Where that is written later than the files, or failed, one
 # request looks for the next file of a partition that is behind.

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from cronsim import CronSim, CronSimError
 
 from eventconsumer_api.conditions import Reason
-from eventconsumer_processor.errors import Blocked
+from eventconsumer_api.errors import Blocked
 
 FIELD = "spec.spark.trigger.schedule"
 

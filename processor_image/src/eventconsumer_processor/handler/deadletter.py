@@ -19,9 +19,9 @@ from typing import Any
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.redaction import redact
-from eventconsumer_processor.errors import Conflict
 from eventconsumer_processor.handler.handler import Event, PartitionContext
-from eventconsumer_processor.storage import BlobStore
+from eventconsumer_storage.blobs import BlobStore
+from eventconsumer_storage.errors import Conflict
 
 MESSAGE_CHARACTERS = 4_096
 TRACEBACK_CHARACTERS = 32_768  # the end is kept: it says where

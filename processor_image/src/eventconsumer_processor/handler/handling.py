@@ -25,10 +25,10 @@ from random import Random
 import structlog
 
 from eventconsumer_api.conditions import Reason
+from eventconsumer_api.errors import Blocked
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.redaction import redact
 from eventconsumer_api.repeats import Repeats
-from eventconsumer_processor.errors import Blocked, StorageError
 from eventconsumer_processor.handler.calls import Calls
 from eventconsumer_processor.handler.deadletter import Attempts, Cause, DeadLetters, cause_of
 from eventconsumer_processor.handler.handler import (
@@ -43,6 +43,7 @@ from eventconsumer_processor.handler.loading import FIELD, Factory, describe
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.rows import EventRows
+from eventconsumer_storage.errors import StorageError
 
 PAUSE_FIRST = 0.5  # seconds, doubled each time
 PAUSE_MOST = 30.0

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable
 
 from eventconsumer_api.conditions import Reason
-from eventconsumer_processor.errors import Blocked
+from eventconsumer_api.errors import Blocked
 from eventconsumer_processor.handler.deadletter import text_of
 from eventconsumer_processor.handler.handler import EventProcessor
 

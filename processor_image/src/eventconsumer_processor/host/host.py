@@ -23,8 +23,6 @@ from eventconsumer_api.host_config import Credential, HostConfig
 from eventconsumer_api.host_report import HostReport, HostState, Problem, StorageReport
 from eventconsumer_processor.batch.leader import Leader
 from eventconsumer_processor.batch.measure import eras_of
-from eventconsumer_processor.credentials import fingerprint
-from eventconsumer_processor.errors import StorageError
 from eventconsumer_processor.handler.deadletter import DeadLetters
 from eventconsumer_processor.handler.handling import Means, PartitionHandler, Place
 from eventconsumer_processor.host.health import HealthServer, Heartbeat
@@ -32,7 +30,6 @@ from eventconsumer_processor.host.registration import Registration, receiver_of,
 from eventconsumer_processor.host.replay import BoundedHub, Totals, completed, totals
 from eventconsumer_processor.host.storagecalls import StorageCalls, idle_per_hour
 from eventconsumer_processor.identity.records import until_moved
-from eventconsumer_processor.lease.keeper import boottime
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.partition.fleetnews import FleetNews
@@ -40,6 +37,9 @@ from eventconsumer_processor.partition.partitions import PartitionManager
 from eventconsumer_processor.partition.work import Work
 from eventconsumer_processor.sink.formats import files_of
 from eventconsumer_processor.sink.slots import Chain
+from eventconsumer_storage.credential import fingerprint
+from eventconsumer_storage.errors import StorageError
+from eventconsumer_storage.lease_time import boottime
 
 REGISTER_RETRY_SECONDS = 4.0
 WATCH_SECONDS = 2.0

@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 import structlog
 
+from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import FleetReport, HostReport, HostState, Problem
 from eventconsumer_api.repeats import Repeats
@@ -23,15 +24,14 @@ from eventconsumer_processor import problems
 from eventconsumer_processor.batch.batcher import Batcher
 from eventconsumer_processor.batch.batches import BatchLog
 from eventconsumer_processor.batch.measure import Measure, eras_of
-from eventconsumer_processor.credentials import fingerprint
-from eventconsumer_processor.errors import HostError
 from eventconsumer_processor.host.health import HealthServer, Heartbeat
 from eventconsumer_processor.host.registration import Registration, register
-from eventconsumer_processor.lease.keeper import boottime
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.lease.model import Listing
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.sink.slots import utc_now
+from eventconsumer_storage.credential import fingerprint
+from eventconsumer_storage.lease_time import boottime
 
 MEASURE_SECONDS = 10.0
 STORAGE_SECONDS = 60.0  # between two looks at leases and files while there is nothing new
@@ -136,7 +136,7 @@ class Probe:
                     log.info("lag is known again", failures=times)
                 self._heartbeat.beat()
                 await self._wait(MEASURE_SECONDS)
-        except HostError as error:
+        except EventConsumerError as error:
             self._forget([problems.of(config, part, error)])
             if times := self._repeats.again("round", str(error)):
                 log.warning(

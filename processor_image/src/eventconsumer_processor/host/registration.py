@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from eventconsumer_api.conditions import Reason
+from eventconsumer_api.errors import Blocked, EventConsumerError
 from eventconsumer_api.host_config import BlobContainer, HostConfig, ReplayConfig
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.identity import HubSegment
@@ -19,21 +20,22 @@ from eventconsumer_processor import problems
 from eventconsumer_processor.amqp import compiled
 from eventconsumer_processor.amqp.hub import AmqpHub
 from eventconsumer_processor.amqp.lingering import linger_seconds
-from eventconsumer_processor.azureblobs import AzureBlobStore, Observer
-from eventconsumer_processor.credentials import blob_service, hub_access
-from eventconsumer_processor.errors import Blocked, HostError, HubNotFound, Unavailable
+from eventconsumer_processor.credentials import hub_access
+from eventconsumer_processor.errors import HubNotFound
 from eventconsumer_processor.handler.loading import Factory, load
 from eventconsumer_processor.host.replay import BoundedHub, bounded
 from eventconsumer_processor.identity.records import Leases, Times, claim_chain, claim_leases
 from eventconsumer_processor.identity.segments import current
-from eventconsumer_processor.lease.keeper import boottime
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.partition.memory import Memory
 from eventconsumer_processor.sink.slots import utc_now
 from eventconsumer_processor.source.budget import Budget
 from eventconsumer_processor.source.hub import Hub, HubInfo
 from eventconsumer_processor.source.sdk import SdkHub
-from eventconsumer_processor.storage import BlobStore
+from eventconsumer_storage.async_blobs import AzureBlobStore, Observer, blob_service
+from eventconsumer_storage.blobs import BlobStore
+from eventconsumer_storage.errors import Unavailable
+from eventconsumer_storage.lease_time import boottime
 
 T = TypeVar("T")
 REACH_SECONDS = 10.0  # a silent server must show in /status soon
@@ -67,7 +69,7 @@ async def register(config: HostConfig, observe: Observer) -> Registration | list
     async def attempt(part: str, action: Awaitable[T]) -> T | None:
         try:
             return await action
-        except HostError as error:
+        except EventConsumerError as error:
             found.append(problems.of(config, part, error))
             return None
 
@@ -150,7 +152,7 @@ async def _reach_hub(config: HostConfig, memory: Memory) -> tuple[Hub, HubInfo]:
         except HubNotFound as error:
             problem = problems.hub_problem(config.event_hub, error, group=True)
             raise Blocked(problem.field, Reason(problem.reason), problem.message) from error
-    except HostError:
+    except EventConsumerError:
         await hub.close()
         raise
     return hub, info
@@ -165,7 +167,7 @@ async def _reach_container(config: HostConfig, part: str, location: BlobContaine
     except TimeoutError:
         await store.close()
         raise Unavailable(f"no answer within {REACH_SECONDS:.0f} s") from None
-    except HostError:
+    except EventConsumerError:
         await store.close()
         raise
     return store

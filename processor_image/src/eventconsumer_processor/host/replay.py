@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING
 import structlog
 
 from eventconsumer_api.conditions import Reason
+from eventconsumer_api.errors import Blocked, EventConsumerError
 from eventconsumer_api.host_config import ReplayConfig
 from eventconsumer_api.host_report import PartitionReport
 from eventconsumer_api.v1alpha1 import Position, PositionType
-from eventconsumer_processor.errors import Blocked, Conflict, Damaged, HostError
 from eventconsumer_processor.partition.checkpoint import follow
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.source.hub import Hub, HubInfo, PartitionInfo, Source
-from eventconsumer_processor.storage import BlobStore
+from eventconsumer_storage.blobs import BlobStore
+from eventconsumer_storage.errors import Conflict, Damaged
 
 if TYPE_CHECKING:
     from eventconsumer_processor.source.batch import EventBatch
@@ -111,7 +112,7 @@ async def bounded(hub: Hub, info: HubInfo, config: ReplayConfig, sink: BlobStore
 
     Raises:
         Blocked: The hub has no such partition.
-        HostError: The end could not be found or recorded.
+        EventConsumerError: The end could not be found or recorded.
     """
     if missing := sorted(set(config.partitions) - set(info.partition_ids)):
         raise Blocked(
@@ -167,7 +168,7 @@ async def _removed(hub: BoundedHub, partition: str) -> bool:
     """Whether retention took all that is below the end."""
     try:
         return (await hub.partition(partition)).earliest >= hub.ends[partition]
-    except HostError as error:
+    except EventConsumerError as error:
         log.warning("the hub did not answer for a partition, will ask again", partition=partition, error=str(error))
         return False
 

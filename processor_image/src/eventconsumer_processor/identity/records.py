@@ -18,6 +18,7 @@ import structlog
 from pydantic import BaseModel, ValidationError
 
 from eventconsumer_api.conditions import Reason
+from eventconsumer_api.errors import Blocked
 from eventconsumer_api.host_config import HostConfig, ResourceRef
 from eventconsumer_api.identity import (
     RECORD_MAX_BYTES,
@@ -31,12 +32,12 @@ from eventconsumer_api.identity import (
 )
 from eventconsumer_api.v1alpha1 import LeaseLayout
 from eventconsumer_processor import problems
-from eventconsumer_processor.errors import Blocked, Conflict, Damaged, NotFound, StorageError
 from eventconsumer_processor.identity.segments import is_superseded
 from eventconsumer_processor.lease.model import Lease
 from eventconsumer_processor.lease.store import LeaseStore
 from eventconsumer_processor.source.hub import Hub, HubInfo
-from eventconsumer_processor.storage import BlobStore
+from eventconsumer_storage.blobs import BlobStore
+from eventconsumer_storage.errors import Conflict, Damaged, NotFound, StorageError
 
 LOOK_SECONDS = 5.0  # that an event is waited for
 LEAD_SECONDS = 60  # longest lease of the lead: so long a chain whose hosts died cannot be taken over

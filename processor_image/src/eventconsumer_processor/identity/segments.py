@@ -11,12 +11,13 @@ from datetime import datetime
 from pydantic import ValidationError
 
 from eventconsumer_api.conditions import Reason
+from eventconsumer_api.errors import Blocked
 from eventconsumer_api.identity import RECORD_MAX_BYTES, HubName, HubSegment, segment_name
 from eventconsumer_processor import problems
-from eventconsumer_processor.errors import Blocked, Conflict, Damaged, NotFound
 from eventconsumer_processor.sink.slots import incarnation
 from eventconsumer_processor.source.hub import HubInfo
-from eventconsumer_processor.storage import BlobStore
+from eventconsumer_storage.blobs import BlobStore
+from eventconsumer_storage.errors import Conflict, Damaged, NotFound
 
 
 async def list_segments(sink: BlobStore, prefix: str) -> list[HubSegment]:

@@ -17,12 +17,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
-from eventconsumer_processor.errors import Conflict, LeaseInvalid, LeaseLost, NotFound, StorageError, Unavailable
+from eventconsumer_processor.errors import LeaseInvalid, LeaseLost
 from eventconsumer_processor.lease import azuresdk as layout
 from eventconsumer_processor.lease.azuresdk import Names, Ownership
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing, Taken, Unusable
 from eventconsumer_processor.lease.store import ACQUIRE_ATTEMPTS, for_each
-from eventconsumer_processor.storage import BlobInfo, BlobStore
+from eventconsumer_storage.blobs import BlobInfo, BlobStore
+from eventconsumer_storage.errors import Conflict, NotFound, StorageError, Unavailable
 
 FOREIGN_SECONDS = 120  # after which another program's ownership that does not change is over
 HANDOVER_SECONDS = 45.0  # above the longest time between two attempts of an SDK processor to claim

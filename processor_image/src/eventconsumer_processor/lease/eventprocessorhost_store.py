@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from uuid import uuid4
 
-from eventconsumer_processor.errors import Conflict, LeaseInvalid, LeaseLost, NotFound, StorageError, Unavailable
+from eventconsumer_processor.errors import LeaseInvalid, LeaseLost
 from eventconsumer_processor.lease import eventprocessorhost as layout
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing, Taken, Unusable
 from eventconsumer_processor.lease.store import ACQUIRE_ATTEMPTS, TIDY_SECONDS, for_each
-from eventconsumer_processor.storage import BlobInfo, BlobStore
+from eventconsumer_storage.blobs import BlobInfo, BlobStore
+from eventconsumer_storage.errors import Conflict, NotFound, StorageError, Unavailable
 
 NAMELESS_LEASES = 2  # durations that a leased blob may lack an owner's name: an acquisition takes much less
 

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import structlog
 
-from eventconsumer_processor.errors import LeaseInvalid, LeaseLost, NotFound, StorageError, Unavailable
-from eventconsumer_processor.lease.keeper import Keeper, boottime
+from eventconsumer_processor.errors import LeaseInvalid, LeaseLost
+from eventconsumer_processor.lease.keeper import Keeper
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Taken
 from eventconsumer_processor.lease.store import LeaseStore
+from eventconsumer_storage.errors import NotFound, StorageError, Unavailable
+from eventconsumer_storage.lease_time import boottime
 
 RELEASE_PAUSES = (0.1, 0.4)  # seconds between attempts: a partition whose lease runs out is unread for its duration
 

@@ -1,28 +1,22 @@
 """Keeps leases, and knows when they are lost without being told.
 
 A keeper renews its lease at three fifths of its duration: each renewal is a request that is paid for, and what is left
-until the fence (18 s of 60) is time for several attempts, each bounded, so that one that hangs is not the last. It
-trusts a renewal from the moment the request was *sent*, by a clock that also counts while the machine sleeps
-(CLOCK_BOOTTIME), and fences itself a margin before the lease could expire: a host that was stopped, or that storage
-does not answer, stops by itself before another host may start. `Keeper.check` is asked before every effect.
+until the fence (18 s of 60) is time for several attempts, each bounded, so that one that hangs is not the last.
+`lease_time.Deadline` tells how long a renewal can be relied on. `Keeper.check` is asked before every effect.
 """
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Awaitable, Callable
 
-from eventconsumer_processor.errors import LeaseLost, StorageError
+from eventconsumer_processor.errors import LeaseLost
+from eventconsumer_storage.errors import StorageError
+from eventconsumer_storage.lease_time import Deadline, boottime
 
 RENEW = 0.6  # of the duration
 ATTEMPT = 0.15  # of the duration: one request
 MARGIN = 0.1  # of the duration
 RETRY_SECONDS = 1.0
-
-
-def boottime() -> float:
-    """Seconds since boot, time in suspend included; unaffected by changes of the wall clock."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Keeper:
@@ -40,8 +34,7 @@ class Keeper:
         self._what = what
         self._renew = renew
         self._seconds = seconds
-        self._clock = clock
-        self._deadline = self._until(since)
+        self._deadline = Deadline(seconds, seconds * MARGIN, since, clock)
         self._why = ""
 
     def check(self) -> None:
@@ -50,7 +43,7 @@ class Keeper:
         Raises:
             LeaseLost: It was taken, or it was not renewed in time.
         """
-        if not self.lost.is_set() and self._clock() >= self._deadline:
+        if not self.lost.is_set() and self._deadline.is_over:
             self.lose("it could not be renewed in time")
         if self.lost.is_set():
             raise LeaseLost(f"lease of {self._what} is lost: {self._why}")
@@ -62,10 +55,10 @@ class Keeper:
             await self._pause(pause)
             try:
                 self.check()
-                sent = self._clock()
-                async with asyncio.timeout(max(0.01, min(self._deadline - sent, self._seconds * ATTEMPT))):
+                sent = self._deadline.clock()
+                async with asyncio.timeout(max(0.01, min(self._deadline.left, self._seconds * ATTEMPT))):
                     await self._renew()
-                self._deadline = self._until(sent)
+                self._deadline.renewed(sent)
                 pause = self._seconds * RENEW
             except LeaseLost as error:
                 self.lose(str(error))
@@ -80,8 +73,5 @@ class Keeper:
     async def _pause(self, seconds: float) -> None:
         """Wait so long, or until the deadline, or until the lease is lost."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(min(seconds, max(0.0, self._deadline - self._clock()))):
+            async with asyncio.timeout(min(seconds, max(0.0, self._deadline.left))):
                 await self.lost.wait()
-
-    def _until(self, sent: float) -> float:
-        return sent + self._seconds * (1 - MARGIN)

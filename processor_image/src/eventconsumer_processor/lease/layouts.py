@@ -10,7 +10,7 @@ from eventconsumer_processor.lease.azuresdk_store import AzureSdkStore
 from eventconsumer_processor.lease.eventprocessorhost_store import EventProcessorHostStore
 from eventconsumer_processor.lease.store import LeaseStore
 from eventconsumer_processor.source.hub import HubInfo
-from eventconsumer_processor.storage import BlobStore
+from eventconsumer_storage.blobs import BlobStore
 
 
 def lease_store(config: HostConfig, info: HubInfo, blobs: BlobStore, clock: Callable[[], float]) -> LeaseStore:

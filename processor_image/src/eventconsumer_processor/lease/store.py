@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import asynccontextmanager
 from typing import Protocol, TypeVar
 
-from eventconsumer_processor.errors import Unavailable
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing, Taken
+from eventconsumer_storage.errors import Unavailable
 
 ACQUIRE_ATTEMPTS = 2
 CONCURRENT_REQUESTS = 8

@@ -13,10 +13,11 @@ recorded as such.
 from dataclasses import dataclass, replace
 
 from eventconsumer_api.conditions import Reason
+from eventconsumer_api.errors import Blocked
 from eventconsumer_api.identity import EventMark
 from eventconsumer_api.v1alpha1 import PositionType, StartingPosition
 from eventconsumer_processor import problems
-from eventconsumer_processor.errors import Blocked, ChainEnded
+from eventconsumer_processor.errors import ChainEnded
 from eventconsumer_processor.lease.eventprocessorhost import START_OF_STREAM
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.model import Checkpoint, Lease

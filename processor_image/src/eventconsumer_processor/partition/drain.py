@@ -18,7 +18,7 @@ from eventconsumer_api.host_report import Problem
 from eventconsumer_api.identity import EventMark
 from eventconsumer_api.repeats import Repeats
 from eventconsumer_processor import problems
-from eventconsumer_processor.errors import Fenced, SourceError, StorageError, Unavailable
+from eventconsumer_processor.errors import Fenced, SourceError
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.model import Checkpoint
 from eventconsumer_processor.partition import holes, marks
@@ -32,6 +32,7 @@ from eventconsumer_processor.sink.content import Content
 from eventconsumer_processor.sink.gaps import Gap
 from eventconsumer_processor.sink.slots import Chain, Draft, Slot
 from eventconsumer_processor.source.batch import EventBatch
+from eventconsumer_storage.errors import StorageError, Unavailable
 
 FAILED_COMMITS = 3  # in a row, before it is a problem: storage may fail at any time
 

@@ -11,7 +11,6 @@ from eventconsumer_api.host_report import Problem
 from eventconsumer_api.identity import EventMark
 from eventconsumer_api.repeats import Repeats
 from eventconsumer_processor import problems
-from eventconsumer_processor.errors import StorageError
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.model import Checkpoint
 from eventconsumer_processor.partition import marks
@@ -21,6 +20,7 @@ from eventconsumer_processor.partition.work import Work
 from eventconsumer_processor.sink.gaps import Gap
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.source.batch import EventBatch
+from eventconsumer_storage.errors import StorageError
 
 IDLE_SECONDS = 60.0
 RETRY_SECONDS = 3.0

@@ -22,7 +22,7 @@ from eventconsumer_api.host_report import PartitionReport, Problem
 from eventconsumer_api.identity import pod_of
 from eventconsumer_api.repeats import Repeats
 from eventconsumer_processor import problems
-from eventconsumer_processor.errors import NotFound, SourceError, StorageError
+from eventconsumer_processor.errors import SourceError
 from eventconsumer_processor.identity.records import others
 from eventconsumer_processor.lease.balance import Decision
 from eventconsumer_processor.lease.held import HeldLease
@@ -34,6 +34,7 @@ from eventconsumer_processor.partition.fleetnews import FleetNews
 from eventconsumer_processor.partition.tenure import Tenure
 from eventconsumer_processor.partition.work import Work
 from eventconsumer_processor.sink.slots import Chain
+from eventconsumer_storage.errors import NotFound, StorageError
 
 RELEASE_SECONDS = 3.0  # of the drain time, kept for giving leases up
 FAILED_SCANS = 2  # in a row, before it is a problem

@@ -15,23 +15,13 @@ from enum import StrEnum
 import structlog
 
 from eventconsumer_api.conditions import Reason
+from eventconsumer_api.errors import Blocked, EventConsumerError
 from eventconsumer_api.host_report import PartitionReport, Problem
 from eventconsumer_api.identity import EventMark
 from eventconsumer_api.repeats import Repeats
 from eventconsumer_api.v1alpha1 import HandlerMode
 from eventconsumer_processor import problems
-from eventconsumer_processor.errors import (
-    Blocked,
-    ChainEnded,
-    Fenced,
-    HostError,
-    HubUnreachable,
-    LeaseInvalid,
-    LinkStolen,
-    SourceError,
-    StorageError,
-    Unavailable,
-)
+from eventconsumer_processor.errors import ChainEnded, Fenced, HubUnreachable, LeaseInvalid, LinkStolen, SourceError
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.partition import holes, marks
 from eventconsumer_processor.partition.drain import Drain
@@ -42,6 +32,7 @@ from eventconsumer_processor.sink.gaps import Gap
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import PartitionInfo, Source
+from eventconsumer_storage.errors import StorageError, Unavailable
 
 POLL_SECONDS = 0.5  # longest receive, so that stop requests and roll times are seen
 RETRY_SECONDS = 3.0
@@ -250,7 +241,7 @@ class Pump:
                     f"was read: it has {problems.shown(found)}",
                 )
 
-    def _diverged(self, info: PartitionInfo, why: str) -> HostError:
+    def _diverged(self, info: PartitionInfo, why: str) -> EventConsumerError:
         """What to raise where the hub is not what it was.
 
         Events that are in no file yet may just be gone with the old primary: they are dropped, so that what is
@@ -270,7 +261,7 @@ class Pump:
             if times := self._repeats.over("source"):
                 self._log.info("read again", failures=times)
 
-    async def _retry_later(self, error: HostError) -> None:
+    async def _retry_later(self, error: EventConsumerError) -> None:
         if times := self._repeats.again("source", str(error)):
             self._log.warning("not read, will try again", error=str(error), kind=type(error).__name__, times=times)
         self._work.metrics.receive_errors.labels(self.partition, type(error).__name__).inc()
@@ -281,7 +272,7 @@ class Pump:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.stop.wait(), RETRY_SECONDS * self._work.rng.uniform(0.5, 1.5))
 
-    def _problem_of(self, error: HostError) -> Problem:
+    def _problem_of(self, error: EventConsumerError) -> Problem:
         if isinstance(error, SourceError):
             # The hub answered when this host registered: what is not found now is the consumer group.
             return problems.hub_problem(self._work.config.event_hub, error, group=True)

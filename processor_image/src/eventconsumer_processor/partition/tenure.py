@@ -13,11 +13,12 @@ import structlog
 
 from eventconsumer_api.host_report import PartitionReport, Problem
 from eventconsumer_processor import problems
-from eventconsumer_processor.errors import LeaseLost, StorageError
+from eventconsumer_processor.errors import LeaseLost
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.partition.pump import CloseReason, Pump
 from eventconsumer_processor.partition.work import Work
 from eventconsumer_processor.sink.slots import Chain
+from eventconsumer_storage.errors import StorageError
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0

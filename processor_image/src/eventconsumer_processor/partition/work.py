@@ -12,7 +12,6 @@ import structlog
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.identity import EventMark
-from eventconsumer_processor.lease.keeper import boottime
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.partition.memory import Memory
 from eventconsumer_processor.sink import gaps
@@ -20,6 +19,7 @@ from eventconsumer_processor.sink.gaps import Gap
 from eventconsumer_processor.sink.stretches import Encoder
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import Hub, HubInfo
+from eventconsumer_storage.lease_time import boottime
 
 log = structlog.get_logger(__name__)
 
@@ -87,7 +87,7 @@ class Outlet(Protocol):
         """Find where to go on.
 
         Raises:
-            HostError: It cannot be found now, or a person must change something.
+            EventConsumerError: It cannot be found now, or a person must change something.
         """
 
     def seconds_left(self, now: float) -> float:

@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from eventconsumer_api.identity import PartitionBreak
-from eventconsumer_processor.errors import Conflict, Damaged, Refused, StorageError
 from eventconsumer_processor.sink.avro import empty_file
 from eventconsumer_processor.sink.content import Content, put_if_absent, upload
 from eventconsumer_processor.sink.slots import Chain, Draft, Slot, utc_now
 from eventconsumer_processor.source.hub import HubInfo
-from eventconsumer_processor.storage import BlobInfo, BlobStore
+from eventconsumer_storage.blobs import BlobInfo, BlobStore
+from eventconsumer_storage.errors import Conflict, Damaged, Refused, StorageError
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from eventconsumer_api.identity import HubSegment, segment_name
 from eventconsumer_api.v1alpha1 import FileFormat, FileLayout
 from eventconsumer_processor.sink.slots import Chain, utc_now
 from eventconsumer_processor.source.hub import HubInfo
-from eventconsumer_processor.storage import BlobStore
+from eventconsumer_storage.blobs import BlobStore
 
 SUFFIXES = {FileFormat.PARQUET: ".parquet", FileFormat.AVRO: ".avro"}
 

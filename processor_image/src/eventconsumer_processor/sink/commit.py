@@ -12,9 +12,10 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from random import Random
 from typing import Any
 
-from eventconsumer_processor.errors import ChainEnded, Conflict, StorageError
+from eventconsumer_processor.errors import ChainEnded
 from eventconsumer_processor.sink.content import Content
 from eventconsumer_processor.sink.slots import Chain, Draft, Slot
+from eventconsumer_storage.errors import Conflict, StorageError
 
 BACKOFF_FIRST = 0.2
 BACKOFF_MOST = 5.0

@@ -16,8 +16,8 @@ from contextlib import aclosing
 from typing import Any
 from uuid import uuid4
 
-from eventconsumer_processor.errors import Conflict, Refused
-from eventconsumer_processor.storage import BlobStore
+from eventconsumer_storage.blobs import BlobStore
+from eventconsumer_storage.errors import Conflict, Refused
 
 BLOCK_BYTES = 8 * 1024**2
 

@@ -12,7 +12,7 @@ from eventconsumer_processor.sink.slots import Chain, utc_now
 from eventconsumer_processor.sink.stretches import Encoder
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import HubInfo
-from eventconsumer_processor.storage import BlobStore
+from eventconsumer_storage.blobs import BlobStore
 
 
 def files_of(

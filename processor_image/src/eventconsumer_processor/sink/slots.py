@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from eventconsumer_api.identity import EventMark, PartitionBreak
-from eventconsumer_processor.errors import Conflict, Damaged
 from eventconsumer_processor.sink.content import Content, put_if_absent, upload
 from eventconsumer_processor.source.hub import HubInfo
-from eventconsumer_processor.storage import BlobInfo, BlobStore
+from eventconsumer_storage.blobs import BlobInfo, BlobStore
+from eventconsumer_storage.errors import Conflict, Damaged
 
 _GENESIS_LIMIT = 4096
 _DIGITS = 20  # of a sequence number in a name

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.identity import EventMark, HubSegment, PartitionBreak
 from eventconsumer_api.v1alpha1 import HandlerMode
-from eventconsumer_processor.errors import Damaged, HubUnreachable
+from eventconsumer_processor.errors import HubUnreachable
 from eventconsumer_processor.identity.segments import name_of, write
 from eventconsumer_processor.lease.model import Lease
 from eventconsumer_processor.partition import marks
@@ -24,7 +24,8 @@ from eventconsumer_processor.sink.formats import files_of
 from eventconsumer_processor.sink.slots import Chain, Slot, incarnation
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import Hub, HubInfo, PartitionInfo
-from eventconsumer_processor.storage import BlobStore
+from eventconsumer_storage.blobs import BlobStore
+from eventconsumer_storage.errors import Damaged
 
 EPOCH = 0  # hosts hold no lease meanwhile, and theirs are higher
 WAIT_SECONDS = 10.0

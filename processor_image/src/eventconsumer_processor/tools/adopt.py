@@ -18,9 +18,7 @@ from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_api.identity import RECORD_MAX_BYTES, LeaseRecord, chain_name, consumer_of, lease_record_name
 from eventconsumer_api.model import Report
 from eventconsumer_processor.audit.leases import LeaseFacts
-from eventconsumer_processor.errors import Conflict, Damaged, NotFound, StorageError
 from eventconsumer_processor.identity.records import CLAIM_SECONDS, Stored, belongs, leader_name, read_chain, take_lead
-from eventconsumer_processor.lease.keeper import boottime
 from eventconsumer_processor.sink.slots import utc_now
 from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_processor.tools import planning, whose
@@ -30,6 +28,8 @@ from eventconsumer_processor.tools.model import Action, AdoptReport, AdoptStep, 
 from eventconsumer_processor.tools.options import Output
 from eventconsumer_processor.tools.output import show, table_of
 from eventconsumer_processor.tools.running import DONE, NOTHING, REFUSED, say
+from eventconsumer_storage.errors import Conflict, Damaged, NotFound, StorageError
+from eventconsumer_storage.lease_time import boottime
 
 CHAIN, LEASES = "chain", "leases"
 

@@ -10,13 +10,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from uuid import uuid4
 
-from eventconsumer_processor.errors import HostError, LeaseInvalid, LeaseLost
+from eventconsumer_api.errors import EventConsumerError
+from eventconsumer_processor.errors import LeaseInvalid, LeaseLost
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing
 from eventconsumer_processor.lease.store import LeaseStore, for_each
-from eventconsumer_processor.storage import BlobStore
 from eventconsumer_processor.tools.judging import SUSPEND
 from eventconsumer_processor.tools.model import Action, CheckpointsExport, ExportedCheckpoint, Position, Step
 from eventconsumer_processor.tools.running import say
+from eventconsumer_storage.blobs import BlobStore
 
 SECONDS = 60  # of the leases taken: the longest there is
 WATCH_SECONDS = 130.0  # above the longest time after which an owner that writes no more is gone
@@ -49,7 +50,7 @@ async def carry_out(
         The steps, done; or, where something came between, refused and nothing written.
 
     Raises:
-        HostError: A request failed; the message says which partitions were written.
+        EventConsumerError: A request failed; the message says which partitions were written.
     """
     wanted = {step.partition: step for step in steps if step.action is Action.SET}
     if not wanted:
@@ -86,14 +87,14 @@ async def carry_out(
         if not refused:
             for step in wanted.values():
                 done[step.partition] = await _write(step, taken, store, keep)
-    except HostError as error:
+    except EventConsumerError as error:
         written = ", ".join(done) or "none"
-        raise HostError(
+        raise EventConsumerError(
             f"not all checkpoints were set: {error}; partitions written: {written}; run this again"
         ) from error
     finally:
         for lease in taken.values():
-            with contextlib.suppress(HostError):
+            with contextlib.suppress(EventConsumerError):
                 await store.release(lease)
     return [refused.get(step.partition) or done.get(step.partition) or step for step in steps]
 

@@ -15,16 +15,15 @@ from azure.storage.blob.aio import BlobServiceClient
 from pydantic import ValidationError
 from rich.console import Console
 
+from eventconsumer_api.errors import Blocked, EventConsumerError
 from eventconsumer_api.host_config import BlobLocation, HostConfig, LeaseLocation
 from eventconsumer_processor import problems
 from eventconsumer_processor.audit.access import AccessError, read_config
-from eventconsumer_processor.azureblobs import AzureBlobStore
-from eventconsumer_processor.credentials import blob_service, hub_access
-from eventconsumer_processor.errors import Blocked, HostError, HubNotFound, SourceError, StorageError
+from eventconsumer_processor.credentials import hub_access
+from eventconsumer_processor.errors import HubNotFound, SourceError
 from eventconsumer_processor.host.registration import hub_of
 from eventconsumer_processor.identity.segments import check_names, list_segments
 from eventconsumer_processor.source.hub import Hub, HubInfo
-from eventconsumer_processor.storage import BlobStore
 from eventconsumer_processor.tools import whose
 from eventconsumer_processor.tools.checking import Checks
 from eventconsumer_processor.tools.clock import storage_time
@@ -32,6 +31,9 @@ from eventconsumer_processor.tools.model import CheckReport
 from eventconsumer_processor.tools.options import Output
 from eventconsumer_processor.tools.output import show, table_of
 from eventconsumer_processor.tools.running import DONE, REFUSED
+from eventconsumer_storage.async_blobs import AzureBlobStore, blob_service
+from eventconsumer_storage.blobs import BlobStore
+from eventconsumer_storage.errors import StorageError
 
 REACH_SECONDS = 20.0  # for one answer
 SKEW_SECONDS = 60.0  # tokens and signatures bear some minutes: this is early enough to be told
@@ -107,7 +109,7 @@ async def check_record(config: HostConfig, info: HubInfo | None, checks: Checks)
     try:
         async with _open(config, problems.SINK, config.sink) as service:
             found = await list_segments(AzureBlobStore(service, config.sink.container, _unseen), config.sink.prefix)
-    except HostError as error:
+    except EventConsumerError as error:
         checks.skipped("hub-unchanged", f"the segments of the chain were not read: {error}")
         return
     if not found:
@@ -147,7 +149,7 @@ async def check_identity(config: HostConfig, info: HubInfo | None, checks: Check
             stack.push_async_callback(hub.close)
             wanted = whose.lease_record(config, info, found.record.chain if found else "", sink.account)
             await whose.check_leases(config, leases, wanted, checks, hub=hub, info=info)
-    except HostError as error:
+    except EventConsumerError as error:
         _skip(checks, tuple(names), f"the records were not read: {error}")
 
 
@@ -182,7 +184,7 @@ async def check_container(
                 now = await storage_time(service, location.container)
                 here = datetime.now(UTC)
                 there = await service.get_container_client(location.container).exists()
-        except (HostError, TimeoutError) as error:
+        except (EventConsumerError, TimeoutError) as error:
             _failed(checks, container, problems.storage_problem(field, location, _storage(error)).message)
             _skip(checks, (writable,), f"{container} failed")
             if clock:
@@ -208,7 +210,7 @@ async def check_writable(
         async with asyncio.timeout(REACH_SECONDS):
             etag = await store.put(blob, b"", if_absent=True)
             await store.remove(blob, if_match=etag)
-    except (HostError, TimeoutError) as error:
+    except (EventConsumerError, TimeoutError) as error:
         _failed(checks, name, problems.storage_problem(field, location, _storage(error)).message)
     else:
         checks.passed(name, f"a blob was written to {location.container} and removed")

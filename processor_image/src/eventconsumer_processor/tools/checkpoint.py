@@ -31,7 +31,7 @@ async def read(consumer: Consumer) -> CheckpointsReport:
     """Checkpoints, and how far the files go.
 
     Raises:
-        HostError: A request failed.
+        EventConsumerError: A request failed.
     """
     leases, now = await consumer.read_leases(), await consumer.now()
     segment, rows = consumer.segment, []
@@ -59,7 +59,7 @@ async def exported(consumer: Consumer) -> CheckpointsExport:
     """Checkpoints, to be kept.
 
     Raises:
-        HostError: A request failed.
+        EventConsumerError: A request failed.
     """
     leases = await consumer.read_leases()
     found = [
@@ -77,7 +77,7 @@ async def plan_set(
     """The plan for one partition.
 
     Raises:
-        HostError: A request failed, or there is no such position.
+        EventConsumerError: A request failed, or there is no such position.
     """
     hub, info = await consumer.describe()
     if partition not in info.partition_ids:
@@ -98,7 +98,7 @@ async def plan_import(consumer: Consumer, document: CheckpointsExport, rules: Ru
     """The plan for all partitions of an export.
 
     Raises:
-        HostError: A request failed.
+        EventConsumerError: A request failed.
     """
     hub, info = await consumer.describe()
     ours = f"{consumer.namespace}/{consumer.hub_name}".lower()

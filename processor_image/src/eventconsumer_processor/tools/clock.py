@@ -7,8 +7,7 @@ from typing import Any
 from azure.core.exceptions import AzureError, ResourceNotFoundError
 from azure.storage.blob.aio import BlobServiceClient
 
-from eventconsumer_processor.azureblobs import storage_error
-from eventconsumer_processor.errors import Refused
+from eventconsumer_storage.errors import Refused, storage_error
 
 
 async def storage_time(service: BlobServiceClient, container: str) -> datetime:

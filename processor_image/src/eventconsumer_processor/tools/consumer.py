@@ -10,6 +10,7 @@ from typing import Any
 
 from azure.storage.blob.aio import BlobServiceClient
 
+from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_api.host_config import BlobContainer, HostConfig
 from eventconsumer_api.identity import HubSegment, lease_prefix
 from eventconsumer_api.v1alpha1 import HandlerMode
@@ -18,14 +19,15 @@ from eventconsumer_processor.audit.access import read_config
 from eventconsumer_processor.audit.container import AzureContainer, Container
 from eventconsumer_processor.audit.leases import LeaseFacts
 from eventconsumer_processor.audit.owners import LeaseReader, LeaseSubject
-from eventconsumer_processor.azureblobs import AzureBlobStore
-from eventconsumer_processor.credentials import blob_service, hub_access
-from eventconsumer_processor.errors import Damaged, HostError, SourceError, StorageError, Unauthorized
+from eventconsumer_processor.credentials import hub_access
+from eventconsumer_processor.errors import SourceError
 from eventconsumer_processor.host.registration import hub_of
 from eventconsumer_processor.identity.segments import check_names, list_segments
 from eventconsumer_processor.source.hub import Hub, HubInfo
-from eventconsumer_processor.storage import BlobStore
 from eventconsumer_processor.tools.clock import storage_time
+from eventconsumer_storage.async_blobs import AzureBlobStore, blob_service
+from eventconsumer_storage.blobs import BlobStore
+from eventconsumer_storage.errors import Damaged, StorageError, Unauthorized
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ async def opened(config_file: Path, *, hub: bool = False) -> AsyncIterator[Consu
         hub: Whether the hub is to be asked too.
 
     Raises:
-        HostError: Something is missing or wrong; the message says what, and holds no secret.
+        EventConsumerError: Something is missing or wrong; the message says what, and holds no secret.
     """
     config = read_config(config_file)
     access = hub_access(config.event_hub, config.allow_insecure_endpoints, config.endpoint_suffixes)
@@ -152,16 +154,16 @@ def _remedies(config: HostConfig) -> Iterator[None]:
     try:
         yield
     except SourceError as error:
-        raise HostError(problems.hub_problem(config.event_hub, error).message) from error
+        raise EventConsumerError(problems.hub_problem(config.event_hub, error).message) from error
     except Damaged:
         raise
     except Unauthorized as error:
-        raise HostError(
+        raise EventConsumerError(
             f"storage refuses a credential for {where}: give it the role Storage Blob Data Contributor, or renew "
             f"its key ({error})"
         ) from error
     except StorageError as error:
-        raise HostError(
+        raise EventConsumerError(
             f"storage does not answer as it should for {where}: eventconsumer check says what is wrong ({error})"
         ) from error
 

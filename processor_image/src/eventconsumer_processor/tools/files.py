@@ -12,13 +12,13 @@ from rich.console import Console
 from eventconsumer_processor.audit import names
 from eventconsumer_processor.audit.access import AccessError
 from eventconsumer_processor.audit.prune import cutoff
-from eventconsumer_processor.storage import BlobInfo
 from eventconsumer_processor.tools.consumer import Consumer, opened
 from eventconsumer_processor.tools.leases import natural
 from eventconsumer_processor.tools.model import FileRow, FilesReport, FileTotals, HubName
 from eventconsumer_processor.tools.options import Output
 from eventconsumer_processor.tools.output import show, table_of, text
 from eventconsumer_processor.tools.running import DONE, NOTHING, say
+from eventconsumer_storage.blobs import BlobInfo
 
 
 class Newest:

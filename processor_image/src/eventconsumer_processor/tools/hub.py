@@ -6,7 +6,6 @@ from pathlib import Path
 from rich.console import Console
 
 from eventconsumer_processor.audit.leases import LeaseFacts
-from eventconsumer_processor.errors import Conflict
 from eventconsumer_processor.identity.segments import name_of
 from eventconsumer_processor.lease.model import Checkpoint, Lease
 from eventconsumer_processor.problems import shown
@@ -19,13 +18,14 @@ from eventconsumer_processor.tools.model import HubAcceptReport, HubEnds, HubNam
 from eventconsumer_processor.tools.options import Output
 from eventconsumer_processor.tools.output import show, table_of
 from eventconsumer_processor.tools.running import DONE, NOTHING, REFUSED, say
+from eventconsumer_storage.errors import Conflict
 
 
 async def settle(consumer: Consumer, *, yes: bool) -> HubAcceptReport:
     """Find how partitions stand, and begin the next segment if that is wanted, possible and of use.
 
     Raises:
-        HostError: A request failed; to run the command again does what is left.
+        EventConsumerError: A request failed; to run the command again does what is left.
     """
     hub, info = await consumer.describe()
     report = _heading(consumer, info, yes=yes)

@@ -33,7 +33,7 @@ async def read(consumer: Consumer) -> LagReport:
     """Measure once: leases first, then files, then heads, so that what a host does meanwhile is never counted as lag.
 
     Raises:
-        HostError: Storage or the hub does not answer, or the files are of another hub.
+        EventConsumerError: Storage or the hub does not answer, or the files are of another hub.
     """
     config = consumer.config
     hub, info = await consumer.describe()

@@ -21,7 +21,6 @@ from eventconsumer_processor.audit.access import AccessError
 from eventconsumer_processor.audit.container import AzureContainer
 from eventconsumer_processor.audit.leases import LeaseFacts
 from eventconsumer_processor.audit.owners import LeaseReader, LeaseSubject
-from eventconsumer_processor.credentials import blob_service
 from eventconsumer_processor.tools import planning, standing
 from eventconsumer_processor.tools.clock import storage_time
 from eventconsumer_processor.tools.consumer import Consumer, opened
@@ -30,6 +29,7 @@ from eventconsumer_processor.tools.leases import natural, state_of
 from eventconsumer_processor.tools.model import Action, LeaseState, PlanReport, PlanSource, Position, Step
 from eventconsumer_processor.tools.options import Output
 from eventconsumer_processor.tools.running import NOTHING, say
+from eventconsumer_storage.async_blobs import blob_service
 
 
 class From(StrEnum):
@@ -109,7 +109,7 @@ async def plan(consumer: Consumer, legacy: Legacy) -> list[Step]:
     """The plan for all partitions of the hub.
 
     Raises:
-        HostError: A request failed, or a position cannot be found.
+        EventConsumerError: A request failed, or a position cannot be found.
     """
     hub, info = await consumer.describe()
     partitions = sorted(info.partition_ids, key=natural)

@@ -9,7 +9,6 @@ from eventconsumer_api.v1alpha1 import LeaseLayout
 from eventconsumer_processor.lease.azuresdk import Names
 from eventconsumer_processor.lease.azuresdk_store import AzureSdkStore
 from eventconsumer_processor.lease.eventprocessorhost_store import EventProcessorHostStore
-from eventconsumer_processor.lease.keeper import boottime
 from eventconsumer_processor.lease.store import LeaseStore
 from eventconsumer_processor.tools.carrying import SECONDS, backups, carry_out
 from eventconsumer_processor.tools.consumer import Consumer
@@ -25,6 +24,7 @@ from eventconsumer_processor.tools.model import (
 from eventconsumer_processor.tools.options import Output
 from eventconsumer_processor.tools.output import show, table_of
 from eventconsumer_processor.tools.running import DONE, REFUSED, say
+from eventconsumer_storage.lease_time import boottime
 
 BACKUPS = "_checkpoint-backups/"
 
@@ -47,7 +47,7 @@ async def settle(
         source: Where positions are taken over from.
 
     Raises:
-        HostError: A request failed.
+        EventConsumerError: A request failed.
     """
     config = consumer.config
     carried = False

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import structlog
 import typer
 
-from eventconsumer_processor.errors import HostError
+from eventconsumer_api.errors import EventConsumerError
 
 DONE, NOTHING, REFUSED, FAILED = 0, 1, 2, 3
 
@@ -26,7 +26,7 @@ def run(command: Coroutine[Any, Any, int]) -> NoReturn:
     quiet()
     try:
         code = asyncio.run(command)
-    except HostError as error:
+    except EventConsumerError as error:
         say(f"eventconsumer: {error}")
         code = FAILED
     raise typer.Exit(code)

@@ -7,10 +7,11 @@ where nobody holds the partition's lease.
 
 from collections.abc import Sequence
 
+from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_api.v1alpha1 import Position as HubPosition
 from eventconsumer_api.v1alpha1 import PositionType
 from eventconsumer_processor.audit.leases import LeaseFacts
-from eventconsumer_processor.errors import HostError, HubUnreachable
+from eventconsumer_processor.errors import HubUnreachable
 from eventconsumer_processor.identity.segments import first
 from eventconsumer_processor.lease.eventprocessorhost import START_OF_STREAM
 from eventconsumer_processor.lease.model import Checkpoint, Lease
@@ -27,7 +28,7 @@ EPOCH = 0
 WAIT_SECONDS = 10.0
 
 
-class NoSuchPosition(HostError):  # noqa: N818 - says what it is
+class NoSuchPosition(EventConsumerError):  # noqa: N818 - says what it is
     """The hub and the files have no event at this position."""
 
 
@@ -62,7 +63,7 @@ async def stand(consumer: Consumer, hub: Hub, info: HubInfo, partitions: Sequenc
     """How partitions stand.
 
     Raises:
-        HostError: A request failed.
+        EventConsumerError: A request failed.
     """
     leases, now = await consumer.read_leases(), await consumer.now()
     found = {}
@@ -89,7 +90,7 @@ async def by_number(hub: Hub, chain: Chain, number: int) -> Position:
 
     Raises:
         NoSuchPosition: No file ends there, and the hub does not have that event.
-        HostError: A request failed.
+        EventConsumerError: A request failed.
     """
     if number < 0:
         return Position(sequence_number=-1, offset=START_OF_STREAM)
@@ -110,7 +111,7 @@ async def by_offset(hub: Hub, chain: Chain, offset: str) -> Position:
 
     Raises:
         NoSuchPosition: No file ends there, and the hub has no event with that offset.
-        HostError: A request failed.
+        EventConsumerError: A request failed.
     """
     if offset == START_OF_STREAM:
         return Position(sequence_number=-1, offset=offset)

@@ -3,7 +3,6 @@
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.identity import LeaseRecord, chain_identity, chain_name
 from eventconsumer_processor import problems
-from eventconsumer_processor.errors import NotFound
 from eventconsumer_processor.identity import records as identity
 from eventconsumer_processor.identity.records import (
     Stored,
@@ -13,12 +12,13 @@ from eventconsumer_processor.identity.records import (
     read_chain,
     read_leases_record,
 )
-from eventconsumer_processor.lease.keeper import boottime
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.sink.slots import incarnation, utc_now
 from eventconsumer_processor.source.hub import Hub, HubInfo
-from eventconsumer_processor.storage import BlobStore
 from eventconsumer_processor.tools.checking import Checks
+from eventconsumer_storage.blobs import BlobStore
+from eventconsumer_storage.errors import NotFound
+from eventconsumer_storage.lease_time import boottime
 
 CHAIN, LEASES = "chain-identity", "lease-identity"
 

@@ -27,11 +27,11 @@ from eventconsumer_spark.attempt.commit import (
 )
 from eventconsumer_spark.attempt.ending import Ending
 from eventconsumer_spark.batch import Batch, Folders, folders, trial_folders
-from eventconsumer_spark.errors import StorageError
 from eventconsumer_spark.input.manifest import check_files, load_manifest
 from eventconsumer_spark.input.reading import read_events
 from eventconsumer_spark.output.written import Written
 from eventconsumer_spark.storage.site import Site
+from eventconsumer_storage.errors import StorageError
 
 log = logging.getLogger("eventconsumer.spark")
 

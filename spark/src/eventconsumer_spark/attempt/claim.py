@@ -20,8 +20,9 @@ from pydantic import ValidationError
 
 from eventconsumer_api.batch import BatchClaim, BatchCommit, BatchFile, BatchJob
 from eventconsumer_spark.errors import ClaimHeldError, ClaimLostError
-from eventconsumer_spark.storage.keeper import LEASE_SECONDS, Keeper, boottime
+from eventconsumer_spark.storage.keeper import LEASE_SECONDS, Keeper
 from eventconsumer_spark.storage.store import ClaimStore, Version
+from eventconsumer_storage.lease_time import boottime
 
 log = logging.getLogger("eventconsumer.spark")
 

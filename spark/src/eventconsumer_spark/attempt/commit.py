@@ -18,9 +18,9 @@ from eventconsumer_api.batch import (
     commit_name,
 )
 from eventconsumer_spark.attempt.claim import MAX_RECORD_BYTES, Claim
-from eventconsumer_spark.errors import StorageError
 from eventconsumer_spark.output.written import Written
 from eventconsumer_spark.storage.store import BlobStore
+from eventconsumer_storage.errors import StorageError
 
 _CAUSE_CHARACTERS = 1000
 

@@ -22,9 +22,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 from pyspark.sql.types import StructType
 
-from eventconsumer_spark.errors import ConfigurationError, StorageError
+from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.output.folder import ROW_GROUP_BYTES
 from eventconsumer_spark.output.layout import SMALL, SmallFiles, worth_compacting
+from eventconsumer_storage.errors import StorageError
 
 log = logging.getLogger("eventconsumer.spark")
 

@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
-from eventconsumer_spark.errors import StorageError
+from eventconsumer_storage.errors import StorageError
 
 log = logging.getLogger("eventconsumer.spark")
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
-from eventconsumer_spark.errors import StorageError
 from eventconsumer_spark.output.folder import remove_folder, write_folder
+from eventconsumer_storage.errors import StorageError
 
 
 @dataclass(frozen=True)

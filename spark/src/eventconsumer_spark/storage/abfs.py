@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from eventconsumer_spark.errors import ConfigurationError
-from eventconsumer_spark.storage.account import StorageAccount
+from eventconsumer_storage.account import StorageAccount
 
 _TOKEN_PROVIDER = "org.apache.hadoop.fs.azurebfs.oauth2.WorkloadIdentityTokenProvider"  # noqa: S105 - a class name
 

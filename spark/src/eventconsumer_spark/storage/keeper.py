@@ -1,17 +1,16 @@
 """Keeps a lease alive while the driver works, and knows when it may have ended without being told.
 
-A renewal counts from the moment its request was sent, by a clock that goes on while the machine sleeps
-(CLOCK_BOOTTIME), and the keeper gives up a margin before the lease could end. So a driver that was frozen, or that
-storage does not answer, stops by itself before another attempt can hold the lease. Two threads: one renews, one looks
-at the clock and never at the network.
+`lease_time.Deadline` tells how long a renewal can be relied on. Two threads: one renews, one looks at the clock and
+never at the network.
 """
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 
-from eventconsumer_spark.errors import ClaimLostError, StorageError
+from eventconsumer_spark.errors import ClaimLostError
+from eventconsumer_storage.errors import StorageError
+from eventconsumer_storage.lease_time import Deadline, boottime
 
 log = logging.getLogger("eventconsumer.spark")
 
@@ -21,11 +20,6 @@ MARGIN_SECONDS = 5.0
 RENEW_SECONDS = 10.0
 RETRY_SECONDS = 1.0
 WATCH_SECONDS = 0.25
-
-
-def boottime() -> float:
-    """Seconds since boot, time in suspend included; unaffected by changes of the wall clock."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Keeper:
@@ -57,8 +51,7 @@ class Keeper:
         self._what = what
         self._renew = renew
         self._on_lost = on_lost
-        self._clock = clock
-        self._deadline = _until(since)
+        self._deadline = Deadline(LEASE_SECONDS, MARGIN_SECONDS, since, clock)
         self._why = ""
         self._stopped = threading.Event()
         self._said = threading.Lock()
@@ -82,7 +75,7 @@ class Keeper:
         Raises:
             ClaimLostError: It was taken, or it was not renewed in time.
         """
-        if not self._why and self._clock() >= self._deadline:
+        if not self._why and self._deadline.is_over:
             self.lose("it could not be renewed in time")
         if self._why:
             raise ClaimLostError(f"{self._what} is lost: {self._why}: nothing was committed; another attempt goes on")
@@ -98,7 +91,7 @@ class Keeper:
     def _renewals(self) -> None:
         pause = self._renew_seconds
         while not self._stopped.wait(pause):
-            sent = self._clock()
+            sent = self._deadline.clock()
             try:
                 held = self._renew()
             except StorageError as error:
@@ -108,7 +101,7 @@ class Keeper:
             if not held:
                 self.lose("another attempt, or a person, took its lease")
                 return
-            self._deadline = _until(sent)
+            self._deadline.renewed(sent)
             pause = self._renew_seconds
 
     def _watch(self) -> None:
@@ -117,7 +110,3 @@ class Keeper:
                 self.check()
             except ClaimLostError:
                 return
-
-
-def _until(sent: float) -> float:
-    return sent + LEASE_SECONDS - MARGIN_SECONDS

@@ -4,16 +4,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 
 from pydantic import ValidationError
 
 from eventconsumer_api.batch import BatchJob, replay_prefix
+from eventconsumer_api.errors import Blocked
 from eventconsumer_api.identity import RECORD_MAX_BYTES, OutputRecord, output_record_name
-from eventconsumer_spark.errors import ConfigurationError, StorageError
+from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.storage.abfs import AbfsFolder, hadoop_settings, input_folder, output_folder
-from eventconsumer_spark.storage.account import StorageAccount, describe, resolve_account
-from eventconsumer_spark.storage.store import AzureBlobStore
+from eventconsumer_spark.storage.store import SinkContainer
+from eventconsumer_storage.account import StorageAccount, resolve_account
+from eventconsumer_storage.errors import StorageError
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Site:
     """
 
     account: StorageAccount
-    store: AzureBlobStore
+    store: SinkContainer
     input: AbfsFolder
     output: AbfsFolder
     hadoop: Mapping[str, str] = field(repr=False)
@@ -42,7 +43,7 @@ class Site:
             ConfigurationError: It is missing, and the sink's credential may not create it.
             StorageError: Storage did not answer.
         """
-        with AzureBlobStore(self.account, self.output.container) as results:
+        with SinkContainer(self.account, self.output.container) as results:
             if not results.ensure_container():
                 raise ConfigurationError(
                     f"spec.spark.output.path: no container {self.output.container} is in {self.account.endpoint}: "
@@ -68,7 +69,7 @@ class Site:
             resource=job.resource.path,
             since=datetime.now(UTC),
         )
-        with AzureBlobStore(self.account, self.output.container) as results:
+        with SinkContainer(self.account, self.output.container) as results:
             if results.create(name, own.model_dump_json(by_alias=True, indent=2).encode()):
                 return
             content = results.read(name, RECORD_MAX_BYTES) or b""
@@ -93,21 +94,13 @@ def open_site(job: BatchJob, environment: Mapping[str, str]) -> Iterator[Site]:
     Raises:
         ConfigurationError: The credential or the output's path cannot work as they are.
     """
-    account = resolve_account(job.sink, _connection_string(job))
+    try:
+        # The host has checked the endpoint: a driver is started for its files only.
+        account = resolve_account(job.sink, "spec.sink", allow_insecure=True, suffixes=())
+    except Blocked as error:
+        raise ConfigurationError(str(error)) from None
     output = output_folder(job.output.path, account)
     hadoop = hadoop_settings(account, output.host, environment)
     commits = replay_prefix(job.sink.prefix, job.replay.nonce) if job.replay else job.sink.prefix
-    with AzureBlobStore(account, job.sink.container) as store:
+    with SinkContainer(account, job.sink.container) as store:
         yield Site(account, store, input_folder(job.sink.container, output), output, hadoop, commits)
-
-
-def _connection_string(job: BatchJob) -> str | None:
-    credential = job.sink.credential
-    if credential.connection_string_file is None:
-        return None
-    try:
-        return Path(credential.connection_string_file).read_text()
-    except OSError as error:
-        raise ConfigurationError(
-            f"{describe(credential)} cannot be read: {error.strerror}: create the Secret and the key"
-        ) from None

@@ -6,29 +6,16 @@ the client and may meet its own effect: False from a conditional write means "no
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
-from azure.core import MatchConditions
-from azure.core.exceptions import (
-    AzureError,
-    ClientAuthenticationError,
-    HttpResponseError,
-    ResourceExistsError,
-    ResourceModifiedError,
-    ResourceNotFoundError,
-)
-from azure.storage.blob import BlobLeaseClient, ContainerClient, ExponentialRetry
-
-from eventconsumer_spark.errors import StorageError
-from eventconsumer_spark.storage.account import StorageAccount
+from eventconsumer_storage.account import StorageAccount
+from eventconsumer_storage.errors import Conflict, NotFound, StorageError, Unauthorized
+from eventconsumer_storage.sync_blobs import SyncBlobStore
 
 log = logging.getLogger("eventconsumer.spark")
-
-_RENEW_TIMEOUT: Mapping[str, Any] = {"retry_total": 0, "connection_timeout": 4, "read_timeout": 4}
-# A renewal that hangs must leave time for another one.
 
 
 @dataclass(frozen=True)
@@ -82,7 +69,7 @@ class ClaimStore(BlobStore, Protocol):
         """Let the lease of a blob end after `seconds`, whatever becomes of its holder; nothing where there is none."""
 
 
-class AzureBlobStore:
+class SinkContainer:
     """A container of the sink's storage account.
 
     Raises:
@@ -90,16 +77,8 @@ class AzureBlobStore:
     """
 
     def __init__(self, account: StorageAccount, container: str) -> None:
-        self._container = container
-        self._endpoint = account.endpoint
-        self._client = ContainerClient(
-            account.endpoint,
-            container,
-            credential=_credential(account),
-            # About half a minute; the default waits for three.
-            retry_policy=ExponentialRetry(initial_backoff=1, increment_base=2, retry_total=5),
-            connection_timeout=10,
-        )
+        self._place = f"container {container} of {account.endpoint}"
+        self._blobs = SyncBlobStore(account, container)
 
     def __enter__(self) -> Self:
         return self
@@ -109,30 +88,27 @@ class AzureBlobStore:
 
     def close(self) -> None:
         """Close the connections."""
-        self._client.close()
+        self._blobs.close()
 
     def ensure_container(self) -> bool:
         """Create the container if there is none; False where there is none and none may be created.
 
         Without the right to look, this leaves it to the first write to find out whether it is there.
         """
-        try:
-            self._client.create_container()
-        except ResourceExistsError:
+        with self._request("create", "the container itself"):
+            try:
+                self._blobs.create_container()
+            except Conflict:
+                return True
+            except Unauthorized:
+                log.info("may not create %s: it must exist", self._place)
+                return self._may_exist()
             return True
-        except AzureError as error:
-            if not _denied(error):
-                raise self._failure("create", "the container itself", error) from error
-            log.info("may not create container %s: it must exist", self._container)
-            return self._may_exist()
-        return True
 
     def _may_exist(self) -> bool:
         try:
-            return self._client.exists()
-        except AzureError as error:
-            if not _denied(error):
-                raise self._failure("look at", "the container itself", error) from error
+            return self._blobs.container_exists()
+        except Unauthorized:
             return True
 
     def read(self, name: str, limit: int) -> bytes | None:
@@ -143,105 +119,68 @@ class AzureBlobStore:
     def load(self, name: str, limit: int) -> Version | None:
         """Content, at most `limit` bytes of it, with the ETag it has; None where there is no such blob."""
         with self._request("read", name):
-            try:
-                answer = self._client.download_blob(name, offset=0, length=limit)
-                return Version(str(answer.properties.etag), bytes(answer.readall()))
-            except ResourceNotFoundError:
-                return None
+            blob = self._blobs.read(name, limit)
+            return None if blob is None else Version(blob.info.etag, blob.data)
 
     def facts(self, name: str) -> BlobFacts | None:
         """ETag and size of a blob; None where there is none."""
         with self._request("look at", name):
-            try:
-                properties = self._client.get_blob_client(name).get_blob_properties()
-            except ResourceNotFoundError:
-                return None
-            return BlobFacts(str(properties.etag), int(properties.size))
+            info = self._blobs.head(name)
+            return None if info is None else BlobFacts(info.etag, info.size)
 
     def create(self, name: str, content: bytes) -> bool:
         """Put a blob if there is none of this name; False where there is one."""
         with self._request("write", name):
             try:
-                self._client.upload_blob(name, content, overwrite=False)
-            except (ResourceExistsError, ResourceModifiedError):
+                self._blobs.put(name, content, if_absent=True)
+            except Conflict:
                 return False
             return True
 
     def replace(self, name: str, content: bytes, etag: str, lease: str) -> bool:
         """Put if the blob still is the version `etag` and `lease` is held; False where not."""
-
-        def put() -> Any:
-            unchanged = MatchConditions.IfNotModified
-            return self._client.upload_blob(
-                name, content, overwrite=True, lease=lease, etag=etag, match_condition=unchanged
-            )
-
         with self._request("write", name):
-            return _unless_refused(put)
+            return _unless_refused(lambda: self._blobs.put(name, content, if_match=etag, lease_id=lease))
 
     def acquire(self, name: str, seconds: int, lease: str) -> bool:
         """Take a lease of a blob under the id `lease`; False while another one is held, or where there is no blob."""
         with self._request("lease", name):
-            return _unless_refused(lambda: self._lease(name, lease).acquire(seconds))
+            return _unless_refused(lambda: self._blobs.acquire_lease(name, lease, seconds))
 
     def renew(self, name: str, lease: str) -> bool:
         """Start the time of a lease anew; False where it is not held. Not repeated, and bounded to a few seconds."""
         with self._request("renew the lease of", name):
-            return _unless_refused(lambda: self._lease(name, lease).renew(**_RENEW_TIMEOUT))
+            return _unless_refused(lambda: self._blobs.renew_lease(name, lease))
 
     def release(self, name: str, lease: str) -> None:
         """End a lease at once; nothing where it is not held."""
         with self._request("release", name):
-            _unless_refused(lambda: self._lease(name, lease).release(**_RENEW_TIMEOUT))
+            _unless_refused(lambda: self._blobs.release_lease(name, lease))
 
     def break_off(self, name: str, seconds: int) -> None:
         """Let the lease of a blob end after `seconds`, whatever becomes of its holder; nothing where there is none."""
         with self._request("break the lease of", name):
-            _unless_refused(lambda: self._lease(name).break_lease(seconds, **_RENEW_TIMEOUT))
-
-    def _lease(self, name: str, lease: str | None = None) -> BlobLeaseClient:
-        return BlobLeaseClient(self._client.get_blob_client(name), lease_id=lease)
+            _unless_refused(lambda: self._blobs.break_lease(name, seconds))
 
     @contextmanager
     def _request(self, verb: str, name: str) -> Iterator[None]:
         try:
             yield
-        except AzureError as error:
-            raise self._failure(verb, name, error) from error
-
-    def _failure(self, verb: str, name: str, error: AzureError) -> StorageError:
-        cause = error.message.splitlines()[0] if error.message else type(error).__name__
-        remedy = "check that the account is reachable from the Spark pods"
-        if _denied(error):
-            remedy = "check that the credential of spec.sink may read and write this container"
-        place = f"container {self._container} of {self._endpoint}"
-        return StorageError(f"cannot {verb} {name} in {place}: {cause}: {remedy}")
+        except StorageError as error:
+            remedy = "check that the account is reachable from the Spark pods"
+            if isinstance(error, Unauthorized):
+                remedy = "check that the credential of spec.sink may read and write this container"
+            raise type(error)(
+                f"cannot {verb} {name} in {self._place}: {error}: {remedy}", error.status, error.code
+            ) from error
 
 
-def _unless_refused(request: Callable[[], Any]) -> bool:
+def _unless_refused(request: Callable[[], None]) -> bool:
     """False where the blob is not in the state that the request asks for: 404, 409 and 412."""
     try:
         request()
-    except HttpResponseError as error:
-        if error.status_code not in (404, 409, 412):
-            raise
-        # A container that is missing or being deleted is no state of a blob.
-        if str(getattr(error, "error_code", "")).startswith("Container"):
+    except (NotFound, Conflict) as error:
+        if error.code.startswith("Container"):  # one that is missing or being deleted is no state of a blob
             raise
         return False
     return True
-
-
-def _denied(error: AzureError) -> bool:
-    status = error.status_code if isinstance(error, HttpResponseError) else None
-    return status in (401, 403) or isinstance(error, ClientAuthenticationError)
-
-
-def _credential(account: StorageAccount) -> Any:
-    if account.client_id:
-        from azure.identity import WorkloadIdentityCredential  # takes half a second: only where it is used
-
-        return WorkloadIdentityCredential(client_id=account.client_id)
-    if account.key:
-        return {"account_name": account.name, "account_key": account.key}
-    return account.sas

@@ -19,17 +19,17 @@ from eventconsumer_processor.audit.container import AzureContainer
 from eventconsumer_processor.audit.model import AuditReport
 from eventconsumer_processor.audit.prune import Pruned, PrunePlan, carry_out, plan
 from eventconsumer_processor.audit.read import audit
-from eventconsumer_processor.azureblobs import AzureBlobStore, client_options
 from eventconsumer_processor.identity.records import Times, claim_chain
 from eventconsumer_processor.identity.segments import current
-from eventconsumer_processor.lease.keeper import boottime
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.sink.formats import files_of
 from eventconsumer_processor.sink.slots import Chain, Draft, incarnation
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_processor.source.rows import EventRows, FlatMap
-from eventconsumer_processor.storage import BlobStore
+from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
+from eventconsumer_storage.blobs import BlobStore
+from eventconsumer_storage.lease_time import boottime
 from tests.audited import assert_clean, run_audit, run_program
 from tests.azurite import KEY, AzuriteProcess, free_port
 from tests.faultactions import Down, Fail, Truncate

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from azure.storage.blob.aio import BlobServiceClient
 
-from eventconsumer_processor.azureblobs import AzureBlobStore, client_options
-from eventconsumer_processor.errors import Conflict, NotFound
+from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
+from eventconsumer_storage.errors import Conflict, NotFound
 
 TOKENS = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
 

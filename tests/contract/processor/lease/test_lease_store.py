@@ -6,14 +6,15 @@ from dataclasses import dataclass
 
 import pytest
 
-from eventconsumer_processor.errors import LeaseInvalid, LeaseLost, NotFound
+from eventconsumer_processor.errors import LeaseInvalid, LeaseLost
 from eventconsumer_processor.lease.azuresdk import Names
 from eventconsumer_processor.lease.azuresdk_store import AzureSdkStore
 from eventconsumer_processor.lease.eventprocessorhost_store import EventProcessorHostStore
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Taken
 from eventconsumer_processor.lease.store import LeaseStore
-from eventconsumer_processor.storage import BlobStore
+from eventconsumer_storage.blobs import BlobStore
+from eventconsumer_storage.errors import NotFound
 from tests.contract.processor.conftest import World
 
 NAMES = Names("", "shop.example", "orders", "$Default")

@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
-from eventconsumer_processor.errors import StorageError
 from eventconsumer_processor.sink.commit import commit
 from eventconsumer_processor.sink.content import Content
 from eventconsumer_processor.sink.slots import Slot
-from eventconsumer_processor.storage import BlobStore
+from eventconsumer_storage.blobs import BlobStore
+from eventconsumer_storage.errors import StorageError
 from tests.contract.processor.conftest import World
 from tests.fakes.blobs import put_blocks
 from tests.unit.processor.chains import LAYOUTS, chain, draft, tombstone

@@ -9,11 +9,11 @@ from random import Random
 import pytest
 from azure.storage.blob.aio import BlobServiceClient
 
-from eventconsumer_processor.azureblobs import AzureBlobStore, client_options
 from eventconsumer_processor.sink.commit import commit
 from eventconsumer_processor.sink.content import Content
 from eventconsumer_processor.sink.slots import Slot
-from eventconsumer_processor.storage import BlobStore
+from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
+from eventconsumer_storage.blobs import BlobStore
 from tests.azurite import AzuriteProcess
 from tests.faultactions import Delay, Down, DropReply, Fail, Hold, Replay, ResetUpload, Slow, Truncate
 from tests.faultproxy import Action, FaultProxy, Match

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.identity import lease_record_name
-from eventconsumer_processor.errors import HostError, Unavailable
 from eventconsumer_processor.identity.records import Leases, Times, claim_chain, claim_leases, read_chain, take_lead
 from eventconsumer_processor.identity.segments import current, list_segments
 from eventconsumer_processor.lease.layouts import lease_store
@@ -24,6 +24,7 @@ from eventconsumer_processor.tools.checking import Checks
 from eventconsumer_processor.tools.consumer import Consumer
 from eventconsumer_processor.tools.judging import Rules
 from eventconsumer_processor.tools.model import Action, Check, CheckpointsExport, LeaseState, PlanSource, Step
+from eventconsumer_storage.errors import Unavailable
 from tests.contract.processor.conftest import World
 from tests.fakes.blobs import EPOCH, FakeBlobStore
 from tests.fakes.hub import CREATED, FakeHub
@@ -279,7 +280,7 @@ async def test_a_failure_half_way_says_what_was_written_and_gives_all_back(make:
             raise Unavailable("no answer")
         return f"copy-{partition}"
 
-    with pytest.raises(HostError, match="partitions written: 0; run this again"):
+    with pytest.raises(EventConsumerError, match="partitions written: 0; run this again"):
         await carry_out(steps, shop.store(), keep, shop.world.clock, shop.world.sleep, watch=False)
     assert await shop.checkpoints() == {"0": 9, "1": 19}
     assert {row.state for row in (await leases.read(shop.consumer)).leases} == {LeaseState.FREE}
@@ -309,12 +310,12 @@ async def test_positions_are_found_by_number_and_by_offset(make: Make) -> None:
     in_a_file = await checkpoint.plan_set(shop.consumer, "0", None, "150", Rules(allow_behind=True))
     assert in_a_file[0].to is not None
     assert in_a_file[0].to.sequence_number == 15
-    with pytest.raises(HostError, match="no event of the hub has the offset 155"):
+    with pytest.raises(EventConsumerError, match="no event of the hub has the offset 155"):
         await checkpoint.plan_set(shop.consumer, "0", None, "155", Rules())
     shop.hub.partitions["0"].retain_from(50)
-    with pytest.raises(HostError, match="no event 15 any more"):
+    with pytest.raises(EventConsumerError, match="no event 15 any more"):
         await shop.plan("0", 15, allow_behind=True)
-    with pytest.raises(HostError, match="no partition 7"):
+    with pytest.raises(EventConsumerError, match="no partition 7"):
         await shop.plan("7", 15)
 
 

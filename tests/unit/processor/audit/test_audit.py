@@ -16,9 +16,10 @@ from eventconsumer_processor.audit.owners import LeaseSubject
 from eventconsumer_processor.audit.prune import plan
 from eventconsumer_processor.audit.read import Subject, audit
 from eventconsumer_processor.audit.show import show
-from eventconsumer_processor.errors import HubUnreachable, Unavailable
+from eventconsumer_processor.errors import HubUnreachable
 from eventconsumer_processor.source.hub import HubInfo, PartitionInfo, Source
-from eventconsumer_processor.storage import BlobInfo
+from eventconsumer_storage.blobs import BlobInfo
+from eventconsumer_storage.errors import Unavailable
 from tests.fakes.blobs import Fault
 from tests.fakes.virtual import virtual
 from tests.unit.processor.auditing import (

@@ -13,7 +13,7 @@ from eventconsumer_processor.audit.codes import MEANINGS, Code, Level
 from eventconsumer_processor.audit.leases import LeaseFacts
 from eventconsumer_processor.audit.owners import LeaseReader, LeaseSubject
 from eventconsumer_processor.audit.read import Subject, audit
-from eventconsumer_processor.storage import BlobStore
+from eventconsumer_storage.blobs import BlobStore
 from tests.fakes.blobs import Fault
 from tests.fakes.virtual import virtual
 from tests.unit.processor.auditing import (

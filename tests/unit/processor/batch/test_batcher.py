@@ -12,7 +12,7 @@ from eventconsumer_api.v1alpha1 import FileFormat
 from eventconsumer_processor.batch.batcher import Batcher
 from eventconsumer_processor.batch.batches import BatchLog
 from eventconsumer_processor.batch.measure import Measure
-from eventconsumer_processor.errors import Unavailable
+from eventconsumer_storage.errors import Unavailable
 from tests.fakes.blobs import Fault
 from tests.fakes.virtual import virtual
 from tests.unit.processor.batch.test_batches import record

@@ -12,8 +12,8 @@ from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_processor.batch.batches import COMMIT_LIMIT, BatchLog, BatchState
 from eventconsumer_processor.batch.batchplan import freeze
 from eventconsumer_processor.batch.fleet import Ledger
-from eventconsumer_processor.errors import Damaged, Unavailable
 from eventconsumer_processor.sink.slots import Chain, Draft, Slot, slot_of
+from eventconsumer_storage.errors import Damaged, Unavailable
 from tests.fakes.blobs import FakeBlobStore, Fault
 from tests.fakes.virtual import virtual
 from tests.unit.processor.chains import tombstone

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_processor.errors import Blocked
+from eventconsumer_api.errors import Blocked
 from eventconsumer_processor.handler.handler import Batch
 from eventconsumer_processor.handler.loading import load
 from eventconsumer_processor.source.rows import EventRows

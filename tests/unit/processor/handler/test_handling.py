@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_processor.errors import Blocked
+from eventconsumer_api.errors import Blocked
 from eventconsumer_processor.handler.deadletter import DeadLetters
 from eventconsumer_processor.handler.handler import (
     Batch,

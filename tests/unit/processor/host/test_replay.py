@@ -4,10 +4,11 @@ import asyncio
 
 import pytest
 
+from eventconsumer_api.errors import Blocked
 from eventconsumer_api.host_config import ReplayConfig
 from eventconsumer_api.host_report import PartitionReport
-from eventconsumer_processor.errors import Blocked, Damaged
 from eventconsumer_processor.host.replay import bounded, completed
+from eventconsumer_storage.errors import Damaged
 from tests.fakes.blobs import FakeBlobStore
 from tests.fakes.hub import FakeHub
 from tests.fakes.virtual import virtual

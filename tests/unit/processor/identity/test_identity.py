@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from eventconsumer_api.errors import Blocked
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.identity import (
     ChainRecord,
@@ -19,7 +20,6 @@ from eventconsumer_api.identity import (
     pod_of,
 )
 from eventconsumer_api.v1alpha1 import LeaseLayout
-from eventconsumer_processor.errors import Blocked, Conflict, Damaged, Unavailable
 from eventconsumer_processor.identity.records import (
     LEAD_SECONDS,
     Leases,
@@ -34,6 +34,7 @@ from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.lease.model import Checkpoint, Lease
 from eventconsumer_processor.lease.store import LeaseStore
 from eventconsumer_processor.source.hub import HubInfo
+from eventconsumer_storage.errors import Conflict, Damaged, Unavailable
 from tests.fakes.blobs import FakeBlobStore, Fault
 from tests.fakes.hub import CREATED, FakeHub
 from tests.fakes.virtual import virtual

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_processor.errors import LeaseLost, Unavailable
+from eventconsumer_processor.errors import LeaseLost
 from eventconsumer_processor.lease.azuresdk import Names
 from eventconsumer_processor.lease.azuresdk_store import AzureSdkStore
 from eventconsumer_processor.lease.eventprocessorhost_store import EventProcessorHostStore
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.keeper import Keeper
 from eventconsumer_processor.lease.model import Checkpoint
+from eventconsumer_storage.errors import Unavailable
 from tests.fakes.blobs import FakeBlobStore, Fault
 from tests.fakes.virtual import virtual
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from eventconsumer_api.errors import Blocked
 from eventconsumer_api.v1alpha1 import StartingPosition
-from eventconsumer_processor.errors import Blocked
 from eventconsumer_processor.lease.model import Checkpoint, Lease
 from eventconsumer_processor.partition.checkpoint import resume
 from eventconsumer_processor.sink.gaps import Gap, GapReason

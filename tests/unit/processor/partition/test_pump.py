@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from eventconsumer_processor.errors import HubUnreachable, LeaseLost, Unauthorized, Unavailable
+from eventconsumer_processor.errors import HubUnreachable, LeaseLost
 from eventconsumer_processor.lease.model import Checkpoint
 from eventconsumer_processor.partition.pump import CloseReason
 from eventconsumer_processor.source.hub import HubInfo
+from eventconsumer_storage.errors import Unauthorized, Unavailable
 from tests.fakes.blobs import Fault
 from tests.fakes.hub import FakeHub, FakeSource
 from tests.fakes.virtual import virtual

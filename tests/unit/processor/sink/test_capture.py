@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from eventconsumer_processor.errors import Conflict, Damaged, Unavailable
 from eventconsumer_processor.sink.capture import CaptureChain, namespace_name
 from eventconsumer_processor.sink.content import Content
+from eventconsumer_storage.errors import Conflict, Damaged, Unavailable
 from tests.fakes.blobs import FakeBlobStore, Fault
 from tests.unit.processor.chains import HUB, NOON, Seconds, chain, draft
 

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_processor.errors import Conflict, LeaseLost, Refused, StorageError, Unauthorized, Unavailable
+from eventconsumer_processor.errors import LeaseLost
 from eventconsumer_processor.sink.commit import commit
 from eventconsumer_processor.sink.content import Content
 from eventconsumer_processor.sink.slots import Chain, Draft, Slot
+from eventconsumer_storage.errors import Conflict, Refused, StorageError, Unauthorized, Unavailable
 from tests.fakes.blobs import FakeBlobStore, Fault
 from tests.fakes.virtual import virtual
 from tests.unit.processor.chains import LAYOUTS, Seconds, chain, draft

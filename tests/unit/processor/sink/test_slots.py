@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventconsumer_processor.audit import prune
-from eventconsumer_processor.errors import Conflict, Damaged
 from eventconsumer_processor.sink.slots import Chain
+from eventconsumer_storage.errors import Conflict, Damaged
 from tests.fakes.blobs import FakeBlobStore, Fault
 from tests.unit.processor.chains import LAYOUTS, NOON, chain, draft, tombstone
 

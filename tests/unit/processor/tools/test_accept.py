@@ -12,10 +12,10 @@ import pytest
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.identity import HubSegment
-from eventconsumer_processor.errors import Conflict, Damaged
 from eventconsumer_processor.identity.segments import current, list_segments
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.tools.accept import Accepting, Ends
+from eventconsumer_storage.errors import Conflict, Damaged
 from tests.fakes.virtual import virtual
 from tests.unit.processor.stage import CONFIG, Running, Stage, eventually, virtual_clock
 

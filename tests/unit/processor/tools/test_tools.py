@@ -12,11 +12,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_api.v1alpha1 import LeaseLayout
 from eventconsumer_processor import cli
 from eventconsumer_processor.audit.access import AccessError
 from eventconsumer_processor.audit.leases import LeaseFacts
-from eventconsumer_processor.errors import HostError, Unauthorized
 from eventconsumer_processor.problems import SINK
 from eventconsumer_processor.tools.check import check_writable, config_of, judge_clock
 from eventconsumer_processor.tools.checking import Checks
@@ -37,6 +37,7 @@ from eventconsumer_processor.tools.model import (
     Position,
 )
 from eventconsumer_processor.tools.running import run
+from eventconsumer_storage.errors import Unauthorized
 from tests.fakes.blobs import FakeBlobStore, Fault
 from tests.unit.processor.stage import CONFIG
 
@@ -284,7 +285,7 @@ def test_a_configuration_from_stdin_is_refused_by_its_fields() -> None:
 
 def test_an_error_is_one_line_and_exit_code_3(capsys: pytest.CaptureFixture[str]) -> None:
     async def fail() -> int:
-        raise HostError("the thing:\nwhat to do")
+        raise EventConsumerError("the thing:\nwhat to do")
 
     with pytest.raises(typer.Exit) as ended:
         run(fail())

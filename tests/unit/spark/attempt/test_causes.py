@@ -5,7 +5,8 @@ from azure.core.exceptions import ServiceRequestError
 from py4j.protocol import Py4JError, Py4JNetworkError
 
 from eventconsumer_spark.attempt.causes import lies_in_data, root_cause
-from eventconsumer_spark.errors import ClaimLostError, CountMismatchError, FilesChangedError, StorageError
+from eventconsumer_spark.errors import ClaimLostError, CountMismatchError, FilesChangedError
+from eventconsumer_storage.errors import StorageError
 
 
 class Java:

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from eventconsumer_api.batch import BatchClaim, BatchCommit, BatchFile, commit_name
 from eventconsumer_spark.attempt.claim import WAIT_SECONDS, Claim, Decided, take
 from eventconsumer_spark.attempt.commit import commit, find_commit, previous_commit, publish
-from eventconsumer_spark.errors import ClaimHeldError, ClaimLostError, StorageError
+from eventconsumer_spark.errors import ClaimHeldError, ClaimLostError
 from eventconsumer_spark.storage.keeper import LEASE_SECONDS
+from eventconsumer_storage.errors import StorageError
 from tests.fakes.spark_store import FakeBlobStore
 from tests.unit.spark.schedules import CLAIM, NUMBER, PREFIX, TIMES, ScheduledAttempt, record
 

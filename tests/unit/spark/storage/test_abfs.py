@@ -5,7 +5,7 @@ import pytest
 from eventconsumer_spark.batch import folders, trial_folders
 from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.storage.abfs import hadoop_settings, input_folder, output_folder
-from eventconsumer_spark.storage.account import StorageAccount
+from eventconsumer_storage.account import StorageAccount
 
 CLOUD = StorageAccount("https://shop.blob.core.windows.net", "shop", key="a2V5")
 LOCAL_HOST = "shop.blob.svc.cluster.local:10000"

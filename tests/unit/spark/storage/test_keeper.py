@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from eventconsumer_spark.errors import ClaimLostError, StorageError
+from eventconsumer_spark.errors import ClaimLostError
 from eventconsumer_spark.storage.keeper import LEASE_SECONDS, MARGIN_SECONDS, Keeper
+from eventconsumer_storage.errors import StorageError
 
 Make = Callable[..., tuple[Keeper, "Lost"]]
 

@@ -2,19 +2,21 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from azure.core import MatchConditions
 from azure.core.credentials_async import AsyncTokenCredential
-from azure.core.exceptions import AzureError, ClientAuthenticationError, ResourceExistsError, ServiceRequestError
-from azure.storage.blob import BlobBlock, BlobProperties
+from azure.core.exceptions import AzureError, ResourceExistsError
+from azure.storage.blob import BlobBlock
 from azure.storage.blob.aio import BlobClient, BlobLeaseClient, BlobServiceClient, ContainerClient
 
 from eventconsumer_api.endpoints import account_name
-from eventconsumer_processor.errors import Conflict, NotFound, Refused, StorageError, Unauthorized, Unavailable
-from eventconsumer_processor.storage import Blob, BlobInfo
+from eventconsumer_api.host_config import BlobContainer
+from eventconsumer_storage.account import resolve_account
+from eventconsumer_storage.blobs import Blob, BlobInfo, info_of, quoted
+from eventconsumer_storage.errors import NotFound, StorageError, storage_error
 
 CONNECT_SECONDS = 5
 READ_SECONDS = 20
@@ -54,7 +56,7 @@ class AzureBlobStore:
         """See `BlobStore`."""
         try:
             async with self._call("head"):
-                return _info(await self._blob(name).get_blob_properties())
+                return info_of(await self._blob(name).get_blob_properties())
         except NotFound:
             return None
 
@@ -63,7 +65,7 @@ class AzureBlobStore:
         try:
             async with self._call("read"):
                 stream = await self._blob(name).download_blob(offset=0, length=limit)
-                return Blob(_info(stream.properties), await stream.readall())
+                return Blob(info_of(stream.properties), await stream.readall())
         except NotFound:
             return None
         except StorageError as error:
@@ -92,7 +94,7 @@ class AzureBlobStore:
             answer = await self._blob(name).upload_blob(
                 data, overwrite=not if_absent, metadata=dict(metadata or {}), **options
             )
-            return _etag(answer["etag"])
+            return quoted(answer["etag"])
 
     async def set_metadata(self, name: str, metadata: Mapping[str, str], *, if_match: str | None = None) -> str:
         """See `BlobStore`."""
@@ -101,7 +103,7 @@ class AzureBlobStore:
             options = {"etag": if_match, "match_condition": MatchConditions.IfNotModified}
         async with self._call("set_metadata"):
             answer = await self._blob(name).set_blob_metadata(dict(metadata), **options)
-            return _etag(answer["etag"])
+            return quoted(answer["etag"])
 
     async def put_block(self, name: str, block_id: str, data: bytes) -> None:
         """See `BlobStore`."""
@@ -116,7 +118,7 @@ class AzureBlobStore:
         blocks = [BlobBlock(block_id) for block_id in block_ids]
         async with self._call("put_block_list"):
             answer = await self._blob(name).commit_block_list(blocks, metadata=dict(metadata or {}), **options)
-            return _etag(answer["etag"])
+            return quoted(answer["etag"])
 
     async def remove(self, name: str, *, if_match: str) -> None:
         """See `BlobStore`."""
@@ -131,7 +133,7 @@ class AzureBlobStore:
         with contextlib.suppress(StopAsyncIteration):
             while limit is None or len(infos) < limit:
                 async with self._call("list"):  # each page is a request of its own
-                    infos += [_info(found) async for found in await anext(pages)]
+                    infos += [info_of(found) async for found in await anext(pages)]
         return infos[:limit]
 
     async def acquire_lease(self, name: str, lease_id: str, seconds: int) -> None:
@@ -173,6 +175,19 @@ class AzureBlobStore:
         self._observe(operation, "ok")
 
 
+def blob_service(
+    location: BlobContainer, owner_field: str, allow_insecure: bool, suffixes: Collection[str]
+) -> BlobServiceClient:
+    """A client of the account of a container; see `account.resolve_account`."""
+    account = resolve_account(location, owner_field, allow_insecure=allow_insecure, suffixes=suffixes)
+    credential: Any = account.static
+    if account.client_id is not None:
+        from azure.identity.aio import WorkloadIdentityCredential  # takes half a second: only where it is used
+
+        credential = WorkloadIdentityCredential(client_id=account.client_id)
+    return BlobServiceClient(account.endpoint, credential=credential, **client_options())
+
+
 def client_options() -> dict[str, Any]:
     """Options of every storage client: bounded connect and read times, no retries of its own, a file in one request."""
     return {
@@ -182,52 +197,3 @@ def client_options() -> dict[str, Any]:
         "max_single_put_size": MAX_PUT_BYTES,
         "logging_enable": False,
     }
-
-
-def storage_error(operation: str, error: Exception) -> StorageError:
-    """The error of our tree for an error of the client library."""
-    status = int(getattr(error, "status_code", None) or 0)
-    code = str(getattr(getattr(error, "error_code", None), "value", None) or getattr(error, "error_code", None) or "")
-    text = str(error).strip().splitlines()
-    message = f"{operation}: {code or status or type(error).__name__}: {text[0] if text else 'no message'}"
-    if status == 404:
-        return NotFound(message, status, code)
-    if status in {409, 412}:
-        return Conflict(message, status, code)
-    if status in {401, 403} or (isinstance(error, ClientAuthenticationError) and not status):
-        return Unauthorized(message, status, code)
-    if status in {0, 408, 429} or status >= 500:
-        if isinstance(error, ValueError):  # built by the library before any request
-            return Refused(message, status, code)
-        if isinstance(error, ServiceRequestError):
-            message = f"{operation}: no connection: {text[0] if text else type(error).__name__}"
-        return Unavailable(message, status, code, _retry_after(error))
-    return Refused(message, status, code)
-
-
-def _retry_after(error: Exception) -> float:
-    """Seconds that the service asks to wait; 0 where it does not say, or says a date."""
-    headers = getattr(getattr(error, "response", None), "headers", None) or {}
-    try:
-        return max(0.0, float(headers.get("Retry-After", 0)))
-    except ValueError:
-        return 0.0
-
-
-def _info(properties: BlobProperties) -> BlobInfo:
-    return BlobInfo(
-        name=str(properties.name),
-        etag=_etag(properties.etag),
-        size=int(properties.size or 0),
-        last_modified=properties.last_modified,
-        # A listing gives None for an empty value, other answers give "".
-        metadata={key: value or "" for key, value in (properties.metadata or {}).items()},
-        leased=properties.lease.state in {"leased", "breaking"},
-        forever=properties.lease.state == "leased" and properties.lease.duration == "infinite",
-    )
-
-
-def _etag(value: object) -> str:
-    """Listings give etags without quotes, other answers with them: one form, with quotes."""
-    text = str(value)
-    return text if text.startswith(('"', "W/")) else f'"{text}"'

@@ -2,13 +2,15 @@
 
 Nothing is retried. Each caller runs in a loop of its own and knows what an unknown outcome means for it: a retried
 put-if-absent that fails with "exists" may have been ours. Every failure is one of `errors.StorageError`, with the
-service's code. `azureblobs` is the real one.
+service's code. `async_blobs` is the real one.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
+
+from azure.storage.blob import BlobProperties
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +94,23 @@ class BlobStore(Protocol):
 
     async def close(self) -> None:
         """Close connections."""
+
+
+def info_of(properties: BlobProperties) -> BlobInfo:
+    """What Azure's client tells about a blob."""
+    return BlobInfo(
+        name=str(properties.name),
+        etag=quoted(properties.etag),
+        size=int(properties.size or 0),
+        last_modified=properties.last_modified,
+        # A listing gives None for an empty value, other answers give "".
+        metadata={key: value or "" for key, value in (properties.metadata or {}).items()},
+        leased=properties.lease.state in {"leased", "breaking"},
+        forever=properties.lease.state == "leased" and properties.lease.duration == "infinite",
+    )
+
+
+def quoted(value: object) -> str:
+    """An etag with quotes. Listings give etags without quotes, other answers with them."""
+    text = str(value)
+    return text if text.startswith(('"', "W/")) else f'"{text}"'

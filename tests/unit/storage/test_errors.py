@@ -7,10 +7,9 @@ from random import Random
 import pytest
 from azure.core.exceptions import HttpResponseError
 
-from eventconsumer_processor.azureblobs import storage_error
-from eventconsumer_processor.errors import StorageError, Unavailable
 from eventconsumer_processor.sink.commit import RETRY_AFTER_MOST, commit
 from eventconsumer_processor.sink.slots import Chain, Draft
+from eventconsumer_storage.errors import StorageError, Unavailable, storage_error
 from tests.fakes.blobs import FakeBlobStore, Fault
 from tests.fakes.virtual import virtual
 

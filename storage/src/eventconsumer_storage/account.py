@@ -1,0 +1,130 @@
+"""The storage account of a container: endpoint and credential, from the resource and a connection string.
+
+It is resolved once for the host's clients, Spark's client and Spark's ABFS connector. A secret stays in fields that no
+`repr` shows.
+"""
+
+import base64
+import binascii
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
+from azure.storage.blob import BlobServiceClient
+
+from eventconsumer_api.conditions import Reason
+from eventconsumer_api.endpoints import account_name
+from eventconsumer_api.errors import Blocked
+from eventconsumer_api.host_config import BlobContainer, Credential
+from eventconsumer_storage.credential import (
+    check_host,
+    check_identity,
+    check_named_host,
+    insecure,
+    invalid,
+    read_connection_string,
+)
+
+
+@dataclass(frozen=True)
+class StorageAccount:
+    """A blob endpoint and how to sign in: exactly one of `key`, `sas` and `client_id` is set."""
+
+    endpoint: str  # without a slash at the end
+    name: str
+    key: str | None = field(default=None, repr=False)
+    sas: str | None = field(default=None, repr=False)
+    client_id: str | None = None
+
+    @property
+    def secure(self) -> bool:
+        """Whether the endpoint speaks TLS."""
+        return self.endpoint.startswith("https://")
+
+    @property
+    def static(self) -> AzureNamedKeyCredential | AzureSasCredential | None:
+        """The credential that is no identity, as Azure's clients take it."""
+        if self.key is not None:
+            return AzureNamedKeyCredential(self.name, self.key)
+        return AzureSasCredential(self.sas) if self.sas is not None else None
+
+
+def resolve_account(
+    location: BlobContainer, owner_field: str, *, allow_insecure: bool, suffixes: Collection[str]
+) -> StorageAccount:
+    """The account of a container.
+
+    Args:
+        location: The account, container and credential.
+        owner_field: `spec.leaseStore` or `spec.sink`, for messages.
+        allow_insecure: Whether plain HTTP, and any host, is allowed.
+        suffixes: Else the domains under which the account's host name must be.
+
+    Raises:
+        Blocked: The Secret's key is missing, the text is no connection string of a storage account, contradicts the
+            resource, or names a plain endpoint or a host that the administrator has not allowed.
+    """
+    credential = location.credential
+    if credential.client_id is not None:
+        return _of_identity(location, owner_field, None if allow_insecure else suffixes)
+    text, parts = read_connection_string(credential, "DefaultEndpointsProtocol=https;AccountName=…;AccountKey=…")
+    signature = parts.get("sharedaccesssignature")
+    development = parts.get("usedevelopmentstorage", "").lower() == "true"
+    if not development and not signature:
+        _check_account_key(credential, parts)
+    try:
+        with BlobServiceClient.from_connection_string(text) as client:
+            endpoint, secondary = _endpoint(client.url), client.secondary_hostname
+            key = getattr(client.credential, "account_key", None)
+    except (ValueError, KeyError):  # the library's message may hold parts of the text
+        raise invalid(credential, "is not a connection string of a storage account") from None
+    if not allow_insecure:
+        if not endpoint.startswith("https://"):
+            raise insecure(credential, f"has a plain endpoint, {endpoint}")
+        for address in filter(None, (endpoint, secondary)):
+            host = address.removeprefix("https://").partition("/")[0]
+            check_named_host(credential, host, suffixes)
+    if location.storage_account_url and _endpoint(location.storage_account_url).lower() != endpoint.lower():
+        raise invalid(
+            credential,
+            f"is for {endpoint}, but {owner_field}.storageAccountUrl is {location.storage_account_url}: "
+            "make them equal",
+        )
+    name = parts.get("accountname") or account_name(endpoint)
+    if signature:
+        return StorageAccount(endpoint, name, sas=signature.lstrip("?"))
+    return StorageAccount(endpoint, name, key=key)
+
+
+def _of_identity(location: BlobContainer, owner_field: str, suffixes: Collection[str] | None) -> StorageAccount:
+    url, credential = location.storage_account_url, location.credential
+    if not url:
+        raise Blocked(f"{owner_field}.storageAccountUrl", Reason.SPEC_INVALID, "it is needed with workloadIdentity")
+    if not url.startswith("https://"):
+        raise Blocked(
+            f"{owner_field}.storageAccountUrl",
+            Reason.INSECURE_ENDPOINT,
+            "a token is sent over https only: write https://<account>.blob.core.windows.net",
+        )
+    if suffixes is not None:
+        check_host(f"{owner_field}.storageAccountUrl", "", urlsplit(url).netloc, suffixes)
+    check_identity(credential, Reason.STORAGE_UNAUTHORIZED)
+    endpoint = _endpoint(url)
+    return StorageAccount(endpoint, account_name(endpoint), client_id=credential.client_id)
+
+
+def _check_account_key(credential: Credential, parts: dict[str, str]) -> None:
+    for part in ("AccountName", "AccountKey"):
+        if not parts.get(part.lower()):
+            raise invalid(credential, f"has no part {part}=…")
+    try:
+        base64.b64decode(parts["accountkey"], validate=True)
+    except (binascii.Error, ValueError):
+        raise invalid(credential, "has an AccountKey that is not base64: copy it again from the portal") from None
+
+
+def _endpoint(url: str) -> str:
+    """Scheme, host and path without a query (which may hold a signature)."""
+    split = urlsplit(url)
+    return f"{split.scheme}://{split.netloc}{split.path}".rstrip("/")

@@ -1,0 +1,113 @@
+"""Connection strings from mounted files, workload identity, and the rules for what they may name.
+
+A Secret is mounted as a file that may be missing (the mount is optional) and may change while a host runs. So reading a
+credential is an operation that can fail with a `Problem`, and that is repeated; `fingerprint` says when a file has
+changed. No value of a connection string ever enters a message.
+"""
+
+import hashlib
+import os
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from eventconsumer_api.conditions import Reason
+from eventconsumer_api.connection_string import ConnectionStringError, parse_connection_string
+from eventconsumer_api.endpoints import endpoint_problem
+from eventconsumer_api.errors import Blocked
+from eventconsumer_api.host_config import Credential
+
+_IDENTITY_ENV = ("AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE")
+
+
+def fingerprint(credentials: Iterable[Credential]) -> str:
+    """A hash of all connection string files: it changes when one appears, changes or goes away."""
+    digest = hashlib.sha256()
+    for credential in credentials:
+        digest.update((_content(credential) or "").encode() + b"\0")
+    return digest.hexdigest()
+
+
+def read_connection_string(credential: Credential, form: str) -> tuple[str, dict[str, str]]:
+    """The text of a connection string, and its parts by name in lower case.
+
+    Args:
+        credential: Where it is mounted.
+        form: What it looks like, for the message.
+
+    Raises:
+        Blocked: The Secret or its key is missing, or the text is no connection string.
+    """
+    text = _content(credential)
+    if not text:
+        missing = "is empty" if text == "" else f"has no key {credential.key}"
+        subject = f"Secret {credential.secret}" if missing.startswith("has") else place(credential)
+        raise Blocked(
+            credential.field,
+            Reason.SECRET_KEY_MISSING,
+            f"{subject} {missing}: create it with a connection string of the form {form}",
+        )
+    try:
+        return text, parse_connection_string(text)
+    except ConnectionStringError as error:
+        raise invalid(credential, f"is not a connection string: {error}") from None
+
+
+def check_identity(credential: Credential, reason: Reason) -> None:
+    """Make sure that workload identity is injected into this pod.
+
+    Raises:
+        Blocked: It is not; `reason` is the condition's.
+    """
+    missing = [name for name in _IDENTITY_ENV if not os.environ.get(name)]
+    if missing:
+        raise Blocked(
+            credential.field,
+            reason,
+            f"workload identity is not injected into this pod ({', '.join(missing)} not set): install the workload "
+            "identity webhook and annotate the pod's service account with azure.workload.identity/client-id",
+        )
+
+
+def check_host(field: str, subject: str, host: str, suffixes: Collection[str]) -> None:
+    """Make sure that the administrator allows a host name.
+
+    Raises:
+        Blocked: It is under none of the allowed domains, or no host name.
+    """
+    problem = endpoint_problem(host, suffixes)
+    if problem is not None:
+        raise Blocked(field, problem.reason, f"{subject}{problem.message}")
+
+
+def check_named_host(credential: Credential, host: str, suffixes: Collection[str]) -> None:
+    """The same, for a host that a connection string names."""
+    check_host(credential.field, f"{place(credential)} names a host that is refused: ", host, suffixes)
+
+
+def place(credential: Credential) -> str:
+    """The credential as its user knows it, for messages."""
+    return f"key {credential.key} of Secret {credential.secret}"
+
+
+def invalid(credential: Credential, what: str) -> Blocked:
+    """The error for a connection string that cannot be used."""
+    return Blocked(credential.field, Reason.CONNECTION_STRING_INVALID, f"{place(credential)} {what}")
+
+
+def insecure(credential: Credential, what: str) -> Blocked:
+    """The error for a connection string that asks for a plain connection."""
+    return Blocked(
+        credential.field,
+        Reason.INSECURE_ENDPOINT,
+        f"{place(credential)} {what}: use a TLS endpoint, or let the administrator install the operator with "
+        "allowInsecureEndpoints",
+    )
+
+
+def _content(credential: Credential) -> str | None:
+    if credential.connection_string_file is None:
+        return None
+    try:
+        return Path(credential.connection_string_file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return None

@@ -1,0 +1,123 @@
+"""Blobs for Spark: the few operations that a driver needs beside ABFS, without asyncio.
+
+Requests are repeated by Azure's client. A request whose answer was lost may so meet its own effect: `Conflict` from a
+conditional write means "not in this state", not "not by me". Every failure is one of `errors.StorageError`.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Self
+
+from azure.core import MatchConditions
+from azure.core.exceptions import AzureError
+from azure.storage.blob import BlobLeaseClient, ContainerClient, ExponentialRetry
+
+from eventconsumer_storage.account import StorageAccount
+from eventconsumer_storage.blobs import Blob, BlobInfo, info_of
+from eventconsumer_storage.errors import NotFound, storage_error
+
+_ONCE: Mapping[str, Any] = {"retry_total": 0, "connection_timeout": 4, "read_timeout": 4}
+# A renewal that hangs must leave time for another one.
+
+
+class SyncBlobStore:
+    """One container. All methods raise `StorageError`."""
+
+    def __init__(self, account: StorageAccount, container: str) -> None:
+        credential: Any = account.static
+        if account.client_id is not None:
+            from azure.identity import WorkloadIdentityCredential  # takes half a second: only where it is used
+
+            credential = WorkloadIdentityCredential(client_id=account.client_id)
+        self._client = ContainerClient(
+            account.endpoint,
+            container,
+            credential=credential,
+            # About half a minute; the default waits for three.
+            retry_policy=ExponentialRetry(initial_backoff=1, increment_base=2, retry_total=5),
+            connection_timeout=10,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def create_container(self) -> None:
+        """Create the container; `Conflict` where it exists."""
+        with _mapped("create_container"):
+            self._client.create_container()
+
+    def container_exists(self) -> bool:
+        """Whether the container exists."""
+        with _mapped("get_container"):
+            return self._client.exists()
+
+    def head(self, name: str) -> BlobInfo | None:
+        """Facts about a blob; None where it does not exist."""
+        try:
+            with _mapped("head"):
+                return info_of(self._client.get_blob_client(name).get_blob_properties())
+        except NotFound:
+            return None
+
+    def read(self, name: str, limit: int) -> Blob | None:
+        """A blob with at most `limit` bytes of its content; None where it does not exist."""
+        try:
+            with _mapped("read"):
+                stream = self._client.download_blob(name, offset=0, length=limit)
+                return Blob(info_of(stream.properties), bytes(stream.readall()))
+        except NotFound:
+            return None
+
+    def put(
+        self,
+        name: str,
+        data: bytes,
+        *,
+        lease_id: str | None = None,
+        if_match: str | None = None,
+        if_absent: bool = False,
+    ) -> None:
+        """Write a whole blob."""
+        options: dict[str, Any] = {"lease": lease_id} if lease_id else {}
+        if if_match:
+            options |= {"etag": if_match, "match_condition": MatchConditions.IfNotModified}
+        with _mapped("put"):
+            self._client.upload_blob(name, data, overwrite=not if_absent, **options)
+
+    def acquire_lease(self, name: str, lease_id: str, seconds: int) -> None:
+        """Lease a free blob under the given id, for 15 to 60 s."""
+        with _mapped("acquire_lease"):
+            self._lease(name, lease_id).acquire(seconds)
+
+    def renew_lease(self, name: str, lease_id: str) -> None:
+        """Renew a lease. Not repeated, and bounded to a few seconds."""
+        with _mapped("renew_lease"):
+            self._lease(name, lease_id).renew(**_ONCE)
+
+    def release_lease(self, name: str, lease_id: str) -> None:
+        """Release a lease. Not repeated, and bounded to a few seconds."""
+        with _mapped("release_lease"):
+            self._lease(name, lease_id).release(**_ONCE)
+
+    def break_lease(self, name: str, seconds: int) -> None:
+        """Let the lease of a blob end after `seconds`. Not repeated, and bounded to a few seconds."""
+        with _mapped("break_lease"):
+            self._lease(name).break_lease(seconds, **_ONCE)
+
+    def _lease(self, name: str, lease_id: str | None = None) -> BlobLeaseClient:
+        return BlobLeaseClient(self._client.get_blob_client(name), lease_id=lease_id)
+
+
+@contextmanager
+def _mapped(operation: str) -> Iterator[None]:
+    try:
+        yield
+    except (AzureError, OSError) as error:
+        raise storage_error(operation, error) from error

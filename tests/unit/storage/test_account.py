@@ -1,0 +1,186 @@
+"""From a container's description and a connection string to an account; no message holds a value of the string."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventconsumer_api.conditions import Reason
+from eventconsumer_api.endpoints import AZURE_SUFFIXES
+from eventconsumer_api.errors import Blocked
+from eventconsumer_api.host_config import BlobLocation, Credential
+from eventconsumer_storage.account import StorageAccount, resolve_account
+from eventconsumer_storage.async_blobs import blob_service
+from eventconsumer_storage.credential import fingerprint
+
+KEY = "c2VjcmV0LWtleQ=="
+ACCOUNT = f"AccountName=shop;AccountKey={KEY}"
+STORAGE = f"DefaultEndpointsProtocol=https;AccountName=shop;AccountKey={KEY};EndpointSuffix=core.windows.net"
+IDENTITY = Credential(field="spec.sink.authentication.workloadIdentity", client_id="00000000-1111")
+
+
+def sink(tmp_path: Path, text: str | None, **fields: Any) -> BlobLocation:
+    """A sink whose Secret holds `text`, or is missing."""
+    file = tmp_path / "secret"
+    if text is not None:
+        file.write_text(text)
+    credential = Credential(
+        field="spec.x", secret="shop-secret", key="connectionString", connection_string_file=str(file)
+    )
+    return BlobLocation(container="drained", prefix="p", credential=credential, **fields)
+
+
+def resolve(location: BlobLocation, *, insecure: bool = False, suffixes: Any = AZURE_SUFFIXES) -> StorageAccount:
+    return resolve_account(location, "spec.sink", allow_insecure=insecure, suffixes=suffixes)
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "reason", "part"),
+    [
+        (None, {}, Reason.SECRET_KEY_MISSING, "has no key"),
+        ("AccountName=a", {}, Reason.CONNECTION_STRING_INVALID, "no part AccountKey"),
+        ("AccountKey=%%%;AccountName=a", {}, Reason.CONNECTION_STRING_INVALID, "not base64"),
+        ("SharedAccessSignature=sig", {}, Reason.CONNECTION_STRING_INVALID, "is not a connection string"),
+        (STORAGE, {"storage_account_url": "https://other.net"}, Reason.CONNECTION_STRING_INVALID, "make them equal"),
+        (STORAGE.replace("https", "http"), {}, Reason.INSECURE_ENDPOINT, "plain endpoint"),
+        ("UseDevelopmentStorage=true", {}, Reason.INSECURE_ENDPOINT, "plain endpoint"),
+        (f"BlobEndpoint=https://collector.example;{ACCOUNT}", {}, Reason.ENDPOINT_NOT_ALLOWED, "collector.example"),
+        (f"BlobEndpoint=https://127.0.0.1:10000/x;{ACCOUNT}", {}, Reason.INSECURE_ENDPOINT, "127.0.0.1"),
+        (
+            f"BlobEndpoint=https://shop.blob.core.windows.net;{ACCOUNT};BlobSecondaryEndpoint=https://collector.example",
+            {},
+            Reason.ENDPOINT_NOT_ALLOWED,
+            "collector.example",
+        ),
+        (
+            f"BlobEndpoint=https://collector.example?.blob.core.windows.net;{ACCOUNT}",
+            {},
+            Reason.ENDPOINT_NOT_ALLOWED,
+            "collector.example",
+        ),
+        (
+            STORAGE.replace("core.windows.net", "collector.example"),
+            {},
+            Reason.ENDPOINT_NOT_ALLOWED,
+            "shop.blob.collector.example",
+        ),
+    ],
+)
+def test_bad_storage_credentials(
+    tmp_path: Path, text: str | None, fields: dict[str, str], reason: Reason, part: str
+) -> None:
+    with pytest.raises(Blocked) as raised:
+        resolve(sink(tmp_path, text, **fields))
+    assert (raised.value.problem.reason, part in raised.value.problem.message) == (reason, True)
+    assert KEY not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "endpoint", "name"),
+    [
+        (ACCOUNT, "https://shop.blob.core.windows.net", "shop"),
+        (
+            f"DefaultEndpointsProtocol=http;{ACCOUNT};EndpointSuffix=example.org",
+            "http://shop.blob.example.org",
+            "shop",
+        ),
+        (
+            f"BlobEndpoint=http://shop.blob.svc.cluster.local:10000/;{ACCOUNT}",
+            "http://shop.blob.svc.cluster.local:10000",
+            "shop",
+        ),
+        (f"blobendpoint=http://127.0.0.1:10000/shop;{ACCOUNT.lower()}", "http://127.0.0.1:10000/shop", "shop"),
+    ],
+)
+def test_a_connection_string_with_a_key(tmp_path: Path, text: str, endpoint: str, name: str) -> None:
+    text = text.replace(KEY.lower(), KEY)
+    account = resolve(sink(tmp_path, text), insecure=True)
+    assert (account.endpoint, account.name, account.key) == (endpoint, name, KEY)
+    assert account.secure == endpoint.startswith("https")
+    assert KEY not in repr(account)
+
+
+def test_a_connection_string_with_a_shared_access_signature(tmp_path: Path) -> None:
+    text = "BlobEndpoint=https://shop.blob.core.windows.net;SharedAccessSignature=?sv=2024&sig=abc%3D"
+    location = sink(tmp_path, text)
+    account = resolve(location)
+    assert (account.sas, account.key, account.name) == ("sv=2024&sig=abc%3D", None, "shop")
+    assert "abc" not in repr(account)
+    assert blob_service(location, "spec.sink", False, AZURE_SUFFIXES).url == "https://shop.blob.core.windows.net/"
+
+
+def test_the_url_of_the_resource_is_that_of_the_connection_string(tmp_path: Path) -> None:
+    url = "https://shop.blob.core.windows.net"
+    assert (
+        resolve(sink(tmp_path, STORAGE, storage_account_url=url.upper().replace("HTTPS", "https") + "/")).endpoint
+        == url
+    )
+
+
+def test_the_administrators_domains_replace_azures(tmp_path: Path) -> None:
+    text = STORAGE.replace("core.windows.net", "azure.example")
+    account = resolve(sink(tmp_path, text), suffixes=("blob.azure.example",))
+    assert account.endpoint == "https://shop.blob.azure.example"
+    with pytest.raises(Blocked, match=r"not under one of the allowed domains \(blob\.azure\.example\)"):
+        resolve(sink(tmp_path, STORAGE), suffixes=("blob.azure.example",))
+
+
+def of_identity(url: str | None) -> BlobLocation:
+    return BlobLocation(container="drained", prefix="p", credential=IDENTITY, storage_account_url=url)
+
+
+@pytest.mark.parametrize(
+    ("url", "suffixes", "part"),
+    [
+        (None, AZURE_SUFFIXES, "it is needed with workloadIdentity"),
+        ("http://shop.blob.core.windows.net", AZURE_SUFFIXES, "over https only"),
+        ("https://collector.example", AZURE_SUFFIXES, "collector.example is not under"),
+        ("https://shop.blob.core.windows.net", (), "is not under"),
+        ("https://shop.blob.core.windows.net", AZURE_SUFFIXES, "AZURE_TENANT_ID, AZURE_FEDERATED_TOKEN_FILE not set"),
+    ],
+)
+def test_no_token_is_sent_where_it_may_not_go(
+    url: str | None, suffixes: tuple[str, ...], part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(Blocked) as raised:
+        resolve(of_identity(url), suffixes=suffixes)
+    assert part in raised.value.problem.message
+
+
+def test_workload_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "token").write_text("jwt")
+    monkeypatch.setenv("AZURE_TENANT_ID", "tenant")
+    monkeypatch.setenv("AZURE_FEDERATED_TOKEN_FILE", str(tmp_path / "token"))
+    account = resolve(of_identity("https://shop.blob.core.windows.net/"))
+    assert (account.name, account.client_id, account.key, account.static) == ("shop", "00000000-1111", None, None)
+    assert account.endpoint == "https://shop.blob.core.windows.net"
+
+
+def test_the_fingerprint_changes_with_the_file(tmp_path: Path) -> None:
+    missing = fingerprint([sink(tmp_path, None).credential])
+    written = fingerprint([sink(tmp_path, ACCOUNT).credential])
+    assert len({missing, written, fingerprint([sink(tmp_path, STORAGE).credential])}) == 3
+
+
+@given(st.text(alphabet=st.characters(codec="ascii", exclude_characters="\r\n;="), min_size=12))
+def test_no_message_holds_a_secret(secret: str) -> None:
+    secret = "k3y" + secret.strip()
+    texts = [
+        secret,
+        f"SharedAccessKey={secret}",
+        f"Endpoint=sb://a;SharedAccessKey={secret}",
+        f"AccountName=a;AccountKey={secret}",
+        f"AccountKey={secret}",
+        f"{secret};{secret}",
+    ]
+    with TemporaryDirectory() as folder:
+        for text in texts:
+            try:
+                resolve(sink(Path(folder), text))
+            except Blocked as error:
+                assert secret not in str(error)
