@@ -174,7 +174,7 @@ MUTANTS: Mapping[str, Mutant] = {
         (
             Change(
                 "partition/pump.py",
-                "                    return CloseReason.STOLEN\n",
+                "                    return PumpEnd.STOLEN\n",
                 "                    await self._retry_later(error)\n",
             ),
         ),

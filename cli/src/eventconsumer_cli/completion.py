@@ -15,8 +15,8 @@ from typer._completion_classes import completion_init
 
 from eventconsumer_cli.kube.cluster import Cluster
 from eventconsumer_cli.main import app
-from eventconsumer_cli.remedies import PROGRAM
 from eventconsumer_cli.session import Options, Session, kubernetes
+from eventconsumer_cli.text import PROGRAM
 
 _VARIABLE = "_KUBECTL_EVENTCONSUMER_COMPLETE"
 

@@ -34,8 +34,8 @@ from eventconsumer_cli.errors import EXIT_CODES, CliError, ExitCode
 from eventconsumer_cli.kube.cluster import Cluster
 from eventconsumer_cli.options import add, complete_namespace
 from eventconsumer_cli.output import BAD, Format, console
-from eventconsumer_cli.remedies import PROGRAM
 from eventconsumer_cli.session import Options, Session, kubernetes
+from eventconsumer_cli.text import PROGRAM
 
 LOOK, STEER, CHECK, START = "Look", "Steer", "Check", "Start"
 

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+PROGRAM = "kubectl eventconsumer"
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 _SIZES = ("B", "kB", "MB", "GB", "TB", "PB")
 

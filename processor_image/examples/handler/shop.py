@@ -8,7 +8,7 @@ import json
 import os
 import sqlite3
 
-from eventconsumer_processor.handler.handler import (
+from eventconsumer_processor.handler import (
     Batch,
     CloseReason,
     Event,

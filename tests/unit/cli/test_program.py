@@ -10,20 +10,22 @@ import pytest
 import yaml
 
 from eventconsumer_api.conditions import Reason
+from eventconsumer_api.remedies import command
 from eventconsumer_cli import completion, text
 from eventconsumer_cli.errors import ClusterError, Forbidden, NotFound, RefusedError
 from eventconsumer_cli.kube.answers import answer_error
 from eventconsumer_cli.kube.kubeconfig import connect
 from eventconsumer_cli.main import main
-from eventconsumer_cli.remedies import AT_REST, next_step
 from tests.unit.cli.fakes import FakeCluster, consumer, shop
 from tests.unit.cli.running import Shell
 
 
 def test_every_reason_that_needs_a_person_has_a_next_step() -> None:
     for reason in Reason:
-        assert bool(next_step(reason, "orders", "shop")) is (reason not in AT_REST), reason
-    assert next_step("OfANewerOperator", "orders", "shop") == ""
+        assert bool(command(reason, "orders", "shop")) is (
+            reason not in {Reason.AVAILABLE, Reason.IDLE, Reason.DISABLED}
+        ), reason
+    assert command("OfANewerOperator", "orders", "shop") == ""
 
 
 @pytest.mark.parametrize(

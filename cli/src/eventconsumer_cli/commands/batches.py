@@ -12,14 +12,14 @@ from rich.text import Text
 from eventconsumer_api import labels
 from eventconsumer_api.conditions import ConditionType
 from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.remedies import command, is_good
 from eventconsumer_cli.commands.partitions import look_at
 from eventconsumer_cli.errors import Failed, Forbidden
 from eventconsumer_cli.kube.kinds import POD, name_of
 from eventconsumer_cli.options import ConsumerName
 from eventconsumer_cli.output import BAD, GOOD, TITLE, WARN, table
-from eventconsumer_cli.remedies import PROGRAM, is_good, next_step
 from eventconsumer_cli.session import Session
-from eventconsumer_cli.text import age, count, duration, plural, size, time_of
+from eventconsumer_cli.text import PROGRAM, age, count, duration, plural, size, time_of
 from eventconsumer_cli.view import Look
 
 _EXECUTOR = "executor"
@@ -139,7 +139,7 @@ def view(look: Look, found: Sequence[Attempt]) -> Iterator[RenderableType]:
     condition = look.status.condition(ConditionType.SPARK_HEALTHY)
     if condition and not is_good(condition):
         yield Text.assemble(("\n" + condition.reason, BAD), f": {condition.message}")
-        step = next_step(condition.reason, look.name, look.namespace)
+        step = command(condition.reason, look.name, look.namespace)
         if step and "batches" not in step:
             yield Text(step)
 

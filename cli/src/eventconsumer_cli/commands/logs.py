@@ -14,8 +14,8 @@ from eventconsumer_cli.kube.kinds import EVENT_CONSUMER
 from eventconsumer_cli.loglines import LogLine, parse
 from eventconsumer_cli.options import ConsumerName
 from eventconsumer_cli.output import Format
-from eventconsumer_cli.remedies import PROGRAM
 from eventconsumer_cli.session import Session
+from eventconsumer_cli.text import PROGRAM
 from eventconsumer_cli.view import Look
 
 LOOK_SECONDS = 2.0

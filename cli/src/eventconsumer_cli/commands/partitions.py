@@ -10,9 +10,8 @@ from eventconsumer_cli.errors import ClusterError, Failed
 from eventconsumer_cli.kube.reports import read
 from eventconsumer_cli.options import ConsumerName
 from eventconsumer_cli.output import BAD, DIM, table
-from eventconsumer_cli.remedies import PROGRAM
 from eventconsumer_cli.session import Session
-from eventconsumer_cli.text import age, count, duration
+from eventconsumer_cli.text import PROGRAM, age, count, duration
 from eventconsumer_cli.view import Look, Partition
 
 _HEADERS = ("partition", "owner", "epoch", "lag", "late", "next", "last event", "events", "files")

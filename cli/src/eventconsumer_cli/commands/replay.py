@@ -8,9 +8,9 @@ from pydantic import ValidationError
 from rich.console import RenderableType
 from rich.text import Text
 
+from eventconsumer_api.durations import moment
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.v1alpha1 import Replay
-from eventconsumer_cli.durations import moment
 from eventconsumer_cli.errors import Failed, RefusedError
 from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, name_of, namespace_of
 from eventconsumer_cli.options import ConsumerName, Yes
@@ -51,8 +51,8 @@ def replay(
         {
             "nonce": nonce or now.strftime("%y%m%d-%H%M%S"),
             "consumerGroup": consumer_group,
-            "from": moment(since, now) if since else None,
-            "to": moment(until, now) if until else None,
+            "from": _moment(since, now),
+            "to": _moment(until, now),
             "partitions": partition or [],
         },
     )
@@ -136,3 +136,10 @@ def plan(consumer: Manifest, wanted: Replay) -> list[RenderableType]:
         *waits,
     ]
     return [Text(line) for line in lines]
+
+
+def _moment(text: str | None, now: datetime) -> datetime | None:
+    try:
+        return moment(text, now) if text else None
+    except ValueError as error:
+        raise Failed(str(error)) from None

@@ -10,14 +10,14 @@ from rich.text import Text
 
 from eventconsumer_api.conditions import ConditionType
 from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.remedies import command, is_good
 from eventconsumer_api.status import Condition
 from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, name_of
 from eventconsumer_cli.kube.reports import Hosts, read
 from eventconsumer_cli.options import ConsumerName
 from eventconsumer_cli.output import BAD, DIM, GOOD, TITLE, WARN, table
-from eventconsumer_cli.remedies import PROGRAM, is_good, next_step
 from eventconsumer_cli.session import Session
-from eventconsumer_cli.text import age, count, duration, plural, size
+from eventconsumer_cli.text import PROGRAM, age, count, duration, plural, size
 from eventconsumer_cli.view import Look
 
 _NUMBERS = ("lag", "late", "files")
@@ -185,7 +185,7 @@ def _verdict(condition: Condition) -> Text:
 def _next_steps(look: Look) -> Iterator[RenderableType]:
     reasons = dict.fromkeys(each.reason for each in look.status.conditions if not is_good(each))
     advisory = [each.reason for each in look.status.conditions if is_good(each) and each.reason.startswith("Spark")]
-    steps = dict.fromkeys(next_step(reason, look.name, look.namespace) for reason in (*reasons, *advisory))
+    steps = dict.fromkeys(command(reason, look.name, look.namespace) for reason in (*reasons, *advisory))
     found = [step for step in steps if step]
     if found:
         yield Text("")

@@ -12,8 +12,8 @@ from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, POD, name_of, namespace
 from eventconsumer_cli.kube.reports import host_selector
 from eventconsumer_cli.options import ConsumerName
 from eventconsumer_cli.output import WARN
-from eventconsumer_cli.remedies import PROGRAM
 from eventconsumer_cli.session import Session
+from eventconsumer_cli.text import PROGRAM
 
 _PAUSE_SECONDS = 1.0
 _WATCHED_MANAGERS = ("argocd", "kustomize-controller", "helm-controller", "flux")

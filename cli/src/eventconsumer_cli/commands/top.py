@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from eventconsumer_api.conditions import ConditionType
+from eventconsumer_api.remedies import is_good
 from eventconsumer_cli.commands.partitions import explain_silence, look_at
 from eventconsumer_cli.commands.status import state
 from eventconsumer_cli.errors import ClusterError, Failed
@@ -19,7 +20,6 @@ from eventconsumer_cli.kube.kinds import EVENT_CONSUMER
 from eventconsumer_cli.options import ConsumerName
 from eventconsumer_cli.output import BAD, DIM, TITLE, WARN, Format, table
 from eventconsumer_cli.rates import Rate, Rates, total
-from eventconsumer_cli.remedies import is_good
 from eventconsumer_cli.session import Session
 from eventconsumer_cli.text import age, count, duration, plural, rate, size
 from eventconsumer_cli.view import Look, Partition

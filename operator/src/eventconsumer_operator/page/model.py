@@ -8,8 +8,8 @@ from datetime import datetime
 from pydantic import Field
 
 from eventconsumer_api.model import Report
+from eventconsumer_api.remedies import Severity
 from eventconsumer_api.status import DrainedStatus, HostsStatus, LagStatus, PartitionsStatus, ScalingStatus, SparkStatus
-from eventconsumer_operator.page.remedies import Severity
 
 
 class ConsumerSummary(Report):

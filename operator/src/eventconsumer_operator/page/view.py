@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 from eventconsumer_api.conditions import ConditionType
 from eventconsumer_api.identity import pod_of
+from eventconsumer_api.remedies import Severity, remedy, severity
 from eventconsumer_api.status import Condition, EventConsumerStatus
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.page.book import Book, Entry
@@ -20,7 +21,6 @@ from eventconsumer_operator.page.model import (
     Tenure,
     TimelineView,
 )
-from eventconsumer_operator.page.remedies import Severity, remedy, severity
 
 
 def consumer_list(book: Book) -> ConsumerList:

@@ -7,11 +7,10 @@ with a violation is not touched: what is there is evidence.
 """
 
 import asyncio
-import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from eventconsumer_processor.audit.files import Progress
 from eventconsumer_processor.audit.model import AuditReport
@@ -23,8 +22,6 @@ from eventconsumer_storage.errors import Conflict, NotFound, Unavailable
 AT_A_TIME = 8
 ATTEMPTS = 5
 FIRST_PAUSE = 0.5
-_AGE = re.compile(r"(\d+)([smhd])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,25 +69,6 @@ class Pruned:
     files: int = 0
     bytes: int = 0
     changed: list[str] = field(default_factory=list)  # blobs that were not what they were any more
-
-
-def cutoff(text: str, now: datetime) -> datetime:
-    """The time that `--before` names.
-
-    Args:
-        text: An ISO 8601 time (UTC where it names no zone), or an age such as 7d, 12h, 30m or 90s.
-        now: Wall clock.
-
-    Raises:
-        ValueError: It is neither.
-    """
-    try:
-        if match := _AGE.fullmatch(text.strip()):
-            return now - timedelta(**{_UNITS[match[2]]: int(match[1])})
-        found = datetime.fromisoformat(text.strip())
-    except (ValueError, OverflowError):
-        raise ValueError(f"{text!r} is no time such as 2026-01-31T00:00:00Z and no age such as 7d or 12h") from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 async def plan(subject: Subject, before: datetime, *, batches: bool, progress: Progress | None = None) -> PrunePlan:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from eventconsumer_api.durations import moment
 from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_processor.audit import prune, show
 from eventconsumer_processor.audit.access import AccessError, Options, opened
@@ -39,7 +40,7 @@ async def _run(config: Path, options: Options, before: str, yes: bool) -> int:
     console = Console(highlight=False, soft_wrap=True, markup=False)
     now = datetime.now(UTC)
     try:
-        limit = prune.cutoff(before, now)
+        limit = moment(before, now)
     except ValueError as error:
         raise AccessError(f"--before: {error}") from None
     with show.progress(visible=True) as progress:

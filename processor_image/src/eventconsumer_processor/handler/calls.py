@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from eventconsumer_processor.handler.handler import Batch, CloseReason, EventProcessor, PartitionContext
+from eventconsumer_processor.handler.api import Batch, CloseReason, EventProcessor, PartitionContext
 
 SLOW_SECONDS = 60.0
 CANCEL_SECONDS = 2.0  # for an `async def` to end when it is cancelled

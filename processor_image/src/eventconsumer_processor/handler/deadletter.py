@@ -19,7 +19,7 @@ from typing import Any
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.redaction import redact
-from eventconsumer_processor.handler.handler import Event, PartitionContext
+from eventconsumer_processor.handler.api import Event, PartitionContext
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import Conflict
 

@@ -29,9 +29,7 @@ from eventconsumer_api.errors import Blocked
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.redaction import redact
 from eventconsumer_api.repeats import Repeats
-from eventconsumer_processor.handler.calls import Calls
-from eventconsumer_processor.handler.deadletter import Attempts, Cause, DeadLetters, cause_of
-from eventconsumer_processor.handler.handler import (
+from eventconsumer_processor.handler.api import (
     Batch,
     CloseReason,
     PartitionContext,
@@ -39,6 +37,8 @@ from eventconsumer_processor.handler.handler import (
     RejectEvents,
     TryAgain,
 )
+from eventconsumer_processor.handler.calls import Calls
+from eventconsumer_processor.handler.deadletter import Attempts, Cause, DeadLetters, cause_of
 from eventconsumer_processor.handler.loading import FIELD, Factory, describe
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.source.batch import EventBatch

@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.errors import Blocked
+from eventconsumer_processor.handler.api import EventProcessor
 from eventconsumer_processor.handler.deadletter import text_of
-from eventconsumer_processor.handler.handler import EventProcessor
 
 FIELD = "spec.processing.handler"
 _METHODS = {"open": 1, "process_events": 2, "close": 2}  # how many arguments each is given

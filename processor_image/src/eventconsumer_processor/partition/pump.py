@@ -42,7 +42,7 @@ LOST_LINKS = 2  # in a row, before it is a problem: a link may drop at any time
 log = structlog.get_logger(__name__)
 
 
-class CloseReason(StrEnum):
+class PumpEnd(StrEnum):
     """Why a pump ended."""
 
     SHUTDOWN = "Shutdown"
@@ -108,7 +108,7 @@ class Pump:
         if self._source is not None:
             self._source.hurry()
 
-    async def run(self) -> CloseReason:
+    async def run(self) -> PumpEnd:
         """Pump until stopped.
 
         Raises:
@@ -122,20 +122,20 @@ class Pump:
                     await self._receive()
                 except LinkStolen as error:
                     self._log.warning("another reader took the link", error=str(error))
-                    return CloseReason.STOLEN
+                    return PumpEnd.STOLEN
                 except (SourceError, StorageError, Blocked, LeaseInvalid) as error:
                     await self._retry_later(error)
             # Nothing more is taken from the link: it closes while what is kept becomes a file.
             await asyncio.gather(self._detach(), self._outlet.finish())
             lost = False
-            return CloseReason.SHUTDOWN
+            return PumpEnd.SHUTDOWN
         except ChainEnded as error:
             await self._wait_ended(error)
             lost = False
-            return CloseReason.SHUTDOWN
+            return PumpEnd.SHUTDOWN
         except Fenced as error:
             self._log.error("this host stops writing the partition", error=str(error))
-            return CloseReason.FENCED
+            return PumpEnd.FENCED
         finally:
             await self._detach()
             self._outlet.close()

@@ -15,7 +15,7 @@ from eventconsumer_api.host_report import PartitionReport, Problem
 from eventconsumer_processor import problems
 from eventconsumer_processor.errors import LeaseLost
 from eventconsumer_processor.lease.held import HeldLease
-from eventconsumer_processor.partition.pump import CloseReason, Pump
+from eventconsumer_processor.partition.pump import Pump, PumpEnd
 from eventconsumer_processor.partition.work import Work
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_storage.errors import StorageError
@@ -39,7 +39,7 @@ class Tenure:
         self._pump = Pump(work, held, chain)
         self._pump_since: float | None = None  # None: no pump runs
         self._losses = 0  # to a rival, in a row
-        self._rival = CloseReason.STOLEN
+        self._rival = PumpEnd.STOLEN
         self._log = log.bind(partition=chain.partition)
 
     @property
@@ -56,7 +56,7 @@ class Tenure:
         found = list(self._pump.problems.values())
         if self._losses >= RIVAL_LOSSES and not self._left_alone():
             group = self._work.config.event_hub.consumer_group
-            found.append(problems.rival(self._chain.partition, group, reader=self._rival is CloseReason.STOLEN))
+            found.append(problems.rival(self._chain.partition, group, reader=self._rival is PumpEnd.STOLEN))
         return found
 
     @property
@@ -74,49 +74,49 @@ class Tenure:
         with contextlib.suppress(LeaseLost, StorageError):
             await self._held.refresh()
 
-    async def run(self) -> CloseReason:
+    async def run(self) -> PumpEnd:
         """Hold the partition until stopped or lost; when cancelled, the lease is released without a commit."""
-        reason = CloseReason.LEASE_LOST
+        reason = PumpEnd.LEASE_LOST
         keeping = asyncio.create_task(self._held.keeper.run())
         try:
             reason = await self._pump_on(keeping)
         except asyncio.CancelledError:
-            reason = CloseReason.SHUTDOWN
+            reason = PumpEnd.SHUTDOWN
             raise
         except Exception:
             self._log.exception("the partition is given up, by a fault of the host: report it with this entry")
         finally:
-            if reason is not CloseReason.LEASE_LOST:
+            if reason is not PumpEnd.LEASE_LOST:
                 await self._held.release()
             await _end(keeping)
             self._log.info("pump closed", reason=str(reason))
         return reason
 
-    async def _pump_on(self, keeping: asyncio.Task[None]) -> CloseReason:
+    async def _pump_on(self, keeping: asyncio.Task[None]) -> PumpEnd:
         """One pump after the other, until it is stopped or the lease is lost."""
         while True:
             reason = await self._pump_once(keeping)
-            if reason not in {CloseReason.STOLEN, CloseReason.FENCED}:
+            if reason not in {PumpEnd.STOLEN, PumpEnd.FENCED}:
                 return reason
             await self.confirm()  # usually the lease was taken first, and this host has not heard of it yet
             if self._held.keeper.lost.is_set():
-                return CloseReason.LEASE_LOST
+                return PumpEnd.LEASE_LOST
             if not await self._make_way(reason, keeping):
-                return CloseReason.LEASE_LOST if self._held.keeper.lost.is_set() else CloseReason.SHUTDOWN
+                return PumpEnd.LEASE_LOST if self._held.keeper.lost.is_set() else PumpEnd.SHUTDOWN
             self._pump = Pump(self._work, self._held, self._chain)
 
-    async def _pump_once(self, keeping: asyncio.Task[None]) -> CloseReason:
+    async def _pump_once(self, keeping: asyncio.Task[None]) -> PumpEnd:
         self._pump_since = self._work.clock()
         pumping = asyncio.create_task(self._pump.run())
         try:
             await asyncio.wait({keeping, pumping}, return_when=asyncio.FIRST_COMPLETED)
-            return pumping.result() if pumping.done() else CloseReason.LEASE_LOST
+            return pumping.result() if pumping.done() else PumpEnd.LEASE_LOST
         except LeaseLost:
-            return CloseReason.LEASE_LOST
+            return PumpEnd.LEASE_LOST
         finally:
             await _end(pumping)
 
-    async def _make_way(self, reason: CloseReason, keeping: asyncio.Task[None]) -> bool:
+    async def _make_way(self, reason: PumpEnd, keeping: asyncio.Task[None]) -> bool:
         """Pause, then go on under a higher epoch; whether to go on."""
         self._losses = 1 if self._left_alone() else self._losses + 1
         self._rival, self._pump_since = reason, None

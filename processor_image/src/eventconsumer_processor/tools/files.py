@@ -9,9 +9,9 @@ from pathlib import Path
 
 from rich.console import Console
 
+from eventconsumer_api.durations import moment
 from eventconsumer_processor.audit import names
 from eventconsumer_processor.audit.access import AccessError
-from eventconsumer_processor.audit.prune import cutoff
 from eventconsumer_processor.tools.consumer import Consumer, opened
 from eventconsumer_processor.tools.leases import natural
 from eventconsumer_processor.tools.model import FileRow, FilesReport, FileTotals, HubName
@@ -125,7 +125,7 @@ def _row(name: names.SlotName, info: BlobInfo, letters: list[int]) -> FileRow | 
 async def files(config: Path, output: Output, partitions: Collection[str], since: str | None, limit: int) -> int:
     """Print the files; the exit code."""
     try:
-        limit_time = None if since is None else cutoff(since, datetime.now(UTC))
+        limit_time = None if since is None else moment(since, datetime.now(UTC))
     except ValueError as error:
         raise AccessError(f"--since: {error}") from None
     async with opened(config) as consumer:

@@ -12,9 +12,9 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
 
+from eventconsumer_api.remedies import REMEDIES
 from eventconsumer_operator.page.book import Book
 from eventconsumer_operator.page.history import SLOTS
-from eventconsumer_operator.page.remedies import REMEDIES
 from tests.contract.operator.pageworld import (
     BLOCKED,
     KEY,

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from eventconsumer_processor.handler.handler import Batch, CloseReason, EventProcessor, PartitionContext, TryAgain
+from eventconsumer_processor.handler import Batch, CloseReason, EventProcessor, PartitionContext, TryAgain
 
 DIRECTORY = Path(os.environ.get("RECORD_DIRECTORY", "."))
 

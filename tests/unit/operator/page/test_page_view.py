@@ -6,13 +6,13 @@ import pytest
 
 from eventconsumer_api.conditions import ConditionType, Reason
 from eventconsumer_api.host_report import PartitionLag, Problem
+from eventconsumer_api.remedies import ABNORMAL_TRUE, AS_WANTED, REMEDIES, remedy, severity
 from eventconsumer_api.status import Condition, EventConsumerStatus
 from eventconsumer_operator.conditions.status import make_status
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.page import view
 from eventconsumer_operator.page.book import Book, sight_of
 from eventconsumer_operator.page.model import ErrorView
-from eventconsumer_operator.page.remedies import ABNORMAL_TRUE, AS_WANTED, REMEDIES, remedy, severity
 from eventconsumer_operator.page.server import Rendered
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.reconcile import Reconciler

@@ -9,8 +9,8 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventconsumer_processor.handler.api import Event, PartitionContext
 from eventconsumer_processor.handler.deadletter import Attempts, DeadLetters, cause_of
-from eventconsumer_processor.handler.handler import Event, PartitionContext
 from tests.fakes.blobs import FakeBlobStore
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)

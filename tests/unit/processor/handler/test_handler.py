@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventconsumer_api.errors import Blocked
-from eventconsumer_processor.handler.handler import Batch
+from eventconsumer_processor.handler.api import Batch
 from eventconsumer_processor.handler.loading import load
 from eventconsumer_processor.source.rows import EventRows
 from tests.fakes.hub import rows_of
@@ -105,7 +105,7 @@ GOOD = "def process_events(self, context, batch): pass"
         ("Orders = 5", "orders:Orders is a value of type int, not a class"),
         ("class Orders: pass", "orders:Orders has no method process_events: add it"),
         (
-            "from eventconsumer_processor.handler.handler import EventProcessor\nclass Orders(EventProcessor): pass",
+            "from eventconsumer_processor.handler.api import EventProcessor\nclass Orders(EventProcessor): pass",
             "orders:Orders has no method process_events: add it",
         ),
         ("class Orders:\n    process_events = 5", "orders:Orders has no method process_events"),

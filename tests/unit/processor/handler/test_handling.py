@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventconsumer_api.errors import Blocked
-from eventconsumer_processor.handler.deadletter import DeadLetters
-from eventconsumer_processor.handler.handler import (
+from eventconsumer_processor.handler.api import (
     Batch,
     CloseReason,
     EventProcessor,
@@ -23,6 +22,7 @@ from eventconsumer_processor.handler.handler import (
     RejectEvents,
     TryAgain,
 )
+from eventconsumer_processor.handler.deadletter import DeadLetters
 from eventconsumer_processor.handler.handling import Means, PartitionHandler, Place
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.source.batch import EventBatch

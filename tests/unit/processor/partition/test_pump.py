@@ -10,7 +10,7 @@ import pytest
 
 from eventconsumer_processor.errors import HubUnreachable, LeaseLost
 from eventconsumer_processor.lease.model import Checkpoint
-from eventconsumer_processor.partition.pump import CloseReason
+from eventconsumer_processor.partition.pump import PumpEnd
 from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_storage.errors import Unauthorized, Unavailable
 from tests.fakes.blobs import Fault
@@ -34,7 +34,7 @@ async def test_files_roll_by_count_and_by_age_and_move_the_checkpoint() -> None:
     await eventually(lambda: len(stage.files()) == 3)
     assert {start: len(numbers) for start, numbers in stage.files().items()} == {"0": 10, "10": 10, "20": 5}
     await eventually(lambda: running.held.lease.checkpoint == Checkpoint("240", 24))
-    assert await running.stop() is CloseReason.SHUTDOWN
+    assert await running.stop() is PumpEnd.SHUTDOWN
     assert json.loads(stage.leases.blobs["$Default/0"].data)["SequenceNumber"] == 24
     report = running.pump.report()
     assert (report.epoch, report.next_sequence_number, report.events, report.files) == (1, 25, 25, 3)
@@ -170,7 +170,7 @@ async def test_a_successor_takes_the_link_and_the_former_owner_commits_nothing_m
     await asyncio.sleep(1)  # in the former owner's buffer, not yet a file
     successor = await stage.pump("host-b")
     stage.partition.add(*bodies(6))
-    assert await former.task is CloseReason.STOLEN
+    assert await former.task is PumpEnd.STOLEN
     await eventually(lambda: len(stage.rows()) == 10)
     assert stage.rows() == list(range(10))
     assert {blob.metadata["writer"] for name, blob in stage.sink.blobs.items() if "from=" in name} == {"host-b"}
@@ -186,7 +186,7 @@ async def test_a_zombie_halts_at_a_file_of_a_higher_epoch() -> None:
     facts["last_enqueued_time"] = "2026-01-01T00:00:00+00:00"
     await stage.sink.put(SLOT.format(0), b"", metadata=facts)
     stage.partition.add(*bodies(10))
-    assert await zombie.task is CloseReason.FENCED
+    assert await zombie.task is PumpEnd.FENCED
     assert [name for name in stage.sink.blobs if "from=" in name] == [SLOT.format(0)]
     assert zombie.held.lease.checkpoint is None
 
@@ -230,7 +230,7 @@ async def test_a_checkpoint_written_without_an_answer_is_not_a_lost_lease() -> N
     await eventually(lambda: len(stage.rows()) == 10)
     stage.partition.add(*bodies(10))
     await eventually(lambda: running.held.lease.checkpoint == Checkpoint("190", 19))
-    assert await running.stop() is CloseReason.SHUTDOWN
+    assert await running.stop() is PumpEnd.SHUTDOWN
 
 
 @virtual
@@ -343,7 +343,7 @@ async def test_stop_flushes_what_is_buffered() -> None:
     stage.partition.add(*bodies(4))
     running = await stage.pump()
     await eventually(lambda: stage.partition.reader is not None and stage.partition.reader.position == 3)
-    assert await running.stop() is CloseReason.SHUTDOWN
+    assert await running.stop() is PumpEnd.SHUTDOWN
     assert stage.rows() == list(range(4))
     assert json.loads(stage.leases.blobs["$Default/0"].data)["Owner"] == ""
 
@@ -360,7 +360,7 @@ async def test_a_refused_epoch_is_never_tried_again_whatever_else_fails() -> Non
     stage = Stage(hub=_Refusing())
     await stage.hub.open("0", -1, epoch=99, prefetch=1)
     running = await stage.pump()
-    assert await asyncio.wait_for(running.task, 60) is CloseReason.STOLEN
+    assert await asyncio.wait_for(running.task, 60) is PumpEnd.STOLEN
     await running.stop()
 
 
@@ -390,5 +390,5 @@ async def test_a_pump_that_is_to_end_has_its_link_wait_for_no_more_events() -> N
     await eventually(lambda: running.pump.report().sequence_number == 2)
     reader = stage.partition.reader
     assert isinstance(reader, FakeSource) and not reader.hurried
-    assert await running.stop() is CloseReason.SHUTDOWN
+    assert await running.stop() is PumpEnd.SHUTDOWN
     assert reader.hurried and stage.rows() == [0, 1, 2]

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from eventconsumer_processor.handler.api import Batch, CloseReason, EventProcessor, PartitionContext
 from eventconsumer_processor.handler.deadletter import DeadLetters
-from eventconsumer_processor.handler.handler import Batch, CloseReason, EventProcessor, PartitionContext
 from eventconsumer_processor.handler.handling import Means, PartitionHandler, Place
 from eventconsumer_processor.source.hub import HubInfo
 from tests.fakes.blobs import Fault

@@ -3,7 +3,7 @@
 A handler is a class named by `spec.processing.handler` as `package.module:Class`, in an image built FROM the processor
 image:
 
-    from eventconsumer_processor.handler.handler import Batch, CloseReason, EventProcessor, PartitionContext
+    from eventconsumer_processor.handler import Batch, CloseReason, EventProcessor, PartitionContext
 
     class Orders(EventProcessor):
         async def open(self, context: PartitionContext) -> None: ...

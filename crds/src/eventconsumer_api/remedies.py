@@ -1,7 +1,7 @@
-"""How bad a condition is, and the first thing to do about it, by its reason. Pure.
+"""What a condition's reason means for a person: how bad it is, what to do, and the command that shows more. Pure.
 
-The condition's message names the thing, the cause and most often the remedy; this tells somebody who reads a page where
-to begin, and agrees with docs/runbooks.md.
+The condition's message names the thing, the cause and most often the remedy. The status page shows the remedy, the
+kubectl plugin the command; docs/runbooks agrees with both.
 """
 
 from typing import Literal
@@ -19,7 +19,7 @@ AS_WANTED = frozenset({Reason.AVAILABLE, Reason.IDLE, Reason.DISABLED, Reason.SU
 
 _UNDER_WAY = frozenset({Reason.PROGRESSING, Reason.NO_REPORT, Reason.SPARK_RETRYING})
 _ADVICE = frozenset({Reason.SPARK_BEHIND, Reason.SPARK_QUARANTINED, Reason.DEAD_LETTERS})
-_PODS = "kubectl describe pod and kubectl logs --previous of the pods that the message names tell more."
+_PODS_TELL = "kubectl describe pod and kubectl logs --previous of the pods that the message names tell more."
 
 REMEDIES: dict[Reason, str] = {
     Reason.PROGRESSING: "Nothing, it is under way. If it lasts for minutes, kubectl describe pod tells why.",
@@ -50,19 +50,66 @@ REMEDIES: dict[Reason, str] = {
     Reason.FORBIDDEN: "Run helm upgrade: it restores the rights of the operator, one of which the message names.",
     Reason.NAME_TAKEN: "Rename the EventConsumer, or remove the object that the message names.",
     Reason.REFUSED: "Read what the API server says in the message: a quota or an admission policy refuses it.",
-    Reason.HOSTS_FAILING: _PODS,
+    Reason.HOSTS_FAILING: _PODS_TELL,
     Reason.SPARK_FAILED: "Correct the program or its resources, then delete the Job: the same files are tried again.",
     Reason.SPARK_RETRYING: "Nothing, it is tried again. If it lasts, read the log of the Job.",
-    Reason.SPARK_WAITING: _PODS,
+    Reason.SPARK_WAITING: _PODS_TELL,
     Reason.SPARK_BEHIND: "Give Spark more executors and larger batches: files come faster than they are processed.",
     Reason.SPARK_QUARANTINED: "Look at what the message names: it was left out, and stays in the sink.",
+}
+
+_CHECK = "kubectl eventconsumer doctor {name} -n {namespace} tries hub, storage and Secrets from inside the cluster"
+_EDIT = "kubectl edit eventconsumer {name} -n {namespace}, then kubectl eventconsumer status {name} -n {namespace}"
+_PODS = "kubectl describe pods -n {namespace} -l eventconsumer.io/consumer={name}"
+_LOGS = "kubectl eventconsumer logs {name} -n {namespace}"
+_BATCHES = "kubectl eventconsumer batches {name} -n {namespace} shows the batches and their attempts"
+_AUDIT = "kubectl eventconsumer audit {name} -n {namespace} says which events, and whether anything else is wrong"
+_HOSTS = "kubectl eventconsumer hosts {name} -n {namespace} shows what each host does"
+
+COMMANDS: dict[Reason, str] = {
+    Reason.PROGRESSING: _HOSTS,
+    Reason.SUSPENDED: "kubectl eventconsumer resume {name} -n {namespace} starts the hosts again",
+    Reason.SCALED_TO_ZERO: "kubectl scale eventconsumer {name} -n {namespace} --replicas=1 starts a host",
+    Reason.NO_REPORT: _HOSTS,
+    Reason.SPEC_INVALID: _EDIT,
+    Reason.SECRET_KEY_MISSING: _CHECK,
+    Reason.CONNECTION_STRING_INVALID: _CHECK,
+    Reason.INSECURE_ENDPOINT: _EDIT,
+    Reason.ENDPOINT_NOT_ALLOWED: _EDIT,
+    Reason.EVENT_HUB_NOT_FOUND: _CHECK,
+    Reason.EVENT_HUB_UNAUTHORIZED: _CHECK,
+    Reason.EVENT_HUB_UNREACHABLE: _CHECK,
+    Reason.STORAGE_UNREACHABLE: _CHECK,
+    Reason.STORAGE_UNAUTHORIZED: _CHECK,
+    Reason.CONTAINER_INVALID: _EDIT,
+    Reason.LEASE_INVALID: "kubectl eventconsumer leases {name} -n {namespace} shows the leases as storage has them",
+    Reason.CHAIN_INVALID: _AUDIT,
+    Reason.HUB_DIVERGED: "kubectl eventconsumer hub accept {name} -n {namespace}, once the consumer is suspended",
+    Reason.LEASE_STORE_IN_USE: _CHECK,
+    Reason.CHAIN_IN_USE: "kubectl eventconsumer doctor -n {namespace} names the EventConsumers that share something",
+    Reason.DATA_GAP: _AUDIT,
+    Reason.FENCED: "kubectl eventconsumer leases {name} -n {namespace} shows who holds the partitions",
+    Reason.CHECKPOINT_INVALID: "kubectl eventconsumer checkpoint show {name} -n {namespace}",
+    Reason.POSITION_INVALID: _EDIT,
+    Reason.HANDLER_INVALID: _LOGS,
+    Reason.HANDLER_FAILING: _LOGS,
+    Reason.DEAD_LETTERS: _LOGS,
+    Reason.FORBIDDEN: "kubectl eventconsumer doctor {name} -n {namespace} lists the rights that are missing",
+    Reason.NAME_TAKEN: "rename or remove the object that the message names",
+    Reason.REFUSED: _PODS,
+    Reason.HOSTS_FAILING: _PODS,
+    Reason.SPARK_FAILED: _BATCHES,
+    Reason.SPARK_RETRYING: _BATCHES,
+    Reason.SPARK_WAITING: _BATCHES,
+    Reason.SPARK_BEHIND: _BATCHES,
+    Reason.SPARK_QUARANTINED: _BATCHES,
 }
 
 
 def severity(condition: Condition) -> Severity:
     """Whether a condition is as it should be, worth a look, or in need of somebody."""
     reason = _reason(condition)
-    if condition.status == ("False" if condition.type in ABNORMAL_TRUE else "True"):
+    if is_good(condition):
         return "notice" if reason in _ADVICE else "ok"
     if reason in AS_WANTED and condition.status != "Unknown":
         return "ok"
@@ -74,6 +121,20 @@ def remedy(condition: Condition) -> str:
     """What to do; empty where nothing is, or where this operator does not know the reason."""
     reason = _reason(condition)
     return "" if reason is None or severity(condition) == "ok" else REMEDIES.get(reason, "")
+
+
+def is_good(condition: Condition) -> bool:
+    """Whether a condition is as it should be."""
+    return condition.status == ("False" if condition.type in ABNORMAL_TRUE else "True")
+
+
+def command(reason: str, name: str, namespace: str) -> str:
+    """What to type; empty: nothing, or a reason of a newer operator."""
+    try:
+        text = COMMANDS.get(Reason(reason), "")
+    except ValueError:
+        return ""
+    return text.format(name=name, namespace=namespace)
 
 
 def _reason(condition: Condition) -> Reason | None:
