@@ -103,7 +103,7 @@ types: env ## Types
 borders: env ## Who may import whom
 	@$(VENV)/bin/lint-imports
 
-check: lint types borders ## The fast subset, two minutes
+check: lint types borders ## The fast subset, a minute and a half
 	@$(VENV)/bin/pytest -n 2 tests/unit
 
 test: lint types borders docs azurite jars ## Everything: style, types, borders, docs, unit, contract, simulation, integration, faults, end to end

@@ -1,5 +1,6 @@
 """Fixtures that every suite may use: real servers, started here and stopped by pid."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +11,10 @@ from tests.azurite import AzuriteProcess
 from tests.patience import patiently
 from tests.servers import EmulatorProcess
 
-# Property tests are judged by what they find, not by how busy the machine is.
-settings.register_profile("unhurried", deadline=None)
-settings.load_profile("unhurried")
+# Property tests are judged by what they find, not by how busy the machine is. HYPOTHESIS_PROFILE=long looks longer.
+settings.register_profile("default", deadline=None, max_examples=20)
+settings.register_profile("long", deadline=None, max_examples=300)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 # Tests of one folder or file that share something expensive: with `-n`, one process takes them all.

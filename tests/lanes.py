@@ -78,7 +78,7 @@ SUITES = Lane(
         "-n2",
         "--dist=loadgroup",
         "--durations=20",
-        *(f"tests/{each}" for each in ("unit", "contract", "simulation", "integration")),
+        *(f"tests/{each}" for each in ("unit", "docs", "contract", "simulation", "integration")),
     ),
     aside=True,
     patience=4,

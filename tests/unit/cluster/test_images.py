@@ -109,7 +109,7 @@ def test_every_image_of_the_repository_can_be_described() -> None:
 
 
 def test_an_image_on_another_one_changes_with_it(tmp_path: Path) -> None:
-    for path in ("processor_image", "crds", "requirements"):
+    for path in ("processor_image", "crds", "storage", "requirements"):
         shutil.copytree(REPOSITORY / path, tmp_path / path, ignore=shutil.ignore_patterns("__pycache__"))
     before = {name: catalog.describe(tmp_path, name) for name in ("processor", "handler")}
     assert dict(before["handler"].arguments) == {"PROCESSOR_IMAGE": before["processor"].reference}
@@ -120,7 +120,7 @@ def test_an_image_on_another_one_changes_with_it(tmp_path: Path) -> None:
 
 
 def test_the_host_s_image_is_made_of_the_decoder_s_sources_and_of_nothing_compiled_beside_them(tmp_path: Path) -> None:
-    for path in ("processor_image", "crds", "requirements"):
+    for path in ("processor_image", "crds", "storage", "requirements"):
         ignored = shutil.ignore_patterns("__pycache__", "*.so", "target")
         shutil.copytree(REPOSITORY / path, tmp_path / path, ignore=ignored)
     decoder = tmp_path / "processor_image/decoder"
@@ -141,7 +141,7 @@ def test_the_host_s_image_is_made_of_the_decoder_s_sources_and_of_nothing_compil
 
 
 def test_an_image_with_a_program_changes_with_the_version_of_the_program(tmp_path: Path) -> None:
-    for path in ("spark", "crds", "requirements", "local/cluster"):
+    for path in ("spark", "crds", "storage", "requirements", "local/cluster"):
         shutil.copytree(REPOSITORY / path, tmp_path / path, ignore=shutil.ignore_patterns("__pycache__"))
     before = catalog.describe(tmp_path, "kubeflow", cache=tmp_path / "cache")
     assert [program.name for program in before.programs] == ["spark-operator"]

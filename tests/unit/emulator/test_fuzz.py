@@ -4,7 +4,7 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eventhubs_emulator.broker import Broker
@@ -79,7 +79,6 @@ performatives = st.builds(
 )
 
 
-@settings(max_examples=100)
 @given(st.lists(st.tuples(performatives, st.binary(max_size=20)), max_size=12))
 def test_performatives_with_any_fields_in_any_order(frames: list[tuple[bytes, bytes]]) -> None:
     peer = Peer(namespace()).open()
@@ -117,7 +116,6 @@ sensible = st.one_of(
 )
 
 
-@settings(max_examples=100)
 @given(st.lists(st.tuples(sensible, st.sampled_from([b"", b"\x00\x53\x75\xa0\x01x", b"rubbish"])), max_size=40))
 def test_sensible_frames_in_a_senseless_order(frames: list[tuple[Any, bytes]]) -> None:
     broker = namespace()

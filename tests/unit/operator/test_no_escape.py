@@ -169,7 +169,7 @@ def check_driver(container: dict[str, Any]) -> None:
     assert all(name.startswith(allowed) for name in names)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(spec=ANY)
 def test_no_spec_gives_a_pod_that_may_do_more(spec: dict[str, Any]) -> None:
     plan = planned(spec)
@@ -205,7 +205,7 @@ def test_the_generated_specs_reach_every_kind_of_pod() -> None:
 def test_many_generated_specs_give_a_plan() -> None:
     made: list[bool] = []
 
-    @settings(max_examples=60, database=None, suppress_health_check=list(HealthCheck))
+    @settings(database=None, suppress_health_check=list(HealthCheck))
     @given(spec=ANY)
     def count(spec: dict[str, Any]) -> None:
         made.append(planned(spec) is not None)

@@ -3,8 +3,8 @@
 import asyncio
 from collections import Counter
 
+from tests.simulation.test_fleet_partitions import as_planned, pod
 from tests.unit.processor.fleets import Fleet, fleet_test, until
-from tests.unit.processor.partition.test_fleet_partitions import as_planned, pod
 
 HOUR = 3600.0
 HOSTS = 8

@@ -14,7 +14,7 @@ from eventconsumer_api.identity import HubSegment
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.metrics import Metrics
-from eventconsumer_processor.partition.pump import PumpEnd, Pump
+from eventconsumer_processor.partition.pump import Pump, PumpEnd
 from eventconsumer_processor.partition.work import Encoder, Handling, Work
 from eventconsumer_processor.sink.formats import files_of
 from eventconsumer_processor.sink.parquet import encode

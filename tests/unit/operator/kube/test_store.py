@@ -6,7 +6,7 @@ import json
 from collections import deque
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eventconsumer_api import labels
@@ -122,7 +122,6 @@ def play(steps: list[tuple[str, str]], *, lossy: bool) -> tuple[Server, Store]:
     return server, store
 
 
-@settings(max_examples=600)
 @given(STEPS)
 def test_without_a_loss_the_watch_alone_makes_it_right(steps: list[tuple[str, str]]) -> None:
     server, store = play(steps, lossy=False)
@@ -133,7 +132,6 @@ def test_without_a_loss_the_watch_alone_makes_it_right(steps: list[tuple[str, st
     assert held(store) == server.objects
 
 
-@settings(max_examples=600)
 @given(STEPS, st.permutations(["events", "answers", "list"]))
 def test_after_any_loss_the_next_list_makes_it_right(steps: list[tuple[str, str]], order: list[str]) -> None:
     server, store = play(steps, lossy=True)

@@ -10,7 +10,7 @@ import pytest
 from azure.eventhub._pyamqp._decode import _DECODE_BY_CONSTRUCTOR
 from azure.eventhub._pyamqp._encode import encode_value
 from azure.eventhub._pyamqp.types import TYPE, VALUE, AMQPTypes
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eventconsumer_processor.amqp import codec
@@ -111,7 +111,6 @@ def as_decoded(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", leaves)
-@settings(max_examples=20)
 @given(st.data())
 def test_each_type_is_read_and_has_the_type_that_columns_know(name: str, data: st.DataObject) -> None:
     value = data.draw(leaves[name])

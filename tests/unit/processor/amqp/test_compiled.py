@@ -12,7 +12,7 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import eventconsumer_decoder
@@ -205,7 +205,6 @@ EDGES = [
 between_two_texts = st.builds(lambda number, power: number / 2**power, st.integers(2**50, 2**53), st.integers(0, 60))
 
 
-@settings(max_examples=200)
 @given(st.lists(st.floats() | between_two_texts, min_size=1, max_size=30))
 def test_doubles_are_written_as_python_writes_them(found: list[float]) -> None:
     texts, kinds = floats_of({str(index): value for index, value in enumerate(found)})
@@ -302,7 +301,6 @@ def damaged(draw: st.DataObject, payload: bytes) -> bytes:
     return bytes(found[: draw.draw(st.integers(0, len(found)))]) if draw.draw(st.booleans()) else bytes(found)
 
 
-@settings(max_examples=200)
 @given(
     payloads() | st.sampled_from(COMMON) | st.sampled_from(SCALARS).map(with_value) | st.binary(min_size=1), st.data()
 )

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from eventconsumer_processor.amqp import connection as connections
 from eventconsumer_processor.amqp import performatives as amqp
 from eventconsumer_processor.amqp.connection import Connection, Endpoint
 from eventconsumer_processor.amqp.deliveries import messages_of
@@ -33,6 +34,12 @@ from eventhubs_emulator.performatives import (
     parse,
 )
 from eventhubs_emulator.values import Described, Symbol, ULong
+
+
+@pytest.fixture(autouse=True)
+def close_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Peers of these tests answer no close."""
+    monkeypatch.setattr(connections, "CLOSE_SECONDS", 0.05)
 
 
 class Server:

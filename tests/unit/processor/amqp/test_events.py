@@ -8,7 +8,7 @@ from azure.eventhub._pyamqp._decode import decode_payload
 from azure.eventhub._pyamqp._encode import encode_payload
 from azure.eventhub._pyamqp.message import Header, Message, Properties
 from azure.eventhub._pyamqp.types import TYPE, VALUE, AMQPTypes
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eventconsumer_processor.amqp import events
@@ -123,7 +123,6 @@ def payloads(draw: st.DrawFn, number: int = 1) -> bytes:
     return b"".join(section(code, value) for code, value in parts)
 
 
-@settings(max_examples=100)
 @given(st.lists(payloads(), min_size=1, max_size=4))
 def test_any_messages_give_the_same_columns_as_pyamqp(found: list[bytes]) -> None:
     assert_same(found)
@@ -267,7 +266,6 @@ def test_what_is_no_event_is_refused(payload: bytes) -> None:
             decoded([payload] * count)
 
 
-@settings(max_examples=60)
 @given(payloads(), st.data())
 def test_damaged_messages_are_events_or_one_kind_of_error(payload: bytes, data: st.DataObject) -> None:
     damaged = bytearray(payload)

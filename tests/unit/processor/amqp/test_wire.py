@@ -4,7 +4,7 @@ import struct
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eventconsumer_processor.amqp import performatives as amqp
@@ -117,7 +117,6 @@ deliveries = st.lists(
 )
 
 
-@settings(max_examples=60)
 @given(deliveries, st.lists(st.integers(1, 700), max_size=20), st.integers(0, 400))
 async def test_the_same_deliveries_however_bytes_are_cut(
     found: list[tuple[int, bytes, bool, int, bool]], sizes: list[int], first: int
@@ -190,7 +189,6 @@ async def test_an_error_in_taking_a_frame_ends_the_connection() -> None:
     assert (len(peer.ends), socket.state) == (1, "aborted")
 
 
-@settings(max_examples=150)
 @given(st.lists(st.binary(max_size=60), max_size=4), st.data())
 async def test_damaged_frames_end_the_connection_or_are_frames(payloads: list[bytes], data: st.DataObject) -> None:
     stream = bytearray(b"".join(transfer(0, number, payload) for number, payload in enumerate(payloads)) + b"\x00")

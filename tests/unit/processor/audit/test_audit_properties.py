@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eventconsumer_processor.audit.capture import digest
@@ -73,7 +73,6 @@ class Chains:
         position[partition] = rows[-1] + 1
 
 
-@settings(max_examples=60)
 @given(st.data())
 @virtual
 async def test_what_hosts_may_write_is_clean(data: st.DataObject) -> None:
@@ -86,7 +85,6 @@ async def test_what_hosts_may_write_is_clean(data: st.DataObject) -> None:
     assert report.batches.files == written.files
 
 
-@settings(max_examples=60)
 @given(st.data())
 @virtual
 async def test_one_file_taken_away_or_changed_is_missed(data: st.DataObject) -> None:

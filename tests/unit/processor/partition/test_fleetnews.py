@@ -25,7 +25,8 @@ from eventconsumer_api.fleet import (
     FleetMessage,
 )
 from eventconsumer_api.host_report import HostReport, HostState
-from eventconsumer_processor.host.health import BODY_SECONDS, HealthServer, Heartbeat
+from eventconsumer_processor.host import health
+from eventconsumer_processor.host.health import HealthServer, Heartbeat
 from eventconsumer_processor.lease.planned import Fleet
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.partition.fleetnews import FIRST_SECONDS, FleetNews
@@ -187,12 +188,15 @@ async def test_a_huge_message_is_refused_before_it_is_read(tmp_path: Path) -> No
         assert (await at.post(most))[0] == 204
 
 
-async def test_a_message_that_does_not_come_costs_its_sender_only(tmp_path: Path) -> None:
+async def test_a_message_that_does_not_come_costs_its_sender_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "BODY_SECONDS", 0.2)
     async with desk(tmp_path) as at:
         reader, writer = await asyncio.open_connection("127.0.0.1", at.port, family=socket.AF_INET)
         writer.write(b"POST /fleet HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\nhalf")
         assert (await at.post(at.message()))[0] == 204
-        answer = await asyncio.wait_for(reader.read(12), BODY_SECONDS + 5)
+        answer = await asyncio.wait_for(reader.read(12), 5)
         assert answer == b"HTTP/1.1 408"
         assert at.counted() == {"believed": 1, "too slow": 1}
         writer.close()

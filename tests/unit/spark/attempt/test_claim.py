@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eventconsumer_api.batch import BatchClaim, BatchCommit, BatchFile, commit_name
@@ -226,7 +226,6 @@ class WithoutLeases(FakeBlobStore):
 
 @pytest.mark.parametrize("kind", [FakeBlobStore, WithoutLeases])
 @given(actions=ACTIONS)
-@settings(max_examples=120)
 def test_any_order_of_requests_gives_one_complete_commit_by_the_newest_claim(
     kind: type[FakeBlobStore], actions: list[tuple[int, str]]
 ) -> None:

@@ -13,8 +13,8 @@ import pytest
 
 from tests.fakes.hub import FakeHub
 from tests.fakes.virtual import virtual
+from tests.simulation.test_fleet_partitions import as_planned, pod
 from tests.unit.processor.fleets import LAYOUTS, Fleet, until, virtual_clock
-from tests.unit.processor.partition.test_fleet_partitions import as_planned, pod
 
 LOOK_SECONDS = 0.02
 EITHER = pytest.mark.parametrize("layout", LAYOUTS)

@@ -10,7 +10,7 @@ import typer
 from eventconsumer_processor.audit.codes import MEANINGS, Code, Level
 from eventconsumer_processor.cli import app
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[2]
 REFERENCE = (ROOT / "docs/reference/audit.md").read_text(encoding="utf-8")
 
 
