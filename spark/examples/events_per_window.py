@@ -14,7 +14,7 @@ import sys
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from eventconsumer_spark import Batch, Written, run_batch
+from eventconsumer_spark import Batch, WriteResult, run_batch
 
 
 def events_per_window(events: DataFrame, length: str = "5 minutes") -> DataFrame:
@@ -27,7 +27,7 @@ def events_per_window(events: DataFrame, length: str = "5 minutes") -> DataFrame
     )
 
 
-def process(batch: Batch) -> Written:
+def process(batch: Batch) -> WriteResult:
     """Add one batch's counts to the table."""
     return batch.merge_delta(
         events_per_window(batch.events, *sys.argv[1:2]),

@@ -9,7 +9,7 @@ nothing, whatever came in between; it is done under the batch's transaction as w
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from eventconsumer_spark import Batch, Written, run_batch
+from eventconsumer_spark import Batch, WriteResult, run_batch
 
 
 def latest_by_key(events: DataFrame) -> DataFrame:
@@ -19,7 +19,7 @@ def latest_by_key(events: DataFrame) -> DataFrame:
     return keyed.groupBy(F.col("partition_key").alias("key")).agg(latest.alias("latest")).select("latest.*")
 
 
-def process(batch: Batch) -> Written:
+def process(batch: Batch) -> WriteResult:
     """Bring the table up to this batch."""
     return batch.merge_delta(
         latest_by_key(batch.events),

@@ -13,8 +13,8 @@ from typing import Any
 from eventconsumer_api.fleet import FleetMessage
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.identity import owner_id, pod_of
-from eventconsumer_processor.lease.fleetplan import assignment
-from eventconsumer_processor.partition.fleetnews import Refused
+from eventconsumer_processor.lease.assignment import assignment
+from eventconsumer_processor.partition.operator_messages import Refused
 from tests.fakes.blobs import EPOCH
 from tests.simulation.host import SimHost, Surroundings
 from tests.simulation.loop import SimLoop

@@ -32,9 +32,9 @@ from eventconsumer_processor.identity.records import (
 from eventconsumer_processor.identity.segments import current
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.metrics import Metrics
-from eventconsumer_processor.partition.fleetnews import FleetNews
-from eventconsumer_processor.partition.partitions import PartitionManager
-from eventconsumer_processor.partition.work import Work
+from eventconsumer_processor.partition.dependencies import PumpDependencies
+from eventconsumer_processor.partition.manager import PartitionManager
+from eventconsumer_processor.partition.operator_messages import OperatorMessages
 from eventconsumer_processor.sink.chains import chains_of
 from eventconsumer_processor.sink.content import BlockWriter
 from eventconsumer_processor.source.batch import EventBatch
@@ -85,7 +85,7 @@ class SimHost:
         self.machine = Machine(owner, around.loop, boot=rng.uniform(0, 1e6))
         self.node = Node(owner, self.machine, stream.checker)
         self._metrics = Metrics()
-        self.news = FleetNews(
+        self.news = OperatorMessages(
             config.resource.path,
             None,
             self._metrics,
@@ -167,7 +167,7 @@ class SimHost:
     async def _session(self, info: HubInfo, segments: Sequence[HubSegment], identity: str) -> None:
         """Drain until stopped, or until the chain is another resource's or goes on elsewhere; see `Host._session`."""
         config, sink = self._config, self._sink
-        work = Work(
+        work = PumpDependencies(
             owner=self.owner,
             config=config,
             hub=self._hub,

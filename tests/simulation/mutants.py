@@ -84,7 +84,7 @@ MUTANTS: Mapping[str, Mutant] = {
         ZOMBIES,
     ),
     "slots are named by the first event seen": Mutant(
-        (Change("partition/drain.py", "start=start,", "start=self._buffer.first,"),), HOLES
+        (Change("partition/file_sink.py", "start=start,", "start=self._buffer.first,"),), HOLES
     ),
     "checkpoints are written on no condition (AzureSdk)": Mutant(
         (
@@ -137,7 +137,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "the checkpoint comes before the file": Mutant(
         (
             Change(
-                "partition/drain.py",
+                "partition/file_sink.py",
                 "            winner = await commit(",
                 "            await self._checkpoint(Checkpoint(draft.last_offset, draft.last))\n"
                 "            winner = await commit(",
@@ -145,7 +145,7 @@ MUTANTS: Mapping[str, Mutant] = {
         )
     ),
     "a higher epoch does not halt": Mutant(
-        (Change("partition/drain.py", "if winner.epoch > self._held.lease.epoch:", "if False:"),),
+        (Change("partition/file_sink.py", "if winner.epoch > self._held.lease.epoch:", "if False:"),),
         REBUILT | ALONE | {"upset": 1, "produce": 2, "expire lease": 10, "pause": 4, "resume": 4, "start": 3},
         steps=100,
     ),
@@ -159,7 +159,7 @@ MUTANTS: Mapping[str, Mutant] = {
         ),
         {"start": 3, "crash": 3, "upset": 2},
     ),
-    "gaps are not recorded": Mutant((Change("partition/drain.py", "gap=gaps.text(missing)", 'gap=""'),), HOLES),
+    "gaps are not recorded": Mutant((Change("partition/file_sink.py", "gap=gaps.text(missing)", 'gap=""'),), HOLES),
     "the lease is not read again under the lease": Mutant(
         (
             Change(
@@ -181,11 +181,11 @@ MUTANTS: Mapping[str, Mutant] = {
         {"rival": 3},
     ),
     "a rival is met under the same epoch": Mutant(
-        (Change("partition/tenure.py", "await self._held.raise_epoch(above=self._held.lease.epoch)", "pass"),),
+        (Change("partition/ownership.py", "await self._held.raise_epoch(above=self._held.lease.epoch)", "pass"),),
         {"rival": 5},
     ),
     "what a winner covers is kept": Mutant(
-        (Change("partition/drain.py", "self._buffer.drop_through(winner.last)", "pass"),), ZOMBIES
+        (Change("partition/file_sink.py", "self._buffer.drop_through(winner.last)", "pass"),), ZOMBIES
     ),
     "events that come again are kept": Mutant(
         (Change("partition/pump.py", "fresh = batch.rising().after(expected - 1)", "fresh = batch"),), {"redeliver": 5}
@@ -203,7 +203,7 @@ MUTANTS: Mapping[str, Mutant] = {
         {"recreate hub": 60, "retention": 20, "produce": 2},
     ),
     "an epoch below the chain's is kept": Mutant(
-        (Change("partition/drain.py", "if end.epoch >= lease.epoch:", "if False:"),),
+        (Change("partition/file_sink.py", "if end.epoch >= lease.epoch:", "if False:"),),
         {"delete lease": 8, "expire lease": 4},
     ),
     "links are opened under another epoch": Mutant(
@@ -238,13 +238,14 @@ MUTANTS: Mapping[str, Mutant] = {
         ),
     ),
     "the fleet is never balanced": Mutant(
-        (Change("lease/balance.py", "STEAL_GAP = 2", "STEAL_GAP = 200"),), {"start": 3}
+        (Change("lease/balancer.py", "STEAL_GAP = 2", "STEAL_GAP = 200"),), {"start": 3}
     ),
     "partitions are not given up to the host that the plan says": Mutant(
-        (Change("partition/partitions.py", "            self._give(partition)\n", "            pass\n"),), TOLD
+        (Change("partition/manager.py", "            self._give(partition)\n", "            pass\n"),), TOLD
     ),
     "an operator that is silent is believed for ever": Mutant(
-        (Change("partition/fleetnews.py", "self._clock() - self._heard >= FLEET_SILENCE_SECONDS", "False"),), TOLD
+        (Change("partition/operator_messages.py", "self._clock() - self._heard >= FLEET_SILENCE_SECONDS", "False"),),
+        TOLD,
     ),
     "the record of the leases is not compared": Mutant((NOT_COMPARED,), kind="colliding"),
     "two hubs share leases, seen by what is lost": Mutant((NOT_COMPARED,), kind="colliding", only=frozenset({"S4"})),
@@ -316,7 +317,7 @@ MUTANTS: Mapping[str, Mutant] = {
             ),
             Change(
                 "partition/pump.py",
-                "        if info.last < self._outlet.expected - 1:\n            raise self._diverged",
+                "        if info.last < self._sink.expected - 1:\n            raise self._diverged",
                 "        if False:\n            raise self._diverged",
             ),
         ),
@@ -326,11 +327,11 @@ MUTANTS: Mapping[str, Mutant] = {
         (
             Change(
                 "partition/pump.py",
-                "        if self._outlet.forget():\n",
-                "        if self._outlet.mark is not None and self._outlet.position != self._outlet.expected:\n"
+                "        if self._sink.forget():\n",
+                "        if self._sink.mark is not None and self._sink.position != self._sink.expected:\n"
                 "            self._healed()\n"
                 "            return HubUnreachable(why)\n"
-                "        if self._outlet.forget():\n",
+                "        if self._sink.forget():\n",
             ),
         ),
         LOSES,

@@ -12,9 +12,9 @@ import pytest
 
 from eventconsumer_api.fleet import FLEET_SILENCE_SECONDS
 from eventconsumer_api.identity import pod_of
-from eventconsumer_processor.lease.fleetplan import assignment
+from eventconsumer_processor.lease.assignment import assignment
 from eventconsumer_processor.lease.keeper import RENEW
-from eventconsumer_processor.lease.planned import GRACE_SECONDS
+from eventconsumer_processor.lease.planned_balancer import GRACE_SECONDS
 from tests.fakes.blobs import FakeBlobStore
 from tests.unit.processor.fleets import LAYOUTS, SCAN, Fleet, fleet_test, until
 

@@ -24,7 +24,7 @@ import structlog
 
 from eventconsumer_api.fleet import FLEET_SILENCE_SECONDS
 from eventconsumer_processor.identity.records import MOVED_SECONDS
-from eventconsumer_processor.lease.planned import KEEP_SECONDS
+from eventconsumer_processor.lease.planned_balancer import KEEP_SECONDS
 from tests.fakes.blobs import FakeBlobStore, Version
 from tests.simulation.checker import Violation
 from tests.simulation.consumer import HOSTS, LEASE_SECONDS, Consumer

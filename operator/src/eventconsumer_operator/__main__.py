@@ -33,7 +33,7 @@ from eventconsumer_operator.kube.store import Store
 from eventconsumer_operator.kube.watch import dead_watchers, watch
 from eventconsumer_operator.kube.workqueue import WorkQueue
 from eventconsumer_operator.metrics import QueueState
-from eventconsumer_operator.page.book import Book
+from eventconsumer_operator.page.histories import Histories
 from eventconsumer_operator.page.server import make_application
 from eventconsumer_operator.reconcile import Reconciler
 from eventconsumer_operator.resource.hosts import HttpHosts
@@ -49,13 +49,13 @@ async def run(settings: Settings) -> None:
         api = KubernetesApi(client)
         lag = LoopLag()
         now = Health(lag)
-        book: Book | None = None
+        histories: Histories | None = None
         served = [
             asyncio.create_task(lag.run(), name="loop lag"),
             asyncio.create_task(serve(lambda: now, settings.health_port), name="health"),
         ]
         if settings.status_page_port is not None:
-            page = make_application(lambda: book)
+            page = make_application(lambda: histories)
             serving = serve_until_cancelled(page, settings.status_page_port, "--status-page-port")
             served.append(asyncio.create_task(serving, name="page"))
         try:
@@ -66,8 +66,10 @@ async def run(settings: Settings) -> None:
                 QueueState(queue)
                 store = Store(clusterwide="" in settings.namespaces, kinds=watched_kinds(settings.spark_launchers))
                 fleets = Fleets(api, HttpMessenger(session, HOST_PORT), FleetKey.load(settings.fleet_key_file))
-                book = None if settings.status_page_port is None else Book()
-                reconciler = Reconciler(api, store, HttpHosts(session, HOST_PORT), settings, fleets, book=book)
+                histories = None if settings.status_page_port is None else Histories()
+                reconciler = Reconciler(
+                    api, store, HttpHosts(session, HOST_PORT), settings, fleets, histories=histories
+                )
                 resync = Resync(api, store, settings.namespaces, queue.add, settings.resync_seconds)
                 now = WorkHealth(queue, resync, lag, lambda: dead_watchers(settings.namespaces, store.served))
                 await _until_one_ends(

@@ -11,7 +11,7 @@ import time
 
 import structlog
 
-from eventconsumer_api.repeats import Repeats
+from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_operator import metrics
 from eventconsumer_operator.errors import Forbidden, OperatorError
 from eventconsumer_operator.keys import Key
@@ -32,7 +32,7 @@ class Controller:
         self._queue = queue
         self._reconciler = reconciler
         self._workers = workers
-        self._repeats = Repeats()
+        self._repeats = LogThrottle()
 
     async def run(self) -> None:
         """Work until cancelled."""

@@ -23,7 +23,7 @@ from eventconsumer_operator.kube.api import Api
 from eventconsumer_operator.kube.manifest import EVENT_CONSUMER
 from eventconsumer_operator.kube.store import Store
 from eventconsumer_operator.kube.writethrough import WriteThrough
-from eventconsumer_operator.page.book import Book
+from eventconsumer_operator.page.histories import Histories
 from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.resource.hosts import Hosts
 from eventconsumer_operator.resource.load import load
@@ -71,15 +71,15 @@ class Reconciler:
         settings: Settings,
         fleets: Fleets | None = None,
         *,
-        book: Book | None = None,
+        histories: Histories | None = None,
     ) -> None:
-        """Read from `store` and `hosts`, write with `api`, tell hosts by `fleets`, and the status page by `book`."""
+        """Read from `store` and `hosts`, write with `api`, tell hosts by `fleets` and the page by `histories`."""
         self._api = WriteThrough(api, store)
         self._store = store
         self._hosts = hosts
         self._settings = settings
         self._fleets = fleets
-        self._book = book
+        self._histories = histories
         self._recorder = Recorder(self._api)
         # Losing it, as a restart does, costs some reads and at most one write.
         self._memory: dict[Key, _Memory] = {}
@@ -99,8 +99,8 @@ class Reconciler:
             self._recorder.forget(key)
             if self._fleets:
                 self._fleets.forget(key)
-            if self._book is not None:
-                self._book.forget(key)
+            if self._histories is not None:
+                self._histories.forget(key)
             metrics.RESOURCES.forget(key)
             return Next(None)
         plan, outcome = await self._plan_and_apply(observed)
@@ -109,8 +109,8 @@ class Reconciler:
             await self._fleets.tell(observed, hosts)
         status = make_status(observed, plan, tuple(outcome.errors), self._settings, started=outcome.started)
         metrics.RESOURCES.record(key, status)
-        if self._book is not None:
-            self._book.record(observed, status)
+        if self._histories is not None:
+            self._histories.record(observed, status)
         for change in outcome.changes:
             _log.info("applied", namespace=key.namespace, name=key.name, change=str(change))
         memory = self._memory.setdefault(key, _Memory())

@@ -17,8 +17,8 @@ from typer.exceptions import TyperException
 from eventconsumer_api.redaction import redact
 from eventconsumer_api.v1alpha1 import LeaseLayout
 from eventconsumer_processor.tools import commands, options
+from eventconsumer_processor.tools.cli import quiet
 from eventconsumer_processor.tools.options import Output
-from eventconsumer_processor.tools.running import quiet
 
 UNREADABLE = 3
 

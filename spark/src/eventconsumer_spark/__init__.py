@@ -19,7 +19,7 @@ batch from its claim to its commit), batch (what programs see), input, output, s
 from eventconsumer_spark.batch import Batch
 from eventconsumer_spark.errors import SparkJobError
 from eventconsumer_spark.input.reading import EVENT_SCHEMA
-from eventconsumer_spark.output.written import Written
+from eventconsumer_spark.output.write_result import WriteResult
 from eventconsumer_spark.program.helper import ClaimedBatch, commit_batch, read_batch, read_batches
 from eventconsumer_spark.program.run import run_batch
 
@@ -28,7 +28,7 @@ __all__ = [
     "Batch",
     "ClaimedBatch",
     "SparkJobError",
-    "Written",
+    "WriteResult",
     "commit_batch",
     "read_batch",
     "read_batches",

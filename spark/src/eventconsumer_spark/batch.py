@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from eventconsumer_api.batch import BatchJob, BatchManifest
 from eventconsumer_spark.output.delta_table import Match, Transaction, append, merge
 from eventconsumer_spark.output.folder import write_folder
-from eventconsumer_spark.output.written import Written
+from eventconsumer_spark.output.write_result import WriteResult
 from eventconsumer_spark.storage.abfs import AbfsFolder
 
 
@@ -44,17 +44,19 @@ class Batch:
         """Write `result` to the batch's folder, replacing what an earlier attempt left; return the number of rows."""
         return write_folder(result, self.output)
 
-    def write_delta(self, result: DataFrame) -> Written:
+    def write_delta(self, result: DataFrame) -> WriteResult:
         """Append `result` to the Delta table `table`, unless an earlier attempt at this batch did; say what is there.
 
         In a trial it goes to the scratch folder as Parquet.
         """
         if self.trial:
-            return Written(self.write_parquet(result))
+            return WriteResult(self.write_parquet(result))
         done = append(result, self.table, self._once, self._note)
-        return Written(done.rows, done.version)
+        return WriteResult(done.rows, done.version)
 
-    def merge_delta(self, result: DataFrame, on: str, update: Mapping[str, str], where: str | None = None) -> Written:
+    def merge_delta(
+        self, result: DataFrame, on: str, update: Mapping[str, str], where: str | None = None
+    ) -> WriteResult:
         """Merge `result` into the Delta table `table`, unless an earlier attempt at this batch did; say what is there.
 
         A row that matches none is inserted. In the expressions, `t` is the table and `s` the result. In a trial the
@@ -67,9 +69,9 @@ class Batch:
             where: Which matching rows are updated; None: all.
         """
         if self.trial:
-            return Written(self.write_parquet(result))
+            return WriteResult(self.write_parquet(result))
         done = merge(result, self.table, self._once, self._note, Match(on, update, where))
-        return Written(done.rows, done.version)
+        return WriteResult(done.rows, done.version)
 
     @property
     def _once(self) -> Transaction:
@@ -80,7 +82,7 @@ class Batch:
         return {"consumer": self.job.resource.path}
 
 
-Program = Callable[[Batch], int | Written]
+Program = Callable[[Batch], int | WriteResult]
 """Processes a batch and says what it wrote, or only how many rows.
 
 It may run again for the same batch, so it must overwrite, or write under `transaction` and the batch's number.

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
 from eventconsumer_api.spark import Body, OutputFormat
-from eventconsumer_spark import Batch, Written, run_batch
+from eventconsumer_spark import Batch, WriteResult, run_batch
 from eventconsumer_spark.output.bodies import split
 from eventconsumer_spark.output.delta_table import Transaction, append, compact
 from eventconsumer_spark.output.folder import write_folder
@@ -24,7 +24,7 @@ DATE = "date"
 """The column that `spark.output.partitionByDate` adds."""
 
 
-def write_batch(batch: Batch) -> Written:
+def write_batch(batch: Batch) -> WriteResult:
     """Write one batch to the output and the quarantine."""
     output = batch.job.output
     decoded = split(batch.events, output.body)
@@ -47,7 +47,7 @@ def write_batch(batch: Batch) -> Written:
         log.warning("batch %d: %s", batch.manifest.number, describe(kept))
     if version is not None and worth_looking(batch.manifest.number):
         compact(batch.spark, batch.table, output.target_file_bytes, DATE if dates else "")
-    return Written(rows, version, kept.rows, kept.path, kept.message)
+    return WriteResult(rows, version, kept.rows, kept.path, kept.message)
 
 
 def with_date(events: DataFrame) -> DataFrame:

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark prog
 from eventconsumer_api.batch import BatchManifest
 from eventconsumer_api.spark import BodyType, OutputFormat
 from eventconsumer_api.v1alpha1 import FileFormat
-from eventconsumer_spark import EVENT_SCHEMA, Batch, Written, run_batch
+from eventconsumer_spark import EVENT_SCHEMA, Batch, WriteResult, run_batch
 from eventconsumer_spark.errors import ConfigurationError, CountMismatchError
 from eventconsumer_spark.job import DATE, with_date
 from eventconsumer_spark.output.delta_table import compact, create, version_of
@@ -33,7 +33,7 @@ FILE = "file"
 """The column that this program adds: the blob name of the file that an event came from."""
 
 
-def drain(batch: Batch) -> Written:
+def drain(batch: Batch) -> WriteResult:
     """Take what is new, and hold the table against the batch."""
     check(batch)
     date = batch.job.output.partition_by_date
@@ -46,7 +46,7 @@ def drain(batch: Batch) -> Written:
     version = version_of(batch.spark, batch.table)
     if worth_looking(batch.manifest.number):
         compact(batch.spark, batch.table, batch.job.output.target_file_bytes, DATE if date else "")
-    return Written(rows, version)
+    return WriteResult(rows, version)
 
 
 def check(batch: Batch) -> None:

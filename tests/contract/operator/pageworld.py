@@ -1,7 +1,7 @@
 """A status page with something to see, served over HTTP from a thread of its own, and a headless Chromium to see it.
 
-The book is filled as the operator fills it: by reconciles' observations and the statuses that the operator's own code
-computes from them. Load, owners and batches follow from a formula, so each run shows the same.
+The histories are filled as the operator fills them: by reconciles' observations and the statuses that the operator's
+own code computes from them. Load, owners and batches follow from a formula, so each run shows the same.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from eventconsumer_api.status import EventConsumerStatus
 from eventconsumer_operator.conditions.status import make_status
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.manifest import STATEFUL_SET
-from eventconsumer_operator.page.book import Book
+from eventconsumer_operator.page.histories import Histories
 from eventconsumer_operator.page.server import make_application
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.resource.observed import Consumer, Observed
@@ -125,9 +125,9 @@ def report_of(host: int, step: int, start: datetime) -> HostReport:
     )
 
 
-def record(book: Book, key: Key, now: datetime, reports: dict[str, HostReport], hosts: int) -> None:
+def record(histories: Histories, key: Key, now: datetime, reports: dict[str, HostReport], hosts: int) -> None:
     """Record what a reconcile would."""
-    before = book.get(key)
+    before = histories.get(key)
     status = before.status if before else EventConsumerStatus()
     consumer = Consumer(key=key, uid=f"uid-{key.name}", resource_version="1", generation=1, spec=SPEC, status=status)
     stateful_set = {
@@ -143,29 +143,29 @@ def record(book: Book, key: Key, now: datetime, reports: dict[str, HostReport], 
     )
     children = {(STATEFUL_SET, f"{key.name}-host"): stateful_set}
     observed = Observed(now=now, consumer=consumer, children=children, pods=pods, reports=reports)
-    book.record(observed, make_status(observed, make_plan(observed, SETTINGS), (), SETTINGS))
+    histories.record(observed, make_status(observed, make_plan(observed, SETTINGS), (), SETTINGS))
 
 
-def filled_book(end: datetime | None = None) -> Book:
+def filled_book(end: datetime | None = None) -> Histories:
     """An hour of one consumer that drains, and a look at one that waits for somebody."""
     end = (end or datetime.now(UTC)).replace(microsecond=0)
     start = end - (STEPS - 1) * STEP
-    book = Book()
+    histories = Histories()
     for step in range(STEPS):
         hosts = 2 if step < 80 else 3
         reports = {f"orders-host-{each}": report_of(each, step, start) for each in range(hosts)}
-        record(book, KEY, start + step * STEP, reports, hosts)
+        record(histories, KEY, start + step * STEP, reports, hosts)
     problem = Problem(field="spec.sink.container", reason="ContainerInvalid", message=MESSAGE)
     blocked = HostReport(owner="shop/payments/payments-host-0.one", state=HostState.BLOCKED, problems=(problem,))
-    record(book, BLOCKED, end, {"payments-host-0": blocked}, 1)
-    return book
+    record(histories, BLOCKED, end, {"payments-host-0": blocked}, 1)
+    return histories
 
 
 class PageServer:
-    """The page over HTTP on a free port; what it serves is `book`, None while it "does not lead"."""
+    """The page over HTTP on a free port; what it serves is `histories`, None while it "does not lead"."""
 
-    def __init__(self, book: Book | None) -> None:
-        self.book = book
+    def __init__(self, histories: Histories | None) -> None:
+        self.histories = histories
         self.port = 0
         self._loop = asyncio.new_event_loop()
         self._runner: web.AppRunner | None = None
@@ -192,7 +192,7 @@ class PageServer:
         self._loop.close()
 
     async def _start(self) -> None:
-        self._runner = web.AppRunner(make_application(lambda: self.book), access_log=None, shutdown_timeout=0.1)
+        self._runner = web.AppRunner(make_application(lambda: self.histories), access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
         self.port = self._runner.addresses[0][1]
@@ -204,9 +204,9 @@ class PageServer:
 
 
 @contextmanager
-def serving(book: Book | None) -> Iterator[PageServer]:
+def serving(histories: Histories | None) -> Iterator[PageServer]:
     """A page server for a while."""
-    server = PageServer(book)
+    server = PageServer(histories)
     server.start()
     try:
         yield server

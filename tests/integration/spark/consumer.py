@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from eventconsumer_api.batch import BatchJob, BatchManifest, manifest_name
 from eventconsumer_api.spark import Output
-from eventconsumer_spark import Batch, Written
+from eventconsumer_spark import Batch, WriteResult
 from eventconsumer_spark.batch import folders
 from eventconsumer_spark.input.reading import read_events
 from eventconsumer_spark.job import write_batch
@@ -40,7 +40,7 @@ class Consumer:
         events = read_events(self.spark, manifest, source)
         return Batch(self.spark, job, manifest, events, str(where.table), where.output, where.quarantine, job.chain)
 
-    def run(self, job: BatchJob, program: Callable[[Batch], Written] = write_batch) -> Written:
+    def run(self, job: BatchJob, program: Callable[[Batch], WriteResult] = write_batch) -> WriteResult:
         """One attempt."""
         return program(self.batch(job))
 

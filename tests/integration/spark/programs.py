@@ -6,7 +6,7 @@ import time
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from eventconsumer_spark import Batch, Written, run_batch
+from eventconsumer_spark import Batch, WriteResult, run_batch
 
 
 def numbers(events: DataFrame) -> DataFrame:
@@ -26,12 +26,12 @@ def fail_always(batch: Batch) -> int:
     raise ValueError(f"nothing can be done with {len(batch.manifest.files)} files")
 
 
-def slowly(batch: Batch) -> Written:
+def slowly(batch: Batch) -> WriteResult:
     """Says when it has begun; then a task that takes its time."""
     print("BEGUN", flush=True)
     seconds = float(os.environ["SECONDS_AT_WORK"])
     batch.events.limit(1).foreach(lambda _: time.sleep(seconds))
-    return Written(batch.write_parquet(numbers(batch.events)))
+    return WriteResult(batch.write_parquet(numbers(batch.events)))
 
 
 def die_between(batch: Batch) -> int:

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from eventconsumer_api.batch import BatchCommit, BatchJob
 from eventconsumer_api.spark import Output
-from eventconsumer_spark import Written, streaming
+from eventconsumer_spark import WriteResult, streaming
 from eventconsumer_spark.errors import ConfigurationError, CountMismatchError
 from tests.azurite import ACCOUNT, KEY, AzuriteProcess
 from tests.integration.spark.conftest import Driver
@@ -81,8 +81,8 @@ def test_late_events_correct_earlier_windows_and_no_attempt_counts_twice(
     consumer.drained.slot("0", 0, 700)
     first = consumer.job(1)
     keys = len(windows(consumer.drained.events))
-    assert consumer.run(first, process) == Written(keys, 1)  # Version 0 is the empty table.
-    assert consumer.run(first, process) == Written(keys, 1)
+    assert consumer.run(first, process) == WriteResult(keys, 1)  # Version 0 is the empty table.
+    assert consumer.run(first, process) == WriteResult(keys, 1)
     consumer.drained.slot("0", 700, 100)
     consumer.drained.slot("1", 0, 50)  # Ten minutes and more before what was processed last.
     second = consumer.job(2)
@@ -94,7 +94,7 @@ def test_late_events_correct_earlier_windows_and_no_attempt_counts_twice(
 def test_an_upsert_keeps_the_latest_event_of_each_key(consumer: Consumer, azurite: AzuriteProcess) -> None:
     process = example("latest_by_key")
     consumer.drained.slot("0", 0, 30)
-    assert consumer.run(consumer.job(1), process) == Written(3, 1)
+    assert consumer.run(consumer.job(1), process) == WriteResult(3, 1)
     consumer.drained.slot("1", 10, 5)  # Older than what is there.
     consumer.drained.slot("0", 30, 2)
     second = consumer.job(2)

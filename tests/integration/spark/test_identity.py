@@ -12,10 +12,10 @@ from eventconsumer_api.batch import BatchJob, ReplayOf
 from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_api.identity import OutputRecord
 from eventconsumer_api.spark import Output, OutputFormat
-from eventconsumer_spark import Batch, Written
+from eventconsumer_spark import Batch, WriteResult
 from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.program.process import process
-from eventconsumer_spark.storage.site import open_site
+from eventconsumer_spark.storage.paths import open_site
 from eventconsumer_storage.errors import StorageError
 from tests.azurite import ACCOUNT, KEY, AzuriteProcess
 from tests.integration.spark.conftest import Driver
@@ -119,9 +119,9 @@ def test_the_record_is_in_no_table_and_vacuum_leaves_it(
     consumer.drained.slot("0", 0, 40)
     job = consumer.job(1)
     claim(job)
-    assert consumer.run(job) == Written(40, 0)
+    assert consumer.run(job) == WriteResult(40, 0)
     consumer.drained.slot("0", 40, 20)
-    assert consumer.run(consumer.job(2)) == Written(20, 1)
+    assert consumer.run(consumer.job(2)) == WriteResult(20, 1)
     container = service.get_container_client(f"{consumer.drained.container.container_name}-out")
     record = container.download_blob(RECORD).readall()
     container.upload_blob("results/stray.parquet", b"no file of the table")
@@ -143,7 +143,7 @@ def test_the_record_is_in_no_table_and_vacuum_leaves_it(
 
     folders = job.model_copy(update={"output": Output(path=f"{job.output.path}-2", format=OutputFormat.PARQUET)})
     claim(folders)
-    assert consumer.run(folders) == Written(40)
+    assert consumer.run(folders) == WriteResult(40)
     output = spark.read.parquet(folders.output.path)
     assert output.count() == 40
     assert {row["_batch"] for row in output.select("_batch").distinct().collect()} == {1}

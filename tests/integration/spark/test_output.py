@@ -6,7 +6,7 @@ import pytest
 from azure.storage.blob import BlobServiceClient
 
 from eventconsumer_api.spark import Output, OutputFormat
-from eventconsumer_spark import Written
+from eventconsumer_spark import WriteResult
 from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.job import write_batch
 from eventconsumer_spark.output.bodies import NO_FIT, NO_OBJECT, NO_UTF8
@@ -21,18 +21,18 @@ def test_a_delta_table_has_each_batch_once_however_often_it_is_tried(consumer: C
     consumer.drained.slot("0", 0, 40)
     consumer.drained.slot("1", 7, 20)
     first = consumer.job(1)
-    assert consumer.run(first) == Written(60, 0)
-    assert consumer.run(first) == Written(60, 0)
+    assert consumer.run(first) == WriteResult(60, 0)
+    assert consumer.run(first) == WriteResult(60, 0)
     consumer.drained.slot("0", 40, 30)
     second = consumer.job(2)
-    assert consumer.run(second) == Written(30, 1)
+    assert consumer.run(second) == WriteResult(30, 1)
     assert consumer.table(second) == [("0", n) for n in range(70)] + [("1", n) for n in range(7, 27)]
     table = consumer.spark.read.format("delta").load(second.output.path)
     assert table.columns == consumer.batch(second).events.columns
     assert table.where("sequence_number = 45 and partition_id = '0'").first()["body"] == b"body 45"
     # A replay has a table and a transaction of its own.
     again = replace(consumer.batch(first), table=f"{first.output.path}_replays/x", transaction=f"{first.chain}/x")
-    assert write_batch(again) == Written(60, 0)
+    assert write_batch(again) == WriteResult(60, 0)
     assert len(consumer.table(second)) == 90
 
 
@@ -42,7 +42,7 @@ def test_events_whose_body_does_not_fit_are_beside_the_table_and_not_in_it(consu
     job = consumer.job(1, body={"type": "Json", "schema": "id BIGINT"}, partitionByDate=True)
     written = consumer.run(job)
     folder = f"{job.output.path}_quarantine/_batch=1"
-    assert written == Written(7, 0, 2, folder, f"{NO_OBJECT}: sequence number 1 of partition 1")
+    assert written == WriteResult(7, 0, 2, folder, f"{NO_OBJECT}: sequence number 1 of partition 1")
     rows = consumer.spark.read.parquet(folder).orderBy("sequence_number").collect()
     assert [(row.partition_id, row.sequence_number, row.body, row.cause) for row in rows] == [
         ("1", 1, b"{", NO_OBJECT),
@@ -60,7 +60,7 @@ def test_events_whose_body_does_not_fit_are_beside_the_table_and_not_in_it(consu
     # The next batch has other columns: a new field is added, another type is refused with the remedy.
     consumer.drained.slot("0", 5, 1, body=lambda _: b'{"id": 9, "name": "x"}')
     wider = consumer.job(2, partitionByDate=True, body={"type": "Json", "schema": "id BIGINT, name STRING"})
-    assert consumer.run(wider) == Written(1, 1)
+    assert consumer.run(wider) == WriteResult(1, 1)
     consumer.drained.slot("0", 6, 1)
     with pytest.raises(ConfigurationError, match=r"does not take this batch.*another spec\.spark\.output\.path"):
         consumer.run(consumer.job(3, partitionByDate=True))
@@ -70,7 +70,7 @@ def test_parquet_is_a_folder_a_batch_and_a_retry_replaces_it_with_its_quarantine
     consumer.drained.slot("0", 0, 10, body=lambda n: b"\xff" if n == 3 else b"text")
     job = consumer.job(1, format="Parquet", body={"type": "Text"}, partitionByDate=True)
     folder = f"{job.output.path}_quarantine/_batch=1"
-    expected = Written(9, None, 1, folder, f"{NO_UTF8}: sequence number 3 of partition 0")
+    expected = WriteResult(9, None, 1, folder, f"{NO_UTF8}: sequence number 3 of partition 0")
     assert consumer.run(job) == expected
     assert consumer.run(job) == expected
     output = consumer.spark.read.parquet(job.output.path)
@@ -79,7 +79,7 @@ def test_parquet_is_a_folder_a_batch_and_a_retry_replaces_it_with_its_quarantine
     assert output.select("body").distinct().collect() == [("text",)]
     # As bytes all of them fit: nothing is left of the quarantine.
     edited = job.model_copy(update={"output": Output(path=job.output.path, format=OutputFormat.PARQUET)})
-    assert consumer.run(edited) == Written(10)
+    assert consumer.run(edited) == WriteResult(10)
     assert not list(list_files(consumer.spark, folder))
 
 
@@ -105,7 +105,7 @@ def test_small_files_are_compacted_when_there_are_enough_and_rows_stay(
     assert len(consumer.table(job)) == len(before) + 10
     assert compact(consumer.spark, table, target) == 0
     # The append of the batch is still found, behind what came later.
-    assert consumer.run(job) == Written(70, 0)
+    assert consumer.run(job) == WriteResult(70, 0)
 
     # A table that cannot be read cannot be compacted. That is said, and fails nothing.
     rows.repartition(8).write.format("delta").mode("append").save(table)

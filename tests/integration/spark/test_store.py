@@ -17,7 +17,7 @@ from azure.storage.blob import (
 
 from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.storage.abfs import AbfsFolder
-from eventconsumer_spark.storage.site import Site
+from eventconsumer_spark.storage.paths import Site
 from eventconsumer_spark.storage.store import ClaimStore, SinkContainer
 from eventconsumer_storage.account import StorageAccount
 from eventconsumer_storage.errors import StorageError

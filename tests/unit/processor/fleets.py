@@ -13,13 +13,13 @@ from eventconsumer_api.fleet import FleetMessage
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.identity import pod_of
-from eventconsumer_processor.batch.fleet import Era
+from eventconsumer_processor.batch.lag import Era
 from eventconsumer_processor.batch.leader import Leader
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.metrics import Metrics
-from eventconsumer_processor.partition.fleetnews import FleetNews
-from eventconsumer_processor.partition.partitions import PartitionManager, scan_pause
-from eventconsumer_processor.partition.work import Work
+from eventconsumer_processor.partition.dependencies import PumpDependencies
+from eventconsumer_processor.partition.manager import PartitionManager, scan_pause
+from eventconsumer_processor.partition.operator_messages import OperatorMessages
 from eventconsumer_processor.sink.parquet import encode
 from eventconsumer_processor.sink.slots import Chain, incarnation
 from eventconsumer_processor.source.hub import HubInfo
@@ -88,7 +88,7 @@ class Fleet:
             }
         )
         info = HubInfo("shop.example", "orders", CREATED, tuple(self.hub.partitions))
-        work = Work(
+        work = PumpDependencies(
             owner=name,
             config=config,
             hub=self._far(self.hub, self.hub_seconds),
@@ -101,7 +101,7 @@ class Fleet:
         )
         store = lease_store(config, info, leases or self._far(self.leases, self.storage_seconds), virtual_clock)
         key_file = Path(__file__) if self.telling else None  # any file: it is never used
-        news = FleetNews("shop/orders", key_file, work.metrics, virtual_clock, lambda: CREATED)
+        news = OperatorMessages("shop/orders", key_file, work.metrics, virtual_clock, lambda: CREATED)
         manager = PartitionManager(work, store, self.chain, news)
 
         async def live() -> None:
@@ -119,7 +119,7 @@ class Fleet:
     def _far(near: Any, seconds: float) -> Any:
         return Distant(near, seconds) if seconds else near
 
-    def _leader(self, work: Work, manager: PartitionManager) -> Leader:
+    def _leader(self, work: PumpDependencies, manager: PartitionManager) -> Leader:
         return Leader(
             work,
             blobs=self._far(self.sink, self.storage_seconds),
@@ -199,7 +199,7 @@ class Running:
 
     manager: PartitionManager
     tasks: list[asyncio.Task[None]]
-    news: FleetNews
+    news: OperatorMessages
 
     def owned(self) -> set[str]:
         """Partitions it owns."""
@@ -220,7 +220,7 @@ class Running:
         for task in self.tasks:
             await cancelled(task)
         for owned in list(self.manager._owned.values()):
-            owned.tenure._held.keeper.lose("killed")
+            owned.ownership._held.keeper.lose("killed")
             await cancelled(owned.task)
 
 

@@ -14,8 +14,8 @@ from eventconsumer_api.identity import HubSegment
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.metrics import Metrics
+from eventconsumer_processor.partition.dependencies import Encoder, Handling, PumpDependencies
 from eventconsumer_processor.partition.pump import Pump, PumpEnd
-from eventconsumer_processor.partition.work import Encoder, Handling, Work
 from eventconsumer_processor.sink.formats import files_of
 from eventconsumer_processor.sink.parquet import encode
 from eventconsumer_processor.sink.slots import Chain
@@ -57,7 +57,7 @@ class Stage:
     leases: FakeBlobStore = field(default_factory=lambda: FakeBlobStore(virtual_clock))
     sink: FakeBlobStore = field(default_factory=lambda: FakeBlobStore(virtual_clock))
     metrics: Metrics = field(default_factory=Metrics)
-    handler: Callable[[str], Handling] | None = None  # by partition, as in `Work`
+    handler: Callable[[str], Handling] | None = None  # by partition, as in `PumpDependencies`
     segments: list[HubSegment] = field(default_factory=list)  # of the chain; none: one whose incarnation is "era"
 
     @property
@@ -79,7 +79,7 @@ class Stage:
         taken = await store.acquire(lease, owner)
         assert taken is not None
         held = HeldLease(store, taken, virtual_clock)
-        work = Work(
+        work = PumpDependencies(
             owner=owner,
             config=config,
             hub=self.hub,

@@ -24,7 +24,7 @@ from eventconsumer_api.status import (
     StorageStatus,
 )
 from eventconsumer_api.v1alpha1 import ScalingMode
-from eventconsumer_operator.conditions.findings import CHECKS, Blocker, Facts, Finding
+from eventconsumer_operator.conditions.checks import CHECKS, Blocker, Facts, Finding
 from eventconsumer_operator.conditions.storagestatus import storage_status
 from eventconsumer_operator.errors import OperatorError
 from eventconsumer_operator.kube.manifest import STATEFUL_SET

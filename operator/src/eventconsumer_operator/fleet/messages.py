@@ -14,10 +14,10 @@ import structlog
 
 from eventconsumer_api import labels
 from eventconsumer_api.fleet import FLEET_PATH, FLEET_SIGNATURE_HEADER
-from eventconsumer_api.repeats import Repeats
+from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_operator import metrics
 from eventconsumer_operator.errors import OperatorError
-from eventconsumer_operator.fleet.census import Census, confirm, look, message
+from eventconsumer_operator.fleet.host_liveness import Liveness, confirm, look, message
 from eventconsumer_operator.fleet.key import FleetKey
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.api import Api
@@ -45,7 +45,7 @@ class HttpMessenger:
         """Use `session`, which the caller closes, and the port on which all hosts answer."""
         self._session = session
         self._port = port
-        self._repeats = Repeats()
+        self._repeats = LogThrottle()
 
     async def tell(self, addresses: Mapping[str, str], body: bytes, signature: str) -> None:
         """See `Messenger`."""
@@ -100,11 +100,11 @@ class Fleets:
         self._key = key
         self._clock = clock
         self._generation = 0
-        self._censuses: dict[Key, tuple[str, Census]] = {}
+        self._livenesses: dict[Key, tuple[str, Liveness]] = {}
 
     def forget(self, key: Key) -> None:
         """A resource is gone."""
-        self._censuses.pop(key, None)
+        self._livenesses.pop(key, None)
 
     async def tell(self, observed: Observed, hosts: int) -> None:
         """Tell the hosts of one resource.
@@ -114,20 +114,20 @@ class Fleets:
             hosts: Hosts wanted.
         """
         key, uid = observed.consumer.key, observed.consumer.uid
-        of, before = self._censuses.get(key, (uid, Census()))
-        census, suspects = look(before if of == uid else Census(), observed)
+        of, before = self._livenesses.get(key, (uid, Liveness()))
+        liveness, suspects = look(before if of == uid else Liveness(), observed)
         if suspects:
-            census = await self._confirm(observed, census, suspects)
-        self._censuses[key] = (uid, census)
+            liveness = await self._confirm(observed, liveness, suspects)
+        self._livenesses[key] = (uid, liveness)
         pods = {name_of(pod): pod["status"]["podIP"] for pod in observed.pods if pod.get("status", {}).get("podIP")}
         addresses = {name: address for name, address in pods.items() if name in observed.reports}
         if addresses:
             self._generation = max(self._generation + 1, int(self._clock() * 1000))
-            told = message(observed, census, hosts, self._generation)
+            told = message(observed, liveness, hosts, self._generation)
             body = told.model_dump_json(by_alias=True).encode()
             await self._messenger.tell(addresses, body, self._key.sign(body))
 
-    async def _confirm(self, observed: Observed, census: Census, suspects: frozenset[str]) -> Census:
+    async def _confirm(self, observed: Observed, liveness: Liveness, suspects: frozenset[str]) -> Liveness:
         key = observed.consumer.key
         try:
             pods = await self._api.list(POD, key.namespace, selector(key, labels.COMPONENT_HOST))
@@ -135,10 +135,10 @@ class Fleets:
             _log.info(
                 "whether hosts have ended cannot be seen now", namespace=key.namespace, name=key.name, error=str(error)
             )
-            return census
+            return liveness
         resource = observed.consumer.reference.path
-        found = confirm(census, suspects, resource, pods.items, observed.now)
-        for owner in sorted(found.gone.keys() - census.gone.keys()):
+        found = confirm(liveness, suspects, resource, pods.items, observed.now)
+        for owner in sorted(found.gone.keys() - liveness.gone.keys()):
             _log.info(
                 "a host has ended; its partitions can be taken over", namespace=key.namespace, name=key.name, host=owner
             )

@@ -14,7 +14,7 @@ import structlog
 
 from eventconsumer_api import labels
 from eventconsumer_api.kinds import Kind
-from eventconsumer_api.repeats import Repeats
+from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_operator import metrics
 from eventconsumer_operator.errors import Forbidden, Gone, OperatorError
 from eventconsumer_operator.keys import Key, Notify
@@ -65,7 +65,7 @@ class Resync:
         self._notify = notify
         self._seconds = seconds
         self._served: set[str] = set()
-        self._repeats = Repeats()
+        self._repeats = LogThrottle()
         self._away: set[str] = set()  # scopes of which the last lists failed
         now = asyncio.get_running_loop().time()
         self._health = {(kind, scope): _Health(now) for kind in store.kinds for scope in scopes}

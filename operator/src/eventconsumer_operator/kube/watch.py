@@ -18,7 +18,7 @@ import structlog
 
 from eventconsumer_api import labels
 from eventconsumer_api.kinds import Kind, Manifest
-from eventconsumer_api.repeats import Repeats
+from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_operator.errors import OperatorError
 from eventconsumer_operator.keys import Key, Notify
 from eventconsumer_operator.kube.api import KubernetesApi
@@ -125,7 +125,7 @@ def _version_and_group(kind: Kind) -> str:
 
 
 async def _wait_for_crd(api: KubernetesApi) -> None:
-    repeats = Repeats()
+    repeats = LogThrottle()
     while True:
         try:
             if await api.is_served(EVENT_CONSUMER):

@@ -70,7 +70,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Sight:
+class Sample:
     """What one reconcile saw.
 
     Attributes:
@@ -151,20 +151,20 @@ class History:
         """Partitions that there is a row for."""
         return self._lag_events.width
 
-    def see(self, sight: Sight) -> None:
+    def see(self, sample: Sample) -> None:
         """Take what a reconcile saw."""
-        slot = self._turn(sight.time)
-        self._widen(sight)
-        for partition, lag in sight.lags.items():
+        slot = self._turn(sample.time)
+        self._widen(sample)
+        for partition, lag in sample.lags.items():
             column = _column(partition)
             if column is not None and column < self.partitions:
                 self._lag_events.put(slot, column, lag.events, worst=True)
                 self._lag_seconds.put(slot, column, lag.seconds, worst=True)
-        for column, total in enumerate((sight.files, sight.events)):
+        for column, total in enumerate((sample.files, sample.events)):
             self._totals.put(slot, column, total)
-        if sight.owners is not None:
-            self._see_owners(sight.time, sight.owners)
-        self._see_batches(sight)
+        if sample.owners is not None:
+            self._see_owners(sample.time, sample.owners)
+        self._see_batches(sample)
 
     def slots(self) -> range:
         """Numbers of the slots that are kept, oldest first; a slot begins at its number times SLOT_SECONDS."""
@@ -190,16 +190,16 @@ class History:
         """Go on to the slot of `time`, and return its number."""
         slot = int(time // SLOT_SECONDS)
         if self.last is None or slot <= self.last - SLOTS:
-            self.last = slot - SLOTS  # the first sight, or a clock that was set back: begin anew
+            self.last = slot - SLOTS  # the first sample, or a clock that was set back: begin anew
         for new in range(max(self.last + 1, slot - SLOTS + 1), slot + 1):
             for ring in (self._lag_events, self._lag_seconds, self._totals):
                 ring.blank(new)
         self.last = max(self.last, slot)
         return slot
 
-    def _widen(self, sight: Sight) -> None:
-        named = (_column(partition) for partition in sight.lags)
-        width = max(sight.partitions, *(column + 1 for column in named if column is not None), 0)
+    def _widen(self, sample: Sample) -> None:
+        named = (_column(partition) for partition in sample.lags)
+        width = max(sample.partitions, *(column + 1 for column in named if column is not None), 0)
         width = min(width, MAX_PARTITIONS)
         if width > self.partitions:
             self._lag_events = self._lag_events.widened(width)
@@ -224,13 +224,13 @@ class History:
                     self.moves.append(Move(time, moved, source, target))
         self.owners = owners
 
-    def _see_batches(self, sight: Sight) -> None:
-        if (batch := sight.batch) is not None:
+    def _see_batches(self, sample: Sample) -> None:
+        if (batch := sample.batch) is not None:
             seen = Batch(batch.number, batch.reason[:_TEXT], batch.files, batch.events, batch.created_at)
             held = self.batches.get(batch.number)
             if held is None or held.committed is None:
                 self.batches[batch.number] = seen
-        if (commit := sight.commit) is not None:
+        if (commit := sample.commit) is not None:
             held = self.batches.get(commit.number, Batch(commit.number))
             self.batches[commit.number] = Batch(
                 held.number, held.reason, held.files, held.events, held.created,

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.page import view
-from eventconsumer_operator.page.book import Book
+from eventconsumer_operator.page.histories import Histories
 from eventconsumer_operator.page.model import ErrorView
 
 HEADERS = {
@@ -41,23 +41,23 @@ _FRESH_SECONDS = 1.0
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def make_application(book: Callable[[], Book | None]) -> web.Application:
+def make_application(histories: Callable[[], Histories | None]) -> web.Application:
     """The page and its API.
 
     Args:
-        book: Gives what was seen; None while this operator does not lead.
+        histories: Gives what was seen; None while this operator does not lead.
     """
 
     rendered = Rendered()
 
     async def consumers(request: web.Request) -> web.Response:
-        found = book()
+        found = histories()
         if found is None:
             return _not_leading()
         return _tagged(request, rendered.get("", lambda: view.consumer_list(found)), "application/json")
 
     async def consumer(request: web.Request) -> web.Response:
-        found = book()
+        found = histories()
         if found is None:
             return _not_leading()
         key = Key(request.match_info["namespace"], request.match_info["name"])

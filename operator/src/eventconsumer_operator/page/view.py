@@ -7,7 +7,7 @@ from eventconsumer_api.identity import pod_of
 from eventconsumer_api.remedies import Severity, remedy, severity
 from eventconsumer_api.status import Condition, EventConsumerStatus
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.page.book import Book, Entry
+from eventconsumer_operator.page.histories import Entry, Histories
 from eventconsumer_operator.page.history import SLOT_SECONDS, SLOTS, History
 from eventconsumer_operator.page.model import (
     BatchView,
@@ -23,9 +23,9 @@ from eventconsumer_operator.page.model import (
 )
 
 
-def consumer_list(book: Book) -> ConsumerList:
+def consumer_list(histories: Histories) -> ConsumerList:
     """Every EventConsumer in short."""
-    return ConsumerList(consumers=[summary(key, entry) for key, entry in book])
+    return ConsumerList(consumers=[summary(key, entry) for key, entry in histories])
 
 
 def summary(key: Key, entry: Entry) -> ConsumerSummary:

@@ -14,7 +14,7 @@ import structlog
 from pydantic import ValidationError
 
 from eventconsumer_api.host_report import HostReport
-from eventconsumer_api.repeats import Repeats
+from eventconsumer_api.log_throttle import LogThrottle
 
 _log = structlog.get_logger(__name__)
 
@@ -36,7 +36,7 @@ class HttpHosts:
         """Use `session`, which the caller closes, and the port on which all hosts answer."""
         self._session = session
         self._port = port
-        self._repeats = Repeats()
+        self._repeats = LogThrottle()
 
     async def reports(self, addresses: Mapping[str, str]) -> dict[str, HostReport]:
         """See `Hosts`."""

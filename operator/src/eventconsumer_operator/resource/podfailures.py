@@ -78,7 +78,7 @@ def out_of_memory(pod: Manifest) -> bool:
     return any(ended.get("reason") == "OOMKilled" for ended in _terminated(pod))
 
 
-def last_words(pod: Manifest) -> str:
+def termination_message(pod: Manifest) -> str:
     """What a container said when it ended; empty for nothing."""
     return next((text for ended in _terminated(pod) if (text := ended.get("message", "").strip())), "")
 

@@ -14,7 +14,7 @@ from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.spark import Spark
 from eventconsumer_operator.kube.manifest import JOB, describe, is_being_deleted
 from eventconsumer_operator.resource.observed import Observed
-from eventconsumer_operator.resource.podfailures import disruption, last_words, out_of_memory, pod_failures
+from eventconsumer_operator.resource.podfailures import disruption, out_of_memory, pod_failures, termination_message
 from eventconsumer_operator.spark.applications import Application, ApplicationState
 from eventconsumer_operator.spark.attempts import POD_GRACE, Cause, Failure
 from eventconsumer_operator.spark.native import is_local
@@ -55,7 +55,7 @@ def why_failed(failure: Failure, observed: Observed, spark: Spark, *, local: boo
         return _executor_memory("an executor was killed (OOMKilled)", spark)
     if found := next(filter(None, map(disruption, drivers)), ""):
         return f"its driver was made to go: {found}"
-    if said := next(filter(None, map(last_words, drivers)), ""):
+    if said := next(filter(None, map(termination_message, drivers)), ""):
         return _explained(said, spark, local=local)
     return f"{_exit(drivers) or application.message or 'no reason given'}: {_logs(application)}"
 

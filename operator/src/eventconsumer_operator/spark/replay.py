@@ -16,7 +16,7 @@ from eventconsumer_api.status import BatchReplayStatus
 from eventconsumer_operator.kube.manifest import controller_uid, is_being_deleted, name_of
 from eventconsumer_operator.resource.names import batch_replay_name, child_labels
 from eventconsumer_operator.resource.observed import Observed
-from eventconsumer_operator.resource.podfailures import last_words, pod_failures
+from eventconsumer_operator.resource.podfailures import pod_failures, termination_message
 from eventconsumer_operator.spark import native
 from eventconsumer_operator.spark.applications import ApplicationState, application_of
 from eventconsumer_operator.spark.launch import Launch, Parts
@@ -98,13 +98,13 @@ def batch_replay_status(observed: Observed, spark: Spark, *, suspended: bool) ->
     pods = [pod for pod in observed.batch_replay_pods if controller_uid(pod) == found.uid]
     state: Literal["Running", "Succeeded", "Failed"] = "Running"
     living = [pod for pod in pods if pod.get("status", {}).get("phase") not in {"Failed", "Succeeded"}]
-    failed = [text for pod in pods if pod not in living and (text := last_words(pod))]
+    failed = [text for pod in pods if pod not in living and (text := termination_message(pod))]
     message = "; ".join([*(f"an attempt failed: {text}" for text in failed[-1:]), *pod_failures(living)])
     batches, rows = 0, 0
     if found.state is ApplicationState.SUCCEEDED:
         state, message = "Succeeded", ""
         before = (known.batches, known.rows) if known else (0, 0)
-        batches, rows = next((totals for pod in pods if (totals := _totals(last_words(pod)))), before)
+        batches, rows = next((totals for pod in pods if (totals := _totals(termination_message(pod)))), before)
     elif found.state is ApplicationState.FAILED:
         state = "Failed"
         message = (

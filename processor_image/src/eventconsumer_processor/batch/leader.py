@@ -12,17 +12,17 @@ from uuid import uuid4
 import structlog
 
 from eventconsumer_api.host_report import FleetReport, Problem
-from eventconsumer_api.repeats import Repeats
+from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_processor import problems
 from eventconsumer_processor.batch.batcher import Batcher
 from eventconsumer_processor.batch.batches import BatchLog
-from eventconsumer_processor.batch.fleet import Era
+from eventconsumer_processor.batch.lag import Era
 from eventconsumer_processor.batch.measure import Measure
 from eventconsumer_processor.errors import LeaseLost
 from eventconsumer_processor.identity.records import LEAD_SECONDS, is_displaced, leader_name, take_lead
 from eventconsumer_processor.lease.keeper import Keeper
-from eventconsumer_processor.partition.partitions import PartitionManager
-from eventconsumer_processor.partition.work import Work
+from eventconsumer_processor.partition.dependencies import PumpDependencies
+from eventconsumer_processor.partition.manager import PartitionManager
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import Conflict, StorageError
 
@@ -37,7 +37,7 @@ class Leader:
 
     def __init__(
         self,
-        work: Work,
+        work: PumpDependencies,
         *,
         blobs: BlobStore,
         eras: Callable[[], Sequence[Era]],
@@ -51,7 +51,7 @@ class Leader:
         self._eras = eras
         self._partitions = partitions
         self._seconds = min(work.config.leases.duration_seconds, LEAD_SECONDS)
-        self._repeats = Repeats(work.clock)
+        self._repeats = LogThrottle(work.clock)
         self._forget()
 
     async def run(self) -> None:

@@ -14,14 +14,14 @@ from eventconsumer_api.batch import BatchManifest, Totals
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import FleetReport, PartitionLag, Problem
 from eventconsumer_api.identity import EventMark, HubSegment
-from eventconsumer_api.repeats import Repeats
+from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_api.v1alpha1 import CheckpointPolicy, HandlerMode
 from eventconsumer_processor import problems
 from eventconsumer_processor.batch.batches import BatchLog, BatchState
 from eventconsumer_processor.batch.batchplan import Waiting
 from eventconsumer_processor.batch.batchreport import batch_report
-from eventconsumer_processor.batch.fleet import Era, Heads, Ledger, first_wanted, lag_of
-from eventconsumer_processor.batch.pace import start_of, turn
+from eventconsumer_processor.batch.lag import Era, Heads, Ledger, first_wanted, lag_of
+from eventconsumer_processor.batch.rate_limit import start_of, turn
 from eventconsumer_processor.errors import SourceError
 from eventconsumer_processor.lease.model import Lease, Listing
 from eventconsumer_processor.partition import marks
@@ -76,7 +76,7 @@ class Measure:
         self._batches = batches
         self.eras = list(eras)
         self._now = now
-        self._repeats = Repeats(lambda: now().timestamp())
+        self._repeats = LogThrottle(lambda: now().timestamp())
         self._restored = False
         self._heads: dict[str, Heads] = {}
         self._turn = 0  # where the next round of questions starts

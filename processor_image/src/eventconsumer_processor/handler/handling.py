@@ -27,8 +27,8 @@ import structlog
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.errors import Blocked
 from eventconsumer_api.host_report import Problem
+from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_api.redaction import redact
-from eventconsumer_api.repeats import Repeats
 from eventconsumer_processor.handler.api import (
     Batch,
     CloseReason,
@@ -54,7 +54,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PartitionIdentity:
     """The partition that a handler is for."""
 
     namespace: str
@@ -65,7 +65,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Means:
+class HandlerDependencies:
     """What the handlers of all partitions share."""
 
     factory: Factory
@@ -97,13 +97,13 @@ class _Round:
 class PartitionHandler:
     """The user's code on one partition, one instance from `open` to `close`."""
 
-    def __init__(self, place: Place, means: Means) -> None:
+    def __init__(self, place: PartitionIdentity, means: HandlerDependencies) -> None:
         self._place = place
         self._means = means
         self._calls: Calls | None = None  # open
         self._context: PartitionContext | None = None
         self._failures = 0  # in a row
-        self._repeats = Repeats(lambda: means.now().timestamp())
+        self._repeats = LogThrottle(lambda: means.now().timestamp())
         self._failing: Problem | None = None
         self._log = log.bind(partition=place.partition)
 

@@ -16,7 +16,7 @@ from eventconsumer_api.fleet import FLEET_MAX_BYTES, FLEET_PATH, FLEET_SIGNATURE
 from eventconsumer_api.host_report import HostReport
 from eventconsumer_processor.errors import PortTaken
 from eventconsumer_processor.metrics import Metrics
-from eventconsumer_processor.partition.fleetnews import FleetNews, Refused
+from eventconsumer_processor.partition.operator_messages import OperatorMessages, Refused
 
 BODY_SECONDS = 5.0  # in which a message must have come
 STUCK_SECONDS = 120.0  # above the longest scan of a storage account that does not answer
@@ -47,7 +47,7 @@ class HealthServer:
         heartbeat: Heartbeat,
         report: Callable[[], HostReport],
         metrics: Metrics,
-        news: FleetNews | None = None,
+        news: OperatorMessages | None = None,
     ) -> None:
         self._heartbeat = heartbeat
         self._report = report

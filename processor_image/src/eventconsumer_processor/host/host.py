@@ -24,7 +24,7 @@ from eventconsumer_api.host_report import HostReport, HostState, Problem, Storag
 from eventconsumer_processor.batch.leader import Leader
 from eventconsumer_processor.batch.measure import eras_of
 from eventconsumer_processor.handler.deadletter import DeadLetters
-from eventconsumer_processor.handler.handling import Means, PartitionHandler, Place
+from eventconsumer_processor.handler.handling import HandlerDependencies, PartitionHandler, PartitionIdentity
 from eventconsumer_processor.host.health import HealthServer, Heartbeat
 from eventconsumer_processor.host.registration import Registration, receiver_of, register
 from eventconsumer_processor.host.replay import BoundedHub, Totals, completed, totals
@@ -32,9 +32,9 @@ from eventconsumer_processor.host.storagecalls import StorageCalls, idle_per_hou
 from eventconsumer_processor.identity.records import until_moved
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.metrics import Metrics
-from eventconsumer_processor.partition.fleetnews import FleetNews
-from eventconsumer_processor.partition.partitions import PartitionManager
-from eventconsumer_processor.partition.work import Work
+from eventconsumer_processor.partition.dependencies import PumpDependencies
+from eventconsumer_processor.partition.manager import PartitionManager
+from eventconsumer_processor.partition.operator_messages import OperatorMessages
 from eventconsumer_processor.sink.formats import files_of
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_storage.credential import fingerprint
@@ -61,7 +61,7 @@ class Host:
         self._owner = owner
         self._clock = clock
         self._metrics = Metrics()
-        self._news = FleetNews(config.resource.path, fleet_key, self._metrics, clock)
+        self._news = OperatorMessages(config.resource.path, fleet_key, self._metrics, clock)
         self._storage_calls = StorageCalls(self._metrics.observe_storage, clock)
         self._heartbeat = Heartbeat(clock)
         self._stop = asyncio.Event()
@@ -164,7 +164,7 @@ class Host:
         era = segment.incarnation
         encode, chain = files_of(config, info, segment, registration.sink)
         rng = Random()  # noqa: S311 - spreads hosts, guards nothing
-        work = Work(
+        work = PumpDependencies(
             owner=self._owner,
             config=config,
             hub=registration.hub,
@@ -227,10 +227,12 @@ class Host:
         letters = DeadLetters(
             registration.sink, config.sink.container, config.sink.prefix, era, config.processing.handler
         )
-        means = Means(factory, letters, config.processing.handler_attempts, self._metrics, rng)
+        means = HandlerDependencies(factory, letters, config.processing.handler_attempts, self._metrics, rng)
 
         def handler(partition: str) -> PartitionHandler:
-            place = Place(info.namespace, info.name, config.event_hub.consumer_group, partition, self._owner)
+            place = PartitionIdentity(
+                info.namespace, info.name, config.event_hub.consumer_group, partition, self._owner
+            )
             return PartitionHandler(place, means)
 
         return handler

@@ -19,7 +19,7 @@ import structlog
 from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import FleetReport, HostReport, HostState, Problem
-from eventconsumer_api.repeats import Repeats
+from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_processor import problems
 from eventconsumer_processor.batch.batcher import Batcher
 from eventconsumer_processor.batch.batches import BatchLog
@@ -48,7 +48,7 @@ class Probe:
         self._config = config
         self._owner = owner
         self._clock = clock
-        self._repeats = Repeats(clock)
+        self._repeats = LogThrottle(clock)
         self._metrics = Metrics()
         self._heartbeat = Heartbeat(clock)
         self._stop = asyncio.Event()

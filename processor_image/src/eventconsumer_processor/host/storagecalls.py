@@ -11,7 +11,7 @@ from collections.abc import Callable
 from eventconsumer_processor.batch.leader import STAND_BY
 from eventconsumer_processor.identity.records import LEAD_SECONDS, MOVED_SECONDS
 from eventconsumer_processor.lease.keeper import RENEW
-from eventconsumer_processor.partition.partitions import REST_SCANS, SCAN_JITTER, scan_pause
+from eventconsumer_processor.partition.manager import REST_SCANS, SCAN_JITTER, scan_pause
 from eventconsumer_storage.async_blobs import Observer
 
 WINDOW_SECONDS = 900.0

@@ -13,7 +13,7 @@ import structlog
 from eventconsumer_processor.errors import LeaseInvalid
 from eventconsumer_processor.lease.model import Lease, Taken
 from eventconsumer_processor.lease.store import CONCURRENT_REQUESTS, LeaseStore, bounded
-from eventconsumer_processor.partition.work import Work
+from eventconsumer_processor.partition.dependencies import PumpDependencies
 
 END_SECONDS = 3.0  # that the host's end waits for them
 
@@ -25,7 +25,7 @@ class Acquisitions:
 
     def __init__(
         self,
-        work: Work,
+        work: PumpDependencies,
         leases: LeaseStore,
         taken: Callable[[Taken], None],
         invalid: Callable[[str, str], None],

@@ -18,15 +18,15 @@ from eventconsumer_api.conditions import Reason
 from eventconsumer_api.errors import Blocked, EventConsumerError
 from eventconsumer_api.host_report import PartitionReport, Problem
 from eventconsumer_api.identity import EventMark
-from eventconsumer_api.repeats import Repeats
+from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_api.v1alpha1 import HandlerMode
 from eventconsumer_processor import problems
 from eventconsumer_processor.errors import ChainEnded, Fenced, HubUnreachable, LeaseInvalid, LinkStolen, SourceError
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.partition import holes, marks
-from eventconsumer_processor.partition.drain import Drain
-from eventconsumer_processor.partition.handled import Handled
-from eventconsumer_processor.partition.work import Outlet, Work
+from eventconsumer_processor.partition.checkpoint_sink import CheckpointSink
+from eventconsumer_processor.partition.dependencies import PartitionSink, PumpDependencies
+from eventconsumer_processor.partition.file_sink import FileSink
 from eventconsumer_processor.sink import gaps
 from eventconsumer_processor.sink.gaps import Gap
 from eventconsumer_processor.sink.slots import Chain
@@ -54,19 +54,19 @@ class PumpEnd(StrEnum):
 class Pump:
     """The pump of one partition."""
 
-    def __init__(self, work: Work, held: HeldLease, chain: Chain) -> None:
+    def __init__(self, work: PumpDependencies, held: HeldLease, chain: Chain) -> None:
         self.stop = asyncio.Event()
         self._problems: dict[str, Problem] = {}
         self._work = work
-        self._repeats = Repeats(work.clock)
+        self._repeats = LogThrottle(work.clock)
         self._held = held
         self._partition = chain.partition
         self._handler = work.handler(chain.partition) if work.handler else None
-        self._outlet: Outlet
+        self._sink: PartitionSink
         if self._handler is not None and work.config.processing.handler_mode is HandlerMode.REPLACE:
-            self._outlet = Handled(work, held, chain, self._problems)
+            self._sink = CheckpointSink(work, held, chain, self._problems)
         else:
-            self._outlet = Drain(work, held, chain, self._problems)
+            self._sink = FileSink(work, held, chain, self._problems)
         self._handler_open = False
         self._source: Source | None = None
         self._doubted: int | None = None  # where a gap was seen once
@@ -94,12 +94,12 @@ class Pump:
         return PartitionReport(
             id=self.partition,
             epoch=self._held.lease.epoch,
-            next_sequence_number=self._outlet.position,
+            next_sequence_number=self._sink.position,
             sequence_number=number,
             enqueued_time=None if enqueued_ms is None else datetime.fromtimestamp(enqueued_ms / 1000, UTC),
             retrieved_time=retrieved,
-            events=self._outlet.events,
-            files=self._outlet.files,
+            events=self._sink.events,
+            files=self._sink.files,
         )
 
     def end(self) -> None:
@@ -126,7 +126,7 @@ class Pump:
                 except (SourceError, StorageError, Blocked, LeaseInvalid) as error:
                     await self._retry_later(error)
             # Nothing more is taken from the link: it closes while what is kept becomes a file.
-            await asyncio.gather(self._detach(), self._outlet.finish())
+            await asyncio.gather(self._detach(), self._sink.finish())
             lost = False
             return PumpEnd.SHUTDOWN
         except ChainEnded as error:
@@ -138,7 +138,7 @@ class Pump:
             return PumpEnd.FENCED
         finally:
             await self._detach()
-            self._outlet.close()
+            self._sink.close()
             if self._handler is not None and self._handler_open:
                 await self._handler.close(lost=lost)
 
@@ -147,20 +147,20 @@ class Pump:
         self._log.warning("nothing more is written here", error=str(error))
         self._problems["chain"] = problems.chain_ended(error)
         await self._detach()
-        self._outlet.close()  # the next segment starts with these events
+        self._sink.close()  # the next segment starts with these events
         await self.stop.wait()
 
     # --- open ---
 
     async def _open(self) -> None:
         """Attach where the outlet goes on, and make sure that the hub still has the event before: see `marks`."""
-        if self._outlet.position is None:
-            await self._outlet.locate()
+        if self._sink.position is None:
+            await self._sink.locate()
         if self._handler is not None and not self._handler_open:
-            await self._handler.open(self._held.lease.epoch, self._outlet.expected)
+            await self._handler.open(self._held.lease.epoch, self._sink.expected)
             self._handler_open = True
-        mark = self._outlet.mark
-        after = self._outlet.expected - 1 if mark is None else mark.sequence_number - 1
+        mark = self._sink.mark
+        after = self._sink.expected - 1 if mark is None else mark.sequence_number - 1
         epoch, prefetch = self._held.lease.epoch, self._work.config.processing.prefetch
         try:
             self._source = await self._work.hub.open(self.partition, after, epoch, prefetch)
@@ -177,16 +177,16 @@ class Pump:
             await self._check_created(info)  # there is no event to compare
         else:
             await self._recognise(mark, info)
-        self._log.info("attached", epoch=epoch, next=self._outlet.expected)
+        self._log.info("attached", epoch=epoch, next=self._sink.expected)
 
     def _check_end(self, info: PartitionInfo) -> None:
         """The hub must not end before what was read from it."""
-        if info.last < self._outlet.expected - 1:
-            raise self._diverged(info, f"the Event Hub ends before sequence number {self._outlet.expected - 1}")
+        if info.last < self._sink.expected - 1:
+            raise self._diverged(info, f"the Event Hub ends before sequence number {self._sink.expected - 1}")
 
     async def _check_created(self, info: PartitionInfo) -> None:
         """Without an event to compare, the hub is recognised by its creation time; before number 0 there is nothing."""
-        if self._outlet.expected == 0:
+        if self._sink.expected == 0:
             return
         found, known = (await self._work.hub.describe()).created_at, self._work.info.created_at
         if found != known:
@@ -247,8 +247,8 @@ class Pump:
         Events that are in no file yet may just be gone with the old primary: they are dropped, so that what is
         compared next is the last event in a file.
         """
-        ours = self._outlet.mark or EventMark(sequence_number=self._outlet.expected - 1)
-        if self._outlet.forget():
+        ours = self._sink.mark or EventMark(sequence_number=self._sink.expected - 1)
+        if self._sink.forget():
             self._log.warning("events that were in no file are dropped and read again", why=why)
             return HubUnreachable(f"partition {self.partition}: {why}")
         problem = problems.diverged(self.partition, ours, marks.end_of(info), why)
@@ -294,9 +294,9 @@ class Pump:
         size = 0  # of the last batch, in bytes
         while not self.stop.is_set():
             self._held.keeper.check()
-            left = self._outlet.seconds_left(clock())
+            left = self._sink.seconds_left(clock())
             if left <= 0 or memory.must_flush(self.partition):
-                await self._outlet.flush()
+                await self._sink.flush()
                 continue
             if memory.full:
                 await memory.room(min(POLL_SECONDS, left))
@@ -314,7 +314,7 @@ class Pump:
                 heard = clock()
 
     async def _accept(self, batch: EventBatch) -> None:
-        expected = self._outlet.expected
+        expected = self._sink.expected
         fresh = batch.rising().after(expected - 1)
         if dropped := len(batch) - len(fresh):
             self._work.metrics.dropped.labels(self.partition).inc(dropped)
@@ -330,7 +330,7 @@ class Pump:
                 missing = [gap for gap in missing if done and gap.last < fresh.last]
             self._held.keeper.check()
         if len(fresh):
-            await self._outlet.accept(fresh, missing)
+            await self._sink.accept(fresh, missing)
 
     async def _missing(self, expected: int, fresh: EventBatch) -> list[Gap]:
         """What retention removed: read again from the first hole once, then believe it, record it and say so.
@@ -370,9 +370,9 @@ class Pump:
         """
         assert self._source is not None  # noqa: S101 - only while receiving
         info = await self._work.hub.partition(self.partition)
-        if info.last < self._outlet.expected - 1:
+        if info.last < self._sink.expected - 1:
             raise HubUnreachable(f"partition {self.partition} ends before what was read: opening a new link")
-        if info.last < self._outlet.expected:
+        if info.last < self._sink.expected:
             return
         batch = await self._source.receive(self._work.config.processing.max_batch_size, POLL_SECONDS)
         self._held.keeper.check()

@@ -23,7 +23,7 @@ import fastavro
 
 from eventconsumer_api.capture import AMQP_FIELDS, AVRO_SCHEMA
 from eventconsumer_processor.sink.content import BlockWriter
-from eventconsumer_processor.sink.stretches import groups
+from eventconsumer_processor.sink.row_chunks import groups
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.rows import EventRows, FlatMap, Kind
 

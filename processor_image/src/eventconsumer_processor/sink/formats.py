@@ -8,8 +8,8 @@ from eventconsumer_api.identity import HubSegment
 from eventconsumer_api.v1alpha1 import FileFormat
 from eventconsumer_processor.sink import avro, parquet
 from eventconsumer_processor.sink.chains import chains_of
+from eventconsumer_processor.sink.row_chunks import Encoder
 from eventconsumer_processor.sink.slots import Chain, utc_now
-from eventconsumer_processor.sink.stretches import Encoder
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_storage.blobs import BlobStore

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from eventconsumer_processor.sink.content import BlockWriter
-from eventconsumer_processor.sink.stretches import groups
+from eventconsumer_processor.sink.row_chunks import groups
 from eventconsumer_processor.source.batch import EventBatch
 
 SCHEMA = pa.schema(

@@ -22,12 +22,12 @@ from eventconsumer_processor.identity.records import CLAIM_SECONDS, Stored, belo
 from eventconsumer_processor.sink.slots import utc_now
 from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_processor.tools import planning, whose
+from eventconsumer_processor.tools.cli import DONE, NOTHING, REFUSED, say
 from eventconsumer_processor.tools.consumer import Consumer, opened
 from eventconsumer_processor.tools.leases import state_of
 from eventconsumer_processor.tools.model import Action, AdoptReport, AdoptStep, LeaseState
 from eventconsumer_processor.tools.options import Output
 from eventconsumer_processor.tools.output import show, table_of
-from eventconsumer_processor.tools.running import DONE, NOTHING, REFUSED, say
 from eventconsumer_storage.errors import Conflict, Damaged, NotFound, StorageError
 from eventconsumer_storage.lease_time import boottime
 

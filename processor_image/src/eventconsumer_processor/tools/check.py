@@ -26,11 +26,11 @@ from eventconsumer_processor.identity.segments import check_names, list_segments
 from eventconsumer_processor.source.hub import Hub, HubInfo
 from eventconsumer_processor.tools import whose
 from eventconsumer_processor.tools.checking import Checks
+from eventconsumer_processor.tools.cli import DONE, REFUSED
 from eventconsumer_processor.tools.clock import storage_time
 from eventconsumer_processor.tools.model import CheckReport
 from eventconsumer_processor.tools.options import Output
 from eventconsumer_processor.tools.output import show, table_of
-from eventconsumer_processor.tools.running import DONE, REFUSED
 from eventconsumer_storage.async_blobs import AzureBlobStore, blob_service
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import StorageError

@@ -8,9 +8,10 @@ from rich.console import Console
 
 from eventconsumer_processor.audit.access import AccessError
 from eventconsumer_processor.source.hub import HubInfo
-from eventconsumer_processor.tools import planning, standing
+from eventconsumer_processor.tools import planning
+from eventconsumer_processor.tools import state as standing
+from eventconsumer_processor.tools.cli import DONE, NOTHING, say
 from eventconsumer_processor.tools.consumer import Consumer, opened
-from eventconsumer_processor.tools.judging import Rules, judge
 from eventconsumer_processor.tools.leases import natural, state_of
 from eventconsumer_processor.tools.model import (
     Action,
@@ -24,7 +25,7 @@ from eventconsumer_processor.tools.model import (
 )
 from eventconsumer_processor.tools.options import Output
 from eventconsumer_processor.tools.output import show, table_of
-from eventconsumer_processor.tools.running import DONE, NOTHING, say
+from eventconsumer_processor.tools.policy import Rules, judge
 
 
 async def read(consumer: Consumer) -> CheckpointsReport:

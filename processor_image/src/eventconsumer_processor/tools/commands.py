@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from eventconsumer_processor.tools import options
+from eventconsumer_processor.tools.cli import run
 from eventconsumer_processor.tools.options import DEFAULT_CONFIG, Output
-from eventconsumer_processor.tools.running import run
 
 checkpoint = typer.Typer(
     no_args_is_help=True,

@@ -12,12 +12,12 @@ from rich.console import Console
 from eventconsumer_api.durations import moment
 from eventconsumer_processor.audit import names
 from eventconsumer_processor.audit.access import AccessError
+from eventconsumer_processor.tools.cli import DONE, NOTHING, say
 from eventconsumer_processor.tools.consumer import Consumer, opened
 from eventconsumer_processor.tools.leases import natural
 from eventconsumer_processor.tools.model import FileRow, FilesReport, FileTotals, HubName
 from eventconsumer_processor.tools.options import Output
 from eventconsumer_processor.tools.output import show, table_of, text
-from eventconsumer_processor.tools.running import DONE, NOTHING, say
 from eventconsumer_storage.blobs import BlobInfo
 
 

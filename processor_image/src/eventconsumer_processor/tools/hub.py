@@ -12,12 +12,12 @@ from eventconsumer_processor.problems import shown
 from eventconsumer_processor.sink.slots import utc_now
 from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_processor.tools.accept import Accepting, Ends
+from eventconsumer_processor.tools.cli import DONE, NOTHING, REFUSED, say
 from eventconsumer_processor.tools.consumer import Consumer, opened
 from eventconsumer_processor.tools.leases import natural, state_of
 from eventconsumer_processor.tools.model import HubAcceptReport, HubEnds, HubName, LeaseState
 from eventconsumer_processor.tools.options import Output
 from eventconsumer_processor.tools.output import show, table_of
-from eventconsumer_processor.tools.running import DONE, NOTHING, REFUSED, say
 from eventconsumer_storage.errors import Conflict
 
 

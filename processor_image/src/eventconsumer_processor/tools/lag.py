@@ -11,12 +11,12 @@ from eventconsumer_processor.batch.measure import Measure, eras_of
 from eventconsumer_processor.identity.segments import first
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing
 from eventconsumer_processor.sink.slots import utc_now
+from eventconsumer_processor.tools.cli import DONE
 from eventconsumer_processor.tools.consumer import Consumer, opened
 from eventconsumer_processor.tools.leases import natural
 from eventconsumer_processor.tools.model import HubName, LagReport, LagRow, LagTotals
 from eventconsumer_processor.tools.options import Output
 from eventconsumer_processor.tools.output import show, table_of, text
-from eventconsumer_processor.tools.running import DONE
 
 
 def totals_of(rows: list[LagRow]) -> LagTotals:

@@ -8,11 +8,11 @@ from rich.console import Console
 from eventconsumer_api.v1alpha1 import LeaseLayout
 from eventconsumer_processor.audit.leases import LeaseFacts
 from eventconsumer_processor.lease.azuresdk_store import FOREIGN_SECONDS
+from eventconsumer_processor.tools.cli import DONE, NOTHING, say
 from eventconsumer_processor.tools.consumer import Consumer, opened
 from eventconsumer_processor.tools.model import HubName, LeaseRow, LeasesReport, LeaseState, Position
 from eventconsumer_processor.tools.options import Output
 from eventconsumer_processor.tools.output import show, table_of
-from eventconsumer_processor.tools.running import DONE, NOTHING, say
 
 
 def state_of(lease: LeaseFacts, layout: LeaseLayout, now: datetime) -> LeaseState:

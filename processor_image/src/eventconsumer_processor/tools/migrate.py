@@ -21,14 +21,15 @@ from eventconsumer_processor.audit.access import AccessError
 from eventconsumer_processor.audit.container import AzureContainer
 from eventconsumer_processor.audit.leases import LeaseFacts
 from eventconsumer_processor.audit.owners import LeaseReader, LeaseSubject
-from eventconsumer_processor.tools import planning, standing
+from eventconsumer_processor.tools import planning
+from eventconsumer_processor.tools import state as standing
+from eventconsumer_processor.tools.cli import NOTHING, say
 from eventconsumer_processor.tools.clock import storage_time
 from eventconsumer_processor.tools.consumer import Consumer, opened
-from eventconsumer_processor.tools.judging import Rules, Standing, judge
 from eventconsumer_processor.tools.leases import natural, state_of
 from eventconsumer_processor.tools.model import Action, LeaseState, PlanReport, PlanSource, Position, Step
 from eventconsumer_processor.tools.options import Output
-from eventconsumer_processor.tools.running import NOTHING, say
+from eventconsumer_processor.tools.policy import Rules, Standing, judge
 from eventconsumer_storage.async_blobs import blob_service
 
 

@@ -10,7 +10,8 @@ from eventconsumer_processor.lease.azuresdk import Names
 from eventconsumer_processor.lease.azuresdk_store import AzureSdkStore
 from eventconsumer_processor.lease.eventprocessorhost_store import EventProcessorHostStore
 from eventconsumer_processor.lease.store import LeaseStore
-from eventconsumer_processor.tools.carrying import SECONDS, backups, carry_out
+from eventconsumer_processor.tools.apply import SECONDS, backups, carry_out
+from eventconsumer_processor.tools.cli import DONE, REFUSED, say
 from eventconsumer_processor.tools.consumer import Consumer
 from eventconsumer_processor.tools.model import (
     Action,
@@ -23,7 +24,6 @@ from eventconsumer_processor.tools.model import (
 )
 from eventconsumer_processor.tools.options import Output
 from eventconsumer_processor.tools.output import show, table_of
-from eventconsumer_processor.tools.running import DONE, REFUSED, say
 from eventconsumer_storage.lease_time import boottime
 
 BACKUPS = "_checkpoint-backups/"

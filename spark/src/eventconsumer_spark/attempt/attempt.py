@@ -25,12 +25,12 @@ from eventconsumer_spark.attempt.commit import (
     quarantine_of,
     totals_after,
 )
-from eventconsumer_spark.attempt.ending import Ending
+from eventconsumer_spark.attempt.shutdown import Ending
 from eventconsumer_spark.batch import Batch, Folders, folders, trial_folders
 from eventconsumer_spark.input.manifest import check_files, load_manifest
 from eventconsumer_spark.input.reading import read_events
-from eventconsumer_spark.output.written import Written
-from eventconsumer_spark.storage.site import Site
+from eventconsumer_spark.output.write_result import WriteResult
+from eventconsumer_spark.storage.paths import Site
 from eventconsumer_storage.errors import StorageError
 
 log = logging.getLogger("eventconsumer.spark")
@@ -97,7 +97,7 @@ class Attempt:
             trial=trial,
         )
 
-    def commit(self, written: Written, rows_read: int) -> Committed:
+    def commit(self, written: WriteResult, rows_read: int) -> Committed:
         """Commit the batch.
 
         Raises:

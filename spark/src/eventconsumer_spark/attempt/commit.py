@@ -18,7 +18,7 @@ from eventconsumer_api.batch import (
     commit_name,
 )
 from eventconsumer_spark.attempt.claim import MAX_RECORD_BYTES, Claim
-from eventconsumer_spark.output.written import Written
+from eventconsumer_spark.output.write_result import WriteResult
 from eventconsumer_spark.storage.store import BlobStore
 from eventconsumer_storage.errors import StorageError
 
@@ -102,7 +102,9 @@ def publish(store: BlobStore, prefix: str, number: int, content: bytes) -> Batch
     return standing
 
 
-def totals_after(previous: BatchCommit | None, written: Written, *, rows_read: int, left_out: LeftOut) -> CommitTotals:
+def totals_after(
+    previous: BatchCommit | None, written: WriteResult, *, rows_read: int, left_out: LeftOut
+) -> CommitTotals:
     """PURE: running totals with one more batch."""
     before = previous.totals if previous else CommitTotals()
     return CommitTotals(
@@ -114,7 +116,7 @@ def totals_after(previous: BatchCommit | None, written: Written, *, rows_read: i
 
 
 def quarantine_of(
-    manifest: BatchManifest, written: Written, left_out: LeftOut, previous: BatchCommit | None
+    manifest: BatchManifest, written: WriteResult, left_out: LeftOut, previous: BatchCommit | None
 ) -> Quarantine | None:
     """PURE: what this batch left out; where it left nothing out, what the last batch that did left out."""
     if not left_out.files and not written.quarantined_rows:

@@ -21,16 +21,16 @@ from pyspark.sql import SparkSession
 from eventconsumer_api.batch import BatchCommit, BatchJob
 from eventconsumer_spark.attempt.attempt import Attempt, begin
 from eventconsumer_spark.attempt.causes import lies_in_data
-from eventconsumer_spark.attempt.ending import Ending, last_words, leave_message
+from eventconsumer_spark.attempt.shutdown import Ending, leave_message, termination_message
 from eventconsumer_spark.attempt.trials import Trials
 from eventconsumer_spark.batch import Batch
 from eventconsumer_spark.errors import ConfigurationError, SparkJobError
 from eventconsumer_spark.input.reading import check_count
-from eventconsumer_spark.output.written import Written
+from eventconsumer_spark.output.write_result import WriteResult
 from eventconsumer_spark.program.environment import load_job, set_up_log
 from eventconsumer_spark.program.process import jobs_of, totals_message
 from eventconsumer_spark.program.session import give_access
-from eventconsumer_spark.storage.site import open_site
+from eventconsumer_spark.storage.paths import open_site
 
 log = logging.getLogger("eventconsumer.spark")
 
@@ -115,7 +115,7 @@ def commit_batch(batch: ClaimedBatch, rows_written: int, output_version: int | N
         StorageError: Storage refused or did not answer.
     """
     with _last_words():
-        committed = batch.attempt.commit(Written(rows_written, output_version), batch.rows_read)
+        committed = batch.attempt.commit(WriteResult(rows_written, output_version), batch.rows_read)
         batch.attempt.end()
         _leave_totals(batch.job, committed.record)
         return committed.record
@@ -155,5 +155,5 @@ def _last_words() -> Iterator[None]:
     try:
         yield
     except SparkJobError as error:
-        last_words(f"{type(error).__name__}: {error}")
+        termination_message(f"{type(error).__name__}: {error}")
         raise

@@ -14,14 +14,14 @@ from eventconsumer_api.batch import BatchCommit, BatchJob, ReplayOf
 from eventconsumer_spark.attempt.attempt import Attempt, begin
 from eventconsumer_spark.attempt.causes import lies_in_data
 from eventconsumer_spark.attempt.commit import find_commit
-from eventconsumer_spark.attempt.ending import Ending
+from eventconsumer_spark.attempt.shutdown import Ending
 from eventconsumer_spark.attempt.trials import Trials
 from eventconsumer_spark.batch import Batch, Program
 from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.input.reading import check_count
-from eventconsumer_spark.output.written import Written
+from eventconsumer_spark.output.write_result import WriteResult
 from eventconsumer_spark.program.session import start_session
-from eventconsumer_spark.storage.site import Site, open_site
+from eventconsumer_spark.storage.paths import Site, open_site
 
 log = logging.getLogger("eventconsumer.spark")
 
@@ -92,11 +92,11 @@ def run(attempt: Attempt, spark: SparkSession, program: Program) -> BatchCommit:
     return attempt.commit(written, rows).record
 
 
-def _run_once(batch: Batch, program: Program) -> tuple[int, Written]:
+def _run_once(batch: Batch, program: Program) -> tuple[int, WriteResult]:
     rows = check_count(batch.events, batch.manifest)
     log.info("batch %d: %d files, %d events", batch.manifest.number, len(batch.manifest.files), rows)
     result = program(batch)
-    return rows, result if isinstance(result, Written) else Written(result)
+    return rows, result if isinstance(result, WriteResult) else WriteResult(result)
 
 
 def _replayed(job: BatchJob, number: int, site: Site) -> BatchJob:

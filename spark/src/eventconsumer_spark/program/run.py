@@ -9,7 +9,7 @@ import traceback
 
 from eventconsumer_api.redaction import redact
 from eventconsumer_spark.attempt.causes import root_cause
-from eventconsumer_spark.attempt.ending import Ending, leave_message
+from eventconsumer_spark.attempt.shutdown import Ending, leave_message
 from eventconsumer_spark.batch import Program
 from eventconsumer_spark.errors import SparkJobError
 from eventconsumer_spark.program.environment import load_job, set_up_log

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from eventconsumer_api.identity import owner_id
-from eventconsumer_processor.lease.planned import Fleet
+from eventconsumer_processor.lease.planned_balancer import Fleet
 from eventconsumer_processor.metrics import Metrics
-from eventconsumer_processor.partition.fleetnews import FleetNews
+from eventconsumer_processor.partition.operator_messages import FleetNews
 from tests.contract.operator.test_operator import SPEC, World, hub, ready, world
 from tests.patience import patiently
 

@@ -13,7 +13,7 @@ from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
 
 from eventconsumer_api.remedies import REMEDIES
-from eventconsumer_operator.page.book import Book
+from eventconsumer_operator.page.histories import Histories
 from eventconsumer_operator.page.history import SLOTS
 from tests.contract.operator.pageworld import (
     BLOCKED,
@@ -169,8 +169,8 @@ def test_it_asks_its_own_server_only_and_again_every_few_seconds(page: Page, ser
     page.open(str(KEY))
     page.one("#heat .cell")
     begun = datetime.now(UTC)
-    assert server.book is not None
-    found = server.book.get(KEY)
+    assert server.histories is not None
+    found = server.histories.get(KEY)
     assert found is not None
     found.status = found.status.model_copy(update={"conditions": []})
     page.until(lambda: not page.all("#conditions tr"), "what changed")
@@ -213,22 +213,22 @@ def test_it_says_when_it_is_stale_and_goes_on_when_the_operator_is_back(page: Pa
 
 
 def test_it_says_when_the_operator_did_not_look_for_long(page: Page, server: PageServer) -> None:
-    book = Book()
-    record(book, KEY, datetime(2026, 1, 1, tzinfo=UTC), {}, 1)
-    server.book = book
+    histories = Histories()
+    record(histories, KEY, datetime(2026, 1, 1, tzinfo=UTC), {}, 1)
+    server.histories = histories
     page.open(str(KEY))
     page.until(lambda: page.one("#stale").is_displayed(), "the notice")
     assert page.one("#stale").text.startswith("Stale: the operator last looked at this EventConsumer at ")
 
 
 def test_a_consumer_that_goes_is_told_and_an_operator_that_leads_is_found(page: Page, server: PageServer) -> None:
-    book, server.book = server.book, None
+    histories, server.histories = server.histories, None
     page.open(str(KEY))
     page.until(lambda: "waits for the lead" in page.text("#freshness"), "no leader")
-    server.book = book
+    server.histories = histories
     page.one("#heat .cell")
-    assert book is not None
-    book.forget(KEY)
+    assert histories is not None
+    histories.forget(KEY)
     page.until(lambda: page.one("#gone").is_displayed(), "it is gone")
     assert not page.one("#known").is_displayed()
 

@@ -17,13 +17,14 @@ from eventconsumer_processor.lease.model import Checkpoint, Lease
 from eventconsumer_processor.lease.store import LeaseStore
 from eventconsumer_processor.sink.slots import Draft, incarnation, utc_now
 from eventconsumer_processor.source.hub import HubInfo
-from eventconsumer_processor.tools import adopt, checkpoint, files, lag, leases, migrate, planning, standing, whose
+from eventconsumer_processor.tools import adopt, checkpoint, files, lag, leases, migrate, planning, whose
 from eventconsumer_processor.tools import hub as hub_tool
-from eventconsumer_processor.tools.carrying import backups, carry_out
+from eventconsumer_processor.tools import state as standing
+from eventconsumer_processor.tools.apply import backups, carry_out
 from eventconsumer_processor.tools.checking import Checks
 from eventconsumer_processor.tools.consumer import Consumer
-from eventconsumer_processor.tools.judging import Rules
 from eventconsumer_processor.tools.model import Action, Check, CheckpointsExport, LeaseState, PlanSource, Step
+from eventconsumer_processor.tools.policy import Rules
 from eventconsumer_storage.errors import Unavailable
 from tests.contract.processor.conftest import World
 from tests.fakes.blobs import EPOCH, FakeBlobStore

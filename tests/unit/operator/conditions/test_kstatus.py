@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.status import EventConsumerStatus
-from eventconsumer_operator.conditions.findings import Blocker, Facts, SparkFacts, ready, reconciling, stalled
+from eventconsumer_operator.conditions.checks import Blocker, Facts, SparkFacts, ready, reconciling, stalled
 from eventconsumer_operator.conditions.status import make_status, wire
 from eventconsumer_operator.errors import Forbidden, NameTaken, OperatorError, Refused, SpecError, Transient
 from eventconsumer_operator.plan import make_plan

@@ -29,7 +29,7 @@ from eventconsumer_api.host_report import HostReport, HostState
 from eventconsumer_api.identity import owner_id
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_operator.fleet import messages
-from eventconsumer_operator.fleet.census import REMEMBERED, Census, confirm, look, message, owner_of
+from eventconsumer_operator.fleet.host_liveness import REMEMBERED, Liveness, confirm, look, message, owner_of
 from eventconsumer_operator.fleet.key import FleetKey, FleetKeyError
 from eventconsumer_operator.fleet.messages import Fleets, HttpMessenger
 from eventconsumer_operator.kube.manifest import CONFIG_MAP, POD
@@ -91,12 +91,12 @@ def world(
     return observed(pods=pods, reports=answers, now=NOW + timedelta(seconds=seconds))
 
 
-def looks(*worlds: Observed) -> tuple[Census, frozenset[str]]:
+def looks(*worlds: Observed) -> tuple[Liveness, frozenset[str]]:
     """The memory after some looks, and whom the last one suspects."""
-    census, suspects = Census(), frozenset[str]()
+    liveness, suspects = Liveness(), frozenset[str]()
     for each in worlds:
-        census, suspects = look(census, each)
-    return census, suspects
+        liveness, suspects = look(liveness, each)
+    return liveness, suspects
 
 
 # --- who has ended ---
@@ -105,17 +105,17 @@ def looks(*worlds: Observed) -> tuple[Census, frozenset[str]]:
 def test_a_pod_that_is_gone_is_suspected_at_once_and_believed_after_a_direct_read() -> None:
     both, one = world(host_pod(0), host_pod(1)), world(host_pod(0))
     assert looks(both)[1] == frozenset()
-    census, suspects = looks(both, one)
+    liveness, suspects = looks(both, one)
     assert suspects == {owner(1)}
-    assert not census.gone
-    assert dict(confirm(census, suspects, "shop/orders", [host_pod(0)], NOW).gone) == {owner(1): NOW}
+    assert not liveness.gone
+    assert dict(confirm(liveness, suspects, "shop/orders", [host_pod(0)], NOW).gone) == {owner(1): NOW}
 
 
 def test_a_suspect_that_a_direct_read_finds_has_not_ended() -> None:
-    census, suspects = looks(world(host_pod(0), host_pod(1)), world(host_pod(0)), world(host_pod(0)))
-    census = confirm(census, suspects, "shop/orders", [host_pod(0), host_pod(1)], NOW)
-    assert not census.gone
-    assert look(census, world(host_pod(0), host_pod(1)))[1] == frozenset()
+    liveness, suspects = looks(world(host_pod(0), host_pod(1)), world(host_pod(0)), world(host_pod(0)))
+    liveness = confirm(liveness, suspects, "shop/orders", [host_pod(0), host_pod(1)], NOW)
+    assert not liveness.gone
+    assert look(liveness, world(host_pod(0), host_pod(1)))[1] == frozenset()
 
 
 def test_a_pod_that_is_seen_again_is_suspected_no_more() -> None:
@@ -130,15 +130,15 @@ def test_a_pod_of_the_same_name_is_another_owner() -> None:
 
 def test_a_pod_that_is_being_deleted_still_exists() -> None:
     before, after = world(host_pod(0), host_pod(1)), world(host_pod(0), deleted(host_pod(1)))
-    census, suspects = looks(before, after, after, after)
-    assert not suspects and not census.gone
+    liveness, suspects = looks(before, after, after, after)
+    assert not suspects and not liveness.gone
 
 
 def test_an_unknown_owner_of_a_lease_is_suspected_and_a_direct_read_finds_it_where_it_is_newer_than_the_list() -> None:
     told = world(host_pod(0), owners={"1": owner(1, 99)})
-    census, suspects = looks(told)
+    liveness, suspects = looks(told)
     assert suspects == {owner(1, 99)}
-    assert not confirm(census, suspects, "shop/orders", [host_pod(0), host_pod(1, 99)], NOW).gone
+    assert not confirm(liveness, suspects, "shop/orders", [host_pod(0), host_pod(1, 99)], NOW).gone
     assert looks(told, told)[1] == {owner(1, 99)}
     assert looks(told, world(host_pod(0), host_pod(1, 99)))[1] == frozenset()
 
@@ -179,28 +179,28 @@ def test_a_pod_whose_containers_have_all_terminated_for_good_has_ended(phase: st
 )
 def test_a_pod_that_may_still_run_has_not_ended(status: dict[str, Any]) -> None:
     each = world(host_pod(0), host_pod(1, **status))
-    census, suspects = looks(each, each, each)
-    assert not census.gone and not suspects
+    liveness, suspects = looks(each, each, each)
+    assert not liveness.gone and not suspects
 
 
 def test_who_has_ended_is_remembered_while_leases_may_name_it_and_then_forgotten() -> None:
-    census = Census(gone={owner(1): NOW})
+    liveness = Liveness(gone={owner(1): NOW})
     later = REMEMBERED.total_seconds()
-    census, _ = look(census, world(host_pod(0), owners={"1": owner(1)}, seconds=later - 1))
-    assert set(census.gone) == {owner(1)}
-    census, suspects = look(census, world(host_pod(0), seconds=2 * later - 2))
-    assert set(census.gone) == {owner(1)} and not suspects
-    assert not look(census, world(host_pod(0), seconds=2 * later))[0].gone
+    liveness, _ = look(liveness, world(host_pod(0), owners={"1": owner(1)}, seconds=later - 1))
+    assert set(liveness.gone) == {owner(1)}
+    liveness, suspects = look(liveness, world(host_pod(0), seconds=2 * later - 2))
+    assert set(liveness.gone) == {owner(1)} and not suspects
+    assert not look(liveness, world(host_pod(0), seconds=2 * later))[0].gone
 
 
 @given(st.lists(st.sets(st.integers(0, 4)), min_size=1, max_size=12), st.integers(0, 4))
 def test_who_is_there_is_never_told_to_have_ended(history: list[set[int]], last: int) -> None:
-    census = Census()
+    liveness = Liveness()
     for present in [*history, {last}]:
         pods = [host_pod(number) for number in sorted(present)]
-        census, suspects = look(census, world(*pods, owners={"0": owner(last)}))
-        census = confirm(census, suspects, "shop/orders", [host_pod(number) for number in {*present, last}], NOW)
-    assert owner(last) not in census.gone
+        liveness, suspects = look(liveness, world(*pods, owners={"0": owner(last)}))
+        liveness = confirm(liveness, suspects, "shop/orders", [host_pod(number) for number in {*present, last}], NOW)
+    assert owner(last) not in liveness.gone
 
 
 # --- who is ready ---
@@ -213,15 +213,15 @@ def test_ready_hosts_that_stay_and_can_read_are_told() -> None:
         orders_host_2=blocked,
     )  # fmt: skip
     each = replace(each, reports={name: found for name, found in each.reports.items() if name != "orders-host-4"})
-    told = message(each, Census(gone={owner(7): NOW}), 6, 42)
+    told = message(each, Liveness(gone={owner(7): NOW}), 6, 42)
     assert told == FleetMessage(
         resource="shop/orders", generation=42, time=NOW, hosts=6, ready=("orders-host-0",), gone=(owner(7),)
     )
 
 
 def test_the_number_of_partitions_is_told_as_hosts_know_it() -> None:
-    assert message(world(host_pod(0), orders_host_0=report(8)), Census(), 1, 1).partitions == 8
-    assert message(world(host_pod(0)), Census(), 1, 1).partitions is None
+    assert message(world(host_pod(0), orders_host_0=report(8)), Liveness(), 1, 1).partitions == 8
+    assert message(world(host_pod(0)), Liveness(), 1, 1).partitions is None
 
 
 # --- the key ---
@@ -306,7 +306,7 @@ async def test_an_ended_host_is_told_only_when_the_api_server_does_not_know_it()
     fleets, heard = operator(api, [1.0])
     api.put(host_pod(0))
     api.put(host_pod(1))
-    for each in (world(host_pod(0), host_pod(1)), *[world(host_pod(0))] * 4):  # what was watched lost sight of it
+    for each in (world(host_pod(0), host_pod(1)), *[world(host_pod(0))] * 4):  # what was watched lost sample of it
         await fleets.tell(each, 2)
     assert all(not told.gone for _, told in heard.messages)
     api.remove(POD, "shop", "orders-host-1")

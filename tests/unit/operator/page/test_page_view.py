@@ -11,7 +11,7 @@ from eventconsumer_api.status import Condition, EventConsumerStatus
 from eventconsumer_operator.conditions.status import make_status
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.page import view
-from eventconsumer_operator.page.book import Book, sight_of
+from eventconsumer_operator.page.histories import Histories, sample_of
 from eventconsumer_operator.page.model import ErrorView
 from eventconsumer_operator.page.server import Rendered
 from eventconsumer_operator.plan import make_plan
@@ -28,15 +28,15 @@ def condition(kind: ConditionType, status: str, reason: str) -> Condition:
     )
 
 
-def recorded(*worlds: Observed) -> Book:
-    book = Book()
+def recorded(*worlds: Observed) -> Histories:
+    histories = Histories()
     for world in worlds:
-        book.record(world, make_status(world, make_plan(world, SETTINGS), (), SETTINGS))
-    return book
+        histories.record(world, make_status(world, make_plan(world, SETTINGS), (), SETTINGS))
+    return histories
 
 
-def detail(book: Book) -> view.ConsumerDetail:
-    entry = book.get(KEY)
+def detail(histories: Histories) -> view.ConsumerDetail:
+    entry = histories.get(KEY)
     assert entry is not None
     return view.detail(KEY, entry)
 
@@ -77,22 +77,22 @@ def test_a_consumer_is_told_with_its_partitions_owners_and_moves() -> None:
 def test_silent_hosts_leave_owners_unknown_and_no_pods_mean_nobody() -> None:
     led = world({"0": "shop/orders/a.1"})
     silent = observed(pods=(pod(),), now=NOW + timedelta(seconds=30))
-    assert sight_of(silent).owners is None
+    assert sample_of(silent).owners is None
     assert [each.owner for each in detail(recorded(led, silent)).partitions] == ["a", ""]
-    assert sight_of(observed()).owners == {}
+    assert sample_of(observed()).owners == {}
     assert detail(recorded(led, observed(now=NOW + timedelta(seconds=30)))).partitions[0].owner == ""
 
 
 def test_the_list_is_in_order_and_what_is_gone_is_forgotten() -> None:
-    book = recorded(world({}))
+    histories = recorded(world({}))
     other = observed()
     for name in ("b", "a"):
         key = Key("shop", name)
         consumer = Observed(now=NOW, consumer=other.consumer.__class__(key, "u", "1", 1, SPEC))
-        book.record(consumer, EventConsumerStatus())
-    assert [each.name for each in view.consumer_list(book).consumers] == ["a", "b", "orders"]
-    book.forget(KEY)
-    assert book.get(KEY) is None and len(list(book)) == 2
+        histories.record(consumer, EventConsumerStatus())
+    assert [each.name for each in view.consumer_list(histories).consumers] == ["a", "b", "orders"]
+    histories.forget(KEY)
+    assert histories.get(KEY) is None and len(list(histories)) == 2
 
 
 def test_a_problem_has_its_remedy() -> None:
@@ -139,18 +139,18 @@ def test_how_bad_a_condition_is(kind: ConditionType, status: str, reason: str, e
 
 async def test_a_reconcile_is_recorded_and_a_deletion_forgotten() -> None:
     cluster = Cluster(SPEC)
-    book = Book()
+    histories = Histories()
     cluster.hosts.answer = report(fleet=fleet())
-    reconciler = Reconciler(cluster.api, cluster.api.mirror(), cluster.hosts, SETTINGS, book=book)
+    reconciler = Reconciler(cluster.api, cluster.api.mirror(), cluster.hosts, SETTINGS, histories=histories)
     await reconciler.reconcile(KEY)
     cluster.follow()
     await reconciler.reconcile(KEY)
-    assert detail(book).summary.partitions.total == 8
+    assert detail(histories).summary.partitions.total == 8
     api = FakeKubernetes()
     api.put(event_consumer("another", SPEC))
-    gone = Reconciler(api, api.mirror(), cluster.hosts, SETTINGS, book=book)
+    gone = Reconciler(api, api.mirror(), cluster.hosts, SETTINGS, histories=histories)
     await gone.reconcile(KEY)
-    assert book.get(KEY) is None
+    assert histories.get(KEY) is None
 
 
 def test_many_who_look_cost_no_more_than_one() -> None:

@@ -11,7 +11,7 @@ from eventconsumer_api.batch import BatchCommit, BatchFile, BatchManifest, Commi
 from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_processor.batch.batches import COMMIT_LIMIT, BatchLog, BatchState
 from eventconsumer_processor.batch.batchplan import freeze
-from eventconsumer_processor.batch.fleet import Ledger
+from eventconsumer_processor.batch.lag import Ledger
 from eventconsumer_processor.sink.slots import Chain, Draft, Slot, slot_of
 from eventconsumer_storage.errors import Damaged, Unavailable
 from tests.fakes.blobs import FakeBlobStore, Fault

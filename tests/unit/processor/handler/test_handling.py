@@ -23,7 +23,7 @@ from eventconsumer_processor.handler.api import (
     TryAgain,
 )
 from eventconsumer_processor.handler.deadletter import DeadLetters
-from eventconsumer_processor.handler.handling import Means, PartitionHandler, Place
+from eventconsumer_processor.handler.handling import HandlerDependencies, PartitionHandler, PartitionIdentity
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.lastenqueued import LastEnqueued
@@ -31,7 +31,7 @@ from tests.fakes.blobs import FakeBlobStore, Fault
 from tests.fakes.hub import batch_of as batch_of_events
 from tests.fakes.virtual import virtual
 
-PLACE = Place("shop.example", "orders", "$Default", "0", "host-a")
+PLACE = PartitionIdentity("shop.example", "orders", "$Default", "0", "host-a")
 FOLDER = "p/_deadletters/inc=era/partition=0/seq="
 
 
@@ -80,7 +80,7 @@ class Bench:
         began = now()
         self.handler = PartitionHandler(
             PLACE,
-            Means(
+            HandlerDependencies(
                 lambda: processor,
                 letters,
                 attempts,
@@ -294,7 +294,7 @@ async def test_open_that_fails_is_tried_with_a_new_instance() -> None:
         return made[-1]
 
     bench = Bench(Recorder())
-    means = Means(factory, DeadLetters(bench.blobs, "c", "p", "era", "s:S"), 3, bench.metrics, Random(1))
+    means = HandlerDependencies(factory, DeadLetters(bench.blobs, "c", "p", "era", "s:S"), 3, bench.metrics, Random(1))
     handler = PartitionHandler(PLACE, means)
     with pytest.raises(Blocked) as caught:
         await handler.open(1, 10)

@@ -8,7 +8,7 @@ from typing import Any
 
 from eventconsumer_processor.handler.api import Batch, CloseReason, EventProcessor, PartitionContext
 from eventconsumer_processor.handler.deadletter import DeadLetters
-from eventconsumer_processor.handler.handling import Means, PartitionHandler, Place
+from eventconsumer_processor.handler.handling import HandlerDependencies, PartitionHandler, PartitionIdentity
 from eventconsumer_processor.source.hub import HubInfo
 from tests.fakes.blobs import Fault
 from tests.fakes.hub import CREATED
@@ -48,7 +48,7 @@ class Shop(Stage):
         self.seconds = 0.0
         self.fail: Callable[[Batch], None] = lambda _: None
         letters = DeadLetters(self.sink, "drained", "p", "era", "shop:Shop")
-        means = Means(
+        means = HandlerDependencies(
             lambda: Notes(self.log, lambda: self.seconds, self.fail),
             letters,
             2,
@@ -56,7 +56,7 @@ class Shop(Stage):
             Random(1),
         )
         self.handler = lambda partition: PartitionHandler(
-            Place(INFO.namespace, INFO.name, "$Default", partition, "host"), means
+            PartitionIdentity(INFO.namespace, INFO.name, "$Default", partition, "host"), means
         )
 
     def handled(self) -> list[int]:
@@ -177,14 +177,14 @@ async def test_open_that_fails_is_a_problem_and_tried_again() -> None:
             if tries < 4:
                 raise OSError("no database")
 
-    means = Means(
+    means = HandlerDependencies(
         lambda: Late(shop.log, lambda: 0.0, lambda _: None),
         DeadLetters(shop.sink, "drained", "p", "era", "shop:Shop"),
         2,
         shop.metrics,
         Random(1),
     )
-    shop.handler = lambda partition: PartitionHandler(Place("n", "h", "g", partition, "host"), means)
+    shop.handler = lambda partition: PartitionHandler(PartitionIdentity("n", "h", "g", partition, "host"), means)
     running = await shop.pump()
     await eventually(lambda: tries == 2)
     (problem,) = running.pump.problems.values()

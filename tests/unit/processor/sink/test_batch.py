@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventconsumer_processor.sink.parquet import SCHEMA, encode
-from eventconsumer_processor.sink.stretches import groups
+from eventconsumer_processor.sink.row_chunks import groups
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.rows import EVENT_OVERHEAD_BYTES, EventRows, FlatMap, Kind
 from tests.fakes.hub import batch_of

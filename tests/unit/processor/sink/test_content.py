@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eventconsumer_processor.errors import LeaseLost
 from eventconsumer_processor.sink.content import BlockWriter, Content, upload
-from eventconsumer_processor.sink.stretches import groups
+from eventconsumer_processor.sink.row_chunks import groups
 from eventconsumer_processor.source.rows import EVENT_OVERHEAD_BYTES
 from eventconsumer_storage.errors import Refused, Unavailable
 from tests.fakes.blobs import FakeBlobStore, Fault

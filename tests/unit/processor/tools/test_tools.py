@@ -21,8 +21,8 @@ from eventconsumer_processor.problems import SINK
 from eventconsumer_processor.tools.check import check_writable, config_of, judge_clock
 from eventconsumer_processor.tools.checking import Checks
 from eventconsumer_processor.tools.checkpoint import parse
+from eventconsumer_processor.tools.cli import run
 from eventconsumer_processor.tools.files import Newest
-from eventconsumer_processor.tools.judging import Rules, Standing, judge
 from eventconsumer_processor.tools.lag import totals_of
 from eventconsumer_processor.tools.leases import natural, state_of
 from eventconsumer_processor.tools.migrate import needs_offset, places, step_of
@@ -36,7 +36,7 @@ from eventconsumer_processor.tools.model import (
     PlanSource,
     Position,
 )
-from eventconsumer_processor.tools.running import run
+from eventconsumer_processor.tools.policy import Rules, Standing, judge
 from eventconsumer_storage.errors import Unauthorized
 from tests.fakes.blobs import FakeBlobStore, Fault
 from tests.unit.processor.stage import CONFIG

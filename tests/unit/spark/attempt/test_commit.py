@@ -4,7 +4,7 @@ import json
 
 from eventconsumer_api.batch import BatchCommit, BatchFile, CommitTotals, Quarantine, ReplayOf, manifest_url
 from eventconsumer_spark.attempt.commit import LeftOut, quarantine_of, totals_after
-from eventconsumer_spark.output.written import Written
+from eventconsumer_spark.output.write_result import WriteResult
 from eventconsumer_spark.program.process import totals_message
 from tests.fakes.spark_store import FakeBlobStore
 from tests.unit.spark.schedules import record
@@ -20,7 +20,7 @@ def before(**changes: object) -> BatchCommit:
 
 def test_totals_go_on_from_the_commit_before() -> None:
     totals = CommitTotals(rows_read=100, rows_written=90, quarantined_files=1, quarantined_rows=3)
-    written = Written(20, quarantined_rows=4)
+    written = WriteResult(20, quarantined_rows=4)
     assert totals_after(before(totals=totals), written, rows_read=24, left_out=LeftOut((FILE,), "x")) == CommitTotals(
         rows_read=124, rows_written=110, quarantined_files=2, quarantined_rows=7
     )
@@ -34,9 +34,9 @@ def test_last_quarantine_is_carried_on_until_there_is_a_newer_one() -> None:
     for path in PATHS:
         store.put(path, b"parquet")
     manifest = frozen(store)
-    assert quarantine_of(manifest, Written(5), LeftOut(), None) is None
-    assert quarantine_of(manifest, Written(5), LeftOut(), before(quarantine=OLD)) == OLD
-    bad_rows = Written(5, quarantined_rows=2, rows_path="abfs://q", message="row 3 is no JSON")
+    assert quarantine_of(manifest, WriteResult(5), LeftOut(), None) is None
+    assert quarantine_of(manifest, WriteResult(5), LeftOut(), before(quarantine=OLD)) == OLD
+    bad_rows = WriteResult(5, quarantined_rows=2, rows_path="abfs://q", message="row 3 is no JSON")
     assert quarantine_of(manifest, bad_rows, LeftOut(), before(quarantine=OLD)) == Quarantine(
         number=3, rows=2, rows_path="abfs://q", message="row 3 is no JSON"
     )

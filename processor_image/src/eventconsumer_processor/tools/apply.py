@@ -14,9 +14,9 @@ from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_processor.errors import LeaseInvalid, LeaseLost
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing
 from eventconsumer_processor.lease.store import LeaseStore, for_each
-from eventconsumer_processor.tools.judging import SUSPEND
+from eventconsumer_processor.tools.cli import say
 from eventconsumer_processor.tools.model import Action, CheckpointsExport, ExportedCheckpoint, Position, Step
-from eventconsumer_processor.tools.running import say
+from eventconsumer_processor.tools.policy import SUSPEND
 from eventconsumer_storage.blobs import BlobStore
 
 SECONDS = 60  # of the leases taken: the longest there is

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_api.repeats import REPEAT_SECONDS, Repeats
+from eventconsumer_api.log_throttle import REPEAT_SECONDS, LogThrottle
 
 
 class Clock:
@@ -17,7 +17,7 @@ class Clock:
 
 
 def test_once_then_after_five_minutes_with_the_count_then_the_end() -> None:
-    repeats = Repeats(clock := Clock())
+    repeats = LogThrottle(clock := Clock())
     assert repeats.again("leases", "no answer") == 1
     for _ in range(9):
         clock.now += 1
@@ -31,7 +31,7 @@ def test_once_then_after_five_minutes_with_the_count_then_the_end() -> None:
 
 
 def test_another_cause_and_another_thing_are_said_at_once() -> None:
-    repeats = Repeats(Clock())
+    repeats = LogThrottle(Clock())
     assert repeats.again("leases", "no answer") == 1
     assert repeats.again("leases", "forbidden") == 2
     assert repeats.again("sink", "forbidden") == 1
@@ -41,7 +41,7 @@ def test_another_cause_and_another_thing_are_said_at_once() -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 400), st.booleans()), max_size=60))
 def test_nothing_is_forgotten_and_nothing_said_too_often(steps: list[tuple[float, bool]]) -> None:
-    repeats, wrong, said = Repeats(clock := Clock()), 0, -REPEAT_SECONDS
+    repeats, wrong, said = LogThrottle(clock := Clock()), 0, -REPEAT_SECONDS
     for seconds, fails in steps:
         clock.now += seconds
         if not fails:

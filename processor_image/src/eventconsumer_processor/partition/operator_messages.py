@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from pydantic import ValidationError
 
 from eventconsumer_api.fleet import FLEET_CLOCK_SECONDS, FLEET_MAX_BYTES, FLEET_SILENCE_SECONDS, FleetMessage
-from eventconsumer_processor.lease.planned import Fleet
+from eventconsumer_processor.lease.planned_balancer import Fleet
 from eventconsumer_processor.metrics import Metrics
 
 LATE_SECONDS = 20.0  # above the operator's pause between two looks at a resting resource: then it may have ended
@@ -44,7 +44,7 @@ class Refused(Exception):
         self.result = result
 
 
-class FleetNews:
+class OperatorMessages:
     """The last message believed.
 
     Attributes:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Written:
+class WriteResult:
     """The result of one batch.
 
     Attributes:

@@ -16,7 +16,7 @@ from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.partition.memory import Memory
 from eventconsumer_processor.sink import gaps
 from eventconsumer_processor.sink.gaps import Gap
-from eventconsumer_processor.sink.stretches import Encoder
+from eventconsumer_processor.sink.row_chunks import Encoder
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import Hub, HubInfo
 from eventconsumer_storage.lease_time import boottime
@@ -42,7 +42,7 @@ class Handling(Protocol):
 
 
 @dataclass(frozen=True)
-class Work:
+class PumpDependencies:
     """What all pumps of a host share."""
 
     owner: str
@@ -71,7 +71,7 @@ class Work:
         )
 
 
-class Outlet(Protocol):
+class PartitionSink(Protocol):
     """Where a pump's events go; it knows how far that is, so it says where to read on."""
 
     position: int | None  # where the chain or the checkpoint goes on; None until located

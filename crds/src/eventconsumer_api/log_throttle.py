@@ -14,7 +14,7 @@ class _Trouble:
     times: int = 1
 
 
-class Repeats:
+class LogThrottle:
     """Counts what goes wrong again and again, so that a log tells of it without drowning in it.
 
     if times := repeats.again("leases", str(error)):

@@ -25,7 +25,7 @@ _UID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
 @dataclass(frozen=True)
-class Census:
+class Liveness:
     """What is remembered of one resource's hosts from look to look.
 
     Attributes:
@@ -37,7 +37,7 @@ class Census:
     gone: Mapping[str, datetime] = field(default_factory=dict)
 
 
-def look(before: Census, observed: Observed) -> tuple[Census, frozenset[str]]:
+def look(before: Liveness, observed: Observed) -> tuple[Liveness, frozenset[str]]:
     """Look again.
 
     Returns:
@@ -50,23 +50,23 @@ def look(before: Census, observed: Observed) -> tuple[Census, frozenset[str]]:
     known = (before.known | present | holders) - before.gone.keys() - ended
     gone = {owner: since for owner, since in before.gone.items() if observed.now - since < REMEMBERED}
     gone |= dict.fromkeys(before.gone.keys() & holders | ended, observed.now)
-    return Census(frozenset(known), gone), frozenset(known - present)
+    return Liveness(frozenset(known), gone), frozenset(known - present)
 
 
 def confirm(
-    census: Census, suspects: Collection[str], resource: str, pods: Iterable[Manifest], now: datetime
-) -> Census:
+    liveness: Liveness, suspects: Collection[str], resource: str, pods: Iterable[Manifest], now: datetime
+) -> Liveness:
     """Believe that suspects have ended whose pods a direct read does not find."""
     ended = set(suspects) - {owner_of(resource, pod) for pod in pods}
-    return Census(census.known - ended, dict(census.gone) | dict.fromkeys(ended, now))
+    return Liveness(liveness.known - ended, dict(liveness.gone) | dict.fromkeys(ended, now))
 
 
-def message(observed: Observed, census: Census, hosts: int, generation: int) -> FleetMessage:
+def message(observed: Observed, liveness: Liveness, hosts: int, generation: int) -> FleetMessage:
     """What the hosts are told.
 
     Args:
         observed: The world.
-        census: After this look.
+        liveness: After this look.
         hosts: Hosts wanted.
         generation: Above that of any message before.
     """
@@ -77,7 +77,7 @@ def message(observed: Observed, census: Census, hosts: int, generation: int) -> 
         hosts=hosts,
         partitions=observed.partition_count if observed.reports else None,
         ready=tuple(sorted(name_of(pod) for pod in observed.pods if _takes(observed, pod, hosts))),
-        gone=tuple(sorted(census.gone)),
+        gone=tuple(sorted(liveness.gone)),
     )
 
 

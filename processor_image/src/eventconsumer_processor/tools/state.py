@@ -20,9 +20,9 @@ from eventconsumer_processor.sink.chains import chains_of
 from eventconsumer_processor.sink.slots import Chain, utc_now
 from eventconsumer_processor.source.hub import Hub, HubInfo
 from eventconsumer_processor.tools.consumer import Consumer
-from eventconsumer_processor.tools.judging import Standing
 from eventconsumer_processor.tools.leases import position_of, state_of
 from eventconsumer_processor.tools.model import Position
+from eventconsumer_processor.tools.policy import Standing
 
 EPOCH = 0
 WAIT_SECONDS = 10.0

@@ -1,4 +1,4 @@
-"""The partition manager: scan after scan, leases are listed, taken and given up; each lease held is one `Tenure`.
+"""The partition manager: scan after scan, leases are listed, taken and given up; each lease held is an ownership.
 
 Scans come every sixth of the lease's duration, every four seconds at the latest, since a host that died must not be
 missed for long; with jitter, so that hosts do not move in step; at once when the operator
@@ -20,19 +20,19 @@ import structlog
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.host_report import PartitionReport, Problem
 from eventconsumer_api.identity import pod_of
-from eventconsumer_api.repeats import Repeats
+from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_processor import problems
 from eventconsumer_processor.errors import SourceError
 from eventconsumer_processor.identity.records import others
-from eventconsumer_processor.lease.balance import Decision
+from eventconsumer_processor.lease.balancer import Decision
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.model import Lease, Listing, Taken
-from eventconsumer_processor.lease.planned import Balancer, View, ordinal_of
+from eventconsumer_processor.lease.planned_balancer import Balancer, View, ordinal_of
 from eventconsumer_processor.lease.store import LeaseStore, bounded, for_each
 from eventconsumer_processor.partition.acquisitions import Acquisitions
-from eventconsumer_processor.partition.fleetnews import FleetNews
-from eventconsumer_processor.partition.tenure import Tenure
-from eventconsumer_processor.partition.work import Work
+from eventconsumer_processor.partition.dependencies import PumpDependencies
+from eventconsumer_processor.partition.operator_messages import OperatorMessages
+from eventconsumer_processor.partition.ownership import PartitionOwnership
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_storage.errors import NotFound, StorageError
 
@@ -55,7 +55,7 @@ def scan_pause(seconds: float) -> float:
 
 @dataclass(frozen=True)
 class _Owned:
-    tenure: Tenure
+    ownership: PartitionOwnership
     task: asyncio.Task[None]
 
 
@@ -63,14 +63,18 @@ class PartitionManager:
     """All partitions of one host."""
 
     def __init__(
-        self, work: Work, leases: LeaseStore, chain: Callable[[str], Chain], news: FleetNews | None = None
+        self,
+        work: PumpDependencies,
+        leases: LeaseStore,
+        chain: Callable[[str], Chain],
+        news: OperatorMessages | None = None,
     ) -> None:
         self.partition_ids: Sequence[str] = work.info.partition_ids
         self.listing = Listing({}, {})
         self._work = work
         self._leases = leases
         self._chain = chain
-        self._news = news or FleetNews(work.config.resource.path, None, work.metrics, work.clock)
+        self._news = news or OperatorMessages(work.config.resource.path, None, work.metrics, work.clock)
         self._balancer = Balancer(work.owner, work.rng, shared=work.config.leases.shared)
         self._hurry = False
         self._rest = False
@@ -99,11 +103,11 @@ class PartitionManager:
 
     def reports(self) -> list[PartitionReport]:
         """The partitions owned, by id."""
-        return sorted((owned.tenure.report() for owned in self._owned.values()), key=lambda report: report.id)
+        return sorted((owned.ownership.report() for owned in self._owned.values()), key=lambda report: report.id)
 
     def problems(self) -> list[Problem]:
         """Problems of the leases and of all pumps."""
-        pumps = [problem for owned in self._owned.values() for problem in owned.tenure.problems()]
+        pumps = [problem for owned in self._owned.values() for problem in owned.ownership.problems()]
         return [*self._problems.values(), *pumps]
 
     async def run(self, beat: Callable[[], None]) -> None:
@@ -111,7 +115,7 @@ class PartitionManager:
 
         Whoever registers anew creates the container, and first of all the record of whose leases are in it.
         """
-        failures, repeats = 0, Repeats(self._work.clock)
+        failures, repeats = 0, LogThrottle(self._work.clock)
         while True:
             try:
                 await self._scan()
@@ -155,10 +159,10 @@ class PartitionManager:
         """
         until = self._work.clock() + seconds
         for owned in self._owned.values():
-            owned.tenure.stop()
+            owned.ownership.stop()
         await self._acquisitions.end()
         for owned in self._owned.values():
-            owned.tenure.stop()
+            owned.ownership.stop()
         tasks = [owned.task for owned in self._owned.values()]
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=max(0.0, until - self._work.clock() - RELEASE_SECONDS))
@@ -172,7 +176,7 @@ class PartitionManager:
         self._news.changed.clear()
         self._hurry = self._rest = False
         await self._find_partitions()
-        tokens = {partition: owned.tenure.token for partition, owned in self._owned.items()}
+        tokens = {partition: owned.ownership.token for partition, owned in self._owned.items()}
         async with bounded("listing the leases"):
             self.listing = await self._leases.list(self.partition_ids)
             await self._confirm(tokens)
@@ -215,10 +219,10 @@ class PartitionManager:
     def _give(self, partition: str) -> None:
         """Hand a partition over to the host that waits for it."""
         owned = self._owned.get(partition)
-        if owned and not owned.tenure.stopping:
+        if owned and not owned.ownership.stopping:
             log.info("handing over", partition=partition)
             self._work.metrics.rebalances.inc()
-            owned.tenure.stop()
+            owned.ownership.stop()
 
     async def _find_partitions(self) -> None:
         now = self._work.clock()
@@ -237,12 +241,12 @@ class PartitionManager:
     async def _confirm(self, tokens: dict[str, str]) -> None:
         """Make sure of leases that another host holds, by what was listed: its reader may be waiting already."""
         doubted = [
-            self._owned[partition].tenure
+            self._owned[partition].ownership
             for partition, token in tokens.items()
             if partition in self._owned
             and (partition not in self.listing.leases or self.listing.leases[partition].token != token)
         ]
-        await for_each(doubted, Tenure.confirm)
+        await for_each(doubted, PartitionOwnership.confirm)
 
     async def _rebuildable(self) -> dict[str, Lease]:
         """Damaged leases to be written anew, where the files know how far the partition was read; problems else.
@@ -266,12 +270,14 @@ class PartitionManager:
     def _begin(self, taken: Taken) -> None:
         partition = taken.lease.partition
         held = HeldLease(self._leases, taken, self._work.clock)
-        tenure = Tenure(self._work, held, self._chain(partition))
-        self._owned[partition] = _Owned(tenure, asyncio.create_task(self._hold(partition, tenure), name=partition))
+        ownership = PartitionOwnership(self._work, held, self._chain(partition))
+        self._owned[partition] = _Owned(
+            ownership, asyncio.create_task(self._hold(partition, ownership), name=partition)
+        )
 
-    async def _hold(self, partition: str, tenure: Tenure) -> None:
+    async def _hold(self, partition: str, ownership: PartitionOwnership) -> None:
         try:
-            reason = await tenure.run()
+            reason = await ownership.run()
             self._work.metrics.lease_changes.labels(str(reason)).inc()
         finally:
             self._owned.pop(partition, None)

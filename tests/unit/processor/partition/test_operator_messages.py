@@ -27,9 +27,9 @@ from eventconsumer_api.fleet import (
 from eventconsumer_api.host_report import HostReport, HostState
 from eventconsumer_processor.host import health
 from eventconsumer_processor.host.health import HealthServer, Heartbeat
-from eventconsumer_processor.lease.planned import Fleet
+from eventconsumer_processor.lease.planned_balancer import Fleet
 from eventconsumer_processor.metrics import Metrics
-from eventconsumer_processor.partition.fleetnews import FIRST_SECONDS, FleetNews
+from eventconsumer_processor.partition.operator_messages import FIRST_SECONDS, OperatorMessages
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -52,7 +52,7 @@ class Desk:
 
     def __post_init__(self) -> None:
         self.key_file.write_bytes(pem(self.key))
-        self.news = FleetNews("shop/orders", self.key_file, self.metrics, lambda: self.clock, lambda: NOW)
+        self.news = OperatorMessages("shop/orders", self.key_file, self.metrics, lambda: self.clock, lambda: NOW)
 
     def message(self, **changes: Any) -> bytes:
         values = {"resource": "shop/orders", "generation": 1, "time": NOW, "hosts": 2, "ready": ("orders-host-0",)}
@@ -205,7 +205,7 @@ async def test_a_message_that_does_not_come_costs_its_sender_only(
 def test_a_new_host_that_knows_an_operator_expects_its_word_for_a_moment(tmp_path: Path) -> None:
     clock = [50.0]
     key_file = tmp_path / "fleet.pem"
-    news = FleetNews("shop/orders", key_file, Metrics(), lambda: clock[0], lambda: NOW)
+    news = OperatorMessages("shop/orders", key_file, Metrics(), lambda: clock[0], lambda: NOW)
     assert not news.expected()  # no operator made the configuration
     key_file.write_bytes(b"")
     assert news.expected()

@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from eventconsumer_processor.lease.fleetplan import assignment
+from eventconsumer_processor.lease.assignment import assignment
 
 COUNTS = st.integers(1, 80)
 HOSTS = st.integers(1, 40)
@@ -49,7 +49,7 @@ def test_it_depends_on_nothing_but_its_arguments(partitions: int, hosts: int, da
 
 
 def test_it_is_the_same_in_every_process() -> None:
-    code = "from eventconsumer_processor.lease.fleetplan import assignment as a; print(dict(a(map(str, range(32)), 5)))"
+    code = "from eventconsumer_processor.lease.assignment import assignment; print(dict(assignment(map(str, range(32)), 5)))"
     for seed in ("1", "2"):
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed}

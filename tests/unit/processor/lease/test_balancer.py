@@ -6,7 +6,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_processor.lease.balance import Decision, decide
+from eventconsumer_processor.lease.balancer import Decision, decide
 from eventconsumer_processor.lease.model import Lease
 
 

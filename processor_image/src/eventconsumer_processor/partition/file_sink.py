@@ -16,7 +16,7 @@ import structlog
 
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.identity import EventMark
-from eventconsumer_api.repeats import Repeats
+from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_processor import problems
 from eventconsumer_processor.errors import Fenced, SourceError
 from eventconsumer_processor.lease.held import HeldLease
@@ -24,8 +24,8 @@ from eventconsumer_processor.lease.model import Checkpoint
 from eventconsumer_processor.partition import holes, marks
 from eventconsumer_processor.partition.buffer import Buffer
 from eventconsumer_processor.partition.checkpoint import enter, resume
-from eventconsumer_processor.partition.policy import CheckpointSchedule
-from eventconsumer_processor.partition.work import Work
+from eventconsumer_processor.partition.checkpoint_policy import CheckpointSchedule
+from eventconsumer_processor.partition.dependencies import PumpDependencies
 from eventconsumer_processor.sink import gaps
 from eventconsumer_processor.sink.commit import commit
 from eventconsumer_processor.sink.content import Content
@@ -39,16 +39,16 @@ FAILED_COMMITS = 3  # in a row, before it is a problem: storage may fail at any 
 log = structlog.get_logger(__name__)
 
 
-class Drain:
-    """The files of one partition; an `Outlet`."""
+class FileSink:
+    """The files of one partition; a `PartitionSink`."""
 
-    def __init__(self, work: Work, held: HeldLease, chain: Chain, found: dict[str, Problem]) -> None:
+    def __init__(self, work: PumpDependencies, held: HeldLease, chain: Chain, found: dict[str, Problem]) -> None:
         self.position: int | None = None  # start of the next slot
         self.expected = 0
         self.files = 0
         self.events = 0
         self._work = work
-        self._repeats = Repeats(work.clock)
+        self._repeats = LogThrottle(work.clock)
         self._held = held
         self._chain = chain
         self._problems = found
@@ -62,7 +62,7 @@ class Drain:
         self._buffered = work.metrics.buffered.labels(chain.partition)
 
     async def locate(self) -> None:
-        """See `Outlet`."""
+        """See `PartitionSink`."""
         lease = await enter(self._held, self._chain)
         config = self._work.config
         end = await resume(
@@ -80,14 +80,14 @@ class Drain:
         self.position, self.expected, self._end = end.next, end.expected, end.mark
 
     def seconds_left(self, now: float) -> float:
-        """See `Outlet`."""
+        """See `PartitionSink`."""
         roll = self._work.config.roll
         if not self._buffer and self._work.config.files.empty_files:
             return max(0.0, self._window + roll.max_seconds - now)
         return self._buffer.seconds_left(roll, now)
 
     async def accept(self, batch: EventBatch, missing: list[Gap]) -> None:
-        """See `Outlet`."""
+        """See `PartitionSink`."""
         self._buffer.gaps += missing
         self._buffer.add(batch, self._work.clock())
         self.expected = batch.last + 1
@@ -95,11 +95,11 @@ class Drain:
 
     @property
     def mark(self) -> EventMark | None:
-        """See `Outlet`."""
+        """See `PartitionSink`."""
         return marks.last_of(self._buffer.batches[-1]) if self._buffer else self._end
 
     def forget(self) -> bool:
-        """See `Outlet`."""
+        """See `PartitionSink`."""
         if not self._buffer:
             return False
         self.close()
@@ -137,14 +137,14 @@ class Drain:
             await self._adopt(winner)
 
     async def finish(self) -> None:
-        """See `Outlet`."""
+        """See `PartitionSink`."""
         while self._buffer:
             await self.flush()
         if self._reached is not None:
             await self._checkpoint(self._reached)
 
     def close(self) -> None:
-        """See `Outlet`."""
+        """See `PartitionSink`."""
         self._buffer.clear()
         self._keep()
 

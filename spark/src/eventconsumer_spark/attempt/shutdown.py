@@ -73,16 +73,16 @@ class Ending:
         """Exit with code 1; wait instead where the process is ended already, for another reason."""
         if not self._begun.acquire(blocking=False):
             time.sleep(_STORAGE_SECONDS + _HALT_SECONDS + 1)
-        last_words(message)
+        termination_message(message)
         sys.exit(1)
 
     def _begin(self, message: str) -> None:
         # The second one to end waits for the first, which does not come back.
         self._begun.acquire()
-        last_words(message)
+        termination_message(message)
 
 
-def last_words(message: str) -> None:
+def termination_message(message: str) -> None:
     """Say why the driver ends, in the log and in the pod's status."""
     log.error("%s", redact(message))
     leave_message(redact(message))

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from eventconsumer_api.identity import consumer_of, pod_of
-from eventconsumer_processor.lease import balance
-from eventconsumer_processor.lease.balance import STEAL_GAP, Decision
-from eventconsumer_processor.lease.fleetplan import assignment
+from eventconsumer_processor.lease import balancer
+from eventconsumer_processor.lease.assignment import assignment
+from eventconsumer_processor.lease.balancer import STEAL_GAP, Decision
 from eventconsumer_processor.lease.model import Lease
 
 GRACE_SECONDS = 30.0  # nobody had a partition for so long: above the time in which a pod that restarts comes back
@@ -95,7 +95,7 @@ class Balancer:
         }
         if fleet is None or self._ordinal is None:
             self._forget()
-            return balance.decide(self._owner, leases.values(), self._rng)
+            return balancer.decide(self._owner, leases.values(), self._rng)
         plan = assignment(view.partitions, fleet.hosts)
         free = [name for name, lease in leases.items() if not lease.leased and name not in view.mine]
         self._unowned = {name: self._unowned.get(name, view.now) for name in free}

@@ -9,14 +9,14 @@ import structlog
 
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.identity import EventMark
-from eventconsumer_api.repeats import Repeats
+from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_processor import problems
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.model import Checkpoint
 from eventconsumer_processor.partition import marks
 from eventconsumer_processor.partition.checkpoint import begin, enter, mark_at
-from eventconsumer_processor.partition.policy import CheckpointSchedule
-from eventconsumer_processor.partition.work import Work
+from eventconsumer_processor.partition.checkpoint_policy import CheckpointSchedule
+from eventconsumer_processor.partition.dependencies import PumpDependencies
 from eventconsumer_processor.sink.gaps import Gap
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.source.batch import EventBatch
@@ -28,18 +28,18 @@ RETRY_SECONDS = 3.0
 log = structlog.get_logger(__name__)
 
 
-class Handled:
-    """The checkpoints of one partition; an `Outlet`."""
+class CheckpointSink:
+    """The checkpoints of one partition; a `PartitionSink`."""
 
     files = 0
 
-    def __init__(self, work: Work, held: HeldLease, chain: Chain, found: dict[str, Problem]) -> None:
+    def __init__(self, work: PumpDependencies, held: HeldLease, chain: Chain, found: dict[str, Problem]) -> None:
         self.position: int | None = None  # behind the last checkpoint written
         self.expected = 0
         self.mark: EventMark | None = None
         self.events = 0
         self._work = work
-        self._repeats = Repeats(work.clock)
+        self._repeats = LogThrottle(work.clock)
         self._held = held
         self._chain = chain
         self._schedule = CheckpointSchedule(work.config.processing.checkpoint, replaces_files=True)
@@ -49,7 +49,7 @@ class Handled:
         self._not_before = 0.0  # the next try, where the last one failed
 
     async def locate(self) -> None:
-        """See `Outlet`."""
+        """See `PartitionSink`."""
         lease = await enter(self._held, self._chain)
         start = await begin(self._chain, lease, self._work.hub, self._work.config.starting_position)
         checkpoint = lease.checkpoint
@@ -57,13 +57,13 @@ class Handled:
         self.mark = mark_at(self._chain, lease, self.expected)
 
     def seconds_left(self, now: float) -> float:
-        """See `Outlet`."""
+        """See `PartitionSink`."""
         if self._done is None:
             return IDLE_SECONDS
         return max(0.0, self._not_before - now) if self._schedule.due(now, "batch") else 1.0
 
     async def accept(self, batch: EventBatch, missing: list[Gap]) -> None:
-        """See `Outlet`."""
+        """See `PartitionSink`."""
         if missing:
             self._lost += sum(map(len, missing))
             self._problems["gap"] = problems.data_gap(self._chain.partition, self._lost, missing[-1])
@@ -74,7 +74,7 @@ class Handled:
         self._schedule.note(len(batch), self._work.clock())
 
     async def flush(self) -> None:
-        """See `Outlet`."""
+        """See `PartitionSink`."""
         if self._done is None:
             return
         try:
@@ -95,15 +95,15 @@ class Handled:
         self._work.metrics.checkpointed(self._chain.partition)
 
     async def finish(self) -> None:
-        """See `Outlet`."""
+        """See `PartitionSink`."""
         await self.flush()
 
     def forget(self) -> bool:
-        """See `Outlet`. The handler sees events under these numbers again."""
+        """See `PartitionSink`. The handler sees events under these numbers again."""
         dropped, self._done = self._done is not None, None
         if dropped:
             self.position = None
         return dropped
 
     def close(self) -> None:
-        """See `Outlet`."""
+        """See `PartitionSink`."""

@@ -1,9 +1,9 @@
-"""A tenure: the time in which this host holds one partition's lease, with its keeper and one pump after the other.
+"""The ownership of a partition: while this host holds its lease, with a keeper and one pump after the other.
 
 Normally there is one pump. It ends when it is told to (then everything is committed and the lease released), or when
 the lease is lost (then nothing more is written). A pump that lost its link or its slot to somebody while the lease is
-still this host's has a rival: something else reads the consumer group, or drains into the same files. The tenure goes
-on under a higher epoch, but makes way for longer and longer, and says so until a pump was left alone for a while.
+still this host's has a rival: something else reads the consumer group, or drains into the same files. The ownership
+goes on under a higher epoch, but makes way for longer and longer, and says so until a pump was left alone for a while.
 """
 
 import asyncio
@@ -15,8 +15,8 @@ from eventconsumer_api.host_report import PartitionReport, Problem
 from eventconsumer_processor import problems
 from eventconsumer_processor.errors import LeaseLost
 from eventconsumer_processor.lease.held import HeldLease
+from eventconsumer_processor.partition.dependencies import PumpDependencies
 from eventconsumer_processor.partition.pump import Pump, PumpEnd
-from eventconsumer_processor.partition.work import Work
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_storage.errors import StorageError
 
@@ -28,10 +28,10 @@ RIVAL_LOSSES = 2  # in a row, before it is a problem
 log = structlog.get_logger(__name__)
 
 
-class Tenure:
+class PartitionOwnership:
     """One partition while this host holds its lease."""
 
-    def __init__(self, work: Work, held: HeldLease, chain: Chain) -> None:
+    def __init__(self, work: PumpDependencies, held: HeldLease, chain: Chain) -> None:
         self._work = work
         self._held = held
         self._chain = chain

@@ -13,7 +13,7 @@ from eventconsumer_processor.errors import LinkStolen
 from eventconsumer_processor.lease.azuresdk_store import FOREIGN_SECONDS
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.store import STORAGE_SECONDS
-from eventconsumer_processor.partition.tenure import HEALED_SECONDS, LONGEST_PAUSE_SECONDS
+from eventconsumer_processor.partition.ownership import HEALED_SECONDS, LONGEST_PAUSE_SECONDS
 from eventconsumer_storage.blobs import BlobInfo
 from tests.fakes.blobs import EPOCH as FAKE_EPOCH
 from tests.fakes.blobs import FOREVER, FakeBlobStore

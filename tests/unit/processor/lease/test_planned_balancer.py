@@ -8,10 +8,10 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from eventconsumer_processor.lease.balance import Decision
-from eventconsumer_processor.lease.fleetplan import assignment
+from eventconsumer_processor.lease.assignment import assignment
+from eventconsumer_processor.lease.balancer import Decision
 from eventconsumer_processor.lease.model import Lease
-from eventconsumer_processor.lease.planned import (
+from eventconsumer_processor.lease.planned_balancer import (
     GRACE_SECONDS,
     KEEP_SECONDS,
     WAIT_SECONDS,

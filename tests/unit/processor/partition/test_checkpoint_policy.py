@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventconsumer_api.v1alpha1 import CheckpointPolicy, CheckpointRule
-from eventconsumer_processor.partition.policy import CheckpointSchedule
+from eventconsumer_processor.partition.checkpoint_policy import CheckpointSchedule
 
 At = Literal["file", "batch"]
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from eventconsumer_api.status import EventConsumerStatus
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.manifest import name_of
-from eventconsumer_operator.page.history import History, Sight
+from eventconsumer_operator.page.history import History, Sample
 from eventconsumer_operator.resource.observed import Observed
 
 
@@ -38,7 +38,7 @@ class Entry:
     history: History = field(default_factory=History)
 
 
-class Book:
+class Histories:
     """Entries by key. Reconciles write, the server reads, both on one event loop."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Book:
         if entry is None:
             entry = self._entries[key] = Entry(observed.now, status)
         entry.observed_at, entry.status, entry.hosts = observed.now, status, _hosts(observed)
-        entry.history.see(sight_of(observed))
+        entry.history.see(sample_of(observed))
 
     def forget(self, key: Key) -> None:
         """There is no such resource."""
@@ -67,14 +67,14 @@ class Book:
         return iter(sorted(self._entries.items(), key=lambda item: item[0]))
 
 
-def sight_of(observed: Observed) -> Sight:
+def sample_of(observed: Observed) -> Sample:
     """What of the world goes into the history. Lags and owners are known while a host leads, and else unknown."""
     fleet = observed.fleet
     time, partitions = observed.now.timestamp(), observed.partition_count or 0
     if fleet is None:
         # Without pods nobody reads; where pods are silent, who reads is not known.
-        return Sight(time=time, partitions=partitions, owners=None if observed.pods else {})
-    return Sight(
+        return Sample(time=time, partitions=partitions, owners=None if observed.pods else {})
+    return Sample(
         time=time,
         partitions=partitions,
         lags=fleet.lags,
