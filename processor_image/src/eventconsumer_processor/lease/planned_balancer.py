@@ -1,6 +1,6 @@
 """Which leases to take and to give up while the operator tells what the fleet is; without that, see `balance`.
 
-The plan (`fleetplan`) says which host reads a partition. A host takes what is its own as soon as nobody has it: it is
+The plan (`assignment`) says which host reads a partition. A host takes what is its own as soon as nobody has it: it is
 free, or its owner has certainly ended. It gives up what is another's as soon as that host is ready, a few at a time so
 that most are read while some move, and never takes from a host that lives: the owner flushes and releases. Three things
 keep partitions read when the plan does not come true: a partition that nobody had for a while is taken by the host with

@@ -8,7 +8,7 @@ from pathlib import Path
 from eventconsumer_api.identity import owner_id
 from eventconsumer_processor.lease.planned_balancer import Fleet
 from eventconsumer_processor.metrics import Metrics
-from eventconsumer_processor.partition.operator_messages import FleetNews
+from eventconsumer_processor.partition.operator_messages import OperatorMessages
 from tests.contract.operator.test_operator import SPEC, World, hub, ready, world
 from tests.patience import patiently
 
@@ -22,7 +22,7 @@ async def believed(world: World, folder: Path, wanted: Callable[[Fleet], bool]) 
     key_file = folder / "fleet.pem"
     key_file.write_text((await world.get("cm", "orders-host"))["data"]["fleet.pem"])
     namespace = (await world.get("evc", "orders"))["metadata"]["namespace"]
-    news = FleetNews(f"{namespace}/orders", key_file, Metrics(), time.monotonic)
+    news = OperatorMessages(f"{namespace}/orders", key_file, Metrics(), time.monotonic)
     world.simulation.heard.clear()
     deadline = time.monotonic() + patiently(60)
     while time.monotonic() < deadline:
