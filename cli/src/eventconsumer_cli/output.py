@@ -88,7 +88,7 @@ class Output:
     def confirm(self, question: str) -> bool:
         """Ask yes or no on the terminal; no where there is nobody to ask."""
         if not sys.stdin.isatty():
-            self.note("nobody is there to ask: repeat the command with --yes", WARN)
+            self.note("not a terminal: pass --yes to confirm", WARN)
             return False
         self.err.print(Text(f"{question} [y/N] "), end="")
         return sys.stdin.readline().strip().lower() in ("y", "yes")

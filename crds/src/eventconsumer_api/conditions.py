@@ -14,7 +14,7 @@ class ConditionType(StrEnum):
     STALLED = "Stalled"  # a person must change something
     HOSTS_AVAILABLE = "HostsAvailable"  # the desired number of hosts is ready
     DRAINING = "Draining"  # events flow into files
-    DATA_GAP = "DataGap"  # events are in no file, because the hub's retention removed them first
+    DATA_GAP = "DataGap"  # events were lost: they expired in the Event Hub before they were written
     SPARK_HEALTHY = "SparkHealthy"  # the last Spark application did not fail
 
 
@@ -28,7 +28,7 @@ class Reason(StrEnum):
     SCALED_TO_ZERO = "ScaledToZero"  # spec.scaling.replicas is 0, or left out, in mode Fixed
     DISABLED = "Disabled"  # the feature is not enabled in the spec
     IDLE = "Idle"  # nothing to do
-    NO_REPORT = "NoReport"  # no host has answered yet
+    NO_REPORT = "NoReport"  # no host has reported yet
     # Problems that hosts report, each with the field to change.
     SPEC_INVALID = "SpecInvalid"  # the resource does not fit the schema
     SECRET_KEY_MISSING = "SecretKeyMissing"  # Secret or key absent or empty  # noqa: S105

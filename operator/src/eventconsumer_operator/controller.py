@@ -1,4 +1,4 @@
-"""Turns the queue: takes keys, reconciles them, and decides from the result when each comes again.
+"""Worker loop: reconciles queued keys and schedules the next run of each.
 
 A reconcile that fails or hangs costs its own key a delay and nobody else anything: there are more workers than
 resources that could plausibly hang at a time, and each gives up after a limit. What happens around a resource that

@@ -93,7 +93,7 @@ class WorkHealth(Health):
         if dead and (self._watched or not starting):
             found += [f"{name} does not run" for name in dead]
         if self._queue.overdue() > _OVERDUE_SECONDS:
-            found.append(f"the queue stands still: a key is late by {self._queue.overdue():.0f} s")
+            found.append(f"work queue stalled: the oldest key is overdue by {self._queue.overdue():.0f} s")
         return found + self._lag_problems() + self._resync.problems()
 
     def measure(self) -> None:

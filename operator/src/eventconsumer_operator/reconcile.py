@@ -32,7 +32,7 @@ from eventconsumer_operator.settings import Settings
 
 _log = structlog.get_logger(__name__)
 
-STARTING_SECONDS = 1.0  # look again after this while hosts are about to be ready: partitions wait for the word
+STARTING_SECONDS = 1.0  # look again after this while hosts are about to be ready: partitions await assignment
 MOVING_SECONDS = 3.0  # look again after this while anything moves
 RESTING_SECONDS = 15.0  # and after this while nothing does: hosts tell of problems only when asked
 CALM_SECONDS = 30.0  # what did not change for this long rests, whether it is as wanted or stuck

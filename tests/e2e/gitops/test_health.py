@@ -73,7 +73,7 @@ CASES = {
     "suspending": (
         live(observed(SUSPENDED, hosts=stateful_set(2, 2))),
         "Progressing",
-        "2 of 2 hosts hand over",
+        "2 of 2 hosts are handing over",
     ),
     "suspended": (live(observed(SUSPENDED, hosts=stateful_set(0, 0))), "Suspended", "spec.suspend is true"),
     "events were lost": (
@@ -85,7 +85,7 @@ CASES = {
             )
         ),
         "Healthy",
-        "5 events are in no file",
+        "5 events were lost",
     ),
 }
 

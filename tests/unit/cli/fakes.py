@@ -130,11 +130,11 @@ def condition(kind: str, status: str, reason: str, message: str) -> Manifest:
 
 HEALTHY = [
     condition("Ready", "True", "Available", "4 of 4 partitions are read"),
-    condition("Reconciling", "False", "Available", "as the spec says"),
-    condition("Stalled", "False", "Available", "nothing needs a person"),
+    condition("Reconciling", "False", "Available", "All resources match the spec"),
+    condition("Stalled", "False", "Available", "No action required"),
     condition("HostsAvailable", "True", "Available", "2 of 2 hosts are ready"),
     condition("Draining", "True", "Available", "4 of 4 partitions are read"),
-    condition("DataGap", "False", "Available", "no event is missing in the files"),
+    condition("DataGap", "False", "Available", "no events were lost"),
     condition("SparkHealthy", "True", "Idle", "no batch is open"),
 ]
 

@@ -48,7 +48,7 @@ def explain_silence(look: Look, found: bool) -> None:
     where = f"{look.name} -n {look.namespace}"
     if look.suspended:
         raise Failed(
-            f"{look.name} is suspended, so no host runs that could tell",
+            f"{look.name} is suspended, so unknown while no host runs",
             f"`{PROGRAM} resume {where}` starts them, `{PROGRAM} leases {where}` asks the storage",
         )
     if look.hosts.trouble:

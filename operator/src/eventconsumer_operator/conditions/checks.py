@@ -116,7 +116,7 @@ class Finding:
 def stalled(facts: Facts) -> Finding:
     """Whether a person must change something."""
     if not facts.blockers:
-        return Finding("False", Reason.AVAILABLE, "nothing needs a person")
+        return Finding("False", Reason.AVAILABLE, "No action required")
     return Finding("True", facts.blockers[0].reason, "; ".join(blocker.message for blocker in facts.blockers))
 
 
@@ -143,16 +143,20 @@ def draining(facts: Facts) -> Finding:
     if facts.off:
         return Finding("False", facts.off[0], f"{facts.off[1]}: no events are read")
     if facts.asleep and not facts.reported:
-        return Finding("Unknown", Reason.PROGRESSING, "the probe that looks for events has not answered yet")
+        return Finding("Unknown", Reason.PROGRESSING, "the probe has not reported yet")
     if facts.asleep:
-        return Finding("True", Reason.IDLE, "all events are in files, and none come: no host runs until some do")
+        return Finding(
+            "True",
+            Reason.IDLE,
+            "Idle: all events are written to files; hosts are scaled to zero until new events arrive",
+        )
     if not facts.reported:
-        return Finding("Unknown", Reason.NO_REPORT, "no host has answered yet")
+        return Finding("Unknown", Reason.NO_REPORT, "no host has reported yet")
     count = f"{facts.owned} of {facts.total} partitions are read"
     if facts.total == 0 or facts.owned < facts.total:
         return Finding("True" if facts.owned else "False", Reason.PROGRESSING, count)
     if facts.behind is False:
-        return Finding("True", Reason.IDLE, "; ".join((f"{count}; all events are in files", *facts.advice)))
+        return Finding("True", Reason.IDLE, "; ".join((f"{count}; all events are written to files", *facts.advice)))
     return Finding("True", Reason.AVAILABLE, "; ".join((count, *facts.advice)))
 
 
@@ -161,16 +165,16 @@ def data_gap(facts: Facts) -> Finding:
     if facts.gaps:
         return Finding("True", Reason.DATA_GAP, facts.gaps)
     if not facts.reported:
-        unknown = f"{facts.off[1]}: no host runs that could tell" if facts.off else "no host has answered yet"
+        unknown = f"{facts.off[1]}: unknown while no host runs" if facts.off else "no host has reported yet"
         return Finding("Unknown", Reason.NO_REPORT, unknown)
-    return Finding("False", Reason.AVAILABLE, "no event is missing in the files")
+    return Finding("False", Reason.AVAILABLE, "no events were lost")
 
 
 def spark_healthy(facts: Facts) -> Finding:
     """Whether the open batch is getting on: false from its first failed attempt until it is committed."""
     spark = facts.spark
     if not spark.enabled:
-        return Finding("True", Reason.DISABLED, "the spec asks for no Spark application")
+        return Finding("True", Reason.DISABLED, "Spark is not enabled in the spec")
     if spark.failing or spark.waiting:
         reason = Reason.SPARK_WAITING if spark.waiting else Reason.SPARK_RETRYING
         if spark.failed:
@@ -187,15 +191,17 @@ def spark_healthy(facts: Facts) -> Finding:
 def reconciling(facts: Facts) -> Finding:
     """Whether the operator is still working towards the spec."""
     if any(isinstance(error, SpecError) for error in facts.errors):
-        return Finding("False", Reason.SPEC_INVALID, "waits for a valid spec")
+        return Finding("False", Reason.SPEC_INVALID, "waiting for a valid spec")
     if facts.blockers:
         # Not both: tools that wait for a resource (kstatus) would take it for one that gets there by itself.
-        return Finding("False", facts.blockers[0].reason, "waits for what the condition Stalled names")
+        return Finding("False", facts.blockers[0].reason, "waiting for the problem that condition Stalled describes")
     if facts.errors:
         return Finding("True", Reason.PROGRESSING, str(facts.errors[0]))
     if facts.existing > facts.desired:
         leaving = facts.existing - facts.desired
-        return Finding("True", Reason.PROGRESSING, f"{leaving} of {facts.existing} hosts hand over and leave")
+        return Finding(
+            "True", Reason.PROGRESSING, f"{leaving} of {facts.existing} hosts are handing over their partitions"
+        )
     if not facts.scaled:
         count = f"{facts.current} of {facts.desired} hosts are up to date"
         return Finding("True", Reason.PROGRESSING, "; ".join((count, *facts.slow_pods)))
@@ -204,7 +210,7 @@ def reconciling(facts: Facts) -> Finding:
         return Finding("True", Reason.PROGRESSING, "; ".join((count, *facts.slow_pods)))
     if facts.desired and (not facts.reported or facts.owned < facts.total or not facts.total):
         return Finding("True", Reason.PROGRESSING, draining(facts).message)
-    return Finding("False", Reason.AVAILABLE, "as the spec says")
+    return Finding("False", Reason.AVAILABLE, "All resources match the spec")
 
 
 def ready(facts: Facts) -> Finding:

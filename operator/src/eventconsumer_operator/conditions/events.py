@@ -112,7 +112,7 @@ class Recorder:
             except OperatorError as error:
                 key = observed.consumer.key
                 _log.warning(
-                    "a Kubernetes event was not written; the conditions say the same",
+                    "failed to write a Kubernetes event; the conditions hold the same information",
                     namespace=key.namespace, name=key.name, reason=str(news.reason), error=str(error),
                 )  # fmt: skip
 

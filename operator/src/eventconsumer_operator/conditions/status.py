@@ -138,7 +138,7 @@ def _gaps(observed: Observed) -> str:
         return ""
     newest = "; ".join(f"partition {partition}: {ranges}" for partition, ranges in sorted(fleet.gaps.items()))
     return (
-        f"{fleet.gap_events} events are in no file, because the hub's retention removed them before they were read"
+        f"{fleet.gap_events} events were lost: they expired in the Event Hub before they were written to a file"
         f" (newest: {newest or 'in files before the last batch'}): raise the retention, or the number of hosts"
     )
 

@@ -67,12 +67,10 @@ class HttpMessenger:
                     return "delivered"
                 why = (await answer.content.read(_TEXT_BYTES)).decode(errors="replace").strip()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            _log.debug("a host was not told the fleet", host=name, error=f"{type(error).__name__}: {error}")
+            _log.debug("operator message not delivered to a host", host=name, error=f"{type(error).__name__}: {error}")
             return "unreachable"
         if times := self._repeats.again(name, why):
-            _log.info(
-                "a host refused what it was told of the fleet", host=name, http=answer.status, why=why, times=times
-            )
+            _log.info("a host rejected an operator message", host=name, http=answer.status, why=why, times=times)
         return "refused"
 
 
@@ -133,7 +131,7 @@ class Fleets:
             pods = await self._api.list(POD, key.namespace, selector(key, labels.COMPONENT_HOST))
         except OperatorError as error:
             _log.info(
-                "whether hosts have ended cannot be seen now", namespace=key.namespace, name=key.name, error=str(error)
+                "cannot determine whether hosts have ended", namespace=key.namespace, name=key.name, error=str(error)
             )
             return liveness
         resource = observed.consumer.reference.path

@@ -68,7 +68,7 @@ class Elector:
                 _log.info("leading", identity=self._identity)
                 return
             if holder != told:
-                _log.info("waiting for the lead", holder=holder)
+                _log.info("waiting for the leader lease", holder=holder)
                 told = holder
             await asyncio.sleep(_RETRY_SECONDS)
 
@@ -92,7 +92,7 @@ class Elector:
             except Transient as error:
                 if loop.time() - renewed >= STOP_SECONDS - _RETRY_SECONDS:
                     raise LeadLost(f"the Lease could not be renewed: {error}") from error
-                _log.warning("the lead was not renewed, will try again", lease=NAME, error=str(error))
+                _log.warning("failed to renew the leader lease; retrying", lease=NAME, error=str(error))
 
     async def release(self) -> None:
         """Give up the lead, so that another need not wait; failures only cost its wait."""
@@ -104,7 +104,7 @@ class Elector:
                 await self._leases.replace(held | {"spec": held["spec"] | {"holderIdentity": ""}})
         except (OperatorError, TimeoutError) as error:
             _log.warning(
-                "the lead was not given up: the next operator waits for its end",
+                "failed to release the leader lease; the next operator waits until it expires",
                 lease=NAME,
                 error=str(error) or "no answer",
             )

@@ -120,7 +120,9 @@ class Resync:
                 return None
             # Nobody can have made one. It is no reason to keep everything else waiting.
             if kind not in self._store.unserved:
-                _log.warning("a kind is not served", kind=kind.plural, remedy=install_hint(kind))
+                _log.warning(
+                    "the API server does not serve a resource kind", kind=kind.plural, remedy=install_hint(kind)
+                )
             self._store.unserved.add(kind)
             listing = Listing((), "")
         except OperatorError as error:

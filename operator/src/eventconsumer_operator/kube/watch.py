@@ -130,13 +130,13 @@ async def _wait_for_crd(api: KubernetesApi) -> None:
         try:
             if await api.is_served(EVENT_CONSUMER):
                 if repeats.over("definition"):
-                    _log.info("the definition of EventConsumers is there")
+                    _log.info("the EventConsumer CRD is installed")
                 return
             text = "the EventConsumer CRD is not installed: install it from the chart or crds/eventconsumers.yaml"
         except OperatorError as error:
             text = str(error)
         if times := repeats.again("definition", text):
-            _log.warning("waiting for the definition of EventConsumers", error=text, times=times)
+            _log.warning("waiting for the EventConsumer CRD", error=text, times=times)
         await asyncio.sleep(_CRD_SECONDS)
 
 

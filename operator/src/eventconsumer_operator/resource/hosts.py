@@ -49,11 +49,11 @@ class HttpHosts:
                 f"http://{url_host(address)}:{self._port}/status", timeout=TIMEOUT, allow_redirects=False
             ) as response:
                 if response.status != 200:
-                    _log.info("a host gave no report; it is asked again", host=name, http=response.status)
+                    _log.info("host returned no report; retrying", host=name, http=response.status)
                     return None
                 body = await _read(response.content)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            _log.debug("a host does not answer", host=name, error=f"{type(error).__name__}: {error}")
+            _log.debug("host did not answer", host=name, error=f"{type(error).__name__}: {error}")
             return None
         try:
             report = HostReport.model_validate_json(body)
@@ -61,12 +61,12 @@ class HttpHosts:
             wrong = error.errors()[0]["msg"]
             if times := self._repeats.again(name, wrong):
                 _log.warning(
-                    "a host's report is not understood: give operator and hosts images of one release",
+                    "cannot parse a host's report: run operator and hosts at the same version",
                     host=name, error=wrong, times=times,
                 )  # fmt: skip
             return None
         if self._repeats.over(name):
-            _log.info("a host's report is understood again", host=name)
+            _log.info("host reports can be parsed again", host=name)
         return report
 
 

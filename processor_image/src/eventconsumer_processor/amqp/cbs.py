@@ -59,7 +59,7 @@ class Claims:
                 token, failed = await self._put(), False
             except SourceError as error:
                 failed = True
-                log.warning("the token was not renewed, will try again", error=str(error))
+                log.warning("failed to renew the token; retrying", error=str(error))
 
     async def _put(self) -> Token:
         token = await self._source(time.time())

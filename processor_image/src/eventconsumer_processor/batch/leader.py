@@ -62,7 +62,7 @@ class Leader:
                 displaced = await self._elect()
             except StorageError as error:
                 if times := self._repeats.again("lead", str(error)):
-                    log.warning("cannot try to lead, will try again", error=str(error), times=times)
+                    log.warning("failed to acquire the leader lease; retrying", error=str(error), times=times)
             else:
                 self._repeats.over("lead")
             await self._pause()
@@ -101,7 +101,7 @@ class Leader:
                 await self._measure_once()
                 await asyncio.sleep(MEASURE_SECONDS)
         except LeaseLost:
-            log.warning("the lead was lost: its lease was not renewed in time; another host leads")
+            log.warning("leader lease lost: it was not renewed in time; another host takes over")
         finally:
             self._work.metrics.leader.set(0)
             self._forget()
@@ -131,11 +131,11 @@ class Leader:
             self.problems = self._batcher.problems
         except StorageError as error:
             if times := self._repeats.again("measure", str(error)):
-                log.warning("lag and batches are not known, will try again", error=str(error), times=times)
+                log.warning("failed to measure lag and batches; retrying", error=str(error), times=times)
             self.problems = [problems.of(self._work.config, problems.SINK, error)]
             return
         if times := self._repeats.over("measure"):
-            log.info("lag and batches are known again", failures=times)
+            log.info("lag and batches are measured again", failures=times)
         await self._measure.ask_heads(partitions)
         self.fleet = self._measure.report(partitions, listing)
         self._partitions.watched = self.fleet.lag_events != 0  # new files are noticed by their checkpoints

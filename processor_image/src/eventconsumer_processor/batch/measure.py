@@ -174,11 +174,11 @@ class Measure:
         if failed:
             if times := self._repeats.again("heads", str(failed[0])):
                 log.warning(
-                    "the hub did not say how far partitions reach; their lag is not known",
+                    "could not read the end offsets of partitions; their lag is unknown",
                     error=str(failed[0]), partitions=len(failed), times=times,
                 )  # fmt: skip
         elif times := self._repeats.over("heads"):
-            log.info("the hub says how far partitions reach", failures=times)
+            log.info("end offsets of partitions can be read again", failures=times)
 
     def _all(self) -> list[Ledger]:
         return [ledger for era in self.eras for ledger in era.ledgers.values()]

@@ -249,7 +249,7 @@ class PartitionHandler:
                     failures += 1
                     if times := self._repeats.again("letter", str(error)):
                         self._log.warning(
-                            "dead letter not written, will try again",
+                            "failed to write a dead letter; retrying",
                             number=event.sequence_number, error=str(error), times=times,
                         )  # fmt: skip
                     self._alarm(f"a dead letter cannot be written, so nothing goes on: {error}")

@@ -139,7 +139,7 @@ class Host:
         if found != self._blocked:
             for problem in found:
                 log.error(
-                    "nothing can be read before this is corrected",
+                    "no events can be read until this is corrected",
                     field=problem.field,
                     reason=problem.reason,
                     cause=problem.message,

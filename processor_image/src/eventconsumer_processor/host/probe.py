@@ -133,19 +133,17 @@ class Probe:
                 self._problems = [*batcher.problems, *filter(None, short)]
                 self._fleet = measure.report(self._partitions, listing)
                 if times := self._repeats.over("round"):
-                    log.info("lag is known again", failures=times)
+                    log.info("lag is measured again", failures=times)
                 self._heartbeat.beat()
                 await self._wait(MEASURE_SECONDS)
         except EventConsumerError as error:
             self._forget([problems.of(config, part, error)])
             if times := self._repeats.again("round", str(error)):
-                log.warning(
-                    "lag is not known, will try again", error=str(error), kind=type(error).__name__, times=times
-                )
+                log.warning("failed to measure lag; retrying", error=str(error), kind=type(error).__name__, times=times)
         except TimeoutError:
             self._forget([])
             if times := self._repeats.again("round", part):
-                log.warning("lag is not known: a round took too long, will try again", part=part, times=times)
+                log.warning("measuring lag timed out; retrying", part=part, times=times)
         finally:
             await registration.close()
 

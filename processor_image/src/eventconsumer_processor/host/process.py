@@ -59,7 +59,7 @@ def _main(run: Callable[[HostConfig, str, int, Path], Coroutine[Any, Any, Totals
     except ValidationError as error:
         fields = [".".join(map(str, problem["loc"])) + ": " + problem["msg"] for problem in error.errors()]
         log.error(
-            "the configuration does not fit this version of the host: give operator and hosts images of one release",
+            "the configuration does not fit this version of the host: run operator and hosts at the same version",
             path=str(path),
             fields=fields,
         )
@@ -75,7 +75,7 @@ def _main(run: Callable[[HostConfig, str, int, Path], Coroutine[Any, Any, Totals
     try:
         replayed = asyncio.run(run(config, owner, port, path.with_name(PurePath(labels.FLEET_KEY_FILE).name)))
     except PortTaken as error:
-        log.error("the port cannot be listened on: set EVENTCONSUMER_PORT to a free one", port=port, error=str(error))
+        log.error("cannot listen on the port: set EVENTCONSUMER_PORT to a free port", port=port, error=str(error))
         return 2
     log.info("stopped")
     if config.replay is None:

@@ -169,7 +169,7 @@ async def _removed(hub: BoundedHub, partition: str) -> bool:
     try:
         return (await hub.partition(partition)).earliest >= hub.ends[partition]
     except EventConsumerError as error:
-        log.warning("the hub did not answer for a partition, will ask again", partition=partition, error=str(error))
+        log.warning("no answer from the hub for a partition; retrying", partition=partition, error=str(error))
         return False
 
 

@@ -206,7 +206,7 @@ async def _take_over(resource: ResourceRef, prefix: str, leases: LeaseStore, sin
             raise Blocked(problem.field, Reason(problem.reason), problem.message)
         record = found.record.model_copy(update={"resource": resource, "since": times.now()})
         await sink.put(chain_name(prefix), _encoded(record), if_match=found.etag)
-        log.info("the chain is this resource's now", before=found.record.resource.path, chain=record.chain)
+        log.info("took over the chain", before=found.record.resource.path, chain=record.chain)
     finally:
         if leads:
             with contextlib.suppress(StorageError):

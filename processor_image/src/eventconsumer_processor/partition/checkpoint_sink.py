@@ -82,7 +82,7 @@ class CheckpointSink:
         except StorageError as error:  # the next checkpoint covers this one
             if times := self._repeats.again("checkpoint", str(error)):
                 log.warning(
-                    "checkpoint not written; the next one covers it",
+                    "failed to write a checkpoint; the next one covers it",
                     partition=self._chain.partition, error=str(error), times=times,
                 )  # fmt: skip
             self._not_before = self._work.clock() + RETRY_SECONDS

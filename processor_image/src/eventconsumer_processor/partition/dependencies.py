@@ -64,7 +64,7 @@ class PumpDependencies:
         count = sum(map(len, lost))
         self.metrics.gap_events.labels(partition).inc(count)
         log.error(
-            "events were removed before they were read",
+            "events expired before they were read",
             partition=partition,
             events=count,
             first_ranges=gaps.text(lost[: gaps.SHOWN]),

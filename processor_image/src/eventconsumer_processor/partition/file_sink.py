@@ -153,7 +153,7 @@ class FileSink:
             try:
                 await self._chain.put_empty()
             except StorageError as error:  # it says nothing that the next one does not say
-                self._log.warning("empty file not written; the next one says the same", error=str(error))
+                self._log.warning("failed to write an empty file; it carries no events", error=str(error))
 
     def _facts(self, draft: Draft) -> dict[str, str]:
         return draft.metadata() | {"partition": self._chain.partition, "from": str(draft.start)}
@@ -205,7 +205,7 @@ class FileSink:
         metrics.events.labels(partition).inc(draft.count)
         metrics.bytes.labels(partition).inc(size)
         if times := self._repeats.over("commit"):
-            self._log.info("files are committed again", failures=times)
+            self._log.info("file commits succeed again", failures=times)
         self._log.info("file committed", start=draft.start, last=draft.last, events=draft.count, bytes=size)
         self._reached = Checkpoint(draft.last_offset, draft.last)
         now = self._work.clock()
@@ -237,7 +237,7 @@ class FileSink:
         try:
             await self._held.advance(checkpoint)
         except StorageError as error:  # a hint only: the next one covers it
-            self._log.warning("checkpoint not written; the next one covers it", error=str(error))
+            self._log.warning("failed to write a checkpoint; the next one covers it", error=str(error))
             return
         self._reached = None
         self._schedule.written(self._work.clock())
@@ -249,7 +249,7 @@ class FileSink:
         if not isinstance(error, Unavailable) or self._failures >= FAILED_COMMITS:
             self._problems["sink"] = problems.of(self._work.config, problems.SINK, error)
         if times := self._repeats.again("commit", str(error)):
-            self._log.warning("file not committed, will try again", error=str(error), times=times)
+            self._log.warning("failed to commit a file; retrying", error=str(error), times=times)
 
     def _keep(self) -> None:
         self._work.memory.keep(self._chain.partition, self._buffer.size)

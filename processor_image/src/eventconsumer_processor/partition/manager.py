@@ -122,7 +122,7 @@ class PartitionManager:
                 failures = 0
                 self._problems.pop("leases", None)
                 if times := repeats.over("leases"):
-                    log.info("leases are read again", failures=times)
+                    log.info("leases can be read again", failures=times)
             except NotFound as error:
                 log.warning("the lease container is gone, so this host registers again", error=str(error))
                 return
@@ -130,7 +130,7 @@ class PartitionManager:
                 failures += 1
                 self._rest = False
                 if times := repeats.again("leases", str(error)):
-                    log.warning("leases were not read, will try again", error=str(error), times=times)
+                    log.warning("failed to read leases; retrying", error=str(error), times=times)
                 if failures >= FAILED_SCANS:
                     self._problems["leases"] = problems.of(self._work.config, problems.LEASES, error)
             beat()

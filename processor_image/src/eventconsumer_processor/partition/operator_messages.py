@@ -129,7 +129,7 @@ class OperatorMessages:
         """Count a message that was refused, and say so once while the reason stays the same."""
         self._metrics.fleet_messages.labels(error.result).inc()
         if self._refused != error.result:
-            log.warning("a message about the fleet was refused", why=str(error))
+            log.warning("an operator message was rejected", why=str(error))
         self._refused = error.result
 
     def current(self) -> Fleet | None:

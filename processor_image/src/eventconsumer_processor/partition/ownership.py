@@ -122,7 +122,7 @@ class PartitionOwnership:
         self._rival, self._pump_since = reason, None
         pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(self._losses - 1, 10))
         self._log.warning(
-            "another reader or writer is at work on this partition: is its consumer group used elsewhere?",
+            "another reader or writer uses this partition: check whether its consumer group is used elsewhere",
             reason=str(reason),
             in_a_row=self._losses,
             pause=pause,
@@ -137,7 +137,7 @@ class PartitionOwnership:
             except LeaseLost:
                 return False
             except StorageError as error:  # never again under an epoch whose link was taken
-                self._log.warning("the epoch could not be raised, will try again", error=str(error))
+                self._log.warning("failed to raise the epoch; retrying", error=str(error))
             else:
                 return not self._stop.is_set()  # it stopped the pump that was, not the one to come
 

@@ -180,7 +180,7 @@ def begin(job: BatchJob, site: Site, ending: Ending) -> Attempt | BatchCommit:
         raise
     log.info("batch %d: attempt %d: %d files as they were frozen, claimed", number, job.attempt, len(manifest.files))
     for file in attempt.left_out.files:
-        log.warning("batch %d: goes on without %s, as an earlier attempt found", number, file.path)
+        log.warning("batch %d: continues without %s, as an earlier attempt found", number, file.path)
     return attempt
 
 

@@ -57,7 +57,7 @@ class Trials:
             log.error("every file of batch %d fails alone: the fault is not in the files", self._attempt.number)
             raise first
         for path, cause in causes.items():
-            log.error("batch %d goes on without %s: %s", self._attempt.number, path, cause)
+            log.error("batch %d continues without %s: %s", self._attempt.number, path, cause)
         path = next(iter(causes))
         return LeftOut(tuple(by_path[path] for path in causes), f"{path}: {causes[path]}")
 

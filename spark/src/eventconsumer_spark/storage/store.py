@@ -101,7 +101,7 @@ class SinkContainer:
             except Conflict:
                 return True
             except Unauthorized:
-                log.info("may not create %s: it must exist", self._place)
+                log.info("not allowed to create %s: it must exist", self._place)
                 return self._may_exist()
             return True
 

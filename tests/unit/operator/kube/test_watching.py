@@ -323,7 +323,7 @@ async def test_a_queue_that_stands_still_is_noticed() -> None:
     await asyncio.sleep(100)
     assert health.problems() == []
     await asyncio.sleep(100)
-    assert health.problems() == ["the queue stands still: a key is late by 200 s"]
+    assert health.problems() == ["work queue stalled: the oldest key is overdue by 200 s"]
 
 
 @virtual

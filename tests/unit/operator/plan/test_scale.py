@@ -170,7 +170,7 @@ def test_the_stateful_set_remembers_since_when_and_the_status_says_it() -> None:
     found = make_status(world, plan, (), SETTINGS)
     assert found.hosts.desired == 2
     conditions = {each.type: each for each in found.conditions}
-    assert conditions["Reconciling"].message == "2 of 4 hosts hand over and leave"
+    assert conditions["Reconciling"].message == "2 of 4 hosts are handing over their partitions"
 
 
 # --- the probe -------------------------------------------------------------------------------------------------------

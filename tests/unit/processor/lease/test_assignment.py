@@ -49,7 +49,9 @@ def test_it_depends_on_nothing_but_its_arguments(partitions: int, hosts: int, da
 
 
 def test_it_is_the_same_in_every_process() -> None:
-    code = "from eventconsumer_processor.lease.assignment import assignment; print(dict(assignment(map(str, range(32)), 5)))"
+    code = (
+        "from eventconsumer_processor.lease import assignment as m; print(dict(m.assignment(map(str, range(32)), 5)))"
+    )
     for seed in ("1", "2"):
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed}
