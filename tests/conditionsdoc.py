@@ -11,10 +11,10 @@ ABNORMAL = {ConditionType.RECONCILING, ConditionType.STALLED, ConditionType.DATA
 HEAD = """\
 # Conditions
 
-Made from the code by `python -m tests.conditionsdoc`. They stand in `status.conditions` of an EventConsumer; each has
-`status`, `reason`, `message`, `lastTransitionTime` and `observedGeneration`. The message says which field is concerned
-and what to write. They keep to kstatus: `kubectl wait --for=condition=Ready evc/orders` works, and so do Flux and Argo
-CD ([GitOps](../how-to/gitops.md)).
+Generated from the code by `python -m tests.conditionsdoc`. The conditions are in `status.conditions` of an
+EventConsumer. Each has `status`, `reason`, `message`, `lastTransitionTime` and `observedGeneration`. The message names
+the field, the cause and the remedy. The conditions follow kstatus: `kubectl wait --for=condition=Ready evc/orders`,
+Flux and Argo CD understand them ([GitOps](../how-to/gitops.md)).
 
 | condition | good is | meaning |
 |---|---|---|
@@ -22,8 +22,7 @@ CD ([GitOps](../how-to/gitops.md)).
 REASONS = """
 ## Reasons
 
-Those marked *for your information* need a look, though nothing waits for a person. The same words are reasons of
-[Events](events.md).
+Reasons marked *for your information* do not block anything. The same words are reasons of [Events](events.md).
 
 """
 

@@ -86,7 +86,7 @@ class Output:
         self.err.print(Text(text, style=style))
 
     def confirm(self, question: str) -> bool:
-        """Ask yes or no on the terminal; no where there is nobody to ask."""
+        """Ask yes or no on the terminal; no where there is no terminal."""
         if not sys.stdin.isatty():
             self.note("not a terminal: pass --yes to confirm", WARN)
             return False
@@ -110,7 +110,7 @@ def table(
         headers: Names of the columns.
         rows: Cells; text with its own style, or anything that is made text. None is a dash.
         right: Columns of numbers.
-        fold: Columns whose long text goes on in the next line; others are never folded.
+        fold: Columns whose long text continues in the next line; others are never folded.
     """
     made = Table(box=None, pad_edge=False, show_edge=False, header_style=TITLE)
     numbers, folded = set(right), set(fold)

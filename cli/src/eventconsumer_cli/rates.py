@@ -1,6 +1,6 @@
 """How fast events come and go, from looks at one consumer. Pure.
 
-Hosts count; a rate is the difference of two counts of the same tenure (host and epoch). Files are committed now and
+Hosts count; a rate is the difference of two counts of the same ownership (host and epoch). Files are committed now and
 then, so a window of some length is needed for the rate of what is in files to mean anything.
 """
 
@@ -79,7 +79,7 @@ def _between(before: Partition, now: Partition, seconds: float) -> Rate:
         return Rate()
     received = 0
     if new.sequence_number is not None:
-        # Before the first event of a tenure, its chain says where it goes on.
+        # Before the first event of an ownership, its chain says where it continues.
         first = old.sequence_number
         if first is None and old.next_sequence_number is not None:
             first = old.next_sequence_number - 1

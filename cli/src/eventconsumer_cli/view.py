@@ -30,7 +30,7 @@ class Partition:
 
     Attributes:
         id: As the hub has it.
-        owner: Pod of the host that reads it, or another program's name; empty: nobody.
+        owner: Pod of the host that reads it, or another program's name; empty: none.
         report: What its owner says; None: the owner said nothing.
         lag_events: Retained events in no file; None: not known.
         lag_seconds: Age of the oldest of them, 0: there is none; None: not known.
@@ -65,7 +65,7 @@ class Host:
 
     Attributes:
         name: Of the pod.
-        ready: Whether Kubernetes says so.
+        ready: The pod's condition Ready.
         phase: Of the pod; what keeps a container from running where something does.
         restarts: Of its containers.
         node: Where it runs; empty: nowhere yet.

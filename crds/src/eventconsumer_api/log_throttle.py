@@ -1,4 +1,4 @@
-"""PURE but for its clock: a trouble that goes on is said once, then now and then with the count, then its end."""
+"""PURE but for its clock: a recurring problem is logged once, then at intervals with the count, then its end."""
 
 import time
 from collections.abc import Callable, Hashable
@@ -29,7 +29,7 @@ class LogThrottle:
 
         Args:
             clock: Seconds, from any start.
-            seconds: How often a trouble that goes on is said.
+            seconds: How often a recurring problem is logged.
         """
         self._clock = clock
         self._seconds = seconds

@@ -1,4 +1,4 @@
-"""What a condition's reason means for a person: how bad it is, what to do, and the command that shows more. Pure.
+"""The severity, the remedy and the command for each reason of a condition. Pure.
 
 The condition's message names the thing, the cause and most often the remedy. The status page shows the remedy, the
 kubectl plugin the command; docs/runbooks agrees with both.
@@ -15,7 +15,7 @@ ABNORMAL_TRUE = frozenset({ConditionType.RECONCILING, ConditionType.STALLED, Con
 """Types that are bad when they are True; the others are bad when they are False."""
 
 AS_WANTED = frozenset({Reason.AVAILABLE, Reason.IDLE, Reason.DISABLED, Reason.SUSPENDED, Reason.SCALED_TO_ZERO})
-"""Reasons that ask nobody to do anything, whatever the status."""
+"""Reasons that require no action, whatever the status."""
 
 _UNDER_WAY = frozenset({Reason.PROGRESSING, Reason.NO_REPORT, Reason.SPARK_RETRYING})
 _ADVICE = frozenset({Reason.SPARK_BEHIND, Reason.SPARK_QUARANTINED, Reason.DEAD_LETTERS})
@@ -107,13 +107,13 @@ COMMANDS: dict[Reason, str] = {
 
 
 def severity(condition: Condition) -> Severity:
-    """Whether a condition is as it should be, worth a look, or in need of somebody."""
+    """Whether a condition is normal, worth a look, or requires an action."""
     reason = _reason(condition)
     if is_good(condition):
         return "notice" if reason in _ADVICE else "ok"
     if reason in AS_WANTED and condition.status != "Unknown":
         return "ok"
-    # While hosts are silent nobody knows; that something is wrong is said by another condition.
+    # While hosts do not report, the state is unknown; another condition describes the problem.
     return "notice" if reason in _UNDER_WAY or condition.status == "Unknown" else "problem"
 
 

@@ -20,7 +20,7 @@ RESERVED_KEYS = frozenset({"controller-revision-hash", "controller-uid", "job-na
 
 
 def is_reserved(key: str) -> bool:
-    """Whether nobody but Kubernetes and the operator may put this label or annotation on a pod."""
+    """Whether only Kubernetes and the operator may put this label or annotation on a pod."""
     domain, slash, _ = key.lower().partition("/")
     if not slash:
         return key in RESERVED_KEYS

@@ -1,7 +1,7 @@
 """The process: `python -m eventconsumer_operator --processor-image … --spark-image …`.
 
 Ends with 0 after SIGTERM or SIGINT, with 1 when a watch broke for good, the lead was lost, the file of the fleet's key
-cannot be used, no cluster is configured, or the health port is taken; being started anew is the remedy for everything
+cannot be used, no cluster is configured, or the health port is taken; a restart is the remedy for everything
 else.
 """
 

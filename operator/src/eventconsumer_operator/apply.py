@@ -1,7 +1,7 @@
 """Makes the world as the plan says: server-side apply, create, delete.
 
 What is already as wanted is not written again: an object carries the digest of what was applied to it, and is left
-alone while the digest is the same and nobody changed what we said. One child that cannot be applied does not keep the
+alone while the digest is the same and no field of ours was changed. One child that cannot be applied does not keep the
 others from it.
 """
 
@@ -75,7 +75,7 @@ async def apply(api: Api, observed: Observed, plan: Plan) -> Outcome:
 async def _start(api: Api, observed: Observed, spark: SparkPlan, outcome: Outcome) -> None:
     """Start an application, unless the world is not the one from which that was decided.
 
-    Attempts at one batch have names of their own, so a name alone keeps nobody from starting a second one beside the
+    Attempts at one batch have names of their own, so a name alone does not prevent a second attempt beside the
     first: whoever looks at a world of yesterday finds that out here.
     """
     manifest = spark.started
@@ -123,7 +123,7 @@ async def _applications(api: Api, observed: Observed, kind: Kind) -> list[Manife
     try:
         listing = await api.list(kind, key.namespace, selector(key, COMPONENT_SPARK))
     except Gone:
-        return []  # its definition is not installed: nobody can have made one
+        return []  # its CRD is not installed, so no such object exists
     return [found for found in listing.items if controller_uid(found) == observed.consumer.uid]
 
 
@@ -132,7 +132,7 @@ async def _apply_one(api: Api, observed: Observed, manifest: Manifest, outcome: 
     live = observed.children.get((kind, name_of(manifest)))
     stamped = _stamped(manifest)
     if live is None:
-        # The store holds what carries our label; somebody else's object of this name need not.
+        # The store holds objects with our label; an object of another owner may have this name without it.
         live = await api.get(kind, observed.consumer.key.namespace, name_of(manifest))
     if live is None:
         await api.apply(stamped)

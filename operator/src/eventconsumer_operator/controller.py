@@ -1,6 +1,6 @@
 """Worker loop: reconciles queued keys and schedules the next run of each.
 
-A reconcile that fails or hangs costs its own key a delay and nobody else anything: there are more workers than
+A reconcile that fails or hangs delays its own key only: there are more workers than
 resources that could plausibly hang at a time, and each gives up after a limit. What happens around a resource that
 fails does not bring it back sooner; a change of its own spec does.
 """

@@ -2,9 +2,9 @@
 
     OperatorError
     ├── SpecError             SpecInvalid      no retry until the generation changes
-    ├── NameTaken             NameTaken        slow retry: somebody must rename or remove an object
+    ├── NameTaken             NameTaken        slow retry: a user must rename or remove an object
     ├── Refused               Refused          slow retry: the API server does not accept an object of ours
-    ├── Forbidden             Forbidden        slow retry: somebody must grant a right
+    ├── Forbidden             Forbidden        slow retry: an administrator must grant a permission
     ├── DependencyNotReady    Progressing      retry after its own delay
     └── Transient             (none)           retry with backoff: API server away, conflict, throttled
         ├── Changed           (none)           the object changed meanwhile
@@ -39,7 +39,7 @@ class SpecError(OperatorError):
 
 
 class NameTaken(OperatorError):
-    """An object that the operator must create exists already and belongs to somebody else."""
+    """An object that the operator must create exists and has another owner."""
 
     reason = Reason.NAME_TAKEN
 

@@ -1,8 +1,8 @@
 """/healthz and /metrics.
 
 A process that lives is not an operator that works: a watcher may have died quietly, a worker may hang, lists may fail
-for long, or the event loop may be too busy to do anything in time. /healthz fails then, and the kubelet starts the
-operator anew, which is always safe.
+for long, or the event loop may be too busy to do anything in time. /healthz fails then, and the kubelet restarts
+the operator, which is always safe.
 """
 
 import asyncio

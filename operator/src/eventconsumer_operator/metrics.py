@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from eventconsumer_api.status import EventConsumerStatus
 from eventconsumer_operator.keys import Key
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the series, and nobody asks for them
+disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the number of series
 
 RECONCILES = Counter(
     "eventconsumer_operator_reconciles", "Reconciles by result: done, failed, forbidden, crashed.", ["result"]

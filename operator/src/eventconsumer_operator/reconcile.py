@@ -44,7 +44,7 @@ class Next:
     """When to look again.
 
     Attributes:
-        delay: Seconds; None: never, unless somebody says so.
+        delay: Seconds; None: only when the key is added again.
         failed: Whether to wait longer each time.
     """
 
@@ -124,11 +124,14 @@ class Reconciler:
 
     async def _plan_and_apply(self, observed: Observed) -> tuple[Plan | None, Outcome]:
         if not self._store.synced(observed.consumer.key.namespace):
-            return None, Outcome()  # what is not seen may be there: nothing is made, and what runs goes on
+            return (
+                None,
+                Outcome(),
+            )  # an object that is not seen may exist: nothing is created, and running pods continue
         try:
             plan = make_plan(observed, self._settings, self._fleets.public_pem if self._fleets else "")
         except SpecError as error:
-            # What runs goes on with the last valid spec: a typing error is no reason to stop draining.
+            # Running pods continue with the last valid spec: a typing error is no reason to stop draining.
             return None, Outcome(errors=[error])
         return plan, await apply(self._api, observed, plan)
 

@@ -39,7 +39,7 @@ class Settings:
         leader_elect: Whether to wait for the lead before doing anything, because other operators run beside this one.
         resync_seconds: How often all EventConsumers are listed, whatever the watch says, seconds.
         health_port: Port of /healthz and /metrics.
-        status_page_port: Port of the status page, which anybody may read who reaches it; None: there is no page.
+        status_page_port: Port of the status page, which needs no login; None: there is no page.
         workers: EventConsumers reconciled at a time.
         log_level: Level of the log.
     """
@@ -162,7 +162,7 @@ def parse_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Setti
 
 
 def _add_limits(parser: argparse.ArgumentParser) -> None:
-    """What users may do with their resources, and who may talk to hosts."""
+    """What users may set in their resources, and which namespaces may connect to hosts."""
     parser.add_argument(
         "--pod-metadata-prefix",
         action="append",

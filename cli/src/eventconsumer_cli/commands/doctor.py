@@ -48,7 +48,7 @@ def doctor(
 
 
 def _consumers(session: Session, name: str | None) -> tuple[list[Manifest], list[Finding]]:
-    """The consumers to look at; that there are none, or nobody may ask, is itself something to look into."""
+    """The consumers to look at; no consumer, or no permission to list them, is a finding of its own."""
     try:
         return session.consumers(name), []
     except (NotFound, Forbidden):

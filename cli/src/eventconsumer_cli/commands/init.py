@@ -132,7 +132,7 @@ def _compare(session: Session, resource: dict[str, Any]) -> None:
     """Look for consumers that it would share leases, files or an output with.
 
     Raises:
-        RefusedError: There is one, and nobody wants the manifest all the same.
+        RefusedError: There is one, and the user did not confirm.
     """
     try:
         found = [each for each in sharing.look(session.cluster, [resource], session.namespace) if each.remedy]
@@ -149,7 +149,7 @@ def _look_inside(session: Session, resource: dict[str, Any], image: str | None) 
     """Ask hub and storage from a pod.
 
     Raises:
-        RefusedError: Something is wrong, and nobody wants the manifest all the same.
+        RefusedError: The check failed, and the user did not confirm.
     """
     operator = _operator(session, image)
     config = host_config(resource, operator)

@@ -93,7 +93,7 @@ def _wanted(look: Look, partition: str | None, host: str | None) -> list[str]:
     Raises:
         NotFound: No such partition, host, or none at all.
         ClusterError: It cannot be asked which hosts there are.
-        Failed: Nobody reads the partition, or it is not known who does.
+        Failed: No host reads the partition, or its reader is unknown.
     """
     where = f"{look.name} -n {look.namespace}"
     pods = [each.name for each in look.host_list()]

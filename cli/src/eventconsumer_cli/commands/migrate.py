@@ -58,7 +58,7 @@ def migrate(
         arguments += [option, value] if value is not None else []
     secret = read_input(str(connection_string_file)) if connection_string_file else None
     if secret is not None:
-        # On stdin and not as an argument, which everybody who may look at processes could read.
+        # On stdin: arguments are visible in the list of processes.
         arguments += ["--connection-string-file", _STDIN]
     with toolbox(session).at(consumer, new_pod=new_pod) as tool:
         question = f"Write these checkpoints for {name_of(consumer)}?"

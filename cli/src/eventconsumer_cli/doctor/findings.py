@@ -14,7 +14,7 @@ class Level(StrEnum):
     """How bad it is."""
 
     OK = "ok"
-    UNKNOWN = "unknown"  # nobody could look, and nothing says that it is wrong
+    UNKNOWN = "unknown"  # it could not be checked, and no other check failed
     WARNING = "warning"  # works, and something will not
     BROKEN = "broken"  # does not work
 

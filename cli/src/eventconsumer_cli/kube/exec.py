@@ -122,7 +122,7 @@ class KubernetesShell:
             raise _refused(namespace, pod, str(error.reason)) from error
 
     def _end(self, namespace: str, pod: str, container: str, pid: int | None) -> None:
-        """End the program and its children; nobody waits for it any more, so failing to is no new error."""
+        """End the program and its children; its result is not needed any more, so a failure is no new error."""
         if pid is None:
             return
         command = ("sh", "-c", f"kill -TERM -{pid} || kill -TERM {pid}")

@@ -17,7 +17,7 @@ Verdict = Literal["True", "False", "Unknown"]
 
 @dataclass(frozen=True)
 class Blocker:
-    """Something that a person must change."""
+    """A problem that a user must fix."""
 
     reason: Reason
     message: str
@@ -32,8 +32,8 @@ class Facts:
         scaled_to_zero: The spec asks for a fixed number of hosts, and that is 0.
         asleep: No host runs because nothing comes; the probe looks for events.
         errors: What kept the operator from planning or applying.
-        problems: What hosts say a person must change.
-        advice: What hosts say a person should know, though nothing waits for it.
+        problems: Problems that hosts report and a user must fix.
+        advice: Reports of hosts for the user's information.
         gaps: What is missing in the files for ever; empty for nothing.
         pod_failures: Why host pods do not start.
         slow_pods: Which host pods are not ready though they had the time, without saying why.
@@ -73,7 +73,7 @@ class Facts:
 
     @property
     def blockers(self) -> tuple[Blocker, ...]:
-        """Everything a person must change, most fundamental first."""
+        """All problems that a user must fix, most fundamental first."""
         return tuple(self._blockers())
 
     @property
@@ -114,7 +114,7 @@ class Finding:
 
 
 def stalled(facts: Facts) -> Finding:
-    """Whether a person must change something."""
+    """Whether a user must change something."""
     if not facts.blockers:
         return Finding("False", Reason.AVAILABLE, "No action required")
     return Finding("True", facts.blockers[0].reason, "; ".join(blocker.message for blocker in facts.blockers))
@@ -214,7 +214,7 @@ def reconciling(facts: Facts) -> Finding:
 
 
 def ready(facts: Facts) -> Finding:
-    """Whether the resource is as its spec says, and nothing needs a person.
+    """Whether all resources match the spec and no action is required.
 
     Where the spec wants hosts, they run and own all partitions. Where it wants none, none runs: tools that wait for a
     resource must not wait for ever for one that rests because it was told to. `Draining` says that nothing is read.

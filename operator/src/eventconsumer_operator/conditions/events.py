@@ -68,7 +68,7 @@ def changes(previous: EventConsumerStatus, status: EventConsumerStatus) -> list[
 
 
 def _is_warning(condition: Condition) -> bool:
-    # What was left out does not come back by itself, though everything goes on.
+    # Files that were left out stay out, although processing continues.
     return condition.status == _ANNOUNCED[condition.type] or condition.reason == Reason.SPARK_QUARANTINED
 
 

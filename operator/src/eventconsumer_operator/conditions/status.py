@@ -129,7 +129,7 @@ def gather(
 
 
 def _gaps(observed: Observed) -> str:
-    """What the files lack; empty for nothing. The last word stands while nobody leads."""
+    """The events that the files lack; empty for none. The last report stands while no host leads."""
     fleet = observed.fleet
     if fleet is None:
         before = observed.consumer.status.condition(ConditionType.DATA_GAP)
@@ -159,7 +159,7 @@ def _owned(observed: Observed) -> int:
         return len(observed.fleet.owners)
     if observed.reports:
         return len({partition.id for report in observed.reports.values() for partition in report.partitions})
-    # Nobody answers: without pods nobody reads, and otherwise the last word stands for now.
+    # No host answers: without pods no partition is read; otherwise the last report stands for now.
     return observed.consumer.status.partitions.owned if observed.pods else 0
 
 

@@ -87,7 +87,7 @@ def owner_of(resource: str, pod: Manifest) -> str:
 
 
 def _holders(observed: Observed) -> set[str]:
-    """Owners of leases that are or were pods of these hosts, and nobody else's."""
+    """Owners of leases that are or were pods of these hosts."""
     if observed.fleet is None:
         return set()
     first = f"{observed.consumer.reference.path}/{host_name(observed.consumer.key)}"

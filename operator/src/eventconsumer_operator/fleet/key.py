@@ -2,7 +2,7 @@
 
 Ed25519. The private key comes from a file that the kubelet mounts, so that it outlives the operator and no Secret is
 read through the API; without a file it is made in memory, and hosts learn the new public key from their ConfigMap about
-a minute after the operator started anew. Until then they balance by leases alone.
+a minute after the operator was restarted. Until then they balance by leases alone.
 """
 
 import base64

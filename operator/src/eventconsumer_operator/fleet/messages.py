@@ -1,7 +1,7 @@
 """Tells all hosts of a resource what their fleet is: `FleetMessage`, signed, on `POST /fleet`.
 
 Hosts go on without it, so nothing here fails a reconcile: a host that does not answer is told again at the next look.
-Only hosts that just answered are told, so that a dead one costs nobody a time limit twice.
+Only hosts that just answered get a message, so that a dead host costs its time limit once.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ class HttpMessenger:
 
 
 class Fleets:
-    """What is remembered of the hosts of all resources. A restart loses it: then owners are suspected anew."""
+    """What is remembered of the hosts of all resources. A restart loses it: then owners are suspected again."""
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 Two operators at work would do no harm, only the same work twice: what protects data does not depend on this. So the
 rules are the simple ones. Whoever leads renews; who waits takes over what was not renewed for its duration, judged by
 its own clock since it last saw the Lease change and never by times that others wrote. A leader that could not renew
-stops before others may take over. Losing the lead ends the process: starting anew is the remedy for everything.
+stops before others may take over. Losing the leader lease ends the process: a restart is the remedy for everything.
 """
 
 import asyncio
@@ -110,7 +110,7 @@ class Elector:
             )
 
     async def _try(self) -> str:
-        """Take the Lease if it is free; return who has it else."""
+        """Take the Lease if it is free; else return its holder."""
         found = await self._leases.get(LEASE, self._namespace, NAME)
         if found is None:
             manifest = {

@@ -88,7 +88,7 @@ def describe(manifest: Mapping[str, Any]) -> str:
 
 
 def controller_uid(manifest: Mapping[str, Any]) -> str | None:
-    """Uid of the owner that controls the object; None if nobody does."""
+    """Uid of the owner that controls the object; None if there is none."""
     for owner in manifest["metadata"].get("ownerReferences", []):
         if owner.get("controller"):
             return str(owner["uid"])
@@ -96,7 +96,7 @@ def controller_uid(manifest: Mapping[str, Any]) -> str | None:
 
 
 def is_being_deleted(manifest: Mapping[str, Any]) -> bool:
-    """Whether somebody deleted the object and it only waits for its finalizers."""
+    """Whether the object is being deleted and waits for its finalizers."""
     return "deletionTimestamp" in manifest["metadata"]
 
 

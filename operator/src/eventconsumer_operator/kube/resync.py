@@ -79,7 +79,7 @@ class Resync:
             await asyncio.sleep(self._seconds if complete else min(RETRY_SECONDS, self._seconds))
 
     def problems(self) -> list[str]:
-        """What was not listed for too long. Not what the operator may not list: being started anew grants no right."""
+        """Kinds that were not listed for too long; not those without permission, which a restart would not grant."""
         now = asyncio.get_running_loop().time()
         limit = max(_OLD_SECONDS, 3 * self._seconds)
         return [

@@ -13,7 +13,7 @@ Versions are compared as numbers, which is what API servers promise by now. One 
 arrives. A list that is older than the one before it means that the cluster was restored from a backup: then it is the
 truth.
 
-Manifests in here are shared: nobody changes one in place.
+Manifests in here are shared and never changed in place.
 """
 
 import sys
@@ -220,7 +220,7 @@ def _keys(kind: Kind, manifest: Manifest) -> list[Key]:
 
 
 def _lean(manifest: Manifest) -> Manifest:
-    """The object without managed fields, which are half of its size and which nobody here reads.
+    """The object without managed fields, which are half of its size and are not needed here.
 
     Names of fields and short texts are the same in thousands of objects: each is kept once.
     """

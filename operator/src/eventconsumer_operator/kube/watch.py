@@ -3,7 +3,7 @@
 kopf is the shell that keeps watches alive (reconnects, relists after 410); what to do about an event is decided from
 the world as it is, elsewhere. What vanished while a watch was broken it does not tell: the regular lists do. Known
 weaknesses of kopf are handled here: it serves only kinds that exist when it starts, so we wait for the CRD, and start
-it anew when the definition of a kind that other operators bring is installed; errors other than 410 end a watcher,
+it again when the CRD of another operator is installed; errors other than 410 end a watcher,
 which `dead_watchers` shows to the health check; and it must not ask for peering objects, namespaces or CRDs, which the
 operator has no right to read.
 """
@@ -74,7 +74,7 @@ async def watch(api: KubernetesApi, store: Store, scopes: Collection[str], notif
     """Watch namespaces, or all of them where the only scope is "", until SIGTERM or SIGINT; then return.
 
     Raises:
-        Exception: A watch broke for good: the process should end and be started anew.
+        Exception: A watch broke for good: the process should end and be restarted.
     """
     await _wait_for_crd(api)
     triggers = Triggers(store, notify)
@@ -176,7 +176,7 @@ def _settings(kinds: Collection[Kind]) -> Any:
     settings.watching.client_timeout = 330
     settings.watching.connect_timeout = 10
     settings.networking.request_timeout = 30
-    # Ten minutes of patience with an API server that is away; then the process ends and is started anew.
+    # Ten minutes of patience with an API server that is away; then the process ends and is restarted.
     settings.networking.error_backoffs = [1, 1, 2, 3, 5, 8, 13, 21] + [30] * 18
     selector = f"{labels.LABEL_MANAGED_BY}={labels.MANAGED_BY}"
     for kind in kinds:

@@ -62,7 +62,7 @@ class WorkQueue(Generic[KeyT]):
         self.retries = 0
         self._failures: dict[KeyT, int] = {}
         self._held: dict[KeyT, float] = {}  # not before this time, unless the wish is urgent
-        self._urgent: set[KeyT] = set()  # those that wait by an urgent wish
+        self._urgent: set[KeyT] = set()  # keys that were added as urgent
         self._changed = asyncio.Event()
         self._turn = asyncio.Lock()
 

@@ -72,7 +72,7 @@ def sample_of(observed: Observed) -> Sample:
     fleet = observed.fleet
     time, partitions = observed.now.timestamp(), observed.partition_count or 0
     if fleet is None:
-        # Without pods nobody reads; where pods are silent, who reads is not known.
+        # Without pods no partition is read; where pods do not answer, the readers are unknown.
         return Sample(time=time, partitions=partitions, owners=None if observed.pods else {})
     return Sample(
         time=time,

@@ -77,9 +77,9 @@ class Sample:
         time: When, seconds since 1970.
         partitions: Number of partitions; 0: not known.
         lags: By partition; absent ones are not known.
-        owners: By partition, those without one are absent; None: nobody said.
-        files: Committed files in all; None: nobody said.
-        events: Events in them; None: nobody said.
+        owners: By partition, those without one are absent; None: not reported.
+        files: Committed files in all; None: not reported.
+        events: Events in them; None: not reported.
         batch: The open batch.
         commit: The last commit.
     """
@@ -190,7 +190,7 @@ class History:
         """Go on to the slot of `time`, and return its number."""
         slot = int(time // SLOT_SECONDS)
         if self.last is None or slot <= self.last - SLOTS:
-            self.last = slot - SLOTS  # the first sample, or a clock that was set back: begin anew
+            self.last = slot - SLOTS  # the first sample, or a clock that was set back: start over
         for new in range(max(self.last + 1, slot - SLOTS + 1), slot + 1):
             for ring in (self._lag_events, self._lag_seconds, self._totals):
                 ring.blank(new)

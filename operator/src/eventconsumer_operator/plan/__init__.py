@@ -36,7 +36,7 @@ class Plan:
         config: What hosts are told.
         image: What hosts run.
         scaling: Number of hosts wanted, and why.
-        running: Number of hosts that run: those wanted, and those that still hand over.
+        running: Number of hosts that run: the wanted ones, and hosts that still hand over.
         applied: Objects to create or correct, in this order.
         spark: Spark's share.
         jobs: Objects to create once: the application of a batch, the Jobs of replays.

@@ -1,6 +1,6 @@
 """The host pods: ConfigMap, headless Service, StatefulSet. Pure.
 
-A missing Secret never keeps a host from starting: it runs, reports which one is missing, and goes on when it appears.
+A missing Secret never keeps a host from starting: it runs, reports the missing Secret, and continues when it appears.
 Only a change of the HostConfig or of the pod's own shape restarts pods; a change of status never does.
 """
 
@@ -53,7 +53,7 @@ def stateful_set(
             "replicas": replicas,
             "serviceName": name,
             "podManagementPolicy": "Parallel",
-            # A rolling update goes on when the host before had time to take its partitions back. Readiness does not
+            # A rolling update continues when the host before had time to take its partitions back. Readiness does not
             # wait for that: partitions are handed only to hosts that are ready.
             "minReadySeconds": MIN_READY_SECONDS,
             "selector": {"matchLabels": selector(consumer.key, labels.COMPONENT_HOST)},

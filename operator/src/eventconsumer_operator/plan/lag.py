@@ -24,7 +24,7 @@ from eventconsumer_api.status import ScalingStatus
 from eventconsumer_api.v1alpha1 import Scaling, ScalingMode
 
 STEP = timedelta(seconds=30)  # for hosts to start; only when files of theirs can be there, they can have helped
-START = timedelta(seconds=120)  # and so long those that are not ready yet are waited for
+START = timedelta(seconds=120)  # hosts that are not ready yet are waited for as long
 CATCH_UP_SECONDS = 300.0  # within this time the hosts that are there may catch up by themselves
 CALM_SHARE = 0.25  # of the target: who is later than that is on the way to be late
 HOLD_COOLDOWNS = 12  # for so many cooldowns a number that was too few is not tried again
@@ -37,7 +37,7 @@ class View:
 
     Attributes:
         now: The time.
-        lags: Of every partition; None while nobody says.
+        lags: Of every partition; None while not reported.
         partitions: Number of partitions; None while it is not known.
         owners: Who reads a partition, where that is known.
         last_enqueued_time: When the newest event came; None: never, or not known.

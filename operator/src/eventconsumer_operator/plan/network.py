@@ -1,4 +1,4 @@
-"""The NetworkPolicies: who may talk to hosts and to Spark's pods, and whom hosts may talk to. Pure.
+"""The NetworkPolicies: ingress to hosts and to Spark's pods, and egress of hosts. Pure.
 
 All pods that run the host image are covered by one. In: the operator, which asks for their state and tells them the
 fleet, and the namespaces that the administrator names for metrics; the kubelet's probes come from the node and need no

@@ -66,7 +66,7 @@ def unwanted_probe(observed: Observed, scaling: ScalingStatus) -> tuple[Manifest
     live = observed.children.get((STATEFUL_SET, probe_name(observed.consumer.key)))
     if live is None or is_probing(scaling):
         return ()
-    # What has its name and belongs to somebody else is not ours to delete.
+    # An object of this name with another owner is not deleted.
     if controller_uid(live) != observed.consumer.uid or is_being_deleted(live):
         return ()
     return (live,)

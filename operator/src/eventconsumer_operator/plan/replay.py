@@ -1,6 +1,6 @@
 """A replay: a Job whose pod is a host that reads retained events up to an end, into places of the replay's own. Pure.
 
-The Job's name is a function of the resource's uid and the replay's nonce, and a replay that is started again goes on
+The Job's name is a function of the resource's uid and the replay's nonce, and a replay that is started again continues
 where it stopped; so nothing is read twice into files, whoever starts it how often. That one succeeded is remembered in
 the status, and it is not started again when its Job is cleaned up.
 """

@@ -1,6 +1,6 @@
-"""How many hosts: what is wanted, and how many the StatefulSet keeps while those that leave hand over. Pure.
+"""How many hosts: the wanted number, and how many the StatefulSet keeps while leaving hosts hand over. Pure.
 
-A host that leaves is told so and gives its partitions to those that stay; only then it is stopped. So the StatefulSet
+A leaving host gets a message and hands its partitions over to the others; only then it is stopped. So the StatefulSet
 follows a lower number later, host by host from the highest ordinal down, or after `LEAVING` in any case: a host that is
 stopped hands over by itself, only less gently. Since when hosts leave is an annotation of the StatefulSet, so that it
 outlives the operator.
@@ -109,7 +109,7 @@ class Running:
 def running(observed: Observed, wanted: int) -> Running:
     """How many hosts run while `wanted` are wanted.
 
-    Where none is to stay, nobody could take over, and all stop at once.
+    Where no host stays, none could take over, and all stop at once.
     """
     hosts = observed.children.get((STATEFUL_SET, host_name(observed.consumer.key)), {})
     exist = hosts.get("spec", {}).get("replicas", 0)
@@ -132,7 +132,7 @@ def with_leaving(manifest: Manifest, run: Running) -> Manifest:
 
 
 def _leaving_since(hosts: Manifest, wanted: int) -> datetime | None:
-    """Since when hosts leave for this number or a lower one; a lower number starts anew."""
+    """Since when hosts leave for this number or a lower one; a lower number starts over."""
     told = hosts["metadata"].get("annotations", {}).get(ANNOTATION_LEAVING, "")
     number, _, since = told.partition(" ")
     try:

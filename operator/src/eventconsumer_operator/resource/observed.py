@@ -73,7 +73,7 @@ class Observed:
         drivers: Spark driver pods of those applications, and of applications that are gone.
         executors: Spark executor pods of those drivers.
         probes: The pod that looks for events while no host runs, if it is there.
-        reports: Answers of hosts and probe by pod name; those that did not answer are absent.
+        reports: Answers of hosts and probe by pod name; pods that did not answer are absent.
         batch_replays: Jobs of replays of batches of this resource.
         batch_replay_pods: Driver pods of those Jobs.
         replays: Jobs of replays of this resource.
@@ -110,7 +110,7 @@ class Observed:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What hosts say a person must change; once each, in a stable order."""
+        """Problems that hosts report and a user must fix; once each, in a stable order."""
         found: dict[tuple[str, str], Problem] = {}
         for _, report in sorted(self.reports.items()):
             for problem in report.problems:

@@ -39,7 +39,7 @@ class Application:
         started: When it was created.
         finished: When it ended; None while it has not.
         uid: Its uid.
-        deleted: Whether somebody deleted it, and it only waits for its finalizers.
+        deleted: Whether it is being deleted and waits for its finalizers.
     """
 
     name: str

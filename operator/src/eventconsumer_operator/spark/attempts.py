@@ -2,7 +2,7 @@
 
 Progress is what the leading host saw committed. Whatever else happened to an application, the batch is open as long as
 it is reported open: so the next attempt follows one that failed (after a time that grows), that succeeded and left no
-commit, or that somebody deleted (at once). One application lives at a time: none starts while another has not ended.
+commit, or that was deleted (at once). One application lives at a time: none starts while another has not ended.
 
 Applications are cleaned up, so status.spark remembers what they can tell no more: the number of the newest attempt,
 and, where `next_attempt_time` is set, that this attempt failed and is counted among the failures. All that is decided
@@ -107,7 +107,7 @@ def attempts(observed: Observed, spark: Spark) -> Attempts:
     if failure and attempt > counted:
         next_time = failure.when + backoff(spark.retry, failures)
     elif failure or newest is None:
-        next_time = memory.next_attempt_time  # None, and the application gone: somebody deleted it
+        next_time = memory.next_attempt_time  # None, and the application gone: it was deleted
     # A person changed something: that may have been the remedy.
     changed = 0 < observed.consumer.status.observed_generation != observed.consumer.generation
     if changed and next_time:
@@ -171,7 +171,7 @@ def _is_stuck(application: Application, observed: Observed) -> bool:
 
 
 def _is_left_over(application: Application, fleet: FleetReport, now: datetime) -> bool:
-    """Whether an application goes on for long after its batch was committed."""
+    """Whether an application runs for long after its batch was committed."""
     commit = fleet.last_commit
     if commit is None or not 0 < application.batch <= min(commit.number, fleet.committed_batch):
         return False

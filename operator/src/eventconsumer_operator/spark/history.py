@@ -10,7 +10,7 @@ from eventconsumer_operator.spark.attempts import Attempts
 def outdated(
     applications: tuple[Application, ...], history: History, attempts: Attempts, now: datetime
 ) -> tuple[Application, ...]:
-    """Finished applications to delete: all but the newest of their kind, and those that are too old.
+    """Finished applications to delete: all but the newest of their kind, and all that are too old.
 
     The newest attempt at the open batch stays whatever the limits say: what became of it is not settled.
     """

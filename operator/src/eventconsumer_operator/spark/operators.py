@@ -15,7 +15,7 @@ from eventconsumer_operator.kube.manifest import SPARK_OPERATORS, kind_of
 from eventconsumer_operator.spark.applicationstate import ApplicationState, Said, moment
 
 UNANSWERED = timedelta(seconds=60)
-"""After so long an application that nobody has touched has no operator."""
+"""An application without a status after this time has no operator."""
 
 KUBEFLOW_STATES: Mapping[str, ApplicationState] = {
     "": ApplicationState.PENDING,
@@ -26,7 +26,7 @@ KUBEFLOW_STATES: Mapping[str, ApplicationState] = {
     "FAILING": ApplicationState.RUNNING,  # FAILED follows
     "FAILED": ApplicationState.FAILED,
     "SUBMISSION_FAILED": ApplicationState.PENDING,  # FAILED follows, for we ask for no second submission
-    "PENDING_RERUN": ApplicationState.PENDING,  # somebody changed the spec: it is submitted again
+    "PENDING_RERUN": ApplicationState.PENDING,  # the spec was changed: it is submitted again
     "INVALIDATING": ApplicationState.PENDING,
     "SUSPENDING": ApplicationState.RUNNING,
     "SUSPENDED": ApplicationState.PENDING,

@@ -147,9 +147,9 @@ def is_local(spark: Spark, batch: BatchReport) -> bool:
 
 
 def _given_up(observed: Observed, state: Attempts, spark: Spark) -> tuple[Manifest, ...]:
-    """Applications of which nothing good comes, and those that were kept for long enough."""
+    """Applications that were given up, and applications whose retention has passed."""
     old: tuple[Application, ...] = ()
-    if observed.fleet:  # else nobody says which batch is open
+    if observed.fleet:  # else the open batch is unknown
         found = tuple(application_of(each) for each in observed.applications)
         old = outdated(found, spark.history, state, observed.now)
     uids = {each.uid for each in (*state.given_up, *old)}

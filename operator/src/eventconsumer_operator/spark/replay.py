@@ -1,6 +1,6 @@
 """A replay of batches: one Job that processes committed batches again, into an output of its own. Pure.
 
-The Job's name is a function of the resource's uid and the replay's nonce, and one that is started again goes on where
+The Job's name is a function of the resource's uid and the replay's nonce, and one that is started again continues where
 it stopped. That it succeeded is remembered in the status, and it is not started again when its Job is cleaned up.
 """
 
@@ -55,7 +55,7 @@ def replay_job(observed: Observed, parts: Parts) -> Manifest | None:
         name=name,
         labels=child_labels(consumer.key, labels.COMPONENT_BATCH_REPLAY),
         image=parts.image,
-        # How large the batches were, nobody says here: so executors, unless the user knows better.
+        # The size of the batches is unknown here: executors, unless the user sets a mode.
         local=parts.spark.mode is SparkMode.LOCAL,
         confs=parts.confs,
     )

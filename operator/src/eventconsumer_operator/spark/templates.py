@@ -90,8 +90,8 @@ def driver_environment(launch: Launch) -> list[dict[str, Any]]:
 def secured() -> dict[str, str]:
     """What the image's driver sets in any case, said in the resource too, so that it can be seen there.
 
-    The storage credential travels from driver to executors: only they may connect, and nobody may listen. Not AES/GCM:
-    Spark 4.1.1 drops every message after the first with it, so executors never register (SPARK-56227).
+    The storage credential travels from driver to executors: only executors may connect, and the traffic is encrypted.
+    Not with AES/GCM: Spark 4.1.1 then drops every message after the first: executors never register (SPARK-56227).
     """
     return {
         "spark.authenticate": "true",
