@@ -18,7 +18,7 @@ class EventConsumerError(Exception):
 
 
 class Blocked(EventConsumerError):
-    """Something that a person must change.
+    """A problem that a user must fix.
 
     Attributes:
         problem: The field, what is wrong and what to do.

@@ -17,12 +17,12 @@ class HostState(StrEnum):
 
     STARTING = "Starting"
     RUNNING = "Running"
-    BLOCKED = "Blocked"  # a problem that needs a person; the host keeps trying
+    BLOCKED = "Blocked"  # a problem that a user must fix; the host keeps trying
     DRAINING = "Draining"  # SIGTERM received
 
 
 class Problem(Report):
-    """Something that needs a person: which field, what is wrong, what to do."""
+    """Something that a user must fix: which field, what is wrong, what to do."""
 
     field: str = Field(description="Path in the resource, such as spec.sink.container.")
     reason: str = Field(description="One of conditions.Reason.")

@@ -55,7 +55,7 @@ class Fenced(EventConsumerError):
 
 
 class ChainEnded(EventConsumerError):
-    """The chain was ended; it goes on in the next segment."""
+    """The chain was ended; it continues in the next segment."""
 
     def __init__(self, partition: str) -> None:
         super().__init__(

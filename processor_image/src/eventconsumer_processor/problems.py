@@ -1,4 +1,4 @@
-"""Turns errors into problems that a person can act on: the field, what is wrong, what to do.
+"""Turns errors into problems that a user can act on: the field, what is wrong, what to do.
 
 Pure: every message names the thing, the cause and the remedy, and holds no secret (errors are redacted where they are
 built).

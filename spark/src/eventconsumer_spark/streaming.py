@@ -8,7 +8,7 @@ Invariant: a batch is committed only when the table has each of its files with e
 says. Exactly once is here the work of the checkpoint and of Delta's sink; the manifest is the proof, not the plan. So
 a file that lands later than the manifest may be taken early: then its own batch finds it there, and it is not taken
 again. What follows from a stream over everything, and is refused here rather than done wrongly: it cannot leave out a
-file or process one again (no search for poison files, no replay), and it must not see files that nobody committed
+file or process one again (no search for poison files, no replay), and it must not see files that were never committed
 (not the layout Capture, whose folders may hold such).
 """
 

@@ -34,7 +34,7 @@ _AllowSkip = Annotated[
 
 
 def show(session: Session, name: ConsumerName = None, new_pod: NewPod = False) -> None:
-    """Show where each partition goes on."""
+    """Show where each partition continues."""
     answer(session, name, ["checkpoint", "show"], new_pod=new_pod)
 
 

@@ -1,4 +1,4 @@
-"""`hub`: a consumer goes on with a hub that lost events which are in files."""
+"""`hub`: a consumer continues with a hub that lost events which are in files."""
 
 import typer
 

@@ -1,4 +1,4 @@
-"""`migrate`: a consumer goes on where another program stopped."""
+"""`migrate`: a consumer continues where another program stopped."""
 
 from enum import StrEnum
 from pathlib import Path

@@ -87,4 +87,4 @@ class BaseLink:
             self.error = error
             if not self._attached.done():
                 self._attached.set_exception(error)
-                self._attached.exception()  # seen, even where nobody waits
+                self._attached.exception()  # retrieved, even where no task waits

@@ -188,5 +188,5 @@ class Connection:
         self._wire.close()
         if not self._ready.done():
             self._ready.set_exception(error)
-            self._ready.exception()  # seen, even where nobody waits
+            self._ready.exception()  # retrieved, even where no task waits
         self.session.end(error)

@@ -17,7 +17,7 @@ from eventconsumer_processor.amqp.performatives import Fields
 from eventconsumer_processor.errors import SourceError
 from eventconsumer_processor.source.budget import Budget
 
-LINGER_SECONDS = 0.1  # between two takes of few events, where nobody says otherwise
+LINGER_SECONDS = 0.1  # between two takes of few events, unless set otherwise
 MANY_EVENTS = 2000  # enough to be taken at once; for bytes see `Budget.many`
 LIMIT_BYTES = 64 * 1024 * 1024  # that may wait on a link: a peer that sends more ignores its credit
 _WRAP = 0xFFFFFFFF

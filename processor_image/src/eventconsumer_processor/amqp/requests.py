@@ -110,7 +110,7 @@ class _Replies(Receiver):
 def _fail(answer: "asyncio.Future[DecodedMessage]", error: SourceError) -> None:
     if not answer.done():
         answer.set_exception(error)
-        answer.exception()  # seen, even where nobody waits
+        answer.exception()  # retrieved, even where no task waits
 
 
 def request(identifier: bytes, address: str, properties: Mapping[str, bytes], body: bytes) -> bytes:

@@ -71,4 +71,4 @@ class Sender(BaseLink):
     def _refuse(self, error: SourceError) -> None:
         if not self.refused.done():
             self.refused.set_exception(error)
-            self.refused.exception()  # seen, even where nobody waits
+            self.refused.exception()  # retrieved, even where no task waits

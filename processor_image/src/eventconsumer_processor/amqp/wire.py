@@ -15,7 +15,7 @@ from eventconsumer_processor.amqp.deliveries import Deliveries
 from eventconsumer_processor.amqp.performatives import TRANSFER, Fields, parse
 from eventconsumer_processor.amqp.transfers import NO_SHAPE, Runs, Shape, is_whole, key_of, shape_of
 
-READ_BYTES = 112 * 1024  # at most at a time: a copy of so many has memory that was used before, more is mapped anew
+READ_BYTES = 112 * 1024  # at most at a time: a copy of so many has memory that was used before, more is mapped again
 _MAX_SHAPES = 1024
 _SIZE = struct.Struct(">I").unpack_from
 

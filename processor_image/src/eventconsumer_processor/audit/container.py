@@ -1,7 +1,7 @@
 """A container as the auditor sees it: three ways of reading and none of writing, so that it cannot change anything.
 
-Reads are repeated where storage does not answer, since repeating them changes nothing; a long listing goes on from its
-last page. Everything is streamed page by page: a million blobs are never held.
+Reads are repeated where storage does not answer, since repeating them changes nothing; a long listing continues from
+its last page. Everything is streamed page by page: a million blobs are never held.
 """
 
 import asyncio

@@ -24,7 +24,7 @@ SlotSeen = Callable[[SlotName, BlobInfo, SlotFacts, int | None], None]
 
 @dataclass
 class Progress:
-    """Called as the audit goes on; does nothing by itself."""
+    """Called as the audit continues; does nothing by itself."""
 
     listed: Callable[[int], None] = field(default=lambda _: None)  # blobs so far
     read: Callable[[int], None] = field(default=lambda _: None)  # bytes of one file

@@ -119,7 +119,7 @@ class IdentityAudit:
         try:
             chain = str(json.loads(data).get("chain") or "")
         except (ValueError, AttributeError, RecursionError):
-            return  # nobody but the next attempt reads it
+            return  # only the next attempt reads it
         if chain:
             self.says(f"the claim of batch {number}", chain, blob)
 

@@ -20,7 +20,7 @@ class LeaseFacts:
     blob: str
     checkpoint: int | None = None
     offset: str = ""
-    owner: str | None = None  # empty: released; None: nobody ever owned it
+    owner: str | None = None  # empty: released; None: it was never owned
     epoch: int | None = None  # None: another library owns it, which has no epochs
     held: bool = False  # by a storage lease that has not run out
     etag: str = ""

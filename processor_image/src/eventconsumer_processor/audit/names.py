@@ -1,6 +1,6 @@
 """PURE: what the names and the metadata of a consumer's blobs say.
 
-Written anew from the published layout, on purpose without the writer's code: the auditor must not share its mistakes.
+Written again from the published layout, on purpose without the writer's code: the auditor must not share its mistakes.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Reads the leases of a consumer group in both layouts, and holds their epochs against the files (S5).
 
 A host raises its lease's epoch above the chain's soon after it took the lease and before it writes, so a lease whose
-epoch is behind is looked at again for a while; where nobody holds it, its next owner raises it, and all is well.
+epoch is behind is looked at again for a while; where it has no owner, its next owner raises it, and all is well.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from eventconsumer_storage.errors import NotFound
 LOOKS = 10
 PAUSE = 1.0  # seconds between them
 SDK_SECONDS = (
-    120  # the longest time after which the Azure SDKs take an ownership that nobody renews (.NET, Java: 2 min)
+    120  # the longest time after which the Azure SDKs take an ownership that is not renewed (.NET, Java: 2 min)
 )
 
 

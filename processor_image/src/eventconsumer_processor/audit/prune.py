@@ -1,7 +1,7 @@
 """Cleans up: replaces old files by tombstones, which keep the chain's names and facts and none of the events.
 
 A slot's name is never deleted, because a free name could be written again: a tombstone is the same blob, empty, with
-the same metadata and the time. Only files that nobody needs are replaced: behind the checkpoint, in a committed batch
+the same metadata and the time. Only files that are not needed are replaced: behind the checkpoint, in a committed batch
 where there are batches (and processed by it: what it left out stays), and never the last one of a chain. A container
 with a violation is not touched: what is there is evidence.
 """

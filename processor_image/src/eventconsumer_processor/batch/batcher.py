@@ -27,7 +27,7 @@ class Batcher:
     """The batches of one consumer.
 
     Attributes:
-        problems: What a person must change: a schedule or a commit record that cannot be read.
+        problems: Problems that a user must fix: a schedule or a commit record that cannot be read.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The manifests and commit records of Spark batches in storage, and how a new leader goes on where the last stopped.
+"""The manifests and commit records of Spark batches in storage, and how a new leader continues where the last stopped.
 
 A batch is frozen by a manifest and finished by a commit record, both put-if-absent, so that two leaders cannot
 disagree. Everything is derived from storage: the last manifest says where the next batch starts in each partition.

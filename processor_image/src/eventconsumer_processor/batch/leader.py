@@ -75,7 +75,7 @@ class Leader:
                 return
 
     async def _elect(self) -> bool:
-        """Lead, where nobody else does; whether the chain is another resource's."""
+        """Lead, where no other host does; whether the chain is another resource's."""
         token = str(uuid4())
         try:
             since = await take_lead(self._blobs, self._prefix, token, self._seconds, self._work.clock)

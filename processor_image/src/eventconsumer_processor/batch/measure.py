@@ -1,7 +1,7 @@
 """Measures a whole consumer: follows its files in storage, asks the hub for its heads, and says how far apart they are.
 
 The leading host does it, and the probe that looks for events while no host runs. Nothing is written, no link is
-opened, no lease taken. Whoever begins derives everything from storage anew.
+opened, no lease taken. Whoever begins derives everything from storage again.
 """
 
 import asyncio

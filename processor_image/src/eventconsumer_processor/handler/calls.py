@@ -71,7 +71,7 @@ class Calls:
             call.cancel()
             await asyncio.wait({call}, timeout=CANCEL_SECONDS)
             if call.done() and not call.cancelled():
-                call.exception()  # seen: nobody is left to tell
+                call.exception()  # seen: no caller is left
             raise
         if call.cancelled():
             raise Ended(f"{name} cancelled itself")
@@ -122,7 +122,7 @@ class _Thread:
             except BaseException as error:
                 failure = Ended(f"it raised {type(error).__name__}")
                 failure.__cause__ = error
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits
                 loop.call_soon_threadsafe(settle, result, failure)
 
         self._work.put(work)

@@ -11,7 +11,7 @@ What happens on errors:
     TryAgain         -> the same events again, after growing pauses, for as long as it takes
     RejectEvents     -> these events are dead letters now, the others of the call come again at once
 
-A letter is written before its event counts as done, and while it cannot be written nothing goes on. Every pause ends
+A letter is written before its event counts as done, and while it cannot be written nothing continues. Every pause ends
 when the partition is to stop; what is not done then is processed by the next owner.
 """
 
@@ -109,7 +109,7 @@ class PartitionHandler:
 
     @property
     def problems(self) -> dict[str, Problem]:
-        """What a person must know, by kind: `handler`, `dead-letters`."""
+        """Problems that a user must know, by kind: `handler`, `dead-letters`."""
         found = {"handler": self._failing, "dead-letters": self._means.letters.problem()}
         return {kind: problem for kind, problem in found.items() if problem}
 

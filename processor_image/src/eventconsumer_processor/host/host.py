@@ -6,7 +6,8 @@
       Blocked  seconds  <─────┘
 
 While blocked, the process stays up and says in /status which field to change; a credential file that appears or changes
-is read again. A change while running ends the session in order (flush, commit, checkpoint, release) and registers anew.
+is read again. A change while running ends the session in order (flush, commit, checkpoint, release) and registers
+again.
 """
 
 import asyncio
@@ -212,7 +213,7 @@ class Host:
             await registration.close()
 
     async def _finish_replay(self, hub: BoundedHub, chain: Callable[[str], Chain]) -> None:
-        """Look whether the files are complete; if not, a credential changed, or the next attempt goes on."""
+        """Look whether the files are complete; if not, a credential changed, or the next attempt continues."""
         with contextlib.suppress(StorageError):
             self.replayed = await totals(hub, chain)
         if self.replayed is not None:

@@ -2,7 +2,7 @@
 
 Everything is a host's: leases, pumps, files, in places of the replay's own. Only the hub looks as if nothing had come
 behind the end. Where that is, is decided once, by a record beside the files (`<prefix>/_replay.json`, put-if-absent),
-so that a replay that is started again goes on to the same end, and one that is complete finds nothing to do.
+so that a replay that is started again continues to the same end, and one that is complete finds nothing to do.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 1.0
 ASK_SECONDS = 10.0  # between two questions to the hub whether what is missing is still there
-_EPOCH = 0  # to look for the end with: nobody else reads the replay's consumer group yet
+_EPOCH = 0  # to look for the end with: no other reader uses the replay's consumer group yet
 _RECORD_LIMIT = 256 * 1024
 
 log = structlog.get_logger(__name__)

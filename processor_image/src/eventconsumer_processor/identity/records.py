@@ -2,8 +2,8 @@
 
 A chain belongs to the resource that its record names. Another resource takes it over only while it holds the lease of
 `<prefix>/_leader`, which a host of the first resource holds as long as its hosts run. A folder of leases belongs to one
-hub and one chain. A folder without a record is one of EventProcessorHost or an SDK; it is adopted if nobody holds its
-leases (unless they are shared) and its checkpoints exist in the hub.
+hub and one chain. A folder without a record is one of EventProcessorHost or an SDK; it is adopted if no program holds
+its leases (unless they are shared) and its checkpoints exist in the hub.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ async def take_lead(sink: BlobStore, prefix: str, token: str, seconds: int, cloc
     name, since = leader_name(prefix), clock()
     try:
         await sink.acquire_lease(name, token, seconds)
-    except NotFound:  # nobody led before
+    except NotFound:  # no host led before
         with contextlib.suppress(Conflict):
             await sink.put(name, b"", if_absent=True)
         since = clock()
@@ -286,7 +286,7 @@ async def misfit(config: HostConfig, found: Sequence[Lease], hub: Hub, info: Hub
     """Why leases without a record are not of this hub, or must not be taken now; empty where they may be.
 
     A checkpoint of another hub may lie among the sequence numbers of this one. So the event that a checkpoint names is
-    read, where the hub still has it and nobody may be reading, and its offset compared.
+    read, where the hub still has it and no other reader may exist, and its offset compared.
 
     Args:
         config: The consumer. Its own hosts hold leases without a record where the container was deleted meanwhile.

@@ -7,7 +7,7 @@ claims every 30 to 36 s unless told otherwise.
 
 An SDK processor attaches under epoch 0 right after its claim, is refused while the former owner still reads, and gives
 the partition back. So a partition given back that soon after a host of this project had it is kept for the claimant:
-it finds nobody reading at its next attempt.
+it finds no reader at its next attempt.
 """
 
 import asyncio
@@ -154,7 +154,7 @@ class AzureSdkStore:
         return await self._rewrite(replace(lease, epoch=epoch), lease.owner)
 
     async def release(self, lease: Lease) -> None:
-        """See `LeaseStore`. The epoch stays in the blob, so that the next owner goes on from it."""
+        """See `LeaseStore`. The epoch stays in the blob, so that the next owner continues from it."""
         await self._rewrite(lease, owner="")
 
     # --- ownership ---

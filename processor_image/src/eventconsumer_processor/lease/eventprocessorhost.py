@@ -27,7 +27,7 @@ def blob_prefix(prefix: str, consumer_group: str) -> str:
 
 
 def encode_metadata(lease: Lease) -> dict[str, str]:
-    """Metadata of a lease blob that somebody owns."""
+    """Metadata of a lease blob with an owner."""
     return {OWNER_METADATA: lease.owner}
 
 

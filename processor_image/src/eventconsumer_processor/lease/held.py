@@ -92,7 +92,7 @@ class HeldLease:
                     await self._certain()
                     await self._store.release(self._lease)
                 except LeaseLost:
-                    return  # it is somebody else's, or an attempt had its effect without an answer
+                    return  # it belongs to another host, or an attempt had its effect without an answer
                 except StorageError as error:
                     if pause is None:
                         log.warning(

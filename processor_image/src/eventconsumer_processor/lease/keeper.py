@@ -66,7 +66,7 @@ class Keeper:
                 pause = RETRY_SECONDS
 
     def lose(self, why: str) -> None:
-        """The lease is lost, as somebody found out."""
+        """The lease is lost, as another task found out."""
         self._why = self._why or why
         self.lost.set()
 

@@ -22,7 +22,7 @@ class Lease:
 
     partition: str
     owner: str = ""  # empty: released
-    token: str = ""  # of the tenure; who knows it may take the lease over. Empty: nobody owns it, or it cannot be taken
+    token: str = ""  # of the ownership: its holder may take the lease over. Empty: no owner, or it cannot be taken
     epoch: int = 0
     checkpoint: Checkpoint | None = None
     etag: str = ""  # of the blob that names the owner; empty: there is none
@@ -44,8 +44,8 @@ class Unusable:
     """A lease that cannot be taken as it is."""
 
     why: str  # names the blob
-    remedy: str  # what a person can do
-    rebuild: Lease | None = None  # acquire this to have it written anew; None: something else holds it
+    remedy: str  # what a user can do
+    rebuild: Lease | None = None  # acquire this to have it rewritten; None: something else holds it
 
 
 @dataclass(frozen=True, slots=True)

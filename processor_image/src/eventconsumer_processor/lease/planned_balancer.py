@@ -1,13 +1,13 @@
 """Which leases to take and to give up while the operator tells what the fleet is; without that, see `balance`.
 
-The plan (`assignment`) says which host reads a partition. A host takes what is its own as soon as nobody has it: it is
+The plan (`assignment`) says which host reads a partition. A host takes what is its own as soon as no host has it: it is
 free, or its owner has certainly ended. It gives up what is another's as soon as that host is ready, a few at a time so
 that most are read while some move, and never takes from a host that lives: the owner flushes and releases. Three things
-keep partitions read when the plan does not come true: a partition that nobody had for a while is taken by the host with
-fewest, and at once where its owner ended without giving it up and the host of the plan is not ready; an owner that does
-not give a partition up for long loses it by the rule of `balance`; and a host that was given a partition and did not
-take it is given it again later and later. Times are the host's own clock; the only memory is since when something is as
-it is.
+keep partitions read when the plan does not come true: a partition without a reader for a while is taken by the host
+with fewest, and at once where its owner ended without giving it up and the host of the plan is not ready; an owner that
+does not give a partition up for long loses it by the rule of `balance`; and a host that was given a partition and did
+not take it is given it again later and later. Times are the host's own clock; the only memory is since when something
+is as it is.
 """
 
 from collections import Counter
@@ -82,7 +82,7 @@ class Balancer:
         self._forget()
 
     def _forget(self) -> None:
-        self._unowned: dict[str, float] = {}  # partition -> since when nobody has it
+        self._unowned: dict[str, float] = {}  # partition -> since when it has no reader
         self._awaited: dict[str, float] = {}  # partition of this host -> since when it waits for it
         self._kept: dict[str, tuple[float, float]] = {}  # partition -> not given up until then, and how long that was
         self._given: dict[str, float] = {}  # partition -> since when this host gives it up

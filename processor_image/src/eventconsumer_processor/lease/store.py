@@ -1,7 +1,7 @@
 """What a host needs from its leases, whatever the layout of their blobs (`layouts` chooses one).
 
 The order of an acquisition is what keeps epochs and checkpoints safe: take the lease, read what it says *while holding
-it*, then write owner and epoch + 1 on the condition that nobody changed it in between. The token of the new tenure is
+it*, then write owner and epoch + 1 on the condition that it was not changed in between. The token of the new tenure is
 made up before the first request, so that a request repeated after an unknown outcome is the same request.
 """
 
@@ -57,10 +57,10 @@ class LeaseStore(Protocol):
         Args:
             seen: The lease as listed: leased means steal it.
             owner: The new owner.
-            rebuild: Write a lease anew that cannot be understood; its checkpoint is then unknown.
+            rebuild: Write a lease again that cannot be understood; its checkpoint is then unknown.
 
         Returns:
-            The lease, or None where somebody else was faster or it cannot be stolen.
+            The lease, or None where another host was faster or it cannot be stolen.
 
         Raises:
             LeaseInvalid: It cannot be understood.

@@ -1,6 +1,6 @@
 """Leases on their way to this host: taken a few at a time, beside the scans that decided so.
 
-A scan waits for them only a little; a slow one goes on, and is not begun again. At the end of the host they are not
+A scan waits for them only a little; a slow one continues, and is not begun again. At the end of the host they are not
 cancelled at once: a request that was sent has its effect, and only who has its answer can undo it. What is taken then
 is given up by the tenure that it becomes.
 """

@@ -1,4 +1,4 @@
-"""Where a partition goes on: its checkpoint is only a hint, the chain of files is the truth.
+"""Where a partition continues: its checkpoint is only a hint, the chain of files is the truth.
 
 On open, a host starts at the checkpoint and follows the chain to its end, adopting files that an earlier owner
 committed without writing its checkpoint. Where nothing is decided yet, the starting position is resolved to a sequence
@@ -54,7 +54,7 @@ async def enter(held: HeldLease, chain: Chain) -> Lease:
     that where there is such a record the checkpoint is of this segment. Nor does that of the next segment.
 
     Raises:
-        ChainEnded: The chain goes on in the next segment.
+        ChainEnded: The chain continues in the next segment.
         LeaseLost: This host does not hold the lease.
         StorageError: A request failed.
     """

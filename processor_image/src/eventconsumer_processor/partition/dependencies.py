@@ -29,7 +29,7 @@ class Handling(Protocol):
 
     @property
     def problems(self) -> dict[str, Problem]:
-        """What a person must know, by kind."""
+        """Problems that a user must know, by kind."""
 
     async def open(self, epoch: int, position: int) -> None:
         """Begin at `position`."""
@@ -74,7 +74,7 @@ class PumpDependencies:
 class PartitionSink(Protocol):
     """Where a pump's events go; it knows how far that is, so it says where to read on."""
 
-    position: int | None  # where the chain or the checkpoint goes on; None until located
+    position: int | None  # where the chain or the checkpoint continues; None until located
     expected: int  # the next sequence number to receive: `position`, or behind what is kept
     files: int
     events: int  # done: in files, or handled
@@ -87,7 +87,7 @@ class PartitionSink(Protocol):
         """Find where to go on.
 
         Raises:
-            EventConsumerError: It cannot be found now, or a person must change something.
+            EventConsumerError: It cannot be found now, or a user must fix something.
         """
 
     def seconds_left(self, now: float) -> float:

@@ -2,7 +2,7 @@
 
 The invariant: a file goes only into the slot that the chain expects next, and a checkpoint is written only after the
 file it covers is committed. Where another writer's file is in the slot, that file is the truth: what it covers is
-dropped and draining goes on behind it. The buffer stays until then: of the file itself only a few blocks are ever in
+dropped and draining continues behind it. The buffer stays until then: of the file itself only a few blocks are ever in
 memory, and every try makes them again. Where the chain was ended, nothing more is written.
 """
 

@@ -113,7 +113,7 @@ class PartitionManager:
     async def run(self, beat: Callable[[], None]) -> None:
         """Scan until cancelled, or until the lease container is gone; `beat` is called after each scan.
 
-        Whoever registers anew creates the container, and first of all the record of whose leases are in it.
+        Whoever registers again creates the container, and first of all the record of whose leases are in it.
         """
         failures, repeats = 0, LogThrottle(self._work.clock)
         while True:
@@ -249,7 +249,7 @@ class PartitionManager:
         await for_each(doubted, PartitionOwnership.confirm)
 
     async def _rebuildable(self) -> dict[str, Lease]:
-        """Damaged leases to be written anew, where the files know how far the partition was read; problems else.
+        """Damaged leases to be rewritten, where the files know how far the partition was read; problems else.
 
         Without a file of ours the damaged blob may have held the only record of what another program did.
         """

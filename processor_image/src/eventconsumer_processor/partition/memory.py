@@ -1,6 +1,6 @@
 """The host's memory for events, shared by its pumps: bounded in bytes, whatever the events' size or number.
 
-A pump tells how much it keeps. While the whole is at the limit nobody receives, and the pump that keeps most makes its
+A pump tells how much it keeps. While the whole is at the limit no pump receives, and the pump that keeps most makes its
 buffer a file early; so a backlog on many partitions costs smaller files, never memory. What is being committed still
 counts, but once half of the limit is on its way out no further pump has to follow. What a pump is about to receive
 counts as much as it received last: else all pumps would find room at once, and each would bring a batch.

@@ -63,7 +63,7 @@ class OperatorMessages:
 
         Args:
             resource: `<namespace>/<name>` of this host's EventConsumer.
-            key_file: The operator's public key (PEM), which may appear later; None: nobody is believed.
+            key_file: The operator's public key (PEM), which may appear later; None: all messages are rejected.
             metrics: Counts messages by result.
             clock: Seconds; must go on in suspend. Silence is measured by it.
             now: The wall clock, which a message's time is compared with.

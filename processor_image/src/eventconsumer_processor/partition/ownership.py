@@ -3,7 +3,7 @@
 Normally there is one pump. It ends when it is told to (then everything is committed and the lease released), or when
 the lease is lost (then nothing more is written). A pump that lost its link or its slot to somebody while the lease is
 still this host's has a rival: something else reads the consumer group, or drains into the same files. The ownership
-goes on under a higher epoch, but makes way for longer and longer, and says so until a pump was left alone for a while.
+continues under a higher epoch, but waits for longer and longer, and reports it until a pump was left alone for a while.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class PartitionOwnership:
         return self._pump.report()
 
     def problems(self) -> list[Problem]:
-        """What needs a person now."""
+        """Problems that a user must fix now."""
         found = list(self._pump.problems.values())
         if self._losses >= RIVAL_LOSSES and not self._left_alone():
             group = self._work.config.event_hub.consumer_group

@@ -1,9 +1,9 @@
 """One partition: open, receive, hand on; again until told to stop or the lease is lost.
 
 Everything may fail at any point: a lost link is opened again at the next sequence number with what was received kept;
-what comes twice is dropped by its sequence number; while the outlet does not take anything, nothing more is received; a
+what comes twice is dropped by its sequence number; while the sink does not take anything, nothing more is received; a
 lost lease ends the pump at once, without a commit. With every link the last event is read again, so that a hub whose
-sequence numbers mean other events is noticed before anything of it is taken. A problem that needs a person is kept in
+sequence numbers mean other events is noticed before anything of it is taken. A problem that a user must fix is kept in
 `problems`, and tried again.
 """
 
@@ -85,7 +85,7 @@ class Pump:
 
     @property
     def problems(self) -> dict[str, Problem]:
-        """What needs a person now, by kind."""
+        """Problems that a user must fix now, by kind."""
         return self._problems | (self._handler.problems if self._handler else {})
 
     def report(self) -> PartitionReport:
@@ -153,7 +153,7 @@ class Pump:
     # --- open ---
 
     async def _open(self) -> None:
-        """Attach where the outlet goes on, and make sure that the hub still has the event before: see `marks`."""
+        """Attach where the sink continues, and make sure that the hub still has the event before: see `marks`."""
         if self._sink.position is None:
             await self._sink.locate()
         if self._handler is not None and not self._handler_open:

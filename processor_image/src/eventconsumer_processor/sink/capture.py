@@ -63,7 +63,7 @@ class CaptureChain(Chain):
         return f"{self._stem}/{time.astimezone(UTC):%Y/%m/%d/%H/%M/%S}.avro"
 
     async def put(self, draft: Draft, content: Content | bytes) -> None:
-        """See `Chain`. A second try for the same draft goes on with the data file of the first."""
+        """See `Chain`. A second try for the same draft continues with the data file of the first."""
         content = content if isinstance(content, Content) else Content.of(content)
         facts = draft.metadata()
         file = self._file

@@ -1,7 +1,7 @@
 """Commits one file to a chain, whatever storage answers.
 
 A put may be applied although its answer was lost, and another writer may be faster. After every answer but success the
-slot is looked at: our nonce means that it is committed; another nonce means that somebody else's file is the truth, to
+slot is looked at: our nonce means that it is committed; another nonce means that another writer's file is the truth, to
 be adopted; an empty slot means try again; a seal means that the chain was ended. Nothing here gives up: the lease
 does, or the caller cancels.
 """

@@ -71,7 +71,7 @@ class BlockWriter:
 
 
 class Content:
-    """What a file holds, made anew whenever it is needed.
+    """What a file holds, made again whenever it is needed.
 
     Attributes:
         size: Bytes; known once all blocks were made.
@@ -166,8 +166,8 @@ async def upload(blobs: BlobStore, name: str, content: Content, facts: Mapping[s
 async def put_if_absent(blobs: BlobStore, name: str, data: bytes, metadata: Mapping[str, str]) -> str:
     """Put a small blob where none is yet, and return its etag; raises as `upload` does.
 
-    Blocks of a writer that never finished make some storages answer "exists" to a single put although nobody can see a
-    blob. A list of blocks does not mind them, so it is what follows then.
+    Blocks of a writer that never finished make some storages answer "exists" to a single put although no reader can see
+    a blob. A list of blocks does not mind them, so it is what follows then.
     """
     try:
         return await blobs.put(name, data, metadata=metadata, if_absent=True)

@@ -220,7 +220,7 @@ class Chain:
         """Write the empty file of a window without events, where the layout has such.
 
         Raises:
-            StorageError: It was not written, or that is unknown; it matters to nobody.
+            StorageError: It was not written, or that is unknown; nothing depends on it.
         """
 
     async def last_before(self, number: int) -> Slot | None:

@@ -7,7 +7,7 @@ so large a batch costs little for each event; where many links share little, eac
 from collections.abc import Callable
 
 LINK_BYTES = 4 * 1024 * 1024  # for one link at most: more makes nothing faster
-WAITING_BYTES = 32 * 1024 * 1024  # for all, where nobody says otherwise
+WAITING_BYTES = 32 * 1024 * 1024  # for all, unless set otherwise
 
 
 class Budget:

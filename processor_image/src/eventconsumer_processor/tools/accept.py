@@ -1,7 +1,7 @@
 """Goes on with a hub that has other events under the numbers that are in files: what `hub accept` finds and writes.
 
 In every partition the old segment is ended by a seal, so that a host that knows nothing of this cannot commit there any
-more. Then the record of the next segment is written. It says where each partition goes on: behind the last event that
+more. Then the record of the next segment is written. It says where each partition continues: behind the last event that
 files and hub have in common, so that every event that the hub has now, and no file has, is read once. A run that was
 interrupted is run again: seals stay, and there is one record of a number.
 """
@@ -282,7 +282,7 @@ async def _rows(chain: Chain, slot: Slot, decode: Decode) -> dict[int, EventMark
 
 
 class _Reader:
-    """Reads events of a partition that nobody else reads."""
+    """Reads events of a partition that no other reader uses."""
 
     def __init__(self, hub: Hub, partition: str, info: PartitionInfo) -> None:
         self.info = info

@@ -131,7 +131,7 @@ async def check_record(config: HostConfig, info: HubInfo | None, checks: Checks)
 
 
 async def check_identity(config: HostConfig, info: HubInfo | None, checks: Checks) -> None:
-    """Whether chain and leases are this consumer's, or nobody's yet; see `whose`."""
+    """Whether chain and leases are this consumer's, or unclaimed; see `whose`."""
     names = [whose.CHAIN, whose.LEASES]
     try:
         async with AsyncExitStack() as stack:

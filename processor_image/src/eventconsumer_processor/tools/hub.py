@@ -1,4 +1,4 @@
-"""The command `hub accept`: goes on with a hub that has other events under the sequence numbers that are in files."""
+"""The command `hub accept`: continues with a hub that has other events under the sequence numbers that are in files."""
 
 from collections.abc import Mapping
 from pathlib import Path

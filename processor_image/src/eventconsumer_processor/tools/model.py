@@ -26,7 +26,7 @@ class HubName(Report):
 class LeaseState(StrEnum):
     """Whether a partition has an owner."""
 
-    HELD = "held"  # somebody owns it now
+    HELD = "held"  # it has an owner
     FREE = "free"
     EXPIRED = "expired"  # its owner neither renewed nor released it: the next host takes it
     UNKNOWN = "unknown"  # the lease cannot be read

@@ -18,7 +18,7 @@ class Standing:
 
     Attributes:
         partition: Its id.
-        state: Whether somebody owns it.
+        state: Whether it has an owner.
         owner: Who.
         checkpoint: As it is now.
         damage: Why the lease cannot be read.
@@ -141,7 +141,7 @@ def _beyond(standing: Standing, wanted: Position, end: int, rules: Rules) -> Ste
 
 
 def _owned(standing: Standing) -> Step | None:
-    """The refusal where nobody may write the checkpoint."""
+    """The refusal where no program may write the checkpoint."""
     if standing.state is LeaseState.HELD:
         owner = standing.owner or "something that does not say its name"
         return _step(standing, None, Action.REFUSE, f"{owner} owns the partition", SUSPEND)

@@ -2,7 +2,7 @@
 
 To turn an offset into a sequence number, or back, where no file ends there, a reader is attached to the partition for
 one event. It has epoch 0, so a reader of the same consumer group without an epoch is disconnected; it is done only
-where nobody holds the partition's lease.
+where no host holds the partition's lease.
 """
 
 from collections.abc import Sequence

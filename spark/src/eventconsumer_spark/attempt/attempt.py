@@ -169,7 +169,7 @@ def begin(job: BatchJob, site: Site, ending: Ending) -> Attempt | BatchCommit:
     taken.keeper.start()
     attempt = Attempt(job, site, manifest, previous, taken, ending, began)
     try:
-        # Looked at once more: commits are older than claims only where somebody deleted a claim.
+        # Looked at once more: commits are older than claims only where a user deleted a claim.
         if earlier := find_commit(store, site.commits, number):
             attempt.end()
             return _nothing_to_do(earlier)

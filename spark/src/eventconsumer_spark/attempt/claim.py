@@ -141,7 +141,7 @@ def take(
             record = record.model_copy(update={"left_out": holder.left_out, "cause": holder.cause})
         keeper.check()
         if before is None or not store.replace(name, _content(record), before.etag, lease):
-            # The answer was lost, or somebody broke the lease: what stands there now tells.
+            # The answer was lost, or the lease was broken: what stands there now tells.
             now = store.load(name, MAX_RECORD_BYTES)
             if now is None or (now.content != _content(record) and not is_commit(now.content)):
                 raise ClaimLostError(f"batch {record.number} was claimed by {describe(now)} at the same time")

@@ -1,7 +1,7 @@
 """The end of a batch: its record decides in the place of the claim, and is then published as `_commits/<n>.json`.
 
-Invariant: a commit is written once and never again, and it is complete. Everybody else goes on to the next batch on
-the published copy alone. An attempt that ends between the two steps has committed: the next attempt publishes its
+Invariant: a commit is written once and never again, and it is complete. Every other attempt continues to the next batch
+on the published copy alone. An attempt that ends between the two steps has committed: the next attempt publishes its
 record, byte for byte, and processes nothing.
 """
 
@@ -89,7 +89,7 @@ def commit(store: BlobStore, prefix: str, claim: Claim, record: BatchCommit) -> 
 
 
 def publish(store: BlobStore, prefix: str, number: int, content: bytes) -> BatchCommit:
-    """Put the decided record where everybody looks for it, unless it is there, and return the one that stands.
+    """Put the decided record where all attempts look for it, unless it is there, and return the one that stands.
 
     Raises:
         StorageError: Storage refused, or has a commit that cannot be read.

@@ -1,4 +1,4 @@
-"""PURE: which single items make a run fail, found by halving; every run is somebody else's effect.
+"""PURE: which single items make a run fail, found by halving; every run is an effect of the caller.
 
     search([a, b, c, d], fails)      fails([a, b]) -> None      fails([c, d]) -> fails([c]) -> "cause"
 

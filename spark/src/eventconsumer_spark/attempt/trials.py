@@ -1,4 +1,4 @@
-"""What to do with a batch that fails: try parts of it, and find the files that nobody can process.
+"""What to do with a batch that fails: try parts of it, and find the files that cannot be processed.
 
 A trial runs the program over some of the files, into a scratch folder that is deleted afterwards; nothing of it counts.
 What is left out is named in the commit, and stays where it is in the sink.

@@ -1,7 +1,7 @@
 """The frozen list of a batch's files: loaded, and held against what storage has now.
 
 Invariant: nothing is read that is not, byte for byte, what the leading host froze. Slots never change (S1), so a
-difference means that somebody else touched the container; the batch then stops and names the files rather than
+difference means that another program changed the container; the batch then stops and names the files rather than
 process something unknown.
 """
 

@@ -81,7 +81,7 @@ class Keeper:
             raise ClaimLostError(f"{self._what} is lost: {self._why}: nothing was committed; another attempt goes on")
 
     def lose(self, why: str) -> None:
-        """The lease is lost, as somebody found out."""
+        """The lease is lost, as another task found out."""
         with self._said:
             if self._why or self._stopped.is_set():
                 return

@@ -60,7 +60,7 @@ class ClaimStore(BlobStore, Protocol):
         """Take a lease of a blob under the id `lease`; False while another one is held, or where there is no blob."""
 
     def renew(self, name: str, lease: str) -> bool:
-        """Start the time of a lease anew; False where it is not held. Not repeated, and bounded to a few seconds."""
+        """Start the time of a lease again; False where it is not held. Not repeated, and bounded to a few seconds."""
 
     def release(self, name: str, lease: str) -> None:
         """End a lease at once; nothing where it is not held."""
@@ -148,7 +148,7 @@ class SinkContainer:
             return _unless_refused(lambda: self._blobs.acquire_lease(name, lease, seconds))
 
     def renew(self, name: str, lease: str) -> bool:
-        """Start the time of a lease anew; False where it is not held. Not repeated, and bounded to a few seconds."""
+        """Start the time of a lease again; False where it is not held. Not repeated, and bounded to a few seconds."""
         with self._request("renew the lease of", name):
             return _unless_refused(lambda: self._blobs.renew_lease(name, lease))
 
