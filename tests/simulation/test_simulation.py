@@ -44,7 +44,7 @@ def test_a_stolen_link_is_not_opened_again_before_the_epoch_is_raised() -> None:
     """Storage refuses the first write that would raise it."""
     script: list[Step] = [("start", (1, 0)), ("wait", (3,)), ("rival", (5, 3)), ("upset", (0, 2)), ("wait", (6,))]
     outcome = run("cols/11", script, "alone")
-    assert any("the epoch could not be raised" in line for line in outcome.trace)
+    assert any("failed to raise the epoch" in line for line in outcome.trace)
     assert not outcome.violation
 
 

@@ -33,7 +33,7 @@ def commit_batch(container: ContainerClient, manifest: BatchManifest) -> None:
         committed_at=datetime.now(UTC),
         application="app",
         attempt="1",
-        output="out",
+        output="",  # the audit then looks for no record of an output
         files=len(manifest.files),
         bytes=sum(file.size for file in manifest.files),
         rows_read=rows,
