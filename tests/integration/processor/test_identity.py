@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from azure.eventhub import EventHubProducerClient
 from azure.storage.blob import BlobLeaseClient
 
 from eventconsumer_api.batch import BatchManifest
@@ -132,10 +133,13 @@ def test_leases_without_a_record_that_do_not_fit_the_hub_are_not_touched(
 def test_leases_of_an_old_library_that_fit_the_hub_are_adopted(consumer: MakeConsumer) -> None:
     orders = consumer(partitions=1)
     orders.config["leases"] = in_container(orders, prefix="")
-    orders.publish(300, "0")
+    orders.publish(100, "0")
+    with EventHubProducerClient.from_connection_string(orders.emulator.connection_string(orders.hub)) as client:
+        offset = str(client.get_partition_properties("0")["last_enqueued_offset"])
+    orders.publish(200, "0", start=100)
     with orders.container(orders.leases) as client:
         client.create_container()
-        body = {"Offset": "99", "SequenceNumber": 99, "PartitionId": "0", "Owner": "", "Token": "", "Epoch": 3}
+        body = {"Offset": offset, "SequenceNumber": 99, "PartitionId": "0", "Owner": "", "Token": "", "Epoch": 3}
         client.upload_blob("$Default/0", json.dumps(body))
     host = orders.host()
     caught_up(orders, host)

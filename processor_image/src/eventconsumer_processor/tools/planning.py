@@ -52,6 +52,7 @@ async def settle(
     config = consumer.config
     carried = False
     if yes and not refused(steps):
+        await consumer.leases.ensure_container()  # no host may have started yet
         keep = backups(consumer.leases, backup_folder(consumer), datetime.now(UTC), heading(consumer))
         watch = config.leases.layout is LeaseLayout.AZURE_SDK
         steps = await carry_out(steps, lease_store(consumer), keep, boottime, watch=watch)
