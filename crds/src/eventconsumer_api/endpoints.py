@@ -3,8 +3,8 @@
 Hosts hold credentials and run inside the cluster's network: a user who may create a resource or a Secret must not be
 able to point them at the node, at another service of the network, or at a machine that collects credentials. So a host
 name must lie under a suffix that the administrator allows; by default those of Azure's clouds. Operator and hosts ask
-this one function: the operator about the spec, the hosts about connection strings. Nothing is asked
-where the administrator allowed insecure endpoints, which is for emulators.
+this one function: the operator about the spec, the hosts about connection strings. Nothing is asked where the
+administrator allowed insecure endpoints, which is for emulators.
 """
 
 import ipaddress

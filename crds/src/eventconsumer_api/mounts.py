@@ -45,8 +45,8 @@ def secret_volume(folder: str, credential: Credential, *, optional: bool) -> dic
     Args:
         folder: Name of the volume and of its folder.
         credential: Which Secret and key.
-        optional: Whether the pod starts without the Secret. It appears in a running pod
-            after it is created.
+        optional: Whether the pod starts without the Secret. It appears in a running pod after
+            it is created.
     """
     if not credential.secret:
         return None

@@ -19,12 +19,12 @@ AS_WANTED = frozenset({Reason.AVAILABLE, Reason.IDLE, Reason.DISABLED, Reason.SU
 
 _UNDER_WAY = frozenset({Reason.PROGRESSING, Reason.NO_REPORT, Reason.SPARK_RETRYING})
 _ADVICE = frozenset({Reason.SPARK_BEHIND, Reason.SPARK_QUARANTINED, Reason.DEAD_LETTERS})
-_PODS_TELL = "kubectl describe pod and kubectl logs --previous of the pods that the message names tell more."
+_PODS_TELL = "kubectl describe pod and kubectl logs --previous of the pods that the message names show the cause."
 
 REMEDIES: dict[Reason, str] = {
-    Reason.PROGRESSING: "Nothing, it is under way. If it lasts for minutes, kubectl describe pod tells why.",
+    Reason.PROGRESSING: "No action required. If it lasts for minutes, kubectl describe pod shows the cause.",
     Reason.NO_REPORT: "If it lasts, read the hosts' logs, and look for NetworkPolicies between operator and hosts.",
-    Reason.SPEC_INVALID: "Change the field that the message names; what runs goes on with the last valid spec.",
+    Reason.SPEC_INVALID: "Change the field that the message names; running pods keep the last valid spec.",
     Reason.SECRET_KEY_MISSING: "Create the Secret or the key that the message names; hosts read it by themselves.",
     Reason.CONNECTION_STRING_INVALID: "Copy the whole connection string from the portal into the Secret again.",
     Reason.INSECURE_ENDPOINT: "Use a host name and TLS; emulators need allowInsecureEndpoints of the administrator.",
@@ -37,10 +37,10 @@ REMEDIES: dict[Reason, str] = {
     Reason.CONTAINER_INVALID: "Correct the name of the container that the message names.",
     Reason.LEASE_INVALID: "Correct the lease blob that the message names, and find out what wrote it.",
     Reason.CHAIN_INVALID: "Run eventconsumer audit in a host; restore the file from a version or a soft delete.",
-    Reason.HUB_DIVERGED: "Nothing if the hub comes back. Else suspend it and run kubectl eventconsumer hub accept.",
+    Reason.HUB_DIVERGED: "No action if the hub is restored. Else suspend and run kubectl eventconsumer hub accept.",
     Reason.LEASE_STORE_IN_USE: "Remove spec.leaseStore.prefix, or set one that nothing else uses.",
     Reason.CHAIN_IN_USE: "Give one of the two EventConsumers another spec.sink.prefix, or delete one of them.",
-    Reason.DATA_GAP: "Raise the hub's retention, or the number of hosts: what is missing cannot be brought back.",
+    Reason.DATA_GAP: "Raise the hub's retention, or the number of hosts: lost events cannot be restored.",
     Reason.FENCED: "End the other reader, or give each program a consumer group of its own.",
     Reason.CHECKPOINT_INVALID: "Correct or delete the lease blob, as the message says: it is rebuilt from the files.",
     Reason.POSITION_INVALID: "Name a starting position that the hub has, or use type Latest.",
@@ -52,10 +52,10 @@ REMEDIES: dict[Reason, str] = {
     Reason.REFUSED: "Read what the API server says in the message: a quota or an admission policy refuses it.",
     Reason.HOSTS_FAILING: _PODS_TELL,
     Reason.SPARK_FAILED: "Correct the program or its resources, then delete the Job: the same files are tried again.",
-    Reason.SPARK_RETRYING: "Nothing, it is tried again. If it lasts, read the log of the Job.",
+    Reason.SPARK_RETRYING: "No action required: another attempt follows. If it lasts, read the log of the Job.",
     Reason.SPARK_WAITING: _PODS_TELL,
     Reason.SPARK_BEHIND: "Give Spark more executors and larger batches: files come faster than they are processed.",
-    Reason.SPARK_QUARANTINED: "Look at what the message names: it was left out, and stays in the sink.",
+    Reason.SPARK_QUARANTINED: "Check the files or events in the message: they were left out; the sink has them.",
 }
 
 _CHECK = "kubectl eventconsumer doctor {name} -n {namespace} tries hub, storage and Secrets from inside the cluster"

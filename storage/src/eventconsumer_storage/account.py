@@ -43,8 +43,12 @@ class StorageAccount:
         return self.endpoint.startswith("https://")
 
     @property
-    def static(self) -> AzureNamedKeyCredential | AzureSasCredential | None:
-        """The credential that is no identity, as Azure's clients take it."""
+    def key_credential(self) -> AzureNamedKeyCredential | AzureSasCredential | None:
+        """Key or signature as Azure's clients take it; None for an identity.
+
+        Not the bare text: a signature that is given as text becomes a part of the client's URL, which ends in messages
+        (azure-storage-blob, `StorageAccountHostsMixin._format_query_string`).
+        """
         if self.key is not None:
             return AzureNamedKeyCredential(self.name, self.key)
         return AzureSasCredential(self.sas) if self.sas is not None else None

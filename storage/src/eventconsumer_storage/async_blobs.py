@@ -180,7 +180,7 @@ def blob_service(
 ) -> BlobServiceClient:
     """A client of the account of a container; see `account.resolve_account`."""
     account = resolve_account(location, owner_field, allow_insecure=allow_insecure, suffixes=suffixes)
-    credential: Any = account.static
+    credential: Any = account.key_credential
     if account.client_id is not None:
         from azure.identity.aio import WorkloadIdentityCredential  # takes half a second: only where it is used
 

@@ -57,7 +57,10 @@ class Unavailable(StorageError):
 
 
 def storage_error(operation: str, error: Exception) -> StorageError:
-    """The error of our tree for an error of the client library."""
+    """The error of our tree for an error of the client library.
+
+    Source: learn.microsoft.com/rest/api/storageservices/blob-service-error-codes
+    """
     status = int(getattr(error, "status_code", None) or 0)
     code = str(getattr(getattr(error, "error_code", None), "value", None) or getattr(error, "error_code", None) or "")
     text = str(error).strip().splitlines()

@@ -24,7 +24,7 @@ class SyncBlobStore:
     """One container. All methods raise `StorageError`."""
 
     def __init__(self, account: StorageAccount, container: str) -> None:
-        credential: Any = account.static
+        credential: Any = account.key_credential
         if account.client_id is not None:
             from azure.identity import WorkloadIdentityCredential  # takes half a second: only where it is used
 

@@ -221,6 +221,12 @@ class Consumer:
                     sent += 1
                 producer.send_batch(batch)
 
+    def last_offset(self, partition: str) -> str:
+        """The offset of the newest event of a partition, as an SDK's checkpoint names it."""
+        client = EventHubProducerClient.from_connection_string(self.emulator.connection_string(self.hub))
+        with client:
+            return str(client.get_partition_properties(partition)["last_enqueued_offset"])
+
     def heads(self) -> dict[str, int]:
         """The hub's last sequence numbers, by partition."""
         found = self.emulator.admin.hub(self.hub)["partitions"]

@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import pytest
-from azure.eventhub import EventHubProducerClient
 from azure.storage.blob import BlobLeaseClient
 
 from eventconsumer_api.batch import BatchManifest
@@ -134,8 +133,7 @@ def test_leases_of_an_old_library_that_fit_the_hub_are_adopted(consumer: MakeCon
     orders = consumer(partitions=1)
     orders.config["leases"] = in_container(orders, prefix="")
     orders.publish(100, "0")
-    with EventHubProducerClient.from_connection_string(orders.emulator.connection_string(orders.hub)) as client:
-        offset = str(client.get_partition_properties("0")["last_enqueued_offset"])
+    offset = orders.last_offset("0")
     orders.publish(200, "0", start=100)
     with orders.container(orders.leases) as client:
         client.create_container()

@@ -229,7 +229,9 @@ def test_a_chain_is_adopted_when_the_hosts_of_the_other_consumer_have_stopped(co
 
 def test_hosts_go_on_where_a_legacy_host_stopped(consumer: MakeConsumer) -> None:
     orders = prepare(consumer, "AzureSdk")
-    orders.publish(100, "0")
+    orders.publish(40, "0")
+    offset = orders.last_offset("0")
+    orders.publish(60, "0", start=40)
     orders.publish(60, "1")
     migrate = ("migrate", "--from", "event-processor-host", "--container", orders.azurite.container())
     assert tool(orders, *migrate).code == 1
@@ -238,7 +240,7 @@ def test_hosts_go_on_where_a_legacy_host_stopped(consumer: MakeConsumer) -> None
         old = LegacyHost("old-host", container)
         old.register(["0", "1"])
         old.step()
-        assert old.checkpoint("0", "o39", 39)
+        assert old.checkpoint("0", offset, 39)
         held = document(orders, *migrate, "--yes", code=2)
         assert {step["action"] for step in held["steps"]} == {"refuse"}
         assert "old-host" in held["steps"][0]["why"]

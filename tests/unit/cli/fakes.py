@@ -134,7 +134,7 @@ HEALTHY = [
     condition("Stalled", "False", "Available", "No action required"),
     condition("HostsAvailable", "True", "Available", "2 of 2 hosts are ready"),
     condition("Draining", "True", "Available", "4 of 4 partitions are read"),
-    condition("DataGap", "False", "Available", "no events were lost"),
+    condition("DataGap", "False", "Available", "no events expired before they were written"),
     condition("SparkHealthy", "True", "Idle", "no batch is open"),
 ]
 

@@ -157,7 +157,8 @@ def test_workload_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("AZURE_TENANT_ID", "tenant")
     monkeypatch.setenv("AZURE_FEDERATED_TOKEN_FILE", str(tmp_path / "token"))
     account = resolve(of_identity("https://shop.blob.core.windows.net/"))
-    assert (account.name, account.client_id, account.key, account.static) == ("shop", "00000000-1111", None, None)
+    assert (account.name, account.client_id) == ("shop", "00000000-1111")
+    assert (account.key, account.key_credential) == (None, None)
     assert account.endpoint == "https://shop.blob.core.windows.net"
 
 

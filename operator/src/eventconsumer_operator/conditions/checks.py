@@ -167,7 +167,7 @@ def data_gap(facts: Facts) -> Finding:
     if not facts.reported:
         unknown = f"{facts.off[1]}: unknown while no host runs" if facts.off else "no host has reported yet"
         return Finding("Unknown", Reason.NO_REPORT, unknown)
-    return Finding("False", Reason.AVAILABLE, "no events were lost")
+    return Finding("False", Reason.AVAILABLE, "no events expired before they were written")
 
 
 def spark_healthy(facts: Facts) -> Finding:

@@ -95,7 +95,7 @@ def open_site(job: BatchJob, environment: Mapping[str, str]) -> Iterator[Site]:
         ConfigurationError: The credential or the output's path cannot work as they are.
     """
     try:
-        # The host has checked the endpoint: a driver is started for its files only.
+        # Any endpoint: the job does not carry the domains that the administrator allows.
         account = resolve_account(job.sink, "spec.sink", allow_insecure=True, suffixes=())
     except Blocked as error:
         raise ConfigurationError(str(error)) from None
