@@ -47,14 +47,14 @@ crds: env ## The CRD, its reference page and its copies, from the models
 reference: env ## Every page that is made from the code, and the README's figures
 	@mkdir -p build
 	@for each in conditions settings cli metrics; do \
-	  $(PY) -m tests.$${each}doc > build/$$each.md && mv build/$$each.md docs/reference/$$each.md || exit 1; done
-	@$(PY) -m tests.figuresdoc
+	  $(PY) -m docs.generate.$${each} > build/$$each.md && mv build/$$each.md docs/reference/$$each.md || exit 1; done
+	@$(PY) -m docs.generate.figures
 	@$(MAKE) -s crds
 
 .PHONY: pictures
 pictures: env ## Run the demo, and draw its terminal and its dashboard for the docs
 	@./local/need prometheus prometheus
-	@$(PY) -m tests.pictures
+	@$(PY) -m docs.generate.pictures
 
 .PHONY: chart
 chart: env ## The chart's README and the Kustomize base, from the chart
@@ -111,7 +111,7 @@ test: lint types borders docs azurite jars ## Everything: style, types, borders,
 	@./local/need buildah buildah
 	@./local/need chromedriver chromium chromium-driver
 	@$(PY) -m local_cluster tools
-	@$(PY) -m tests.lanes
+	@$(PY) -m tests.support.lanes
 
 .PHONY: test-kubeflow
 test-kubeflow: env azurite jars ## The launcher Kubeflow, end to end; builds its operator first, 4 minutes

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.azurite import AzuriteProcess
-from tests.patience import patiently
-from tests.servers import EmulatorProcess
+from tests.support.azurite import AzuriteProcess
+from tests.support.patience import patiently
+from tests.support.servers import EmulatorProcess
 
 # Property tests are judged by what they find, not by how busy the machine is. HYPOTHESIS_PROFILE=long looks longer.
 settings.register_profile("default", deadline=None, max_examples=20)

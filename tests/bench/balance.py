@@ -20,11 +20,11 @@ from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.identity import owner_id, pod_of
 from tests.bench.options import Options
 from tests.bench.results import Row
-from tests.fakes.blobs import EPOCH, FakeBlobStore
-from tests.fakes.hub import FakeHub
 from tests.simulation.host import SimHost, Surroundings
 from tests.simulation.loop import SimLoop
 from tests.simulation.network import Network, Node
+from tests.support.fakes.blobs import EPOCH, FakeBlobStore
+from tests.support.fakes.hub import FakeHub
 
 COUNTS, QUICK_COUNTS = (32, 256, 1024), (32,)
 LEASE_SECONDS = 60

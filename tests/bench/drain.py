@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.azurite import AzuriteProcess
 from tests.bench.drainers import Roll, Way, drainer
 from tests.bench.hubs import await_readers, fill, held
 from tests.bench.machine import cpu_seconds, peak_mib, servers_at
 from tests.bench.options import Options
 from tests.bench.results import Row
-from tests.servers import EmulatorProcess
+from tests.support.azurite import AzuriteProcess
+from tests.support.servers import EmulatorProcess
 
 PARTITIONS = 4
 SIZES = {"200b": (200, 400_000), "1k": (1000, 300_000), "16k": (16_000, 30_000)}  # bytes of a body, events

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from azure.storage.blob import ContainerClient
 
-from tests.azurite import AzuriteProcess
 from tests.bench.machine import CLIENT_CORE, on_core
 from tests.integration.processor.hosts import Consumer, without_decoder
-from tests.servers import EmulatorProcess
+from tests.support.azurite import AzuriteProcess
+from tests.support.servers import EmulatorProcess
 
 
 class Way(StrEnum):

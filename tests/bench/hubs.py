@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.servers import EmulatorProcess
+from tests.support.servers import EmulatorProcess
 
 ATTACH_SECONDS = 180.0
 

@@ -10,13 +10,13 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.azurite import AzuriteProcess
 from tests.bench.drainers import Drainer, Roll, Way, drainer
 from tests.bench.hubs import await_readers, body
 from tests.bench.machine import servers_at
 from tests.bench.options import Options
 from tests.bench.results import Row
-from tests.servers import EmulatorProcess
+from tests.support.azurite import AzuriteProcess
+from tests.support.servers import EmulatorProcess
 
 PARTITIONS = 4
 EVERY_SECONDS = 0.25

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.azurite import AzuriteProcess
-from tests.servers import EmulatorProcess
+from tests.support.azurite import AzuriteProcess
+from tests.support.servers import EmulatorProcess
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _CORES = sorted(os.sched_getaffinity(0))

@@ -3,13 +3,13 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.azurite import AzuriteProcess
 from tests.bench.drainers import Roll, Way, drainer
 from tests.bench.hubs import add, await_readers, fill, held
 from tests.bench.machine import peak_mib, resident_mib, servers_at
 from tests.bench.options import Options
 from tests.bench.results import Row
-from tests.servers import EmulatorProcess
+from tests.support.azurite import AzuriteProcess
+from tests.support.servers import EmulatorProcess
 
 PARTITIONS = 32
 LARGE = 1_040_000  # bytes of a body: with its properties it is just below 1 MiB

@@ -22,8 +22,8 @@ from typing import Any
 from kubernetes.aio import client, config
 
 from eventconsumer_operator.kube.manifest import EVENT_CONSUMER
-from tests.apiserver import ApiServerProcess, Request, find_binary
-from tests.azurite import free_port
+from tests.support.apiserver import ApiServerProcess, Request, find_binary
+from tests.support.azurite import free_port
 
 ROOT = Path(__file__).parents[2]
 USER = "system:serviceaccount:operator-system:eventconsumer-operator"

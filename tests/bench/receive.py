@@ -19,7 +19,7 @@ from tests.bench.hubs import await_readers, fill, held
 from tests.bench.machine import CLIENT_CORE, emulator_at, on_core
 from tests.bench.options import Options
 from tests.bench.results import Row
-from tests.servers import KEY, KEY_NAME, EmulatorProcess
+from tests.support.servers import KEY, KEY_NAME, EmulatorProcess
 
 SIZES = {"200b": (200, 300_000), "1k": (1000, 300_000), "16k": (16_000, 30_000)}  # bytes of a body, events
 QUICK = 10  # times fewer events

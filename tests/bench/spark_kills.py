@@ -23,9 +23,9 @@ from azure.storage.blob import BlobServiceClient
 
 from eventconsumer_api.batch import BatchCommit, BatchJob
 from eventconsumer_api.spark import OutputFormat
-from tests.azurite import AzuriteProcess
 from tests.integration.spark.drained import DrainedBatch, host_name
 from tests.integration.spark.drivers import ROOT, fetch_jars, kill, start_driver
+from tests.support.azurite import AzuriteProcess
 
 JOB = ROOT / "spark/src/eventconsumer_spark/job.py"
 FILES, EVENTS = 3, 400

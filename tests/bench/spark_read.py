@@ -28,10 +28,10 @@ from eventconsumer_spark.batch import folders
 from eventconsumer_spark.input.reading import check_count, read_events
 from eventconsumer_spark.job import write_batch
 from eventconsumer_spark.storage.abfs import AbfsFolder
-from tests.azurite import AzuriteProcess
 from tests.integration.spark import live
 from tests.integration.spark.drained import SCHEMA
 from tests.integration.spark.drivers import fetch_jars
+from tests.support.azurite import AzuriteProcess
 
 PREFIX = "bench/orders"
 BODY_BYTES = 1024

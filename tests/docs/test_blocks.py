@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.docpages import ROOT, Block, blocks, pages
+from docs.generate.pages import ROOT, Block, blocks, pages
 
 BLOCKS = [block for page in pages() for block in blocks(page)]
 LANGUAGES = {

@@ -12,9 +12,9 @@ import pytest
 import typer
 import yaml
 
+from docs.generate.pages import ROOT, Command, commands, pages
 from eventconsumer_operator.settings import parse_settings
 from eventconsumer_processor.cli import app as host_image
-from tests.docpages import ROOT, Command, commands, pages
 
 VALUES = yaml.safe_load((ROOT / "helm/eventconsumer/values.yaml").read_text())
 TARGETS = set(re.findall(r"^([a-z][a-z-]*)(?: [a-z-]+)*:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)) | {

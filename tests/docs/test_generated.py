@@ -4,9 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
+from docs.generate import cli as clidoc
+from docs.generate import conditions as conditionsdoc
+from docs.generate import figures as figuresdoc
+from docs.generate import settings as settingsdoc
+from docs.generate.pages import DOCS, ROOT
 from eventconsumer_api.conditions import ConditionType, Reason
-from tests import clidoc, conditionsdoc, figuresdoc, settingsdoc
-from tests.docpages import DOCS, ROOT
 
 
 @pytest.mark.parametrize(
@@ -15,7 +18,7 @@ from tests.docpages import DOCS, ROOT
 )
 def test_the_page_is_what_the_code_says(name: str, made: Callable[[], str]) -> None:
     page = DOCS / f"reference/{name}.md"
-    assert page.read_text() == made(), f"run `python -m tests.{name}doc > docs/reference/{name}.md`"
+    assert page.read_text() == made(), f"run `python -m docs.generate.{name} > docs/reference/{name}.md`"
 
 
 def test_every_condition_and_reason_has_a_meaning() -> None:
@@ -42,5 +45,5 @@ def test_every_command_of_every_program_is_on_the_page() -> None:
 
 def test_the_readmes_figures_are_those_of_the_benchmarks() -> None:
     text = (ROOT / "README.md").read_text()
-    assert figuresdoc.filled(text) == text, "run `python -m tests.figuresdoc`"
+    assert figuresdoc.filled(text) == text, "run `python -m docs.generate.figures`"
     assert len(figuresdoc.table().splitlines()) > 6

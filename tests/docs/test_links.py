@@ -5,7 +5,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from tests.docpages import DOCS, ROOT, anchors, links, pages
+from docs.generate.pages import DOCS, ROOT, anchors, links, pages
 
 PAGES = pages()
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import yaml
 
+from docs.generate.pages import ROOT, Block
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
-from tests.docmanifests import YAML, documents, filled, whole
-from tests.docpages import ROOT, Block
+from tests.support.manifests import YAML, documents, filled, whole
 
 VALUES = yaml.safe_load((ROOT / "helm/eventconsumer/values.yaml").read_text())
 

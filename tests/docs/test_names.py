@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from docs.generate import metrics as metricsdoc
+from docs.generate.pages import DOCS, ROOT, blocks, names, pages
 from eventconsumer_api import spark, v1alpha1
 from eventconsumer_api.conditions import ConditionType, PodReason, Reason
 from eventconsumer_api.crdgen import custom_resource_definition
 from eventconsumer_processor.audit.codes import Code, Level
-from tests import metricsdoc
-from tests.docpages import DOCS, ROOT, blocks, names, pages
 
 PAGES = pages()
 SCHEMA = custom_resource_definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docpages import DOCS, ROOT
+from docs.generate.pages import DOCS, ROOT
 
 LOADING = re.compile(r"<(?:script|img|iframe|source|video|audio|object|embed)\b[^>]*?\b(?:src|data)=\"([^\"]+)\"")
 LINKED = re.compile(r"<link\b[^>]*>")

@@ -25,8 +25,8 @@ from eventhubs_emulator.admin_client import AdminClient
 from tests.e2e.conftest import Demo
 from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
 from tests.e2e.waiting import until
-from tests.patience import patiently
-from tests.readers import Readers
+from tests.support.patience import patiently
+from tests.support.readers import Readers
 
 pytestmark = pytest.mark.timeout(900)
 

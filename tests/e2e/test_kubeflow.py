@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(900)
 
 NAME = "kubeflow-launches-this-consumer"  # long enough for every name that is made of it
 SHORT = NAME[:28]  # what the names of its applications begin with
-DEFINITION = ROOT / "tests/definitions/sparkoperator.k8s.io_sparkapplications.yaml"
+DEFINITION = ROOT / "tests/support/definitions/sparkoperator.k8s.io_sparkapplications.yaml"
 APPLICATIONS = "sparkapplications.sparkoperator.k8s.io"
 LEFT_BEHIND = "pods,services,configmaps"
 

@@ -24,8 +24,8 @@ from tests.e2e.conftest import NAMESPACE, ROOT
 from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
 from tests.e2e.test_handover import PARTITIONS, Publisher
 from tests.e2e.waiting import until
-from tests.previous import check_out, need_previous, previous
-from tests.readers import Readers
+from tests.support.previous import check_out, need_previous, previous
+from tests.support.readers import Readers
 
 pytestmark = pytest.mark.timeout(3600)
 

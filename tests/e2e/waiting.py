@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from eventconsumer_demo.steps import DemoError
 from tests.e2e.conftest import Demo
-from tests.patience import patiently
+from tests.support.patience import patiently
 
 T = TypeVar("T")
 

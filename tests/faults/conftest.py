@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.azurite import AzuriteProcess
 from tests.faults.rows import Rows
-from tests.servers import EmulatorProcess
+from tests.support.azurite import AzuriteProcess
+from tests.support.servers import EmulatorProcess
 
 _ROWS = pytest.StashKey[Rows]()
 

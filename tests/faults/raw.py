@@ -19,7 +19,7 @@ from eventhubs_emulator.performatives import (
     parse,
 )
 from eventhubs_emulator.values import Described, ULong
-from tests.servers import KEY, KEY_NAME, EmulatorProcess
+from tests.support.servers import KEY, KEY_NAME, EmulatorProcess
 
 P = TypeVar("P", bound=Performative)
 ANSWERS = AMQP | {SaslMechanisms.CODE: SaslMechanisms, SaslOutcome.CODE: SaslOutcome}

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.azurite import AzuriteProcess
 from tests.faults.stage import Stage
-from tests.servers import EmulatorProcess
+from tests.support.azurite import AzuriteProcess
+from tests.support.servers import EmulatorProcess
 
 AT_ONCE = 6  # limited by the processor time of starting hosts
 

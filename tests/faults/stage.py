@@ -15,13 +15,13 @@ from typing import Any
 from azure.core.exceptions import ResourceNotFoundError
 from azure.storage.blob import ContainerClient
 
-from tests.audited import Leases, run_audit
-from tests.azurite import AzuriteProcess
-from tests.faultproxy import Exchange, FaultProxy, Match
 from tests.integration.processor import hosts
 from tests.integration.processor.drained import Drained, assert_exactly_once, read_drained
 from tests.integration.processor.hosts import Consumer, HostProcess
-from tests.servers import EmulatorProcess
+from tests.support.audited import Leases, run_audit
+from tests.support.azurite import AzuriteProcess
+from tests.support.faultproxy import Exchange, FaultProxy, Match
+from tests.support.servers import EmulatorProcess
 
 PREFIX = "shop/orders"
 LAYOUTS = ["EventProcessorHost", "AzureSdk"]

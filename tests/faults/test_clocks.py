@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.faultactions import Hold
-from tests.faultproxy import Match
 from tests.faults.stage import (
     Stage,
     logged,
@@ -22,6 +20,8 @@ from tests.faults.stage import (
     wait_until,
 )
 from tests.integration.processor.hosts import HostProcess
+from tests.support.faultactions import Hold
+from tests.support.faultproxy import Match
 
 pytestmark = [
     pytest.mark.timeout(900),

@@ -5,8 +5,6 @@ import time
 
 import pytest
 
-from tests.faultactions import Hold
-from tests.faultproxy import Match
 from tests.faults.stage import (
     LAYOUTS,
     LEASE_SECONDS,
@@ -26,6 +24,8 @@ from tests.faults.stage import (
     wait_taken_over,
     wait_until,
 )
+from tests.support.faultactions import Hold
+from tests.support.faultproxy import Match
 
 pytestmark = pytest.mark.timeout(900)
 

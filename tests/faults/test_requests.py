@@ -4,8 +4,6 @@ from random import Random
 
 import pytest
 
-from tests.faultactions import DropReply, Hold, Replay
-from tests.faultproxy import Match
 from tests.faults.stage import (
     LEASE_SECONDS,
     TAKEOVER_SECONDS,
@@ -24,6 +22,8 @@ from tests.faults.stage import (
     wait_owned,
     wait_until,
 )
+from tests.support.faultactions import DropReply, Hold, Replay
+from tests.support.faultproxy import Match
 
 pytestmark = pytest.mark.timeout(900)
 

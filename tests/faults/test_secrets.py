@@ -2,7 +2,6 @@
 
 import pytest
 
-from tests.azurite import KEY as STORAGE_KEY
 from tests.faults.stage import (
     PROBLEM_SECONDS,
     Stage,
@@ -12,7 +11,8 @@ from tests.faults.stage import (
     wait_until,
 )
 from tests.integration.processor.hosts import HostProcess
-from tests.servers import KEY, KEY_NAME
+from tests.support.azurite import KEY as STORAGE_KEY
+from tests.support.servers import KEY, KEY_NAME
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.faultactions import Down, Fail, Hold, ResetUpload, Slow, Truncate
-from tests.faultproxy import Action, Fault, Match
 from tests.faults.stage import (
     LEASE_SECONDS,
     PROBLEM_SECONDS,
@@ -28,6 +26,8 @@ from tests.faults.stage import (
     wait_until,
 )
 from tests.integration.processor.hosts import Consumer, HostProcess
+from tests.support.faultactions import Down, Fail, Hold, ResetUpload, Slow, Truncate
+from tests.support.faultproxy import Action, Fault, Match
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -32,9 +32,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.fakes.blobs import Version
 from tests.simulation.history import Event, History
 from tests.simulation.network import Node
+from tests.support.fakes.blobs import Version
 
 CHAIN, LEADER = "/_chain.json", "/_leader"
 IDENTITY = "~identity.json"

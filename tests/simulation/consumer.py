@@ -15,10 +15,10 @@ from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.identity import owner_id, pod_of
 from eventconsumer_processor.lease.assignment import assignment
 from eventconsumer_processor.partition.operator_messages import Refused
-from tests.fakes.blobs import EPOCH
 from tests.simulation.host import SimHost, Surroundings
 from tests.simulation.loop import SimLoop
 from tests.simulation.stream import Stream
+from tests.support.fakes.blobs import EPOCH
 
 HOSTS = 4
 LEASE_SECONDS = 15

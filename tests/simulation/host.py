@@ -39,10 +39,10 @@ from eventconsumer_processor.sink.chains import chains_of
 from eventconsumer_processor.sink.content import BlockWriter
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import HubInfo
-from tests.fakes.blobs import EPOCH, FakeBlobStore
 from tests.simulation.loop import Machine, SimLoop
 from tests.simulation.network import Network, Node, RemoteHub, RemoteStore
 from tests.simulation.stream import Stream
+from tests.support.fakes.blobs import EPOCH, FakeBlobStore
 
 RETRY_SECONDS = 4.0
 

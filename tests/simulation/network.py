@@ -19,9 +19,9 @@ from eventconsumer_processor.errors import HubUnreachable, LinkStolen
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.rows import EventRows
 from eventconsumer_storage.errors import Unavailable
-from tests.fakes.blobs import FakeBlobStore
-from tests.fakes.hub import FakeHub, FakeSource, append_event, batch_of
 from tests.simulation.loop import Machine, SimLoop
+from tests.support.fakes.blobs import FakeBlobStore
+from tests.support.fakes.hub import FakeHub, FakeSource, append_event, batch_of
 
 ANSWER_SECONDS = {"storage": 20.0, "hub": 10.0}  # longest wait for an answer
 CONNECT_SECONDS = 5.0

@@ -10,8 +10,8 @@ from eventconsumer_processor.identity.segments import list_segments
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.source.hub import Hub
 from eventconsumer_processor.tools.accept import Accepting
-from tests.fakes.blobs import EPOCH, FakeBlobStore
-from tests.fakes.hub import enqueued_ms
+from tests.support.fakes.blobs import EPOCH, FakeBlobStore
+from tests.support.fakes.hub import enqueued_ms
 
 
 async def go_on(

@@ -12,11 +12,11 @@ from typing import Any
 
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.source.hub import HubInfo
-from tests.fakes.blobs import EPOCH, FakeBlobStore
-from tests.fakes.hub import FakeHub, FakeSource
 from tests.simulation.checker import SLOT, ChainSeen, Checker
 from tests.simulation.history import History
 from tests.simulation.tampering import LeaseBlobs, OwnershipBlobs, Tampering, now
+from tests.support.fakes.blobs import EPOCH, FakeBlobStore
+from tests.support.fakes.hub import FakeHub, FakeSource
 from tests.unit.processor.chains import tombstone
 
 MOST_PARTITIONS = 6

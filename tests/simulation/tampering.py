@@ -7,7 +7,7 @@ import json
 from collections.abc import Coroutine
 from typing import Any, Protocol, TypeVar
 
-from tests.fakes.blobs import FakeBlobStore
+from tests.support.fakes.blobs import FakeBlobStore
 
 T = TypeVar("T")
 

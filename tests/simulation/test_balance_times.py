@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.fakes.hub import FakeHub
-from tests.fakes.virtual import virtual
 from tests.simulation.test_fleet_partitions import as_planned, pod
+from tests.support.fakes.hub import FakeHub
+from tests.support.fakes.virtual import virtual
 from tests.unit.processor.fleets import LAYOUTS, Fleet, until, virtual_clock
 
 LOOK_SECONDS = 0.02

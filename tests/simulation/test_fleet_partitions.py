@@ -15,7 +15,7 @@ from eventconsumer_api.identity import pod_of
 from eventconsumer_processor.lease.assignment import assignment
 from eventconsumer_processor.lease.keeper import RENEW
 from eventconsumer_processor.lease.planned_balancer import GRACE_SECONDS
-from tests.fakes.blobs import FakeBlobStore
+from tests.support.fakes.blobs import FakeBlobStore
 from tests.unit.processor.fleets import LAYOUTS, SCAN, Fleet, fleet_test, until
 
 LEASE = 30.0

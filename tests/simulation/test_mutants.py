@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import eventconsumer_processor
-from tests.patience import patiently
 from tests.simulation.mutants import MOST, MUTANTS, RUNS, make
+from tests.support.patience import patiently
 
 ROOT = Path(__file__).parents[2]
 PROCESSES = 2

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.blobs import Version
 from tests.simulation.checker import Checker
 from tests.simulation.driver import episode, run
 from tests.simulation.history import History
 from tests.simulation.mutants import ALONE, REBUILT, ZOMBIES
 from tests.simulation.rules import RULES, Step
 from tests.simulation.world import KINDS
+from tests.support.fakes.blobs import Version
 
 RUNS = 120
 

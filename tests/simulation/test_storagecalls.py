@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from eventconsumer_processor.host.storagecalls import SOON_SECONDS, WINDOW_SECONDS, StorageCalls, idle_per_hour
-from tests.fakes.virtual import virtual
+from tests.support.fakes.virtual import virtual
 from tests.unit.processor.fleets import LAYOUTS, virtual_clock
 from tests.unit.processor.idle import HOSTS, SECONDS, idle_hour
 

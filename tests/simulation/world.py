@@ -25,7 +25,6 @@ import structlog
 from eventconsumer_api.fleet import FLEET_SILENCE_SECONDS
 from eventconsumer_processor.identity.records import MOVED_SECONDS
 from eventconsumer_processor.lease.planned_balancer import KEEP_SECONDS
-from tests.fakes.blobs import FakeBlobStore, Version
 from tests.simulation.checker import Violation
 from tests.simulation.consumer import HOSTS, LEASE_SECONDS, Consumer
 from tests.simulation.host import SimHost, Surroundings
@@ -34,6 +33,7 @@ from tests.simulation.network import UPSETS, Network, Upset
 from tests.simulation.person import go_on
 from tests.simulation.stream import MOST_PARTITIONS, Stream
 from tests.simulation.tampering import Tampering
+from tests.support.fakes.blobs import FakeBlobStore, Version
 
 HANDOVER_SECONDS = 45  # for which a partition that another program gave back is kept for it
 SCAN_SECONDS = LEASE_SECONDS / 6 * 1.2

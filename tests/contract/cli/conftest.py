@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from tests.apiserver import ApiServerProcess, find_binary
 from tests.contract.operator.conftest import ROOT, Cluster
+from tests.support.apiserver import ApiServerProcess, find_binary
 
 ROLES = {
     # Nothing aggregates roles here, so each part is bound by itself.

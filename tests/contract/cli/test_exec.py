@@ -9,7 +9,7 @@ from kubernetes import client
 from eventconsumer_cli.errors import ClusterError
 from eventconsumer_cli.kube.exec import KubernetesShell
 from tests.contract.cli.execserver import ExecServer
-from tests.patience import patiently
+from tests.support.patience import patiently
 
 PROTOCOLS = ("v4.channel.k8s.io", "v5.channel.k8s.io")
 

@@ -10,10 +10,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from tests.faultactions import Delay, Down, DropReply, Fail, Hold, Replay, ResetUpload, Slow, Truncate
-from tests.faultproxy import Action, FaultProxy, Match
-from tests.patience import patiently
-from tests.wire import Request
+from tests.support.faultactions import Delay, Down, DropReply, Fail, Hold, Replay, ResetUpload, Slow, Truncate
+from tests.support.faultproxy import Action, FaultProxy, Match
+from tests.support.patience import patiently
+from tests.support.wire import Request
 
 PUT = Match("PUT")
 

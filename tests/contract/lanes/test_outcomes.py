@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import lanes
-from tests.lanes import Lane, Outcome
-from tests.patience import patiently
+from tests.support import lanes
+from tests.support.lanes import Lane, Outcome
+from tests.support.patience import patiently
 
 ROOT = Path(__file__).parents[3]
 CASES = """
@@ -56,7 +56,7 @@ def test_every_kind_of_failure_is_named_so_that_it_can_be_run_again(cases: Path,
             "-m",
             "pytest",
             "-p",
-            "tests.outcomes",
+            "tests.support.outcomes",
             "--outcome",
             str(outcome),
             "-c",

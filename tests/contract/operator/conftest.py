@@ -11,8 +11,8 @@ import pytest
 from kubernetes.aio import client, config
 
 from eventconsumer_operator.kube.api import KubernetesApi
-from tests.apiserver import ApiServerProcess, find_binary
-from tests.patience import patiently
+from tests.support.apiserver import ApiServerProcess, find_binary
+from tests.support.patience import patiently
 
 ROOT = Path(__file__).parents[3]
 OPERATOR_USER = "system:serviceaccount:operator-system:eventconsumer-operator"

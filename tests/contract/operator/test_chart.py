@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.apiserver import find_binary
 from tests.contract.operator.conftest import Cluster
+from tests.support.apiserver import find_binary
 
 CHART = Path(__file__).parents[3] / "helm/eventconsumer"
 

@@ -19,9 +19,9 @@ from eventconsumer_operator.fleet.key import FleetKey
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.resource.names import child_labels
 from eventconsumer_operator.settings import Settings, parse_settings
-from tests.apiserver import find_binary
 from tests.contract.operator.conftest import Cluster
 from tests.contract.operator.test_chart import CHART, helm, of_kind, render
+from tests.support.apiserver import find_binary
 
 ROOT = CHART.parents[1]
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())

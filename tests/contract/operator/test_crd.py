@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.contract.operator.conftest import Cluster
-from tests.fakes.kubernetes import event_consumer
-from tests.patience import patiently
+from tests.support.fakes.kubernetes import event_consumer
+from tests.support.patience import patiently
 
 SECRET = {"connectionStringSecretRef": {"name": "s", "key": "k"}}
 IDENTITY = {"workloadIdentity": {"clientId": "0000"}}

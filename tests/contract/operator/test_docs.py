@@ -10,7 +10,7 @@ import pytest
 
 from eventconsumer_api import labels
 from tests.contract.operator.conftest import Cluster
-from tests.docmanifests import YAML, documents, filled, whole
+from tests.support.manifests import YAML, documents, filled, whole
 
 INSTALL = (Path(__file__).parents[3] / "docs/how-to/install.md").read_text()
 

@@ -17,11 +17,11 @@ import pytest
 from kubernetes.aio import client, config
 
 from eventconsumer_api.host_report import BatchReport, FleetReport, HostReport, HostState, PartitionReport, Problem
-from tests.azurite import free_port
 from tests.contract.operator.conftest import OPERATOR_USER, Cluster, start_cluster
 from tests.contract.operator.simulation import Simulation
-from tests.fakes.kubernetes import event_consumer
-from tests.patience import patiently
+from tests.support.azurite import free_port
+from tests.support.fakes.kubernetes import event_consumer
+from tests.support.patience import patiently
 
 SECRET = {"connectionStringSecretRef": {"name": "s", "key": "k"}}
 SPEC: dict[str, Any] = {

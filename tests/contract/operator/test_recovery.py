@@ -18,8 +18,8 @@ from eventconsumer_operator.kube.watch import dead_watchers, watch
 from eventconsumer_operator.kube.workqueue import WorkQueue
 from tests.contract.operator.conftest import Cluster, start_cluster
 from tests.contract.operator.test_operator import SPEC, Hub, World, build, ready
-from tests.fakes.kubernetes import event_consumer
-from tests.patience import patiently
+from tests.support.fakes.kubernetes import event_consumer
+from tests.support.patience import patiently
 from tests.unit.operator.worlds import Told
 
 

@@ -11,7 +11,7 @@ from azure.storage.blob.aio import BlobLeaseClient, BlobServiceClient
 from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.lease_time import boottime
-from tests.fakes.blobs import FakeBlobStore
+from tests.support.fakes.blobs import FakeBlobStore
 
 
 @dataclass

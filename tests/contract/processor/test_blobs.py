@@ -7,7 +7,7 @@ import pytest
 
 from eventconsumer_storage.errors import Conflict, NotFound, Refused
 from tests.contract.processor.conftest import World
-from tests.fakes.blobs import FOREVER, put_blocks
+from tests.support.fakes.blobs import FOREVER, put_blocks
 
 ONE = "11111111-1111-1111-1111-111111111111"
 TWO = "22222222-2222-2222-2222-222222222222"

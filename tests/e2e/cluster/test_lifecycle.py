@@ -23,7 +23,7 @@ from local_cluster import procfs, sweep
 from local_cluster.cluster import Cluster
 from local_cluster.errors import CommandFailed
 from local_cluster.layout import Layout, Network
-from tests.patience import patiently
+from tests.support.patience import patiently
 
 pytestmark = pytest.mark.timeout(1800)
 LAYOUT, NETWORK = Layout.from_environment(), Network()

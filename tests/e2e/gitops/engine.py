@@ -14,9 +14,9 @@ from typing import IO, Any
 import yaml
 
 from eventconsumer_demo.cluster import Cluster
-from tests.apiserver import find_binary
-from tests.azurite import free_port
 from tests.e2e.conftest import ROOT
+from tests.support.apiserver import find_binary
+from tests.support.azurite import free_port
 
 MARK = "gitops-agent.argoproj.io/gc-mark"
 HEALTH = ROOT / "gitops/argocd/health.lua"

@@ -18,7 +18,7 @@ from tests.e2e.conftest import ROOT, Demo, image
 from tests.e2e.gitops.engine import MARK, Agent, Repository, build, local
 from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
 from tests.e2e.waiting import until
-from tests.patience import patiently
+from tests.support.patience import patiently
 
 pytestmark = pytest.mark.timeout(900)
 

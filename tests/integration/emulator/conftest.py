@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.emulator.sdk import Hub
-from tests.servers import EmulatorProcess
+from tests.support.servers import EmulatorProcess
 
 
 @pytest.fixture(scope="session")

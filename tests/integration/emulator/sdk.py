@@ -13,8 +13,8 @@ from typing import Any
 from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient
 from azure.eventhub.aio import EventHubConsumerClient as AsyncConsumerClient
 
-from tests.patience import patiently
-from tests.servers import EmulatorProcess
+from tests.support.patience import patiently
+from tests.support.servers import EmulatorProcess
 
 # Fewer retries than the SDK's three and less waiting between them: errors are expected here.
 FAST: dict[str, Any] = {"retry_total": 1, "retry_backoff_factor": 0.1}

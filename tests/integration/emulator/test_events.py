@@ -14,7 +14,7 @@ from azure.eventhub.exceptions import EventDataSendError, EventHubError
 
 from eventhubs_emulator.keys import partition_of_key
 from tests.integration.emulator.sdk import FAST, Hub, count, receive, receive_aio, receive_sync
-from tests.patience import patiently
+from tests.support.patience import patiently
 
 KINDS = ["sync", "aio"]
 EARLIEST = {"starting_position": "-1"}

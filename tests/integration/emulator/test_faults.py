@@ -13,7 +13,7 @@ from azure.eventhub.aio import EventHubConsumerClient as AsyncConsumerClient
 from azure.eventhub.exceptions import AuthenticationError, ConnectionLostError, EventHubError
 
 from tests.integration.emulator.sdk import FAST, Hub, Received, attach, count, failed, receive_aio
-from tests.patience import patiently
+from tests.support.patience import patiently
 
 EARLIEST = {"starting_position": "-1"}
 NO_RETRY: dict[str, Any] = {"retry_total": 0}

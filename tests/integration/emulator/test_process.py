@@ -16,8 +16,8 @@ from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerCl
 from eventhubs_emulator.framing import AMQP_HEADER, EMPTY_FRAME, frame
 from eventhubs_emulator.performatives import Open
 from tests.integration.emulator.sdk import Hub, count, receive_sync
-from tests.patience import patiently
-from tests.servers import EmulatorProcess
+from tests.support.patience import patiently
+from tests.support.servers import EmulatorProcess
 
 
 def run(*options: str) -> subprocess.CompletedProcess[str]:

@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from tests.azurite import free_port
-from tests.patience import patiently
+from tests.support.azurite import free_port
+from tests.support.patience import patiently
 
 ROOT = Path(__file__).parents[3]
 ALERTS = ROOT / "helm/eventconsumer/files/alerts.yaml"

@@ -11,13 +11,13 @@ import pytest
 import yaml
 
 from tests import metricsdoc
-from tests.azurite import AzuriteProcess
 from tests.contract.operator.conftest import Cluster, start_cluster
 from tests.contract.operator.test_operator import SPEC, Operator
-from tests.fakes.kubernetes import event_consumer
 from tests.integration.monitoring.prometheus import ALERTS, ROOT, Prometheus, program
 from tests.integration.processor.hosts import Consumer, wait_until
-from tests.servers import EmulatorProcess
+from tests.support.azurite import AzuriteProcess
+from tests.support.fakes.kubernetes import event_consumer
+from tests.support.servers import EmulatorProcess
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -49,7 +49,7 @@ def documented() -> dict[str, metricsdoc.Described]:
 
 def test_the_page_is_what_the_code_says() -> None:
     assert (ROOT / "docs/reference/metrics.md").read_text() == metricsdoc.page(), (
-        "run `python -m tests.metricsdoc > docs/reference/metrics.md`"
+        "run `python -m docs.generate.metrics > docs/reference/metrics.md`"
     )
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.azurite import AzuriteProcess
 from tests.integration.processor.hosts import Consumer
-from tests.servers import EmulatorProcess
+from tests.support.azurite import AzuriteProcess
+from tests.support.servers import EmulatorProcess
 
 MakeConsumer = Callable[..., Consumer]
 

@@ -17,9 +17,9 @@ from azure.storage.blob import ContainerClient
 
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import HostReport, Problem
-from tests.azurite import AzuriteProcess
-from tests.patience import patiently
-from tests.servers import EmulatorProcess
+from tests.support.azurite import AzuriteProcess
+from tests.support.patience import patiently
+from tests.support.servers import EmulatorProcess
 
 
 def wait_until(met: Callable[[], bool], seconds: float, what: str) -> None:

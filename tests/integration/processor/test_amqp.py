@@ -19,8 +19,8 @@ from eventconsumer_processor.source.sdk import SdkHub
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.test_drain import wait_drained
 from tests.integration.processor.test_source import receive, send
-from tests.patience import patiently
-from tests.servers import EmulatorProcess
+from tests.support.patience import patiently
+from tests.support.servers import EmulatorProcess
 
 PARTITIONS = 8
 

@@ -8,10 +8,10 @@ import pytest
 from eventconsumer_processor.audit.access import Options, opened
 from eventconsumer_processor.audit.model import AuditReport
 from eventconsumer_processor.audit.read import audit
-from tests.audited import run_program
 from tests.integration.processor.batches import PREFIX, commit_batch, read_commit, read_manifest
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.hosts import Consumer, wait_until
+from tests.support.audited import run_program
 
 
 def commit_open_batch(consumer: Consumer) -> bool:

@@ -4,11 +4,11 @@ import socket
 
 import pytest
 
-from tests.azurite import KEY, AzuriteProcess
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.drained import assert_exactly_once, read_drained
 from tests.integration.processor.hosts import HostProcess, wait_until
-from tests.servers import EmulatorProcess
+from tests.support.azurite import KEY, AzuriteProcess
+from tests.support.servers import EmulatorProcess
 
 SECRET_KEY = "c2VjcmV0LWtleS1vZi10ZXN0cw=="
 

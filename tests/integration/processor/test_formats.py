@@ -13,10 +13,10 @@ import pytest
 from azure.eventhub import EventData, EventHubProducerClient
 from azure.storage.blob import ContainerClient
 
-from tests.audited import assert_clean
-from tests.azurite import AzuriteProcess
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.hosts import Consumer, wait_until
+from tests.support.audited import assert_clean
+from tests.support.azurite import AzuriteProcess
 
 PREFIX = "shop/orders"
 DATA_FILE = re.compile(PREFIX + r"/localhost/orders/(\d+)/\d{4}/\d\d/\d\d/\d\d/\d\d/\d\d\.avro")

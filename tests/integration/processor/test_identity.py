@@ -8,10 +8,10 @@ from azure.storage.blob import BlobLeaseClient
 
 from eventconsumer_api.batch import BatchManifest
 from eventconsumer_api.identity import ChainRecord, LeaseRecord, chain_name, consumer_of, lease_record_name
-from tests.audited import assert_clean
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.drained import assert_exactly_once, read_drained
 from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
+from tests.support.audited import assert_clean
 
 MOVED = {"namespace": "market", "name": "orders", "uid": "uid-3"}
 APPLIED_AGAIN = {"namespace": "shop", "name": "orders", "uid": "uid-2"}

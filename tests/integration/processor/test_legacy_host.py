@@ -13,7 +13,7 @@ from tests.integration.processor.drained import read_drained
 from tests.integration.processor.hosts import Consumer
 from tests.integration.processor.legacy_host import OWNER, LegacyHost
 from tests.integration.processor.test_sdk_processor import foreign, publish
-from tests.patience import patiently
+from tests.support.patience import patiently
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
 

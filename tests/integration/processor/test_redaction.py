@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.azurite import KEY as STORAGE_KEY
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
-from tests.patience import patiently
-from tests.servers import KEY, KEY_NAME
+from tests.support.azurite import KEY as STORAGE_KEY
+from tests.support.patience import patiently
+from tests.support.servers import KEY, KEY_NAME
 
 pytestmark = pytest.mark.timeout(240)
 

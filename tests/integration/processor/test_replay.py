@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.audited import Leases, run_audit
-from tests.azurite import AzuriteProcess
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.drained import assert_exactly_once, read_drained
 from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
+from tests.support.audited import Leases, run_audit
+from tests.support.azurite import AzuriteProcess
 
 pytestmark = pytest.mark.timeout(240)
 

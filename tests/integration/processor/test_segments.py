@@ -10,11 +10,11 @@ from azure.storage.blob import ContainerClient
 
 from eventconsumer_api.batch import BatchManifest, manifest_name
 from eventconsumer_api.identity import HubSegment, segment_name
-from tests.audited import assert_clean
 from tests.integration.processor.batches import PREFIX, commit_batch, read_manifest
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
 from tests.integration.processor.test_tools import tool
+from tests.support.audited import assert_clean
 
 GAPS = re.compile(rb"^eventconsumer_gap_events_total\S* (\S+)", re.MULTILINE)
 ERRORS = re.compile(rb"^eventconsumer_receive_errors_total\S* (\S+)", re.MULTILINE)

@@ -16,8 +16,8 @@ from eventconsumer_processor.errors import HubNotFound, HubUnauthorized, HubUnre
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import Hub, Source
 from eventconsumer_processor.source.sdk import SdkHub
-from tests.patience import patiently
-from tests.servers import EmulatorProcess
+from tests.support.patience import patiently
+from tests.support.servers import EmulatorProcess
 
 
 @pytest.fixture(params=[SdkHub, AmqpHub], ids=["sdk", "amqp"])

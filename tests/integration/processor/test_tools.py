@@ -11,10 +11,10 @@ import structlog
 import yaml
 
 from eventconsumer_processor import cli
-from tests.audited import Leases, assert_clean
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
 from tests.integration.processor.legacy_host import LegacyHost
+from tests.support.audited import Leases, assert_clean
 
 LAYOUTS = pytest.mark.parametrize("layout", ["EventProcessorHost", "AzureSdk"])
 

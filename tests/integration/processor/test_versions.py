@@ -5,7 +5,7 @@ import pytest
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.hosts import wait_until
 from tests.integration.processor.test_drain import wait_drained
-from tests.previous import check_out, need_previous
+from tests.support.previous import check_out, need_previous
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -15,12 +15,12 @@ from azure.storage.blob import BlobServiceClient
 from pyspark.sql import SparkSession
 
 from eventconsumer_api.batch import BatchJob
-from tests.azurite import AzuriteProcess
 from tests.integration.spark import live
 from tests.integration.spark.consumer import Consumer
 from tests.integration.spark.drained import DrainedBatch, host_name
 from tests.integration.spark.drivers import EXAMPLE, fetch_jars, kill, start_driver
-from tests.patience import patiently
+from tests.support.azurite import AzuriteProcess
+from tests.support.patience import patiently
 
 Driver = Callable[..., subprocess.CompletedProcess[str]]
 Launch = Callable[..., subprocess.Popen[str]]

@@ -13,9 +13,9 @@ from eventconsumer_spark.input.reading import read_events
 from eventconsumer_spark.job import write_batch
 from eventconsumer_spark.storage.abfs import output_folder
 from eventconsumer_storage.account import StorageAccount
-from tests.azurite import ACCOUNT, KEY, AzuriteProcess
 from tests.integration.spark import live
 from tests.integration.spark.drained import PREFIX, DrainedBatch
+from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess
 
 
 class Consumer:

@@ -12,7 +12,7 @@ from azure.storage.blob import ContainerClient
 from eventconsumer_api.batch import BatchFile, BatchJob, BatchManifest, Range, Totals, commit_name, manifest_name
 from eventconsumer_api.host_config import BlobLocation, Credential, ResourceRef
 from eventconsumer_api.spark import Output
-from tests.azurite import ACCOUNT
+from tests.support.azurite import ACCOUNT
 
 RESOURCE = ResourceRef(namespace="shop", name="orders", uid="5f1c9e0a-7d7c-4f6e-9a55-2c6c1a1b2c3d")
 CHAIN = "00000000000000c1"

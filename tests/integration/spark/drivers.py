@@ -10,7 +10,7 @@ from pathlib import Path
 
 from eventconsumer_api.batch import BatchJob
 from eventconsumer_api.labels import BATCH_JOB_ENV
-from tests.azurite import ACCOUNT
+from tests.support.azurite import ACCOUNT
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "spark/examples/events_per_key.py"

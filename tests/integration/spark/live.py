@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from eventconsumer_spark.storage.abfs import AbfsFolder, hadoop_settings
 from eventconsumer_storage.account import StorageAccount
-from tests.azurite import ACCOUNT, KEY, AzuriteProcess
 from tests.integration.spark.drained import host_name
+from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess
 
 ROOT = Path(__file__).parents[3]
 FAST = "-XX:TieredStopAtLevel=1"

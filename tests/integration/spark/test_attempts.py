@@ -23,7 +23,7 @@ from eventconsumer_api.batch import (
 )
 from tests.integration.spark.conftest import Driver, Launch
 from tests.integration.spark.drained import MOVED, PREFIX, START, DrainedBatch
-from tests.patience import patiently
+from tests.support.patience import patiently
 
 pytestmark = pytest.mark.timeout(400)  # Minutes, where the machine is busy.
 HERE = Path(__file__).parent

@@ -14,8 +14,8 @@ from eventconsumer_api.batch import commit_name
 from eventconsumer_spark.attempt.claim import MAX_RECORD_BYTES
 from eventconsumer_spark.storage.store import ClaimStore, SinkContainer
 from eventconsumer_storage.account import StorageAccount
-from tests.azurite import ACCOUNT, KEY, AzuriteProcess
-from tests.fakes.spark_store import FakeBlobStore
+from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess
+from tests.support.fakes.spark_store import FakeBlobStore
 from tests.unit.spark.schedules import CLAIM, NUMBER, PREFIX, ScheduledAttempt, record
 
 Start = Callable[[str], ScheduledAttempt]

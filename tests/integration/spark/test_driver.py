@@ -16,10 +16,10 @@ from eventconsumer_spark import Batch
 from eventconsumer_spark.errors import FilesChangedError, ManifestError
 from eventconsumer_spark.program.process import process
 from eventconsumer_storage.errors import StorageError
-from tests.azurite import ACCOUNT, KEY, AzuriteProcess
 from tests.integration.spark.conftest import Driver
 from tests.integration.spark.drained import PREFIX, DrainedBatch
 from tests.integration.spark.drivers import ROOT
+from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess
 
 # Two drivers in a row take 20 s alone, and several times that on a busy machine.
 pytestmark = pytest.mark.timeout(240)

@@ -13,11 +13,11 @@ from eventconsumer_api.batch import BatchCommit, BatchJob
 from eventconsumer_api.spark import Output
 from eventconsumer_spark import WriteResult, streaming
 from eventconsumer_spark.errors import ConfigurationError, CountMismatchError
-from tests.azurite import ACCOUNT, KEY, AzuriteProcess
 from tests.integration.spark.conftest import Driver
 from tests.integration.spark.consumer import Consumer
 from tests.integration.spark.drained import MOVED, DrainedBatch
 from tests.integration.spark.drivers import ROOT
+from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess
 
 pytestmark = pytest.mark.timeout(600)
 EXAMPLES = ROOT / "spark/examples"

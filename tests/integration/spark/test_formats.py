@@ -25,8 +25,8 @@ from eventconsumer_spark.input.reading import EVENT_SCHEMA, check_count, read_ev
 from eventconsumer_spark.output.bodies import NO_BODY, NO_FIT, NO_JSON, NO_OBJECT, NO_UTF8, split
 from eventconsumer_spark.output.folder import list_files, write_folder
 from eventconsumer_spark.storage.abfs import AbfsFolder
-from tests.azurite import AzuriteProcess
 from tests.integration.spark import live
+from tests.support.azurite import AzuriteProcess
 
 pytestmark = pytest.mark.timeout(240)
 PROPERTIES = SimpleNamespace

@@ -17,10 +17,10 @@ from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.program.process import process
 from eventconsumer_spark.storage.paths import open_site
 from eventconsumer_storage.errors import StorageError
-from tests.azurite import ACCOUNT, KEY, AzuriteProcess
 from tests.integration.spark.conftest import Driver
 from tests.integration.spark.consumer import Consumer
 from tests.integration.spark.drained import CHAIN, MOVED, PREFIX, RESOURCE, DrainedBatch
+from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess
 
 pytestmark = pytest.mark.timeout(240)
 RECORD = "results/_eventconsumer.json"

@@ -21,10 +21,10 @@ from eventconsumer_spark.storage.paths import Site
 from eventconsumer_spark.storage.store import ClaimStore, SinkContainer
 from eventconsumer_storage.account import StorageAccount
 from eventconsumer_storage.errors import StorageError
-from tests.azurite import ACCOUNT, KEY, AzuriteProcess
-from tests.fakes.spark_store import FakeBlobStore
 from tests.integration.spark.drained import host_name
-from tests.patience import patiently
+from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess
+from tests.support.fakes.spark_store import FakeBlobStore
+from tests.support.patience import patiently
 
 MINE, THEIRS = "6b1a1a51-5f1e-4b1e-8b0a-000000000001", "6b1a1a51-5f1e-4b1e-8b0a-000000000002"
 Put = Callable[[str, bytes], None]

@@ -12,7 +12,7 @@ from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.manifest import CONFIG_MAP, SERVICE, STATEFUL_SET, difference
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.resource.load import load
-from tests.fakes.kubernetes import FakeKubernetes, event_consumer
+from tests.support.fakes.kubernetes import FakeKubernetes, event_consumer
 from tests.unit.operator.test_reconcile import FakeHosts
 from tests.unit.operator.worlds import KEY, SETTINGS, SPEC, spec_with
 

@@ -13,8 +13,8 @@ from eventconsumer_operator.kube.store import Store
 from eventconsumer_operator.kube.workqueue import Backoff, WorkQueue
 from eventconsumer_operator.reconcile import Next, Reconciler
 from eventconsumer_operator.settings import Settings
-from tests.fakes.kubernetes import FakeKubernetes
-from tests.fakes.virtual import virtual
+from tests.support.fakes.kubernetes import FakeKubernetes
+from tests.support.fakes.virtual import virtual
 from tests.unit.operator.test_reconcile import FakeHosts
 
 A, B = Key("shop", "a"), Key("shop", "b")

@@ -11,7 +11,7 @@ from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.api import resource_of
 from eventconsumer_operator.kube.workqueue import WorkQueue
 from eventconsumer_operator.metrics import QueueState, Resources
-from tests.fakes.virtual import virtual
+from tests.support.fakes.virtual import virtual
 from tests.unit.operator.worlds import KEY, NOW
 
 PLACE = {"namespace": KEY.namespace, "name": KEY.name}

@@ -25,8 +25,8 @@ from eventconsumer_operator.kube.resync import Resync
 from eventconsumer_operator.kube.store import Store
 from eventconsumer_operator.reconcile import CALM_SECONDS, MOVING_SECONDS, RESTING_SECONDS, STARTING_SECONDS, Reconciler
 from eventconsumer_operator.resource.load import load
-from tests.fakes.kubernetes import FakeKubernetes, event_consumer
-from tests.fakes.virtual import virtual
+from tests.support.fakes.kubernetes import FakeKubernetes, event_consumer
+from tests.support.fakes.virtual import virtual
 from tests.unit.operator.worlds import KEY, SETTINGS, SPARK, SPEC, Told, batch, fleet, report
 
 

@@ -18,7 +18,7 @@ from eventconsumer_operator.kube.manifest import EVENT
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.resource.names import application_name
 from eventconsumer_operator.resource.observed import Observed
-from tests.fakes.kubernetes import FakeKubernetes
+from tests.support.fakes.kubernetes import FakeKubernetes
 from tests.unit.operator.worlds import (
     KEY,
     NOW,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.pictures import dashboard, targets, terminal
-from tests.pictures.__main__ import demo_picture
-from tests.pictures.dashboard import Panel, Series
+from docs.generate.pictures import dashboard, targets, terminal
+from docs.generate.pictures.__main__ import demo_picture
+from docs.generate.pictures.dashboard import Panel, Series
 
 
 def test_a_program_sees_a_terminal_and_its_code_comes_back(tmp_path: Path):

@@ -19,7 +19,7 @@ from eventconsumer_processor.audit.owners import LeaseSubject
 from eventconsumer_processor.audit.read import Subject, audit
 from eventconsumer_processor.source.hub import Hub
 from eventconsumer_storage.blobs import BlobInfo, BlobStore
-from tests.fakes.blobs import FakeBlobStore
+from tests.support.fakes.blobs import FakeBlobStore
 
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)
 WHEN = "2026-01-01T00:00:00+00:00"

@@ -23,9 +23,9 @@ from eventconsumer_processor.partition.operator_messages import OperatorMessages
 from eventconsumer_processor.sink.parquet import encode
 from eventconsumer_processor.sink.slots import Chain, incarnation
 from eventconsumer_processor.source.hub import HubInfo
-from tests.fakes.blobs import FakeBlobStore
-from tests.fakes.hub import CREATED, FakeHub
-from tests.fakes.virtual import virtual
+from tests.support.fakes.blobs import FakeBlobStore
+from tests.support.fakes.hub import CREATED, FakeHub
+from tests.support.fakes.virtual import virtual
 from tests.unit.processor.stage import CONFIG, virtual_clock
 
 LAYOUTS = ["EventProcessorHost", "AzureSdk"]

@@ -13,8 +13,8 @@ from eventconsumer_processor.errors import HubUnreachable
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing
 from eventconsumer_processor.sink.slots import Chain, Draft
 from eventconsumer_processor.source.hub import PartitionInfo
-from tests.fakes.blobs import FakeBlobStore
-from tests.fakes.hub import CREATED, FakeHub
+from tests.support.fakes.blobs import FakeBlobStore
+from tests.support.fakes.hub import CREATED, FakeHub
 from tests.unit.processor.stage import CONFIG, virtual_clock
 
 

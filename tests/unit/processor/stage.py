@@ -20,8 +20,8 @@ from eventconsumer_processor.sink.formats import files_of
 from eventconsumer_processor.sink.parquet import encode
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.source.hub import HubInfo
-from tests.fakes.blobs import FakeBlobStore
-from tests.fakes.hub import CREATED, FakeHub, FakePartition
+from tests.support.fakes.blobs import FakeBlobStore
+from tests.support.fakes.hub import CREATED, FakeHub, FakePartition
 
 CONFIG: dict[str, Any] = {
     "resource": {"namespace": "shop", "name": "orders", "uid": "u"},

@@ -21,7 +21,7 @@ from eventconsumer_spark.input.manifest import MAX_MANIFEST_BYTES, check_files, 
 from eventconsumer_spark.program.environment import load_job
 from eventconsumer_spark.program.process import process
 from eventconsumer_spark.storage.store import BlobFacts
-from tests.fakes.spark_store import FakeBlobStore
+from tests.support.fakes.spark_store import FakeBlobStore
 
 RESOURCE = ResourceRef(namespace="shop", name="orders", uid="uid-1")
 PREFIX = "shop/orders"

@@ -10,8 +10,8 @@ from azure.core.exceptions import HttpResponseError
 from eventconsumer_processor.sink.commit import RETRY_AFTER_MOST, commit
 from eventconsumer_processor.sink.slots import Chain, Draft
 from eventconsumer_storage.errors import StorageError, Unavailable, storage_error
-from tests.fakes.blobs import FakeBlobStore, Fault
-from tests.fakes.virtual import virtual
+from tests.support.fakes.blobs import FakeBlobStore, Fault
+from tests.support.fakes.virtual import virtual
 
 DRAFT = Draft(0, 0, 9, 10, 1, "host", "nonce", "9", datetime(2026, 1, 1, tzinfo=UTC))
 

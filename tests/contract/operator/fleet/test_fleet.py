@@ -10,7 +10,7 @@ from eventconsumer_processor.lease.planned_balancer import Fleet
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.partition.operator_messages import OperatorMessages
 from tests.contract.operator.test_operator import SPEC, World, hub, ready, world
-from tests.patience import patiently
+from tests.support.patience import patiently
 
 __all__ = ["hub", "world"]  # fixtures
 

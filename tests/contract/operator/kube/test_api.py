@@ -11,7 +11,7 @@ from eventconsumer_operator.errors import Changed, Gone
 from eventconsumer_operator.kube.api import Api, KubernetesApi
 from eventconsumer_operator.kube.manifest import CONFIG_MAP, EVENT, EVENT_CONSUMER
 from tests.contract.operator.conftest import Cluster
-from tests.fakes.kubernetes import FakeKubernetes, event_consumer
+from tests.support.fakes.kubernetes import FakeKubernetes, event_consumer
 
 SECRET = {"connectionStringSecretRef": {"name": "s", "key": "k"}}
 SPEC = {

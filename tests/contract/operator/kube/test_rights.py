@@ -19,10 +19,10 @@ from eventconsumer_operator.kube.leader import NAME
 from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, Listing
 from eventconsumer_operator.kube.store import Store
 from eventconsumer_operator.kube.writethrough import WriteThrough
-from tests.apiserver import find_binary
 from tests.contract.operator.conftest import OPERATOR_USER, ROOT, Cluster, start_cluster
 from tests.contract.operator.test_operator import SPEC, Hub, Operator, World, build, condition, ready
-from tests.fakes.kubernetes import event_consumer
+from tests.support.apiserver import find_binary
+from tests.support.fakes.kubernetes import event_consumer
 
 Right = tuple[str, str, str]
 """Verb, API group, resource."""

@@ -9,11 +9,11 @@ import aiohttp
 import pytest
 
 from eventconsumer_operator.page.model import ConsumerDetail, ConsumerList
-from tests.azurite import free_port
 from tests.contract.operator.conftest import Cluster
 from tests.contract.operator.pageworld import BLOCKED, KEY, PARTITIONS, PageServer, filled_book, serving
 from tests.contract.operator.test_operator import SPEC, Operator
-from tests.fakes.kubernetes import event_consumer
+from tests.support.azurite import free_port
+from tests.support.fakes.kubernetes import event_consumer
 
 
 @pytest.fixture(scope="module")

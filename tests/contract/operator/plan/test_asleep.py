@@ -15,7 +15,7 @@ from eventconsumer_api.host_report import BatchReport, CommitReport, HostReport,
 from tests.contract.operator.conftest import Cluster
 from tests.contract.operator.simulation import Simulation
 from tests.contract.operator.test_operator import PARTITIONS, SPEC, Hub, World, build, condition
-from tests.patience import patiently
+from tests.support.patience import patiently
 
 SLEEPY: dict[str, Any] = {
     **SPEC,

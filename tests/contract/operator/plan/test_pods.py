@@ -24,7 +24,7 @@ from eventconsumer_operator.resource.quantities import canonical
 from eventconsumer_operator.resource.spec import parse_spec
 from eventconsumer_operator.settings import Settings
 from tests.contract.operator.conftest import Cluster
-from tests.fakes.kubernetes import event_consumer
+from tests.support.fakes.kubernetes import event_consumer
 from tests.unit.operator.resource.test_plan_pods import AFFINITY
 from tests.unit.operator.worlds import IDENTITY, SPARK, SPEC, batch, consumer, fleet, observed, report, spec_with
 

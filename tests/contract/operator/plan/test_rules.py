@@ -8,7 +8,7 @@ import pytest
 from eventconsumer_api.crdgen import custom_resource_definition
 from tests.contract.operator.conftest import Cluster
 from tests.contract.operator.test_crd import GOOD, IDENTITY, apply, with_value
-from tests.fakes.kubernetes import event_consumer
+from tests.support.fakes.kubernetes import event_consumer
 
 ACCOUNT = "https://shop.blob.core.windows.net"
 REPLACE: dict[str, Any] = {"handler": "a:B", "handlerMode": "Replace"}

@@ -20,7 +20,7 @@ from eventconsumer_operator.plan import make_plan
 from tests.contract.operator.conftest import ROOT, Cluster, start_cluster
 from tests.contract.operator.kube.test_rights import asked, granted, until_asked
 from tests.contract.operator.test_operator import SPEC, Hub, World, build, message, ready
-from tests.fakes.kubernetes import FakeKubernetes
+from tests.support.fakes.kubernetes import FakeKubernetes
 from tests.unit.operator.spark.test_plan_launchers import ENABLED, templates
 from tests.unit.operator.worlds import IDENTITY, SPARK, batch, fleet, observed, report
 from tests.unit.operator.worlds import SPEC as PLAN_SPEC
@@ -46,7 +46,7 @@ def plural(launcher: str) -> str:
 
 def define(cluster: Cluster, launcher: str) -> None:
     """Install the published definition."""
-    cluster.define(ROOT / f"tests/definitions/{GROUPS[launcher]}_sparkapplications.yaml", plural(launcher))
+    cluster.define(ROOT / f"tests/support/definitions/{GROUPS[launcher]}_sparkapplications.yaml", plural(launcher))
 
 
 @pytest.fixture(scope="module")

@@ -30,10 +30,10 @@ from eventconsumer_processor.source.rows import EventRows, FlatMap
 from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.lease_time import boottime
-from tests.audited import assert_clean, run_audit, run_program
-from tests.azurite import KEY, AzuriteProcess, free_port
-from tests.faultactions import Down, Fail, Truncate
-from tests.faultproxy import FaultProxy, Match
+from tests.support.audited import assert_clean, run_audit, run_program
+from tests.support.azurite import KEY, AzuriteProcess, free_port
+from tests.support.faultactions import Down, Fail, Truncate
+from tests.support.faultproxy import FaultProxy, Match
 
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)
 INFO = HubInfo("shop.example", "orders", CREATED, ("0", "1"))

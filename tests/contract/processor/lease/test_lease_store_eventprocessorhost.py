@@ -7,7 +7,7 @@ from eventconsumer_processor.lease.eventprocessorhost_store import EventProcesso
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.model import Checkpoint, Taken
 from tests.contract.processor.conftest import World
-from tests.fakes.blobs import FOREVER
+from tests.support.fakes.blobs import FOREVER
 
 FOREIGN = "11111111-1111-1111-1111-111111111111"
 

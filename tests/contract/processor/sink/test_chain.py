@@ -12,7 +12,7 @@ from eventconsumer_processor.sink.slots import Slot
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import StorageError
 from tests.contract.processor.conftest import World
-from tests.fakes.blobs import put_blocks
+from tests.support.fakes.blobs import put_blocks
 from tests.unit.processor.chains import LAYOUTS, chain, draft, tombstone
 
 

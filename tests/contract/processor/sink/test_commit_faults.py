@@ -14,9 +14,9 @@ from eventconsumer_processor.sink.content import Content
 from eventconsumer_processor.sink.slots import Slot
 from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
 from eventconsumer_storage.blobs import BlobStore
-from tests.azurite import AzuriteProcess
-from tests.faultactions import Delay, Down, DropReply, Fail, Hold, Replay, ResetUpload, Slow, Truncate
-from tests.faultproxy import Action, FaultProxy, Match
+from tests.support.azurite import AzuriteProcess
+from tests.support.faultactions import Delay, Down, DropReply, Fail, Hold, Replay, ResetUpload, Slow, Truncate
+from tests.support.faultproxy import Action, FaultProxy, Match
 from tests.unit.processor.chains import LAYOUTS, chain, draft
 
 BLOCK = b"0123456789abcdef" * 4096

@@ -12,7 +12,7 @@ LIMIT_MIB = 72  # a row group, the blocks it leaves, and one that is joined
 MEASURE = """
 import os, resource, sys
 from eventconsumer_processor.sink import avro, parquet
-from tests.fakes.hub import batch_of
+from tests.support.fakes.hub import batch_of
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024

@@ -12,9 +12,9 @@ from eventconsumer_processor.credentials import HubAccess
 from eventconsumer_processor.errors import HubUnreachable, LinkStolen, SourceError
 from eventconsumer_processor.source.hub import Hub, Source
 from eventconsumer_processor.source.sdk import SdkHub
-from tests.fakes.hub import FakeHub
-from tests.patience import patiently
-from tests.servers import EmulatorProcess
+from tests.support.fakes.hub import FakeHub
+from tests.support.patience import patiently
+from tests.support.servers import EmulatorProcess
 
 
 class World(Protocol):

@@ -27,8 +27,8 @@ from eventconsumer_processor.tools.model import Action, Check, CheckpointsExport
 from eventconsumer_processor.tools.policy import Rules
 from eventconsumer_storage.errors import Unavailable
 from tests.contract.processor.conftest import World
-from tests.fakes.blobs import EPOCH, FakeBlobStore
-from tests.fakes.hub import CREATED, FakeHub
+from tests.support.fakes.blobs import EPOCH, FakeBlobStore
+from tests.support.fakes.hub import CREATED, FakeHub
 from tests.unit.processor.auditing import StoreContainer
 from tests.unit.processor.stage import CONFIG
 

@@ -17,7 +17,7 @@ from eventconsumer_operator.kube.manifest import EVENT
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.resource.podfailures import restart_texts, restarts
-from tests.fakes.kubernetes import FakeKubernetes
+from tests.support.fakes.kubernetes import FakeKubernetes
 from tests.unit.operator.worlds import KEY, NOW, SETTINGS, fleet, observed, pod, report, stateful_set
 
 PAGE = Path(__file__).parents[4] / "docs/reference/events.md"

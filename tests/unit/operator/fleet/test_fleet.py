@@ -35,8 +35,8 @@ from eventconsumer_operator.fleet.messages import Fleets, HttpMessenger
 from eventconsumer_operator.kube.manifest import CONFIG_MAP, POD
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.resource.observed import Observed
-from tests.azurite import free_port
-from tests.fakes.kubernetes import FakeKubernetes
+from tests.support.azurite import free_port
+from tests.support.fakes.kubernetes import FakeKubernetes
 from tests.unit.operator.worlds import KEY, NOW, SETTINGS, fleet, observed, report
 
 RUNNING = HostReport(owner="", state=HostState.RUNNING)

@@ -9,8 +9,8 @@ from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_operator.errors import Forbidden, Transient
 from eventconsumer_operator.kube.leader import DURATION_SECONDS, NAME, STOP_SECONDS, Elector, LeadLost
 from eventconsumer_operator.kube.manifest import LEASE
-from tests.fakes.kubernetes import FakeKubernetes
-from tests.fakes.virtual import virtual
+from tests.support.fakes.kubernetes import FakeKubernetes
+from tests.support.fakes.virtual import virtual
 
 HOME = "home"
 

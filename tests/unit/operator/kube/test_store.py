@@ -16,7 +16,7 @@ from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.manifest import CONFIG_MAP, EVENT_CONSUMER, POD, STORED, Listing
 from eventconsumer_operator.kube.store import Store
 from eventconsumer_operator.kube.writethrough import WriteThrough
-from tests.fakes.kubernetes import FakeKubernetes, event_consumer
+from tests.support.fakes.kubernetes import FakeKubernetes, event_consumer
 
 SHOP = "shop"
 NAMES = ("a", "b", "c")

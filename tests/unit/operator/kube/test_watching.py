@@ -25,8 +25,8 @@ from eventconsumer_operator.kube.resync import Resync
 from eventconsumer_operator.kube.store import Store
 from eventconsumer_operator.kube.watch import Triggers, dead_watchers
 from eventconsumer_operator.kube.workqueue import WorkQueue
-from tests.fakes.kubernetes import FakeKubernetes, event_consumer
-from tests.fakes.virtual import virtual
+from tests.support.fakes.kubernetes import FakeKubernetes, event_consumer
+from tests.support.fakes.virtual import virtual
 from tests.unit.operator.worlds import SPEC, Told
 
 ORDERS = Key("shop", "orders")

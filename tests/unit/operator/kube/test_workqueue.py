@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventconsumer_operator.kube.workqueue import Backoff, WorkQueue
-from tests.fakes.virtual import virtual
+from tests.support.fakes.virtual import virtual
 
 
 def now() -> float:

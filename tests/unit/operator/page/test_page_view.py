@@ -17,7 +17,7 @@ from eventconsumer_operator.page.server import Rendered
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.reconcile import Reconciler
 from eventconsumer_operator.resource.observed import Observed
-from tests.fakes.kubernetes import FakeKubernetes, event_consumer
+from tests.support.fakes.kubernetes import FakeKubernetes, event_consumer
 from tests.unit.operator.test_reconcile import Cluster
 from tests.unit.operator.worlds import KEY, NOW, SETTINGS, SPEC, fleet, observed, pod, report, stateful_set
 

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from eventconsumer_operator.resource import hosts
 from eventconsumer_operator.resource.hosts import HttpHosts
-from tests.azurite import free_port
+from tests.support.azurite import free_port
 from tests.unit.operator.worlds import fleet, report
 
 GOOD = report(fleet=fleet())

@@ -26,7 +26,7 @@ from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.resource.load import load
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.spark.attempts import Attempts, Cause, attempts, backoff
-from tests.fakes.kubernetes import FakeKubernetes, event_consumer
+from tests.support.fakes.kubernetes import FakeKubernetes, event_consumer
 from tests.unit.operator.worlds import KEY, NOW, SETTINGS, SPARK, SPEC, batch, fleet, job, observed, pod, report
 
 RETRY = {"attempts": 3, "backoffSeconds": 10, "maxBackoffSeconds": 300}

@@ -29,7 +29,7 @@ from eventconsumer_operator.spark.operators import (
     unanswered,
 )
 
-DEFINITIONS = Path(__file__).parents[3] / "definitions"
+DEFINITIONS = Path(__file__).parents[3] / "support/definitions"
 CREATED = "2026-11-21T12:00:00Z"
 ENDED = "2026-11-21T12:05:00Z"
 END = datetime(2026, 11, 21, 12, 5, tzinfo=UTC)

@@ -20,8 +20,8 @@ from eventconsumer_processor.errors import HubUnreachable
 from eventconsumer_processor.source.hub import HubInfo, PartitionInfo, Source
 from eventconsumer_storage.blobs import BlobInfo
 from eventconsumer_storage.errors import Unavailable
-from tests.fakes.blobs import Fault
-from tests.fakes.virtual import virtual
+from tests.support.fakes.blobs import Fault
+from tests.support.fakes.virtual import virtual
 from tests.unit.processor.auditing import (
     CREATED,
     ERA,

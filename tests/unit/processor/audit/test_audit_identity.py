@@ -14,8 +14,8 @@ from eventconsumer_processor.audit.leases import LeaseFacts
 from eventconsumer_processor.audit.owners import LeaseReader, LeaseSubject
 from eventconsumer_processor.audit.read import Subject, audit
 from eventconsumer_storage.blobs import BlobStore
-from tests.fakes.blobs import Fault
-from tests.fakes.virtual import virtual
+from tests.support.fakes.blobs import Fault
+from tests.support.fakes.virtual import virtual
 from tests.unit.processor.auditing import (
     CHAIN,
     CHAIN_RECORD,

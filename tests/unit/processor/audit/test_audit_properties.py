@@ -12,7 +12,7 @@ from eventconsumer_processor.audit.codes import MEANINGS, Code
 from eventconsumer_processor.audit.frozen import FrozenFile, FrozenFiles
 from eventconsumer_processor.audit.model import BatchesAudit
 from eventconsumer_processor.audit.names import gaps
-from tests.fakes.virtual import virtual
+from tests.support.fakes.virtual import virtual
 from tests.unit.processor.auditing import World, fake, metadata
 
 

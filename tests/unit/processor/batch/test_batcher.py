@@ -13,8 +13,8 @@ from eventconsumer_processor.batch.batcher import Batcher
 from eventconsumer_processor.batch.batches import BatchLog
 from eventconsumer_processor.batch.measure import Measure
 from eventconsumer_storage.errors import Unavailable
-from tests.fakes.blobs import Fault
-from tests.fakes.virtual import virtual
+from tests.support.fakes.blobs import Fault
+from tests.support.fakes.virtual import virtual
 from tests.unit.processor.batch.test_batches import record
 from tests.unit.processor.measuring import TimedHub, World, now
 

@@ -14,8 +14,8 @@ from eventconsumer_processor.batch.batchplan import freeze
 from eventconsumer_processor.batch.lag import Ledger
 from eventconsumer_processor.sink.slots import Chain, Draft, Slot, slot_of
 from eventconsumer_storage.errors import Damaged, Unavailable
-from tests.fakes.blobs import FakeBlobStore, Fault
-from tests.fakes.virtual import virtual
+from tests.support.fakes.blobs import FakeBlobStore, Fault
+from tests.support.fakes.virtual import virtual
 from tests.unit.processor.chains import tombstone
 from tests.unit.processor.stage import virtual_clock
 

@@ -11,7 +11,7 @@ from eventconsumer_api.host_report import PartitionLag
 from eventconsumer_api.v1alpha1 import Position, PositionType
 from eventconsumer_processor.batch.lag import LOOKS, STALE, Heads, first_wanted, lag_of
 from eventconsumer_processor.source.hub import PartitionInfo
-from tests.fakes.hub import CREATED as NOW
+from tests.support.fakes.hub import CREATED as NOW
 
 UNKNOWN = PartitionLag()
 NOTHING = PartitionLag(events=0, seconds=0.0)

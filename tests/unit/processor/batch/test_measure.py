@@ -6,7 +6,7 @@ from datetime import timedelta
 from eventconsumer_api.host_report import PartitionLag
 from eventconsumer_processor.batch.lag import STALE
 from eventconsumer_processor.batch.measure import OFTEN_LOOK_SECONDS, RARE_LOOK_SECONDS
-from tests.fakes.virtual import virtual
+from tests.support.fakes.virtual import virtual
 from tests.unit.processor.measuring import TimedHub, World, now
 from tests.unit.processor.stage import CONFIG
 

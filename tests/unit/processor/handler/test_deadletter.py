@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from eventconsumer_processor.handler.api import Event, PartitionContext
 from eventconsumer_processor.handler.deadletter import Attempts, DeadLetters, cause_of
-from tests.fakes.blobs import FakeBlobStore
+from tests.support.fakes.blobs import FakeBlobStore
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 ATTEMPTS = Attempts(7, AT, datetime(2026, 1, 3, tzinfo=UTC))

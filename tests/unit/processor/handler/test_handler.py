@@ -15,7 +15,7 @@ from eventconsumer_api.errors import Blocked
 from eventconsumer_processor.handler.api import Batch
 from eventconsumer_processor.handler.loading import load
 from eventconsumer_processor.source.rows import EventRows
-from tests.fakes.hub import rows_of
+from tests.support.fakes.hub import rows_of
 
 
 def events_of(count: int, first: int = 5) -> EventRows:

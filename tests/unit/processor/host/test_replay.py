@@ -9,9 +9,9 @@ from eventconsumer_api.host_config import ReplayConfig
 from eventconsumer_api.host_report import PartitionReport
 from eventconsumer_processor.host.replay import bounded, completed
 from eventconsumer_storage.errors import Damaged
-from tests.fakes.blobs import FakeBlobStore
-from tests.fakes.hub import FakeHub
-from tests.fakes.virtual import virtual
+from tests.support.fakes.blobs import FakeBlobStore
+from tests.support.fakes.hub import FakeHub
+from tests.support.fakes.virtual import virtual
 from tests.unit.processor.stage import virtual_clock
 
 

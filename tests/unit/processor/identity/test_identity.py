@@ -35,9 +35,9 @@ from eventconsumer_processor.lease.model import Checkpoint, Lease
 from eventconsumer_processor.lease.store import LeaseStore
 from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_storage.errors import Conflict, Damaged, Unavailable
-from tests.fakes.blobs import FakeBlobStore, Fault
-from tests.fakes.hub import CREATED, FakeHub
-from tests.fakes.virtual import virtual
+from tests.support.fakes.blobs import FakeBlobStore, Fault
+from tests.support.fakes.hub import CREATED, FakeHub
+from tests.support.fakes.virtual import virtual
 from tests.unit.processor.stage import CONFIG, virtual_clock
 
 ERA = "0123456789abcdef"

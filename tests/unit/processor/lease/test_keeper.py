@@ -16,8 +16,8 @@ from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.keeper import Keeper
 from eventconsumer_processor.lease.model import Checkpoint
 from eventconsumer_storage.errors import Unavailable
-from tests.fakes.blobs import FakeBlobStore, Fault
-from tests.fakes.virtual import virtual
+from tests.support.fakes.blobs import FakeBlobStore, Fault
+from tests.support.fakes.virtual import virtual
 
 
 def keeper_of(renew: object) -> Keeper:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from eventconsumer_api.v1alpha1 import Roll
 from eventconsumer_processor.partition import holes
 from eventconsumer_processor.partition.buffer import JOINED_BATCHES, SMALL_BYTES, Buffer
-from tests.fakes.hub import batch_of
+from tests.support.fakes.hub import batch_of
 
 
 def buffered(start: int, numbers: list[int], now: float = 0.0) -> Buffer:

@@ -11,9 +11,9 @@ from eventconsumer_processor.lease.model import Checkpoint, Lease
 from eventconsumer_processor.partition.checkpoint import resume
 from eventconsumer_processor.sink.gaps import Gap, GapReason
 from eventconsumer_processor.sink.slots import Chain, Draft
-from tests.fakes.blobs import FakeBlobStore
-from tests.fakes.hub import FakeHub
-from tests.fakes.virtual import virtual
+from tests.support.fakes.blobs import FakeBlobStore
+from tests.support.fakes.hub import FakeHub
+from tests.support.fakes.virtual import virtual
 from tests.unit.processor.stage import virtual_clock
 
 EARLIEST = StartingPosition()

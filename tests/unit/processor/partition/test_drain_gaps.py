@@ -4,7 +4,7 @@ import pytest
 
 from eventconsumer_processor.sink import gaps
 from eventconsumer_processor.sink.gaps import Gap, GapReason
-from tests.fakes.virtual import virtual
+from tests.support.fakes.virtual import virtual
 from tests.unit.processor.chains import chain, draft
 from tests.unit.processor.stage import Stage, eventually
 

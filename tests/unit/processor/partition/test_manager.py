@@ -15,9 +15,9 @@ from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.store import STORAGE_SECONDS
 from eventconsumer_processor.partition.ownership import HEALED_SECONDS, LONGEST_PAUSE_SECONDS
 from eventconsumer_storage.blobs import BlobInfo
-from tests.fakes.blobs import EPOCH as FAKE_EPOCH
-from tests.fakes.blobs import FOREVER, FakeBlobStore
-from tests.fakes.hub import FakeHub
+from tests.support.fakes.blobs import EPOCH as FAKE_EPOCH
+from tests.support.fakes.blobs import FOREVER, FakeBlobStore
+from tests.support.fakes.hub import FakeHub
 from tests.unit.processor.fleets import (
     FOREIGN,
     LAYOUTS,

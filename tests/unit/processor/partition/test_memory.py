@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventconsumer_processor.partition.memory import WAITING_PART, WRITING_BYTES, Memory
-from tests.fakes.virtual import virtual
+from tests.support.fakes.virtual import virtual
 from tests.unit.processor.stage import virtual_clock
 
 

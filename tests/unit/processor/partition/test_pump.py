@@ -13,9 +13,9 @@ from eventconsumer_processor.lease.model import Checkpoint
 from eventconsumer_processor.partition.pump import PumpEnd
 from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_storage.errors import Unauthorized, Unavailable
-from tests.fakes.blobs import Fault
-from tests.fakes.hub import FakeHub, FakeSource
-from tests.fakes.virtual import virtual
+from tests.support.fakes.blobs import Fault
+from tests.support.fakes.hub import FakeHub, FakeSource
+from tests.support.fakes.virtual import virtual
 from tests.unit.processor.stage import CONFIG, Stage, eventually
 
 SLOT = "p/inc=era/partition=0/from={:020d}.parquet"

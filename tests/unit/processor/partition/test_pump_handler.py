@@ -10,9 +10,9 @@ from eventconsumer_processor.handler.api import Batch, CloseReason, EventProcess
 from eventconsumer_processor.handler.deadletter import DeadLetters
 from eventconsumer_processor.handler.handling import HandlerDependencies, PartitionHandler, PartitionIdentity
 from eventconsumer_processor.source.hub import HubInfo
-from tests.fakes.blobs import Fault
-from tests.fakes.hub import CREATED
-from tests.fakes.virtual import virtual
+from tests.support.fakes.blobs import Fault
+from tests.support.fakes.hub import CREATED
+from tests.support.fakes.virtual import virtual
 from tests.unit.processor.stage import CONFIG, Stage, eventually
 
 INFO = HubInfo("shop.example", "orders", CREATED, ("0",))

@@ -10,8 +10,8 @@ from eventconsumer_api.identity import EventMark
 from eventconsumer_processor.errors import HubUnreachable, PositionRefused
 from eventconsumer_processor.partition import marks
 from eventconsumer_processor.source.conditions import error_for
-from tests.fakes.hub import FakeHub, FakeSource
-from tests.fakes.virtual import virtual
+from tests.support.fakes.hub import FakeHub, FakeSource
+from tests.support.fakes.virtual import virtual
 from tests.unit.processor.stage import CONFIG, Running, Stage, eventually
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

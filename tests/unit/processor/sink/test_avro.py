@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from eventconsumer_processor.sink import avro
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.columns import to_batch
-from tests.fakes.hub import batch_of, rows_of
+from tests.support.fakes.hub import batch_of, rows_of
 
 # What a file of Capture starts with: 490 bytes, of which the last 16 are its sync marker.
 CAPTURE_HEADER = (

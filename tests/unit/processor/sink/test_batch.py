@@ -12,7 +12,7 @@ from eventconsumer_processor.sink.parquet import SCHEMA, encode
 from eventconsumer_processor.sink.row_chunks import groups
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.rows import EVENT_OVERHEAD_BYTES, EventRows, FlatMap, Kind
-from tests.fakes.hub import batch_of
+from tests.support.fakes.hub import batch_of
 
 Event = dict[str, Any]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -8,7 +8,7 @@ import pytest
 from eventconsumer_processor.sink.capture import CaptureChain, namespace_name
 from eventconsumer_processor.sink.content import Content
 from eventconsumer_storage.errors import Conflict, Damaged, Unavailable
-from tests.fakes.blobs import FakeBlobStore, Fault
+from tests.support.fakes.blobs import FakeBlobStore, Fault
 from tests.unit.processor.chains import HUB, NOON, Seconds, chain, draft
 
 RECORD = "p/inc=era/partition=0/from=00000000000000000005.json"

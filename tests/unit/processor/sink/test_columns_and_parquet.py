@@ -19,7 +19,7 @@ from eventconsumer_processor.source import sdk
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.columns import as_text, to_batch
 from eventconsumer_processor.source.rows import Kind
-from tests.fakes.hub import batch_of
+from tests.support.fakes.hub import batch_of
 
 assert sdk  # its import completes the decoder
 

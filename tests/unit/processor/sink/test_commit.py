@@ -13,8 +13,8 @@ from eventconsumer_processor.sink.commit import commit
 from eventconsumer_processor.sink.content import Content
 from eventconsumer_processor.sink.slots import Chain, Draft, Slot
 from eventconsumer_storage.errors import Conflict, Refused, StorageError, Unauthorized, Unavailable
-from tests.fakes.blobs import FakeBlobStore, Fault
-from tests.fakes.virtual import virtual
+from tests.support.fakes.blobs import FakeBlobStore, Fault
+from tests.support.fakes.virtual import virtual
 from tests.unit.processor.chains import LAYOUTS, Seconds, chain, draft
 
 SMALL, LARGE = (b"events",), (b"eve", b"nts")

@@ -13,8 +13,8 @@ from eventconsumer_processor.sink.content import BlockWriter, Content, upload
 from eventconsumer_processor.sink.row_chunks import groups
 from eventconsumer_processor.source.rows import EVENT_OVERHEAD_BYTES
 from eventconsumer_storage.errors import Refused, Unavailable
-from tests.fakes.blobs import FakeBlobStore, Fault
-from tests.fakes.hub import batch_of
+from tests.support.fakes.blobs import FakeBlobStore, Fault
+from tests.support.fakes.hub import batch_of
 
 
 @given(st.lists(st.tuples(st.binary(max_size=30), st.booleans())), st.integers(1, 40))

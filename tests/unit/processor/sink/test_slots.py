@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from eventconsumer_processor.audit import prune
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_storage.errors import Conflict, Damaged
-from tests.fakes.blobs import FakeBlobStore, Fault
+from tests.support.fakes.blobs import FakeBlobStore, Fault
 from tests.unit.processor.chains import LAYOUTS, NOON, chain, draft, tombstone
 
 FOLDER = "p/inc=era/partition=0/from="

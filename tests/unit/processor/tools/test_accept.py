@@ -16,7 +16,7 @@ from eventconsumer_processor.identity.segments import current, list_segments
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.tools.accept import Accepting, Ends
 from eventconsumer_storage.errors import Conflict, Damaged
-from tests.fakes.virtual import virtual
+from tests.support.fakes.virtual import virtual
 from tests.unit.processor.stage import CONFIG, Running, Stage, eventually, virtual_clock
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)

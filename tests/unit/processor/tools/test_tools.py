@@ -38,7 +38,7 @@ from eventconsumer_processor.tools.model import (
 )
 from eventconsumer_processor.tools.policy import Rules, Standing, judge
 from eventconsumer_storage.errors import Unauthorized
-from tests.fakes.blobs import FakeBlobStore, Fault
+from tests.support.fakes.blobs import FakeBlobStore, Fault
 from tests.unit.processor.stage import CONFIG
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

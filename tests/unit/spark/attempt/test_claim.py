@@ -13,7 +13,7 @@ from eventconsumer_spark.attempt.commit import commit, find_commit, previous_com
 from eventconsumer_spark.errors import ClaimHeldError, ClaimLostError
 from eventconsumer_spark.storage.keeper import LEASE_SECONDS
 from eventconsumer_storage.errors import StorageError
-from tests.fakes.spark_store import FakeBlobStore
+from tests.support.fakes.spark_store import FakeBlobStore
 from tests.unit.spark.schedules import CLAIM, NUMBER, PREFIX, TIMES, ScheduledAttempt, record
 
 FILE = BatchFile(path="a", etag="1", size=7, partition="0", first=0, last=9, count=10)

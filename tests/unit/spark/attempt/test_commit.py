@@ -6,7 +6,7 @@ from eventconsumer_api.batch import BatchCommit, BatchFile, CommitTotals, Quaran
 from eventconsumer_spark.attempt.commit import LeftOut, quarantine_of, totals_after
 from eventconsumer_spark.output.write_result import WriteResult
 from eventconsumer_spark.program.process import totals_message
-from tests.fakes.spark_store import FakeBlobStore
+from tests.support.fakes.spark_store import FakeBlobStore
 from tests.unit.spark.schedules import record
 from tests.unit.spark.test_batch import JOB, PATHS, frozen
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from tests.docpages import ROOT, Block, blocks, pages
+from docs.generate.pages import ROOT, Block, blocks, pages
 
 SECRET = {"connectionStringSecretRef": {"name": "s", "key": "k"}}
 LEAST = {

@@ -1,4 +1,4 @@
-"""docs/reference/cli.md, from the programs: `python -m tests.clidoc > docs/reference/cli.md`."""
+"""docs/reference/cli.md, from the programs: `python -m docs.generate.cli > docs/reference/cli.md`."""
 
 import importlib
 import importlib.util
@@ -13,7 +13,7 @@ from eventconsumer_processor.cli import app as host_image
 HEAD = """\
 # Commands
 
-Made from the programs by `python -m tests.clidoc`. Every one has `--help`.
+Made from the programs by `python -m docs.generate.cli`. Every one has `--help`.
 """
 PLUGIN = """
 ## `kubectl eventconsumer`

@@ -1,4 +1,4 @@
-"""`python -m tests.pictures`: run the demo, and draw docs/images/demo.svg and dashboard.png from that run."""
+"""`python -m docs.generate.pictures`: run the demo, and draw docs/images/demo.svg and dashboard.png from that run."""
 
 import os
 import subprocess
@@ -7,11 +7,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from docs.generate.pictures import dashboard, targets, terminal
 from eventconsumer_demo.cluster import Cluster
 from tests.integration.monitoring.prometheus import Prometheus
-from tests.pictures import dashboard, targets, terminal
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 IMAGES = ROOT / "docs/images"
 NAMESPACE = "eventconsumer-demo"
 STEPS = 300  # points of a line

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 
-from tests.faultproxy import Handling
+from tests.support.faultproxy import Handling
 
 
 @dataclass(frozen=True)

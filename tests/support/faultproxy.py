@@ -17,7 +17,7 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tests.wire import Reply, Request, read_message
+from tests.support.wire import Reply, Request, read_message
 
 _HEAD_LIMIT = 1 << 20
 _SLICE_SECONDS = 0.05  # how often a slow exchange moves a piece

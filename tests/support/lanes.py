@@ -1,8 +1,8 @@
-"""Every suite in the least time that two cores allow: `python -m tests.lanes`, which is what `make test` ends with.
+"""Every suite in the least time that two cores allow: `python -m tests.support.lanes` ends `make test`.
 
 1. The fault rows, alone: they are judged by time.
 2. The end-to-end tests, which wait for a cluster most of the time, and beside them all other suites at low priority and
-   with patience (`tests.patience`); what those print goes to build/suites.log.
+   with patience (`tests.support.patience`); what those print goes to build/suites.log.
 3. What failed runs once more with nothing beside it. It counts as passed only if it passes there, and its first failure
    stays in what was printed, so that nobody overlooks it. More than a few failures are no coincidence: then there is no
    second run.
@@ -21,7 +21,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build"
 SECOND_CHANCES = 12
 
@@ -44,7 +44,7 @@ class Lane:
 
     @property
     def outcome(self) -> Path:
-        """Where `tests.outcomes` writes what came of it."""
+        """Where `tests.support.outcomes` writes what came of it."""
         return BUILD / f"{self.name}.json"
 
     @property
@@ -56,7 +56,7 @@ class Lane:
         """Start it in a process group of its own."""
         for file in (self.outcome, self.outcome.with_suffix(".failures")):
             file.unlink(missing_ok=True)
-        command = ["pytest", "-p", "tests.outcomes", "--outcome", str(self.outcome), *self.arguments]
+        command = ["pytest", "-p", "tests.support.outcomes", "--outcome", str(self.outcome), *self.arguments]
         command = ["nice", "-n", "10" if self.aside else "0", sys.executable, "-m", *command]
         with self.log.open("wb") if self.aside else nullcontext() as log:
             return subprocess.Popen(

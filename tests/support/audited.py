@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.azurite import AzuriteProcess
-from tests.patience import patiently
+from tests.support.azurite import AzuriteProcess
+from tests.support.patience import patiently
 
 
 @dataclass(frozen=True)

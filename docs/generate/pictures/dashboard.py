@@ -15,7 +15,7 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DASHBOARD = ROOT / "helm/eventconsumer/files/dashboard.json"
 COLUMNS = 24  # of Grafana's grid
 MOST_SERIES = 12  # in a legend that can be read

@@ -1,6 +1,6 @@
 """The documentation as its tests see it: pages, their blocks of code, names in code style, links.
 
-`python -m tests.docpages` lists the links that lead elsewhere; nothing fetches them.
+`python -m docs.generate.pages` lists the links that lead elsewhere; nothing fetches them.
 """
 
 import itertools
@@ -14,7 +14,7 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 BESIDE = (
     "README.md",

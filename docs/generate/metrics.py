@@ -1,4 +1,4 @@
-"""docs/reference/metrics.md, from the metrics in the code: `python -m tests.metricsdoc > docs/reference/metrics.md`."""
+"""docs/reference/metrics.md, from the code: `python -m docs.generate.metrics > docs/reference/metrics.md`."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HEAD = """\
 # Metrics
 
-Made from the code by `python -m tests.metricsdoc`. Counters start at 0 with each process, and a series with labels
+Made from the code by `python -m docs.generate.metrics`. Counters start at 0 with each process, and a series with labels
 appears when it first counts. The [alerts](../runbooks/index.md) and the Grafana dashboard of the chart use these.
 
 """

@@ -1,19 +1,19 @@
-"""docs/reference/settings.md, from the code: `python -m tests.settingsdoc > docs/reference/settings.md`."""
+"""docs/reference/settings.md, from the code: `python -m docs.generate.settings > docs/reference/settings.md`."""
 
 import argparse
 import re
 from collections.abc import Iterator, Sequence
 from unittest.mock import patch
 
+from docs.generate.pages import ROOT
 from eventconsumer_api import labels
 from eventconsumer_operator.settings import parse_settings
-from tests.docpages import ROOT
 
 DEPLOYMENT = ROOT / "helm/eventconsumer/templates/deployment.yaml"
 HEAD = """\
 # Settings
 
-Made from the code by `python -m tests.settingsdoc`. What the administrator decides; users decide by the
+Made from the code by `python -m docs.generate.settings`. What the administrator decides; users decide by the
 [resource](eventconsumer.md). With Helm set the [chart's values](chart.md); the flags are for who installs without it.
 
 ## The operator: `eventconsumer-operator`

@@ -1,4 +1,4 @@
-"""docs/reference/conditions.md, from the code: `python -m tests.conditionsdoc > docs/reference/conditions.md`."""
+"""docs/reference/conditions.md, from the code: `python -m docs.generate.conditions > docs/reference/conditions.md`."""
 
 import inspect
 import re
@@ -11,7 +11,7 @@ ABNORMAL = {ConditionType.RECONCILING, ConditionType.STALLED, ConditionType.DATA
 HEAD = """\
 # Conditions
 
-Generated from the code by `python -m tests.conditionsdoc`. The conditions are in `status.conditions` of an
+Generated from the code by `python -m docs.generate.conditions`. The conditions are in `status.conditions` of an
 EventConsumer. Each has `status`, `reason`, `message`, `lastTransitionTime` and `observedGeneration`. The message names
 the field, the cause and the remedy. The conditions follow kstatus: `kubectl wait --for=condition=Ready evc/orders`,
 Flux and Argo CD understand them ([GitOps](../how-to/gitops.md)).

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO
 
 from eventhubs_emulator.admin_client import AdminClient
-from tests.patience import patiently
+from tests.support.patience import patiently
 
 KEY_NAME, KEY = "RootManageSharedAccessKey", "SAS_KEY_VALUE"
 

@@ -1,8 +1,7 @@
 """How long tests wait for what has to come: longer where other suites run beside them.
 
-`tests.lanes` runs most suites at low priority while the end-to-end tests have the machine. What they wait for comes
-late then, and is right.
-Only limits of waiting are made longer, never what a test expects.
+`tests.support.lanes` runs most suites at low priority while the end-to-end tests have the machine. What they wait for
+comes late then, and is right. Only limits of waiting are made longer, never what a test expects.
 """
 
 import os

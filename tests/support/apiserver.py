@@ -20,8 +20,8 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tests.azurite import free_port
-from tests.patience import patiently
+from tests.support.azurite import free_port
+from tests.support.patience import patiently
 
 ADMIN = "admin"
 READY_SECONDS = 90

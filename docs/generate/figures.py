@@ -1,7 +1,7 @@
-"""The figures in the README, from docs/benchmarks/latest.json: `python -m tests.figuresdoc` writes them into it."""
+"""The figures of the README, from docs/benchmarks/latest.json: `python -m docs.generate.figures` updates it."""
 
+from docs.generate.pages import ROOT
 from tests.bench.results import GOALS, Row, read
-from tests.docpages import ROOT
 
 README = ROOT / "README.md"
 BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"

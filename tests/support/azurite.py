@@ -9,12 +9,12 @@ import uuid
 from pathlib import Path
 from typing import IO
 
-from tests.patience import patiently
+from tests.support.patience import patiently
 
 ACCOUNT = "devstoreaccount1"
 # The development key that every copy of Azurite ships; it protects nothing.
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-BINARY = Path(__file__).parents[1] / "local/azurite/node_modules/.bin/azurite-blob"
+BINARY = Path(__file__).parents[2] / "local/azurite/node_modules/.bin/azurite-blob"
 
 
 def free_port() -> int:

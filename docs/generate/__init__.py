@@ -1,0 +1,1 @@
+"""Generators of documentation pages, figures and pictures from the code."""

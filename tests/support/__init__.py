@@ -1,0 +1,1 @@
+"""Test infrastructure: real servers, fakes, and helpers that several suites share."""
