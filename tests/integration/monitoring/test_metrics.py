@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests import metricsdoc
+from docs.generate import metrics as metricsdoc
 from tests.contract.operator.conftest import Cluster, start_cluster
 from tests.contract.operator.test_operator import SPEC, Operator
 from tests.integration.monitoring.prometheus import ALERTS, ROOT, Prometheus, program

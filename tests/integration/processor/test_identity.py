@@ -108,7 +108,8 @@ def test_leases_without_a_record_that_do_not_fit_the_hub_are_not_touched(
     """An older version, or another program, made them for another hub."""
     orders = consumer(partitions=4)
     billing = billing_of(orders, consumer, prefix="")
-    billing.publish(400)
+    for partition in range(4):
+        billing.publish(100, str(partition))
     with orders.container(orders.leases) as client:
         client.create_container()
         for partition in range(4):
