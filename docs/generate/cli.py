@@ -13,7 +13,7 @@ from eventconsumer_processor.cli import app as host_image
 HEAD = """\
 # Commands
 
-Made from the programs by `python -m docs.generate.cli`. Every one has `--help`.
+Generated from the programs by `python -m docs.generate.cli`. Every one has `--help`.
 """
 PLUGIN = """
 ## `kubectl eventconsumer`

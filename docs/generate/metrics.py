@@ -25,8 +25,8 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HEAD = """\
 # Metrics
 
-Made from the code by `python -m docs.generate.metrics`. Counters start at 0 with each process, and a series with labels
-appears when it first counts. The [alerts](../runbooks/index.md) and the Grafana dashboard of the chart use these.
+Generated from the code by `python -m docs.generate.metrics`. Counters start at 0 with each process, and a series
+with labels appears with its first count. The [alerts](../runbooks/index.md) and the Grafana dashboard use these.
 
 """
 OPERATOR = """\
@@ -39,7 +39,7 @@ does. `eventconsumer_operator_api_requests_total` does not count the requests th
 HOST = """\
 ## Hosts: port 8080, `/metrics`
 
-A host tells of what it does itself; the one that leads, or the probe while none runs, also tells the lag of all
+Each host reports its own work. The leading host, or the probe while no host runs, also reports the lag of all
 partitions and what waits for Spark. The chart's PodMonitor adds `namespace`, `pod`, and `eventconsumer_io_consumer`,
 the name of the EventConsumer.
 

@@ -13,7 +13,7 @@ DEPLOYMENT = ROOT / "helm/eventconsumer/templates/deployment.yaml"
 HEAD = """\
 # Settings
 
-Made from the code by `python -m docs.generate.settings`. What the administrator decides; users decide by the
+Generated from the code by `python -m docs.generate.settings`. What the administrator decides; users decide by the
 [resource](eventconsumer.md). With Helm set the [chart's values](chart.md); the flags are for who installs without it.
 
 ## The operator: `eventconsumer-operator`

@@ -20,9 +20,7 @@ from eventconsumer_cli.kube.toolbox import LIFETIME_SECONDS, Toolbox
 from eventconsumer_cli.output import Format
 from eventconsumer_cli.session import Session
 
-NewPod = Annotated[
-    bool, typer.Option("--new-pod", help="Run in a pod made for this, even where a host runs, and remove it.")
-]
+NewPod = Annotated[bool, typer.Option("--new-pod", help="Run in a temporary pod, even if a host runs.")]
 
 
 def toolbox(session: Session) -> Toolbox:
@@ -88,7 +86,7 @@ def change(
         tool: Runs the program.
         arguments: Of the program; it prints its plan unless --yes is among them.
         question: Asked after the plan.
-        yes: Do not ask.
+        yes: Do not ask for confirmation.
         stdin: What the program gets on stdin, each time.
 
     Raises:

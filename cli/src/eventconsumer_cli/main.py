@@ -63,7 +63,7 @@ def _root(  # noqa: PLR0917 - the options of every command
     all_namespaces: Annotated[bool, typer.Option("--all-namespaces", "-A", help="All namespaces.")] = False,
     context: Annotated[str | None, typer.Option("--context", help="Context of the kubeconfig.")] = None,
     kubeconfig: Annotated[Path | None, typer.Option("--kubeconfig", help="The kubeconfig file.")] = None,
-    output: Annotated[Format | None, typer.Option("--output", "-o", help="How to print (table).")] = None,
+    output: Annotated[Format | None, typer.Option("--output", "-o", help="Output format (table).")] = None,
     _: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,

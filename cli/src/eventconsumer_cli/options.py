@@ -50,7 +50,7 @@ ConsumerName = Annotated[
         show_default=False,
     ),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def shared(  # the signature is what matters: commands take it over
@@ -68,7 +68,7 @@ def shared(  # the signature is what matters: commands take it over
         Path | None, typer.Option("--kubeconfig", help="The kubeconfig file.", rich_help_panel=_PANEL)
     ] = None,
     output: Annotated[
-        Format | None, typer.Option("--output", "-o", help="How to print (table).", rich_help_panel=_PANEL)
+        Format | None, typer.Option("--output", "-o", help="Output format (table).", rich_help_panel=_PANEL)
     ] = None,
 ) -> Options:
     """The options of every command."""

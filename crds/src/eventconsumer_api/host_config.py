@@ -65,8 +65,8 @@ class LeaseLocation(BlobContainer):
 
     prefix: str | None = Field(
         default=None,
-        description="Put before the names of leases as it is (no separator is added). Absent: in the layout "
-        "EventProcessorHost `<namespace of the hub>/<hub>/`, in the layout AzureSdk nothing.",
+        description="Prefix of the names of lease blobs; no separator is added. Absent: `<namespace of the "
+        "hub>/<hub>/` in layout EventProcessorHost, empty in layout AzureSdk.",
     )
 
 
@@ -97,9 +97,9 @@ class BatchConfig(Model):
 class ReplayConfig(Model):
     """What ends a replay; where it begins is the starting position, and where it writes is the sink."""
 
-    nonce: str = Field(description="Its name.")
+    nonce: str = Field(description="Name of the replay.")
     to: AwareDatetime | None = Field(default=None, description="Events enqueued before this time; absent: all.")
-    partitions: list[str] = Field(default=[], description="Partition ids; empty: all.")
+    partitions: list[str] = Field(default=[], description="Partition ids. Empty: all.")
 
 
 class HostConfig(Model):

@@ -68,7 +68,7 @@ class Toleration(Model):
     toleration_seconds: int | None = Field(
         default=None,
         ge=0,
-        description="How long a host stays after the taint came, seconds; absent: for ever. For effect NoExecute.",
+        description="Time a host stays after the taint was added, seconds. Absent: forever. For effect NoExecute.",
     )
 
 
@@ -122,10 +122,10 @@ class NodeTerms(Model):
 
 
 class PreferredNode(Model):
-    """A wish about nodes."""
+    """A preference for nodes."""
 
-    weight: int = Field(ge=1, le=100, description="How much the wish counts against others.")
-    preference: NodeTerm = Field(description="Which nodes are wished for.")
+    weight: int = Field(ge=1, le=100, description="Weight of the preference.")
+    preference: NodeTerm = Field(description="The preferred nodes.")
 
 
 class NodeAffinity(Model):
@@ -158,37 +158,37 @@ class LabelSelector(Model):
 
 
 class PodTerm(Model):
-    """Near, or away from, these pods."""
+    """The pods to be near to or away from."""
 
-    label_selector: LabelSelector = Field(description="Which pods, of the resource's namespace.")
+    label_selector: LabelSelector = Field(description="Selector of pods in the resource's namespace.")
     topology_key: LabelName = Field(
-        description="Node label within whose values pods are near: kubernetes.io/hostname, say."
+        description="Node label that defines the topology domain, such as kubernetes.io/hostname."
     )
 
 
 class PreferredPod(Model):
-    """A wish about other pods."""
+    """A preference about other pods."""
 
-    weight: int = Field(ge=1, le=100, description="How much the wish counts against others.")
-    pod_affinity_term: PodTerm = Field(description="Near to, or away from, which pods.")
+    weight: int = Field(ge=1, le=100, description="Weight of the preference.")
+    pod_affinity_term: PodTerm = Field(description="The pods to be near to or away from.")
 
 
 class PodAffinity(Model):
     """Which other pods."""
 
     required_during_scheduling_ignored_during_execution: list[PodTerm] = Field(
-        default=[], max_length=16, description="What must hold where a host is started; running hosts are not moved."
+        default=[], max_length=16, description="Requirements at scheduling time; running hosts are not moved."
     )
     preferred_during_scheduling_ignored_during_execution: list[PreferredPod] = Field(
-        default=[], max_length=16, description="What should hold."
+        default=[], max_length=16, description="Preferences at scheduling time."
     )
 
 
 class Affinity(Model):
     """Where host pods want to run."""
 
-    node_affinity: NodeAffinity | None = Field(default=None, description="Which nodes hosts must or should run on.")
-    pod_affinity: PodAffinity | None = Field(default=None, description="Which pods hosts must or should be near to.")
+    node_affinity: NodeAffinity | None = Field(default=None, description="Required and preferred nodes.")
+    pod_affinity: PodAffinity | None = Field(default=None, description="Required and preferred pods to be near to.")
     pod_anti_affinity: PodAffinity | None = Field(
-        default=None, description="Which pods hosts must or should be away from."
+        default=None, description="Required and preferred pods to be away from."
     )

@@ -13,14 +13,14 @@ class Trigger(Model):
     """When a Spark batch starts: whichever comes first; nothing pending, nothing started."""
 
     files: int = Field(default=10, ge=1, le=100_000, description="Number of drained files not yet in a batch.")
-    bytes: int = Field(default=1_073_741_824, ge=1, le=1 << 50, description="Size of them together, bytes.")
+    bytes: int = Field(default=1_073_741_824, ge=1, le=1 << 50, description="Total size of these files, bytes.")
     age_seconds: int = Field(default=300, ge=1, le=604_800, description="Age of the oldest such file, seconds.")
     schedule: str = Field(
         default="",
         max_length=100,
         pattern=r"^$|^[0-9A-Za-z*/,#?-]+( [0-9A-Za-z*/,#?-]+){4}$",
-        description="Also at these times: a cron expression of five fields in UTC, such as 0 * * * *; empty: none. For "
-        "these times only, set the other limits high.",
+        description="Additional start times: a cron expression of five fields in UTC, such as 0 * * * *. Empty: none. "
+        "To start at these times only, set the other limits high.",
     )
 
 
@@ -54,15 +54,15 @@ class Application(Model):
         default=None,
         min_length=1,
         max_length=512,
-        description="Image with the program, made from the operator's Spark image; one that the administrator allows. "
-        "Absent: the operator's Spark image.",
+        description="Image with the program, built FROM the operator's Spark image and allowed by the administrator. "
+        "Default: the operator's Spark image.",
     )
     main_file: str = Field(
         default="local:///app/eventconsumer_spark/job.py",
         max_length=1024,
         # Not anywhere in the image: some modules of Python itself run what their arguments say.
         pattern=r"^local:///app(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+\.py$",
-        description="Program below /app in the image; the default writes the batch's events as spec.spark.output says.",
+        description="Program below /app in the image. The default writes the events of the batch to spec.spark.output.",
     )
     arguments: list[Annotated[str, Field(max_length=4096)]] = Field(
         default=[], max_length=100, description="Arguments of the program. Never put secrets here."
@@ -73,8 +73,8 @@ class Application(Model):
     ] = Field(
         default={},
         max_length=100,
-        description="Spark properties, such as spark.sql.shuffle.partitions; those that decide where and as whom the "
-        "application runs are reserved. Never put secrets here.",
+        description="Spark properties, such as spark.sql.shuffle.partitions. Properties of placement and identity are "
+        "reserved. Never put secrets here.",
     )
 
 
@@ -82,8 +82,10 @@ class SparkPod(Model):
     """Size of a driver or executor."""
 
     cores: int = Field(default=1, ge=1, le=64, description="Task slots (threads).")
-    core_request: Quantity | None = Field(default=None, description="CPU requested from Kubernetes; default: cores.")
-    memory: JavaMemory = Field(default="1g", description="Heap, such as 1g; the pod gets Spark's overhead on top.")
+    core_request: Quantity | None = Field(default=None, description="CPU request. Default: cores.")
+    memory: JavaMemory = Field(
+        default="1g", description="Heap size, such as 1g. The pod's memory is this and Spark's overhead."
+    )
 
 
 class Executors(SparkPod):
@@ -119,14 +121,14 @@ class Body(Model):
 
     type: BodyType = Field(
         default=BodyType.BINARY,
-        description="Binary: as it is. Text: as UTF-8. Json: parsed with body.schema, or checked and kept as text "
-        "without one. Events whose body is not of that kind go to a quarantine beside the output.",
+        description="Binary: unchanged. Text: UTF-8. Json: parsed with body.schema, or validated and kept as text "
+        "without it. Events with another kind of body go to a quarantine folder beside the output.",
     )
     schema_: str = Field(
         default="",
         alias="schema",
         max_length=16_384,
-        description="Columns of a JSON body, as Spark writes them: id BIGINT, name STRING, at TIMESTAMP.",
+        description="Columns of a JSON body as Spark DDL: id BIGINT, name STRING, at TIMESTAMP.",
     )
 
 
@@ -141,7 +143,7 @@ class Output(Model):
     format: OutputFormat = Field(
         default=OutputFormat.DELTA, description="Delta: one table. Parquet: a folder _batch=<n> for each batch."
     )
-    body: Body = Field(default=Body(), description="What becomes of the body.")
+    body: Body = Field(default=Body(), description="Conversion of the body.")
     partition_by_date: bool = Field(
         default=False, description="Partition the output by the date (UTC) at which events were enqueued: column date."
     )
@@ -149,27 +151,27 @@ class Output(Model):
         default=134_217_728,
         ge=1_048_576,
         le=1_073_741_824,
-        description="Size to aim at, bytes; Delta: small files of earlier batches are compacted to it.",
+        description="Target file size, bytes. Delta: small files of earlier batches are compacted to it.",
     )
 
 
 class Retry(Model):
-    """When a failed batch is tried again."""
+    """Retries of a failed batch."""
 
     attempts: int = Field(
         default=3,
         ge=1,
         le=100,
-        description="After so many failed attempts in a row the consumer counts as stalled; attempts go on after that, "
-        "each maxBackoffSeconds.",
+        description="Failed attempts in a row before the consumer is Stalled. Attempts continue after that, one each "
+        "maxBackoffSeconds.",
     )
     backoff_seconds: int = Field(
         default=30,
         ge=0,
         le=86_400,
-        description="Time before the second attempt; doubled for each further one, seconds.",
+        description="Backoff before the second attempt, seconds; doubled for each further attempt.",
     )
-    max_backoff_seconds: int = Field(default=3600, ge=1, le=86_400, description="Longest such time, seconds.")
+    max_backoff_seconds: int = Field(default=3600, ge=1, le=86_400, description="Maximum backoff, seconds.")
 
 
 class PoisonFiles(StrEnum):
@@ -182,11 +184,9 @@ class PoisonFiles(StrEnum):
 class History(Model):
     """How many finished applications are kept, for their logs."""
 
-    succeeded: int = Field(default=3, ge=0, le=100, description="Succeeded ones.")
-    failed: int = Field(default=3, ge=0, le=100, description="Failed ones.")
-    ttl_seconds: int = Field(
-        default=86_400, ge=60, le=2_592_000, description="And no longer than this after they ended, seconds."
-    )
+    succeeded: int = Field(default=3, ge=0, le=100, description="Number of succeeded applications.")
+    failed: int = Field(default=3, ge=0, le=100, description="Number of failed applications.")
+    ttl_seconds: int = Field(default=86_400, ge=60, le=2_592_000, description="Maximum time after their end, seconds.")
 
 
 class BatchReplay(Model):
@@ -202,7 +202,7 @@ class BatchReplay(Model):
         min_length=1,
         max_length=20,
         pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
-        description="Name of this replay; another one starts another replay.",
+        description="Name of this replay. A new name starts a new replay.",
     )
     from_: int = Field(alias="from", ge=1, description="Number of the first batch.")
     to: int = Field(ge=1, description="Number of the last batch, which must be committed.")
@@ -223,8 +223,8 @@ class Spark(Model):
     )
 
     enabled: bool = Field(default=True, description="Start applications.")
-    trigger: Trigger = Field(default=Trigger(), description="When a batch starts.")
-    batch: BatchLimits = Field(default=BatchLimits(), description="How much one batch takes.")
+    trigger: Trigger = Field(default=Trigger(), description="Conditions that start a batch.")
+    batch: BatchLimits = Field(default=BatchLimits(), description="Limits of one batch.")
     launcher: Launcher = Field(
         default=Launcher.NATIVE,
         description="Native: a Job whose pod is the driver. Kubeflow: a SparkApplication sparkoperator.k8s.io/v1beta2. "
@@ -232,27 +232,30 @@ class Spark(Model):
     )
     mode: SparkMode = Field(
         default=SparkMode.AUTO,
-        description="Local: all in the driver, with driver.cores tasks at a time. Executors: in executor pods. Auto: "
-        "Local up to localMaxBytes, where the launcher is Native.",
+        description="Local: all tasks in the driver, driver.cores at a time. Executors: tasks in executor pods. Auto: "
+        "Local up to localMaxBytes with launcher Native, otherwise Executors.",
     )
     local_max_bytes: int = Field(
         default=268_435_456,
         ge=0,
         le=1 << 50,
-        description="Mode Auto: size of a batch's files up to which it runs in the driver, bytes.",
+        description="Mode Auto: maximum size of the files of a batch that runs in the driver, bytes.",
     )
-    application: Application = Field(default=Application(), description="What runs.")
+    application: Application = Field(default=Application(), description="The program.")
     driver: SparkPod = Field(default=SparkPod(), description="Size of the driver.")
     executor: Executors = Field(default=Executors(), description="Size and number of executors.")
-    output: Output | None = Field(default=None, description="Where the result goes.")
+    output: Output | None = Field(default=None, description="Destination of the result.")
     timeout_seconds: int = Field(
-        default=3600, ge=60, le=86_400, description="Time an application may take; then it is ended as failed, seconds."
+        default=3600,
+        ge=60,
+        le=86_400,
+        description="Maximum run time of an application, seconds. It is stopped as failed after that.",
     )
-    retry: Retry = Field(default=Retry(), description="When a failed batch is tried again.")
+    retry: Retry = Field(default=Retry(), description="Retries of a failed batch.")
     poison_files: PoisonFiles = Field(
         default=PoisonFiles.QUARANTINE,
-        description="Quarantine: from attempt retry.attempts on, files that no attempt can process are searched, named "
-        "and left out. Fail: the batch is tried until it succeeds.",
+        description="Quarantine: from attempt retry.attempts on, unprocessable files are identified, reported and left "
+        "out. Fail: the batch is retried until it succeeds.",
     )
-    history: History = Field(default=History(), description="Finished applications that are kept.")
-    replay: BatchReplay | None = Field(default=None, description="Process committed batches once more; absent: none.")
+    history: History = Field(default=History(), description="Retention of finished applications.")
+    replay: BatchReplay | None = Field(default=None, description="Process committed batches again. Absent: none.")

@@ -20,12 +20,12 @@ Count = Annotated[int, Field(ge=0)]
 class Condition(Report):
     """One condition, in the shape of metav1.Condition."""
 
-    type: ConditionType = Field(description="Which aspect.")
-    status: Literal["True", "False", "Unknown"] = Field(description="Whether it holds.")
-    reason: str = Field(max_length=64, description="One word for programs; the reasons are documented constants.")
-    message: str = Field(max_length=4096, description="A sentence for people: what is wrong and what to do.")
-    last_transition_time: datetime = Field(description="When the status last changed.")
-    observed_generation: Count = Field(description="Generation of the spec this is about.")
+    type: ConditionType = Field(description="Condition type.")
+    status: Literal["True", "False", "Unknown"] = Field(description="Status of the condition.")
+    reason: str = Field(max_length=64, description="Machine-readable reason; the reasons are documented.")
+    message: str = Field(max_length=4096, description="Cause and remedy.")
+    last_transition_time: datetime = Field(description="Time of the last change of the status.")
+    observed_generation: Count = Field(description="Generation of the spec that the condition is about.")
 
 
 class HubStatus(Report):
@@ -38,8 +38,8 @@ class HubStatus(Report):
 class HostsStatus(Report):
     """Host pods."""
 
-    desired: Count = Field(default=0, description="Hosts wanted.")
-    ready: Count = Field(default=0, description="Hosts ready.")
+    desired: Count = Field(default=0, description="Desired number of hosts.")
+    ready: Count = Field(default=0, description="Ready hosts.")
 
 
 class PartitionsStatus(Report):
@@ -60,39 +60,40 @@ class LagStatus(Report):
 class ScalingStatus(Report):
     """What the number of hosts was last decided to be, and what the next decision has to remember."""
 
-    replicas: Count = Field(description="Hosts wanted.")
-    reason: str = Field(max_length=512, description="Why this number, as text.")
-    mode: ScalingMode | None = Field(default=None, description="By which mode it was decided; absent: suspended.")
-    last_scale_time: datetime | None = Field(default=None, description="When it last changed.")
+    replicas: Count = Field(description="Desired number of hosts.")
+    reason: str = Field(max_length=512, description="Reason for this number.")
+    mode: ScalingMode | None = Field(default=None, description="Scaling mode of the decision. Absent: suspended.")
+    last_scale_time: datetime | None = Field(default=None, description="Time of the last change.")
     calm_since: datetime | None = Field(
-        default=None, description="Since when no partition lags (mode Lag); absent: one does, or that is not known."
+        default=None, description="Time since which no partition lags (mode Lag). Absent: a partition lags, or unknown."
     )
     late_seconds: Count | None = Field(
-        default=None, description="How late the latest partition was when the number last rose (mode Lag), seconds."
+        default=None, description="Lag of the latest partition at the last increase (mode Lag), seconds."
     )
     too_few: Count | None = Field(
-        default=None, description="So many hosts were too few (mode Lag): for a time the number stays above."
+        default=None,
+        description="Number of hosts that was insufficient (mode Lag). For a time the number stays above it.",
     )
-    too_few_time: datetime | None = Field(default=None, description="When that was seen.")
+    too_few_time: datetime | None = Field(default=None, description="Time of that observation.")
 
 
 class ReplayStatus(Report):
     """The replay that the spec asks for."""
 
-    nonce: str = Field(description="Its name.")
-    state: Literal["Pending", "Running", "Succeeded", "Failed"] = Field(description="How far it is.")
-    message: str = Field(default="", max_length=1024, description="What it waits for, or why it failed.")
+    nonce: str = Field(description="Name of the replay.")
+    state: Literal["Pending", "Running", "Succeeded", "Failed"] = Field(description="State of the replay.")
+    message: str = Field(default="", max_length=1024, description="Reason for waiting or for the failure.")
     files: Count = Field(default=0, description="Files committed.")
     events: Count = Field(default=0, description="Events in them.")
 
 
 class DrainedStatus(Report):
-    """What is in files."""
+    """Drained events and files."""
 
     files: Count = Field(default=0, description="Committed files.")
     events: Count = Field(default=0, description="Events in them.")
-    bytes: Count = Field(default=0, description="Size of them, bytes.")
-    last_file_time: datetime | None = Field(default=None, description="When the last file was committed.")
+    bytes: Count = Field(default=0, description="Total size, bytes.")
+    last_file_time: datetime | None = Field(default=None, description="Time of the last commit of a file.")
 
 
 class StorageStatus(Report):
@@ -100,11 +101,11 @@ class StorageStatus(Report):
 
     calls_per_month: Count | None = Field(
         default=None,
-        description="Requests in 730 hours at the rate of the last quarter of an hour; absent: not known yet.",
+        description="Requests in 730 hours at the rate of the last 15 minutes. Absent: not known yet.",
     )
     idle_calls_per_month: Count | None = Field(
         default=None,
-        description="Requests in 730 hours without events: leases, scans and the lead; absent: not known yet.",
+        description="Requests in 730 hours without events: leases, listings and leadership. Absent: not known yet.",
     )
 
 
@@ -115,8 +116,8 @@ class CommitStatus(Report):
     time: datetime = Field(description="When.")
     rows_read: Count = Field(description="Events read.")
     rows_written: Count = Field(description="Rows written.")
-    seconds: float = Field(ge=0, description="Time it took, seconds.")
-    output_version: Count | None = Field(default=None, description="Version of the Delta table; absent: none.")
+    seconds: float = Field(ge=0, description="Duration, seconds.")
+    output_version: Count | None = Field(default=None, description="Version of the Delta table. Absent: none.")
 
 
 class QuarantineStatus(Report):
@@ -124,16 +125,16 @@ class QuarantineStatus(Report):
 
     files: Count = Field(default=0, description="Files.")
     rows: Count = Field(default=0, description="Events in other files.")
-    message: str = Field(default="", max_length=1024, description="The newest of them, and why.")
+    message: str = Field(default="", max_length=1024, description="The most recent one, with its cause.")
 
 
 class BatchReplayStatus(Report):
     """The replay of batches that the spec asks for."""
 
-    nonce: str = Field(description="Its name.")
-    state: Literal["Pending", "Running", "Succeeded", "Failed"] = Field(description="How far it is.")
-    message: str = Field(default="", max_length=1024, description="What it waits for, or why it failed.")
-    output: str = Field(default="", description="Folder of its result.")
+    nonce: str = Field(description="Name of the replay.")
+    state: Literal["Pending", "Running", "Succeeded", "Failed"] = Field(description="State of the replay.")
+    message: str = Field(default="", max_length=1024, description="Reason for waiting or for the failure.")
+    output: str = Field(default="", description="Output folder.")
     batches: Count = Field(default=0, description="Batches committed.")
     rows: Count = Field(default=0, description="Rows written.")
 
@@ -141,26 +142,28 @@ class BatchReplayStatus(Report):
 class SparkStatus(Report):
     """What Spark did with the files."""
 
-    last_batch: Count = Field(default=0, description="Number of the last batch that was started; 0: none.")
-    attempt: Count = Field(default=0, description="How often it was started.")
-    last_application: str = Field(default="", description="Name of the last application that was started.")
-    reason: str = Field(default="", description="What started that batch: Files, Bytes, Age or Schedule.")
-    mode: Literal["", "Local", "Executors"] = Field(default="", description="Where its tasks run.")
+    last_batch: Count = Field(default=0, description="Number of the last started batch; 0: none.")
+    attempt: Count = Field(default=0, description="Number of its attempts.")
+    last_application: str = Field(default="", description="Name of the last started application.")
+    reason: str = Field(default="", description="Trigger of that batch: Files, Bytes, Age or Schedule.")
+    mode: Literal["", "Local", "Executors"] = Field(default="", description="Place of its tasks.")
     failures: Count = Field(default=0, description="Failed attempts in a row.")
-    last_failure: str = Field(default="", max_length=1024, description="Why the last of them failed.")
-    next_attempt_time: datetime | None = Field(default=None, description="When the batch is tried again; absent: now.")
+    last_failure: str = Field(default="", max_length=1024, description="Cause of the last failure.")
+    next_attempt_time: datetime | None = Field(default=None, description="Time of the next attempt. Absent: now.")
     pending_files: Count = Field(default=0, description="Files in no committed batch.")
-    pending_bytes: Count = Field(default=0, description="Size of them, bytes.")
+    pending_bytes: Count = Field(default=0, description="Total size, bytes.")
     processed_files: Count = Field(default=0, description="Files in committed batches.")
-    last_commit: CommitStatus | None = Field(default=None, description="The last committed batch; absent: none.")
-    quarantine: QuarantineStatus | None = Field(default=None, description="What was left out; absent: nothing.")
-    replay: BatchReplayStatus | None = Field(default=None, description="The replay; absent where none is asked for.")
+    last_commit: CommitStatus | None = Field(default=None, description="The last committed batch. Absent: none.")
+    quarantine: QuarantineStatus | None = Field(
+        default=None, description="Files and events that were left out. Absent: none."
+    )
+    replay: BatchReplayStatus | None = Field(default=None, description="The replay. Absent: none requested.")
 
 
 class EffectiveStatus(Report):
     """Values the operator computed from the spec and its own settings."""
 
-    replicas: Count = Field(description="Hosts wanted.")
+    replicas: Count = Field(description="Desired number of hosts.")
     image: str = Field(description="Image of the hosts.")
     spark_image: str = Field(description="Image of Spark drivers and executors.")
     sink_prefix: str = Field(description="Folder of the files in the sink's container.")
@@ -168,9 +171,9 @@ class EffectiveStatus(Report):
 
 
 class EventConsumerStatus(Report):
-    """What the operator observed."""
+    """Observed state."""
 
-    observed_generation: Count = Field(default=0, description="Generation of the spec this status is about.")
+    observed_generation: Count = Field(default=0, description="Generation of the spec that the status is about.")
     conditions: list[Condition] = Field(
         default=[],
         max_length=16,
@@ -182,13 +185,13 @@ class EventConsumerStatus(Report):
     selector: str = Field(default="", description="Label selector of the host pods (for the scale subresource).")
     hosts: HostsStatus = Field(default=HostsStatus(), description="Host pods.")
     partitions: PartitionsStatus = Field(default=PartitionsStatus(), description="Partitions and their owners.")
-    lag: LagStatus = Field(default=LagStatus(), description="How far files are behind.")
-    scaling: ScalingStatus | None = Field(default=None, description="How many hosts, and why; absent: not decided yet.")
-    replay: ReplayStatus | None = Field(default=None, description="The replay; absent where the spec asks for none.")
-    drained: DrainedStatus = Field(default=DrainedStatus(), description="What is in files.")
+    lag: LagStatus = Field(default=LagStatus(), description="Lag of the files behind the hub.")
+    scaling: ScalingStatus | None = Field(default=None, description="The scaling decision. Absent: not decided yet.")
+    replay: ReplayStatus | None = Field(default=None, description="The replay. Absent: none requested.")
+    drained: DrainedStatus = Field(default=DrainedStatus(), description="Drained events and files.")
     storage: StorageStatus = Field(default=StorageStatus(), description="Storage requests of the hosts.")
-    spark: SparkStatus | None = Field(default=None, description="Spark; absent where it is not enabled.")
-    effective: EffectiveStatus | None = Field(default=None, description="Computed values; absent for an invalid spec.")
+    spark: SparkStatus | None = Field(default=None, description="Spark. Absent: not enabled.")
+    effective: EffectiveStatus | None = Field(default=None, description="Computed values. Absent: invalid spec.")
 
     def condition(self, kind: ConditionType) -> Condition | None:
         """Return the condition of this type, if it is there."""

@@ -37,15 +37,15 @@ FLEET_MESSAGES = Counter(
 )
 APPLICATIONS = Counter(
     "eventconsumer_operator_spark_applications",
-    "Spark applications started, by where their tasks run: Local, Executors.",
+    "Spark applications started, by mode: Local, Executors.",
     ["mode"],
 )
 LOOP_LAG = Gauge(
     "eventconsumer_operator_loop_lag_seconds",
-    "By how much the event loop was late at most in the last minute, seconds.",
+    "Maximum delay of the event loop in the last minute, seconds.",
 )
 LISTED = Gauge("eventconsumer_operator_list_age_seconds", "Age of the last complete list of a kind, seconds.", ["kind"])
-MISSED = Counter("eventconsumer_operator_missed_changes", "Changes that a list brought to light and no watch had told.")
+MISSED = Counter("eventconsumer_operator_missed_changes", "Changes found by a list that no watch had reported.")
 _STATUSES = ("True", "False", "Unknown")
 
 
@@ -84,16 +84,18 @@ class QueueState(Collector):
         yield GaugeMetricFamily(f"{prefix}_queue_length", "Keys in the work queue, due or waiting.", len(queue))
         yield GaugeMetricFamily(
             f"{prefix}_queue_overdue_seconds",
-            "By how much the key that waits longest is late, seconds.",
+            "Delay of the oldest overdue key in the work queue, seconds.",
             queue.overdue(),
         )
         yield GaugeMetricFamily(
             f"{prefix}_longest_running_seconds",
-            "Age of the oldest reconcile that is running, seconds.",
+            "Age of the oldest running reconcile, seconds.",
             queue.longest(),
         )
-        yield CounterMetricFamily(f"{prefix}_queue_adds", "Keys asked for, with those that waited already.", queue.adds)
-        yield CounterMetricFamily(f"{prefix}_queue_retries", "Keys asked for again after a failure.", queue.retries)
+        yield CounterMetricFamily(
+            f"{prefix}_queue_adds", "Keys added to the work queue, including keys that already waited.", queue.adds
+        )
+        yield CounterMetricFamily(f"{prefix}_queue_retries", "Keys requeued after a failure.", queue.retries)
 
 
 class Resources(Collector):
@@ -119,16 +121,16 @@ class Resources(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Tell."""
-        conditions = _gauge("condition", "1 for the status that each condition has, else 0.", "type", "status")
-        lag_events = _gauge("lag_events", "Events in no file yet; absent: unknown.")
-        lag_seconds = _gauge("lag_seconds", "Age of the oldest such event, seconds; absent: unknown.")
+        conditions = _gauge("condition", "1 for the current status of each condition, otherwise 0.", "type", "status")
+        lag_events = _gauge("lag_events", "Events that are in no file yet. Absent: unknown.")
+        lag_seconds = _gauge("lag_seconds", "Age of the oldest event that is in no file, seconds. Absent: unknown.")
         total = _gauge("partitions", "Partitions of the hub.")
         unowned = _gauge("partitions_unowned", "Partitions that no host reads.")
-        desired = _gauge("hosts_desired", "Hosts wanted.")
-        ready = _gauge("hosts_ready", "Hosts ready.")
+        desired = _gauge("hosts_desired", "Desired number of hosts.")
+        ready = _gauge("hosts_ready", "Ready hosts.")
         drained = _gauge("drained_events", "Events in files since the chains' start.")
         files = _gauge("drained_files", "Files since the chains' start.")
-        failures = _gauge("spark_failures", "Failed attempts at the open batch, in a row; absent: no Spark.")
+        failures = _gauge("spark_failures", "Failed attempts in a row at the open batch. Absent: no Spark.")
         for key, status in sorted(self._statuses.items()):
             place = [key.namespace, key.name]
             for condition in status.conditions:

@@ -39,13 +39,13 @@ def _default(context: typer.Context) -> None:
 
 @app.command()
 def host() -> None:
-    """Run a host until SIGTERM; this is what a host pod does."""
+    """Run a host until SIGTERM: the command of a host pod."""
     _host()
 
 
 @app.command()
 def probe() -> None:
-    """Look for events, and for files that wait for Spark, while no host runs, until SIGTERM: what a probe pod does."""
+    """Watch for new events and for files that wait for Spark, until SIGTERM: the command of a probe pod."""
     from eventconsumer_processor.host.process import probe as run
 
     raise typer.Exit(run())
@@ -68,11 +68,9 @@ def audit(  # noqa: PLR0917 - the options of the command
     lease_prefix: options.LeasePrefix = None,
     lease_layout: options.Layout = LeaseLayout.EVENT_PROCESSOR_HOST,
     consumer_group: options.Group = "$Default",
-    files: Annotated[
-        bool, typer.Option(help="Whether events go to files; --no-files: a handler replaces them.")
-    ] = True,
+    files: Annotated[bool, typer.Option(help="Events go to files; --no-files: a handler replaces the files.")] = True,
     shared: options.Shared = False,
-    hub: Annotated[bool, typer.Option("--hub", help="Ask the hub too, for the lag.")] = False,
+    hub: Annotated[bool, typer.Option("--hub", help="Also query the hub for the lag.")] = False,
     hub_connection_string_file: Annotated[
         Path | None, typer.Option("--hub-connection-string-file", help="With --hub and without --config.")
     ] = None,
@@ -80,7 +78,7 @@ def audit(  # noqa: PLR0917 - the options of the command
     output: options.OutputOption = Output.TABLE,
     as_json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,
 ) -> None:
-    """Check that every event stands in exactly one file. Only reads.
+    """Check that every event is in exactly one file. Read-only.
 
     Exit code: 0 clean, 1 explained gaps, 2 a violation, 3 not readable.
     """
@@ -134,11 +132,11 @@ def prune(  # noqa: PLR0917 - the options of the command
     consumer_group: options.Group = "$Default",
     shared: options.Shared = False,
 ) -> None:
-    """Replace old files by tombstones: the chain stays whole, the events' bytes become free.
+    """Replace old files by tombstones: the chain stays complete, the storage is freed.
 
     Only files behind the checkpoint, in a committed batch where Spark is on, and never the last one of a partition.
 
-    Exit code: 0 done or nothing to do, 2 refused because of a violation or a file that changed meanwhile, 3 failed.
+    Exit code: 0 done or nothing to do, 2 refused (a violation, or a file that changed meanwhile), 3 failed.
     """
     from eventconsumer_processor.audit.access import Options
     from eventconsumer_processor.audit.pruning import run

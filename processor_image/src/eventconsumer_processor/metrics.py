@@ -45,20 +45,20 @@ class State(Collector):
     def collect(self) -> Iterator[Metric]:
         """Ask and tell."""
         report = self._report()
-        state = _gauge("host_state", "1 for what the host is: Starting, Running, Blocked, Draining.", "state")
+        state = _gauge("host_state", "1 for the state of the host: Starting, Running, Blocked, Draining.", "state")
         for each in HostState:
             state.add_metric([each.value], float(report.state is each))
-        epoch = _gauge("lease_epoch", "Epoch of each lease that this host holds; absent: not held.", "partition")
+        epoch = _gauge("lease_epoch", "Epoch of each lease that this host holds. Absent: not held.", "partition")
         written = _gauge(
             "checkpoint_timestamp_seconds",
-            "Unix time at which this host last wrote the checkpoint of a partition it holds.",
+            "Unix time of the last checkpoint of each partition that this host owns.",
             "partition",
         )
         for partition in report.partitions:
             epoch.add_metric([partition.id], partition.epoch)
             if partition.id in self._checkpoints:
                 written.add_metric([partition.id], self._checkpoints[partition.id])
-        problem = _gauge("problems", "Things that a person must change, as this host sees them, by reason.", "reason")
+        problem = _gauge("problems", "Problems of this host that need an action, by reason.", "reason")
         reasons = [each.reason for each in report.problems]
         for reason in sorted(set(reasons)):
             problem.add_metric([reason], reasons.count(reason))
@@ -67,14 +67,18 @@ class State(Collector):
 
 
 def _lags(report: HostReport) -> Iterator[Metric]:
-    total = _gauge("lag_events", "Retained events in no file, all partitions (leading host only); absent: unknown.")
-    oldest = _gauge("lag_seconds", "Age of the oldest such event, seconds; 0: there is none.")
+    total = _gauge(
+        "lag_events", "Retained events that are in no file, all partitions (leading host only). Absent: unknown."
+    )
+    oldest = _gauge("lag_seconds", "Age of the oldest event that is in no file, seconds; 0: none.")
     if report.fleet and report.fleet.lag_events is not None:
         total.add_metric([], report.fleet.lag_events)
     if report.fleet and report.fleet.lag_seconds is not None:
         oldest.add_metric([], report.fleet.lag_seconds)
-    events = _gauge("partition_lag_events", "Retained events in no file (leading host only).", "partition")
-    seconds = _gauge("partition_lag_seconds", "Age of the oldest such event, seconds; 0: there is none.", "partition")
+    events = _gauge("partition_lag_events", "Retained events that are in no file (leading host only).", "partition")
+    seconds = _gauge(
+        "partition_lag_seconds", "Age of the oldest event that is in no file, seconds; 0: none.", "partition"
+    )
     for partition, lag in report.fleet.lags.items() if report.fleet else ():
         if lag.events is not None:
             events.add_metric([partition], lag.events)
@@ -86,10 +90,12 @@ def _lags(report: HostReport) -> Iterator[Metric]:
 def _batches(fleet: FleetReport | None) -> Iterator[Metric]:
     files = _gauge("spark_pending_files", "Files in no committed Spark batch (leading host only, where Spark is on).")
     size = _gauge("spark_pending_bytes", "Size of the files in no committed Spark batch, bytes.")
-    seconds = _gauge("spark_pending_seconds", "Age of the oldest file in no Spark batch, seconds; 0: there is none.")
-    batch = _gauge("spark_batch", "Number of the last committed batch (0: none), and of the open one, if any.", "state")
-    left_files = _gauge("spark_quarantined_files", "Files that no attempt could process, of all committed batches.")
-    left_rows = _gauge("spark_quarantined_rows", "Events of other files that were left out, of all committed batches.")
+    seconds = _gauge("spark_pending_seconds", "Age of the oldest file in no Spark batch, seconds; 0: none.")
+    batch = _gauge(
+        "spark_batch", "Number of the last committed batch (0: none) and of the open batch, if any.", "state"
+    )
+    left_files = _gauge("spark_quarantined_files", "Unprocessable files, over all committed batches.")
+    left_rows = _gauge("spark_quarantined_rows", "Unprocessable events of other files, over all committed batches.")
     if fleet:
         files.add_metric([], fleet.pending_files)
         size.add_metric([], fleet.pending_bytes)
@@ -130,26 +136,30 @@ class Metrics:
         self.dead_letters = self._counter("dead_letters", "Events that became dead letters.", "partition")
         self.handler_seconds = Histogram(
             "eventconsumer_handler_seconds",
-            "Seconds that a call of the handler's process_events took.",
+            "Duration of a call of the handler's process_events, seconds.",
             buckets=(0.001, 0.01, 0.1, 0.5, 1, 5, 30, 120),
             registry=self.registry,
         )
         self.lease_changes = self._counter(
             "lease_changes",
-            "Leases by what happened: acquired, stolen, taken over (from an owner that ended), rebuilt; and why they "
-            "ended: Shutdown, LeaseLost, LinkStolen, Fenced.",
+            "Changes of leases: acquired, stolen, taken over (from an ended owner), rebuilt; and causes of their end: "
+            "Shutdown, LeaseLost, LinkStolen, Fenced.",
             "change",
         )
         self.rebalances = self._counter(
-            "rebalances", "Partitions given to or taken from another live host for balance."
+            "rebalances", "Partitions given to or taken from another live host for balancing."
         )
         self.fleet_messages = self._counter(
-            "fleet_messages", "Messages of the operator about the fleet, by result: believed, or why not.", "result"
+            "fleet_messages",
+            "Messages of the operator about the fleet, by result: accepted, or the cause of the rejection.",
+            "result",
         )
         self.storage_calls = self._counter(
             "storage_calls", "Storage requests by operation and outcome: ok, or the error.", "operation", "outcome"
         )
-        self.buffered = self._gauge("buffered_bytes", "Bytes of events received and not committed yet.", "partition")
+        self.buffered = self._gauge(
+            "buffered_bytes", "Size of events that are received but not committed, bytes.", "partition"
+        )
         self.leases = self._gauge("leases", "Partition leases held by this host.")
         self.leader = self._gauge("leader", "1 while this host leads the consumer.")
         self._checkpoints: dict[str, float] = {}

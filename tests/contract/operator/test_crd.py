@@ -189,9 +189,9 @@ def test_kubectl_scale_sets_the_number_of_hosts(cluster: Cluster, namespace: str
     [
         ("evc", "Drains an Azure Event Hub into files"),
         ("evc.spec.leaseStore.leaseDurationSeconds", "Duration of a partition lease, seconds."),
-        ("evc.spec.pods.tolerations.tolerationSeconds", "How long a host stays after the taint came, seconds"),
+        ("evc.spec.pods.tolerations.tolerationSeconds", "Time a host stays after the taint was added, seconds"),
         ("evc.spec.sink.format", "ENUM: Parquet Avro"),
-        ("evc.status.conditions.reason", "One word for programs"),
+        ("evc.status.conditions.reason", "Machine-readable reason"),
     ],
 )
 def test_kubectl_explains_fields(cluster: Cluster, field: str, text: str) -> None:

@@ -8,10 +8,10 @@ from eventconsumer_cli.session import Session
 
 
 def adopt(session: Session, name: ConsumerName = None, *, yes: Yes = False, new_pod: NewPod = False) -> None:
-    """Continue the files of another consumer with this one, whose spec.sink names them.
+    """Continue the files of another consumer. spec.sink of this consumer names the files.
 
-    Shows which records change, asks, and changes them. Suspend or delete the other consumer first: as long as its hosts
-    run, this is refused.
+    Shows the records that change, asks for confirmation and changes them. Suspend or delete the other consumer first:
+    the command is refused while its hosts run.
     """
     consumer = session.consumer(name)
     with toolbox(session).at(consumer, new_pod=new_pod) as tool:

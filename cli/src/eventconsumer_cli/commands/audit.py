@@ -16,13 +16,13 @@ def audit(
     name: ConsumerName = None,
     *,
     deep: Annotated[bool, typer.Option("--deep", help="Read every file: hashes and rows.")] = False,
-    hub: Annotated[bool, typer.Option("--hub", help="Ask the hub too, for the lag.")] = False,
+    hub: Annotated[bool, typer.Option("--hub", help="Also query the hub for the lag.")] = False,
     new_pod: NewPod = False,
 ) -> None:
-    """Check that every event stands in exactly one file; reads only.
+    """Check that every event is in exactly one file. Read-only.
 
-    Ends with 0 clean, 1 explained gaps, 2 a violation, 3 not readable. With many files --new-pod leaves hosts their
-    memory and processor time.
+    Exit code: 0 clean, 1 explained gaps, 2 violation, 3 not readable. With many files, use --new-pod to keep the load
+    off the hosts.
     """
     chosen = [option for option, wanted in (("--deep", deep), ("--hub", hub)) if wanted]
     answer(session, name, ["audit", *chosen], new_pod=new_pod, seconds=_SECONDS)

@@ -62,7 +62,7 @@ class Attempt:
 
 
 def batches(session: Session, name: ConsumerName = None) -> None:
-    """Show the batches: the open one, the last committed, what waits, and the attempts still in the cluster."""
+    """Show the open batch, the last committed batch, pending files and the attempts in the cluster."""
     look = look_at(session, name)
     where = f"{look.name} -n {look.namespace}"
     spark = look.consumer["spec"].get("spark")

@@ -20,21 +20,26 @@ group = typer.Typer(
     help="Show, move, save and restore checkpoints. Suspend the consumer before you change them.",
 )
 
-_File = Annotated[str, typer.Option("--file", "-f", metavar="FILE", help="A file here; -: stdin or stdout.")]
+_File = Annotated[str, typer.Option("--file", "-f", metavar="FILE", help="Local file; -: stdin or stdout.")]
 
 
 _AllowBehind = Annotated[
     bool,
-    typer.Option("--allow-behind", help="Also to before committed files; events are handled again, not written again."),
+    typer.Option(
+        "--allow-behind",
+        help="Allow a position before the end of committed files: events are handled again, but not written again.",
+    ),
 ]
 _AllowSkip = Annotated[
     bool,
-    typer.Option("--allow-skip", help="Also over events that are in no file: only with a handler or shared leases."),
+    typer.Option(
+        "--allow-skip", help="Allow to skip events that are in no file: only with a handler or shared leases."
+    ),
 ]
 
 
 def show(session: Session, name: ConsumerName = None, new_pod: NewPod = False) -> None:
-    """Show where each partition continues."""
+    """Show the checkpoint of each partition."""
     answer(session, name, ["checkpoint", "show"], new_pod=new_pod)
 
 
@@ -44,9 +49,10 @@ def set_(
     *,
     partition: Annotated[str, typer.Option("--partition", "-p", help="Which partition.")],
     sequence_number: Annotated[
-        int | None, typer.Option("--sequence-number", min=-1, help="Go on behind the event with this number.")
+        int | None,
+        typer.Option("--sequence-number", min=-1, help="Continue after the event with this sequence number."),
     ] = None,
-    offset: Annotated[str | None, typer.Option("--offset", help="Go on behind the event with this offset.")] = None,
+    offset: Annotated[str | None, typer.Option("--offset", help="Continue after the event with this offset.")] = None,
     allow_behind: _AllowBehind = False,
     allow_skip: _AllowSkip = False,
     yes: Yes = False,
@@ -54,7 +60,8 @@ def set_(
 ) -> None:
     """Move one partition's checkpoint; refused while a host holds the partition.
 
-    Shows what it would do and asks. What was there before is kept in storage, and its place is printed.
+    Shows the plan and asks for confirmation. A backup of the old checkpoints stays in storage; the command prints its
+    name.
     """
     if (sequence_number is None) == (offset is None):
         raise Failed("say where to go on: exactly one of --sequence-number and --offset")
@@ -90,9 +97,10 @@ def import_(
     yes: Yes = False,
     new_pod: NewPod = False,
 ) -> None:
-    """Put saved checkpoints back; refused while hosts hold partitions.
+    """Restore saved checkpoints; refused while hosts hold partitions.
 
-    Shows what it would do and asks. What was there before is kept in storage, and its place is printed.
+    Shows the plan and asks for confirmation. A backup of the old checkpoints stays in storage; the command prints its
+    name.
     """
     if file == "-" and not yes:
         raise RefusedError("with the document on stdin nobody can be asked", "add --yes, or name a file")

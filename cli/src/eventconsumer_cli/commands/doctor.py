@@ -20,12 +20,15 @@ def doctor(
     name: ConsumerName = None,
     *,
     inside: Annotated[
-        bool, typer.Option("--inside/--no-inside", help="Ask hub and storage from a pod; makes one where no host runs.")
+        bool,
+        typer.Option(
+            "--inside/--no-inside", help="Check hub and storage from a pod; creates a temporary pod if no host runs."
+        ),
     ] = True,
 ) -> None:
-    """Find what is wrong: rights, definition, operator, versions, Secrets, images, hub, storage, clock, sharing.
+    """Find problems: permissions, CRD, operator, versions, Secrets, images, hub, storage, clock, sharing.
 
-    Changes nothing. Ends with 0 all well, 1 warnings, 2 something is broken.
+    Changes nothing. Exit code: 0 no problem, 1 warnings, 2 errors.
     """
     consumers, findings = _consumers(session, name)
     namespaces = sorted(

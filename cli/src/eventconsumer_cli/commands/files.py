@@ -14,15 +14,15 @@ def files(
     name: ConsumerName = None,
     *,
     partition: Annotated[
-        list[str] | None, typer.Option("--partition", "-p", help="Of this partition only; may be repeated.")
+        list[str] | None, typer.Option("--partition", "-p", help="Files of this partition only; may be repeated.")
     ] = None,
     since: Annotated[
         str | None, typer.Option("--since", help="Committed since: ISO time, or an age such as 90m, 12h or 7d.")
     ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=0, help="So many of the newest (100); 0: all.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=0, help="Number of newest files (100); 0: all.")] = None,
     new_pod: NewPod = False,
 ) -> None:
-    """List the drained files, newest last, with their events and sizes."""
+    """List the drained files, newest last, with event counts and sizes."""
     chosen = [*(("--partition", each) for each in partition or ()), ("--since", since), ("--limit", limit)]
     options = [text for option, value in chosen if value is not None for text in (option, str(value))]
     answer(session, name, ["files", *options], new_pod=new_pod)

@@ -21,7 +21,7 @@ _SHOWN_IDS = 8
 
 
 def hosts(session: Session, name: ConsumerName = None) -> None:
-    """Show the host pods: what each does, the partitions it reads, and what keeps it from working.
+    """Show the host pods: their state, their partitions and their problems.
 
     EVENTS and FILES are those of the partitions that the host reads now, since it took them. * marks the leading host.
     """

@@ -15,10 +15,11 @@ group = typer.Typer(
 
 
 def accept(session: Session, name: ConsumerName = None, *, yes: Yes = False, new_pod: NewPod = False) -> None:
-    """Continue with the events that the Event Hub has now, where the condition is HubDiverged.
+    """Continue with the hub's present events after the condition HubDiverged.
 
-    Shows, for each partition, where files and hub part, asks, and begins a new segment of the files there. Nothing that
-    is in files is changed or read again. Suspend the consumer first: events are compared while nobody reads.
+    Shows where files and hub diverge in each partition, asks for confirmation and starts a new segment of the files
+    there. Existing files are not changed and their events are not read again. Suspend the consumer first: the
+    comparison needs partitions without a reader.
     """
     consumer = session.consumer(name)
     with toolbox(session).at(consumer, new_pod=new_pod) as tool:

@@ -37,27 +37,33 @@ def init(
         _Text, typer.Option("--hub-secret", help="Secret, or Secret/key, with the hub's connection string.")
     ] = None,
     storage_secret: Annotated[
-        _Text, typer.Option("--storage-secret", help="Secret, or Secret/key, with the storage account's.")
+        _Text,
+        typer.Option("--storage-secret", help="Secret, or Secret/key, with the storage account's connection string."),
     ] = None,
-    client_id: Annotated[_Text, typer.Option("--client-id", help="Workload identity instead of Secrets.")] = None,
+    client_id: Annotated[
+        _Text, typer.Option("--client-id", help="Client id of a workload identity, instead of Secrets.")
+    ] = None,
     storage_account_url: Annotated[
-        _Text, typer.Option("--storage-account-url", help="Such as https://shop.blob.core.windows.net.")
+        _Text, typer.Option("--storage-account-url", help="Blob endpoint, such as https://shop.blob.core.windows.net.")
     ] = None,
     lease_container: Annotated[_Text, typer.Option("--lease-container", help="Container of leases [leases].")] = None,
     container: Annotated[_Text, typer.Option("--container", help="Container of drained files [drained].")] = None,
     spark_output: Annotated[
-        _Text, typer.Option("--spark-output", help="Where Spark writes, such as abfss://results@…; else no Spark.")
+        _Text,
+        typer.Option("--spark-output", help="Output of Spark, such as abfss://results@…; without it, Spark is off."),
     ] = None,
-    file: Annotated[str, typer.Option("--file", "-f", help="Where to write it; - for stdout [<name>.yaml].")] = "",
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    file: Annotated[str, typer.Option("--file", "-f", help="Output file; - for stdout [<name>.yaml].")] = "",
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     check: Annotated[
-        bool, typer.Option("--check/--no-check", help="Ask hub and storage from a pod, which is removed.")
+        bool, typer.Option("--check/--no-check", help="Check hub and storage from a temporary pod.")
     ] = True,
-    image: Annotated[_Text, typer.Option("--image", help="Processor image for that pod; else the operator's.")] = None,
+    image: Annotated[
+        _Text, typer.Option("--image", help="Processor image of that pod. Default: the operator's.")
+    ] = None,
 ) -> None:
-    """Write the manifest of a consumer, from options or from answers, and check it first.
+    """Write the manifest of a consumer from options or answers, and check it first.
 
-    Creates nothing but a pod for the check, which has the Secrets a host would have. Ends with 2 where the check fails.
+    Creates only a temporary pod for the check, with the Secrets of a host. Exit code 2: the check failed.
     """
     given = {
         "name": name, "hub": hub, "hub_namespace": hub_namespace, "consumer_group": consumer_group,

@@ -6,7 +6,7 @@ from eventconsumer_cli.session import Session
 
 
 def lag(session: Session, name: ConsumerName = None, new_pod: NewPod = False) -> None:
-    """Ask the Event Hub how far each partition is behind.
+    """Query the Event Hub for the lag of each partition.
 
     Asked by a host pod, or by a pod made for it where no host runs; `status` tells what hosts reported last.
     """

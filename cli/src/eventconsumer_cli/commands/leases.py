@@ -8,6 +8,6 @@ from eventconsumer_cli.session import Session
 def leases(session: Session, name: ConsumerName = None, new_pod: NewPod = False) -> None:
     """Show the leases and checkpoints in storage.
 
-    Asked by a host pod, or by a pod made for it where no host runs.
+    Runs in a host pod, or in a temporary pod if no host runs.
     """
     answer(session, name, ["leases"], new_pod=new_pod)

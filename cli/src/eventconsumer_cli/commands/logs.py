@@ -26,19 +26,24 @@ def logs(  # noqa: PLR0917 - the options of the command
     session: Session,
     name: ConsumerName = None,
     partition: Annotated[
-        str | None, typer.Option("--partition", "-p", help="Of the host that reads it, what is about it or the host.")
+        str | None,
+        typer.Option(
+            "--partition", "-p", help="Logs of the partition's owner: entries about the partition or the host."
+        ),
     ] = None,
-    host: Annotated[str | None, typer.Option("--host", help="Of this pod, or host with this number.")] = None,
+    host: Annotated[
+        str | None, typer.Option("--host", help="Logs of this pod, or of the host with this number.")
+    ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on; with --partition to the next owner where it moves.")
+        bool, typer.Option("--follow", "-f", help="Follow the log; with --partition, continue with the next owner.")
     ] = False,
     tail: Annotated[
         int | None,
-        typer.Option("--tail", help="So many of the newest lines of each host; -1: all.", show_default="100"),
+        typer.Option("--tail", help="Number of recent lines of each host; -1: all.", show_default="100"),
     ] = None,
-    since: Annotated[int | None, typer.Option("--since", help="Not older than so many seconds.", min=1)] = None,
+    since: Annotated[int | None, typer.Option("--since", help="Lines not older than this many seconds.", min=1)] = None,
 ) -> None:
-    """Print the logs of hosts: of all, of one, or of whichever reads a partition. -o json prints lines as they came."""
+    """Print the logs of all hosts, of one host, or of the owner of a partition. -o json prints the lines unchanged."""
     if partition is not None and host is not None:
         raise Failed("--partition and --host exclude each other: a partition is read where it is read")
     if session.out.format in {Format.YAML, Format.NAME}:

@@ -26,29 +26,32 @@ def migrate(
     session: Session,
     name: ConsumerName = None,
     *,
-    source: Annotated[Source, typer.Option("--from", help="What wrote the checkpoints.")] = Source.EVENT_PROCESSOR_HOST,
-    container: Annotated[str, typer.Option("--container", help="Container of its leases or checkpoints.")],
-    prefix: Annotated[str | None, typer.Option("--prefix", help="Folder of them in the container.")] = None,
+    source: Annotated[
+        Source, typer.Option("--from", help="Layout of the old checkpoints.")
+    ] = Source.EVENT_PROCESSOR_HOST,
+    container: Annotated[str, typer.Option("--container", help="Container of the old leases or checkpoints.")],
+    prefix: Annotated[str | None, typer.Option("--prefix", help="Their folder in the container.")] = None,
     consumer_group: Annotated[
-        str | None, typer.Option("--consumer-group", help="Its consumer group; left out: the consumer's own.")
+        str | None,
+        typer.Option("--consumer-group", help="Consumer group of the old program. Default: the consumer's own."),
     ] = None,
     hub_name: Annotated[
-        str | None, typer.Option("--hub-name", help="Its Event Hub, by which an Azure SDK files its checkpoints.")
+        str | None, typer.Option("--hub-name", help="Event Hub name in the paths of an Azure SDK's checkpoints.")
     ] = None,
     connection_string_file: Annotated[
         Path | None,
         typer.Option(
             "--connection-string-file",
-            help="File here with the storage account's connection string; left out: the account of the leases.",
+            help="Local file with the old storage account's connection string. Default: the account of the leases.",
         ),
     ] = None,
     yes: Yes = False,
     new_pod: NewPod = False,
 ) -> None:
-    """Take over the checkpoints of an EventProcessorHost or of an Azure SDK's processor.
+    """Take over the checkpoints of an EventProcessorHost or of an Azure SDK's event processor.
 
-    Shows where each partition would go on, asks, and writes the checkpoints. Stop the old program first, and suspend
-    the consumer: `kubectl eventconsumer suspend`.
+    Shows the new position of each partition, asks for confirmation and writes the checkpoints. Stop the old program and
+    suspend the consumer first: `kubectl eventconsumer suspend`.
     """
     consumer = session.consumer(name)
     if yes is False and str(connection_string_file) == "-":

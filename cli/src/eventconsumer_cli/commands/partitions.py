@@ -19,7 +19,7 @@ _NUMBERS = ("partition", "epoch", "lag", "late", "next", "last event", "events",
 
 
 def partitions(session: Session, name: ConsumerName = None) -> None:
-    """Show who reads each partition, how far its files are, and how late.
+    """Show the owner, the committed files and the lag of each partition.
 
     LAG is in events that are in no file, LATE is the age of the oldest of them; EVENTS and FILES are those of the
     present owner since it took over.

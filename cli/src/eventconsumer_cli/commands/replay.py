@@ -24,25 +24,27 @@ def replay(
     name: ConsumerName = None,
     *,
     consumer_group: Annotated[
-        str, typer.Option("--consumer-group", help="Consumer group to read with; not the consumer's own.")
+        str, typer.Option("--consumer-group", help="Consumer group for the replay; not the consumer's own.")
     ],
     since: Annotated[
-        str | None, typer.Option("--from", help="Events enqueued since: ISO time, or an age such as 12h; else all.")
+        str | None, typer.Option("--from", help="Events enqueued since: ISO time, or an age such as 12h. Default: all.")
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--to", help="Events enqueued before: ISO time, or an age; else all that are there.")
+        str | None,
+        typer.Option("--to", help="Events enqueued before: ISO time, or an age. Default: all present events."),
     ] = None,
     partition: Annotated[
-        list[str] | None, typer.Option("--partition", "-p", help="Of this partition; may be repeated; else all.")
+        list[str] | None, typer.Option("--partition", "-p", help="Partition to read; may be repeated. Default: all.")
     ] = None,
     nonce: Annotated[
-        str | None, typer.Option("--nonce", help="Name of the replay; else made of the time. One of a name runs once.")
+        str | None,
+        typer.Option("--nonce", help="Name of the replay; each name runs once. Default: derived from the time."),
     ] = None,
     yes: Yes = False,
 ) -> None:
-    """Read retained events once more, into files of their own, beside the hosts.
+    """Read retained events again, into separate files, while the hosts keep running.
 
-    Shows what it would read, asks, and writes spec.replay; the operator starts it.
+    Shows the plan, asks for confirmation and writes spec.replay. The operator starts the replay.
     """
     consumer = session.consumer(name)
     now = datetime.now(UTC).replace(microsecond=0)

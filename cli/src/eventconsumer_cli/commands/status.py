@@ -24,7 +24,7 @@ _NUMBERS = ("lag", "late", "files")
 
 
 def status(session: Session, name: ConsumerName = None) -> None:
-    """Show how a consumer is, and what to do; without a name, one line for each."""
+    """Show a consumer's state and the required action. Without a name, show one line for each consumer."""
     now = datetime.now(UTC)
     if name is not None:
         consumer = session.consumer(name)

@@ -18,14 +18,14 @@ from eventconsumer_cli.text import PROGRAM
 _PAUSE_SECONDS = 1.0
 _WATCHED_MANAGERS = ("argocd", "kustomize-controller", "helm-controller", "flux")
 
-Wait = Annotated[bool, typer.Option("--wait", help="Wait until it is so.")]
-Timeout = Annotated[int, typer.Option("--timeout", help="With --wait: so many seconds.", min=1)]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait until the operation is complete.")]
+Timeout = Annotated[int, typer.Option("--timeout", help="With --wait: timeout in seconds.", min=1)]
 
 
 def suspend(session: Session, name: ConsumerName = None, wait: Wait = False, timeout: Timeout = 300) -> None:
-    """Stop the hosts, and start no Spark application; leases, checkpoints and files stay.
+    """Stop the hosts and start no Spark application. Leases, checkpoints and files are kept.
 
-    Hosts commit what they have and give their leases back. Events wait in the hub for as long as it retains them.
+    Hosts commit their buffered events and release their leases. The hub keeps new events for its retention time.
     """
     consumer = _set(session, session.consumer(name), suspended=True)
     if wait:
@@ -33,7 +33,7 @@ def suspend(session: Session, name: ConsumerName = None, wait: Wait = False, tim
 
 
 def resume(session: Session, name: ConsumerName = None, wait: Wait = False, timeout: Timeout = 300) -> None:
-    """Start the hosts again; they go on where the files end."""
+    """Start the hosts again. They continue at the end of the files."""
     consumer = _set(session, session.consumer(name), suspended=False)
     if wait:
         _wait(session, consumer, timeout, suspended=False)

@@ -40,11 +40,11 @@ class Sort(StrEnum):
 def top(
     session: Session,
     name: ConsumerName = None,
-    once: Annotated[bool, typer.Option("--once", help="Look once, for one interval, print that and end.")] = False,
-    interval: Annotated[float, typer.Option("--interval", help="Seconds between looks.", min=0.2, max=60)] = 2.0,
-    sort: Annotated[Sort, typer.Option("--sort", help="Order of the partitions.")] = Sort.PARTITION,
+    once: Annotated[bool, typer.Option("--once", help="Take one sample over one interval, print it and exit.")] = False,
+    interval: Annotated[float, typer.Option("--interval", help="Seconds between samples.", min=0.2, max=60)] = 2.0,
+    sort: Annotated[Sort, typer.Option("--sort", help="Sort order of the partitions.")] = Sort.PARTITION,
 ) -> None:
-    """Watch a consumer: partitions and their owners, lag, rates, files and batches.
+    """Watch a consumer: partitions, owners, lag, rates, files and batches.
 
     IN/S are events that hosts receive, FILED/S events that are committed in files, both over the last minute; LAG is in
     events that are in no file, LATE the age of the oldest of them. Ctrl-C ends it.
@@ -112,7 +112,7 @@ def screen(look: Look, rates: Rates, sort: Sort, height: int | None = None, trou
     Args:
         look: The newest.
         rates: Of it and those before.
-        sort: Order of the partitions.
+        sort: Sort order of the partitions.
         height: Lines for partitions; None: as many as there are.
         trouble: Why there is nothing newer; empty: there is.
     """

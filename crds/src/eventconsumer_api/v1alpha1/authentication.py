@@ -34,6 +34,8 @@ class Authentication(Model):
     )
 
     connection_string_secret_ref: SecretKeyRef | None = Field(
-        default=None, description="A connection string in a Secret; mounted as a file, read by the hosts only."
+        default=None, description="A connection string in a Secret, mounted as a file and read by the hosts only."
     )
-    workload_identity: WorkloadIdentity | None = Field(default=None, description="Sign in with workload identity.")
+    workload_identity: WorkloadIdentity | None = Field(
+        default=None, description="Authentication with Microsoft Entra Workload ID."
+    )

@@ -34,16 +34,19 @@ class EventHub(Model):
         default=None,
         max_length=253,
         pattern=r"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$",
-        description="Host name of the namespace, such as shop.servicebus.windows.net; else the connection string's.",
+        description="Host name of the namespace, such as shop.servicebus.windows.net. "
+        "Default: the host name in the connection string.",
     )
     name: str | None = Field(
         default=None,
         min_length=1,
         max_length=256,
         pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$",
-        description="Name of the Event Hub; optional where the connection string has EntityPath.",
+        description="Name of the Event Hub; optional if the connection string has EntityPath.",
     )
     consumer_group: str = Field(
-        default="$Default", min_length=1, max_length=50, description="Consumer group; one EventConsumer each."
+        default="$Default", min_length=1, max_length=50, description="Consumer group. Each EventConsumer needs its own."
     )
-    authentication: Authentication = Field(description="How hosts sign in to Event Hubs (Listen is enough).")
+    authentication: Authentication = Field(
+        description="Authentication of hosts at Event Hubs; the right Listen is sufficient."
+    )

@@ -37,30 +37,30 @@ class LeaseStore(Model):
     storage_account_url: StorageUrl | None = Field(
         default=None, description="Blob endpoint, such as https://shop.blob.core.windows.net."
     )
-    container: ContainerName = Field(description="Container of the lease blobs; created where missing.")
+    container: ContainerName = Field(description="Container of the lease blobs; created if missing.")
     prefix: BlobPrefix | None = Field(
         default=None,
-        description="Put before the names of leases as it is, without a separator. Absent: in layout "
-        "EventProcessorHost <namespace of the hub>/<hub>/, in layout AzureSdk nothing, so that leases of two hubs "
-        "never meet. An empty prefix is where an EventProcessorHost without storageBlobPrefix keeps its leases. With "
-        "another prefix the files alone say where reading goes on.",
+        description="Prefix of the names of lease blobs; no separator is added. Absent: <namespace of the hub>/<hub>/ "
+        "in layout EventProcessorHost, empty in layout AzureSdk, so that leases of two hubs never collide. "
+        "Set an empty prefix to take over the leases of an EventProcessorHost without storageBlobPrefix. "
+        "After a change of the prefix, hosts continue at the end of the files.",
     )
     layout: LeaseLayout = Field(
         default=LeaseLayout.EVENT_PROCESSOR_HOST,
-        description="EventProcessorHost: one leased blob a partition. AzureSdk: ownership and checkpoint blobs of the "
-        "current Azure SDKs, whose processors may then share the partitions.",
+        description="EventProcessorHost: one leased blob per partition. AzureSdk: ownership and checkpoint blobs of "
+        "the current Azure SDKs, whose event processors can then share the partitions.",
     )
     shared: bool = Field(
         default=False,
-        description="Other programs share these leases and write checkpoints. What they process is then recorded as a "
-        "gap between the files; else a checkpoint that no file ends at is refused.",
+        description="Other programs share these leases and write checkpoints. The events they process are recorded as "
+        "a gap between the files. If false, a checkpoint that is not the end of a file is refused.",
     )
     lease_duration_seconds: int = Field(
         default=60,
         ge=15,
         le=60,
-        description="Duration of a partition lease, seconds. Leases are renewed at three fifths of it, one request for "
-        "each partition. A host that dies is replaced within a second where the operator sees it, else after the "
-        "duration.",
+        description="Duration of a partition lease, seconds. Hosts renew at three fifths of it, with one request for "
+        "each partition. The partitions of a failed host are taken over within a second if the operator "
+        "sees the failure, otherwise after the duration.",
     )
-    authentication: Authentication = Field(description="How hosts sign in to the storage account.")
+    authentication: Authentication = Field(description="Authentication of hosts at the storage account.")

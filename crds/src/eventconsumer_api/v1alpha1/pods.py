@@ -34,7 +34,7 @@ class Resources(Model):
 
 
 class Pods(Model):
-    """What may be set on the host pods."""
+    """Settings of the host pods."""
 
     model_config = rules(
         *(
@@ -54,20 +54,23 @@ class Pods(Model):
     )
     tolerations: list[Toleration] = Field(default=[], max_length=32, description="Taints of nodes to tolerate.")
     affinity: Affinity | None = Field(
-        default=None, description="Nodes and pods to be near to or away from; hosts spread over nodes and zones anyway."
+        default=None, description="Node and pod affinity. Hosts spread over nodes and zones by default."
     )
     priority_class_name: str | None = Field(
         default=None,
         max_length=253,
         pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
-        description="Priority class; it must be allowed by the operator's administrator.",
+        description="Priority class. The operator's administrator must allow it.",
     )
     labels: dict[LabelName, LabelValue] = Field(
-        default={}, max_length=32, description="Labels of the pods; their prefix must be allowed by the administrator."
+        default={}, max_length=32, description="Labels of the pods. The administrator must allow their prefix."
     )
     annotations: dict[LabelName, Annotated[str, Field(max_length=4096)]] = Field(
-        default={}, max_length=32, description="Annotations of the pods; their prefix must be allowed likewise."
+        default={}, max_length=32, description="Annotations of the pods. The administrator must allow their prefix."
     )
     termination_grace_period_seconds: int = Field(
-        default=60, ge=5, le=3600, description="Time a host has to flush, commit, checkpoint and release, seconds."
+        default=60,
+        ge=5,
+        le=3600,
+        description="Time for a host to write files, checkpoint and release its leases before it is killed, seconds.",
     )

@@ -32,7 +32,7 @@ _POSITION_RULES = (
 
 
 class Position(Model):
-    """A place in one partition."""
+    """A position in one partition."""
 
     model_config = rules(*((rule, f"startingPosition: {message}") for rule, message in _POSITION_RULES))
 
@@ -41,13 +41,14 @@ class Position(Model):
         description="Earliest (all retained events), Latest, EnqueuedTime, Offset or SequenceNumber.",
     )
     enqueued_time: AwareDatetime | None = Field(
-        default=None, description="The first event enqueued at or after this time, such as 2026-01-31T00:00:00Z."
+        default=None,
+        description="Start at the first event enqueued at or after this time, such as 2026-01-31T00:00:00Z.",
     )
     offset: str | None = Field(
-        default=None, min_length=1, max_length=64, description="The first event behind the one with this offset."
+        default=None, min_length=1, max_length=64, description="Start after the event with this offset."
     )
     sequence_number: int | None = Field(
-        default=None, ge=0, le=_MOST, description="The event with this sequence number."
+        default=None, ge=0, le=_MOST, description="Start at the event with this sequence number."
     )
 
 
@@ -55,5 +56,5 @@ class StartingPosition(Position):
     """Where to start in a partition that has no checkpoint and no drained file yet."""
 
     partitions: dict[str, Position] = Field(
-        default={}, max_length=1024, description="Other positions for some partitions, by partition id."
+        default={}, max_length=1024, description="Starting positions of single partitions, by partition id."
     )

@@ -30,7 +30,7 @@ class HandlerMode(StrEnum):
 
 
 class CheckpointPolicy(StrEnum):
-    """When a checkpoint is written."""
+    """Checkpoint policy."""
 
     FILE = "File"
     BATCH = "Batch"
@@ -39,12 +39,12 @@ class CheckpointPolicy(StrEnum):
 
 
 class CheckpointRule(Model):
-    """When a checkpoint is written. With files it is written together with the file that makes the rule true."""
+    """Checkpoint policy. With files it is written together with the file that makes the rule true."""
 
     policy: CheckpointPolicy | None = Field(
         default=None,
-        description="File: after each file. Batch: after each batch a handler was given. Events: every `events` "
-        "events. Interval: every `seconds` seconds. Absent: File, or Batch where a handler replaces the files.",
+        description="File: after each file. Batch: after each batch that the handler processed. Events: every `events` "
+        "events. Interval: every `seconds` seconds. Default: File, or Batch with handlerMode: Replace.",
     )
     events: int = Field(
         default=1000, ge=1, le=100_000_000, description="Number of events between checkpoints, with policy Events."
@@ -75,58 +75,61 @@ class Processing(Model):
     )
 
     max_batch_size: int = Field(
-        default=300, ge=1, le=10_000, description="Events handed to the handler or the files at a time, at most."
+        default=300,
+        ge=1,
+        le=10_000,
+        description="Maximum number of events passed to the handler or to the files at a time.",
     )
     prefetch: int = Field(
-        default=3000, ge=1, le=50_000, description="Events requested ahead for each partition (credit)."
+        default=3000, ge=1, le=50_000, description="Events requested in advance for each partition (link credit)."
     )
     max_wait_seconds: int = Field(
-        default=60, ge=1, le=300, description="Longest wait for events before a health check, seconds."
+        default=60, ge=1, le=300, description="Maximum wait for events before a health check, seconds."
     )
     buffer_bytes: int = Field(
         default=268_435_456,
         ge=16_777_216,
         le=68_719_476_736,
-        description="Bytes of events that one host keeps in memory before they are in files, all partitions together, "
-        "with those that wait to be taken from the hub's links. Where it is reached, the largest buffer becomes a file "
-        "early. A host's whole memory is that and 200 to 250 MiB: the program, and files on their way.",
+        description="Maximum bytes of events that one host buffers in memory, over all partitions, including events "
+        "received on the links. At the limit the largest buffer is written to a file early. A host needs "
+        "200 to 250 MiB of memory beyond this for the program and for files being written.",
     )
     source: SourceKind = Field(
         default=SourceKind.AMQP,
-        description="What receives. Amqp: this project's own receiver, made for draining. Sdk: Azure's SDK for Python: "
-        "the same events for several times the processor time.",
+        description="Receiver. Amqp: the receiver of this project, optimized for draining. Sdk: the Azure SDK for "
+        "Python, with several times the CPU time.",
         exclude_if=_is_default,  # a host of an older version, in a handler's image, does not know the field
     )
     runtime_metrics: bool = Field(
         default=False,
-        description="Have each event carry how far its partition has come, for the handler: `context.last_enqueued`. "
-        "Some 155 bytes an event; lag is shown without it.",
+        description="Request the runtime metrics of the partition with each event, for the handler: "
+        "`context.last_enqueued`. About 155 bytes per event. The lag is shown without it.",
         exclude_if=_is_off,  # likewise
     )
     handler: str | None = Field(
         default=None,
         max_length=256,
         pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$",
-        description="The user's own code, package.module:Class, in `image`. Absent: events only go to files.",
+        description="The user's handler, package.module:Class, in `image`. Absent: events are only written to files.",
     )
     handler_mode: HandlerMode = Field(
         default=HandlerMode.PRECEDE,
-        description="Precede: the handler gets events before they go to files. Replace: it gets them and there are no "
-        "files.",
+        description="Precede: the handler receives events before they are written to files. Replace: the handler "
+        "receives events and no files are written.",
     )
     handler_attempts: int = Field(
         default=5,
         ge=1,
         le=100,
-        description="How often a failing batch is given to the handler, and then a failing event alone, before that "
-        "event becomes a dead letter.",
+        description="Attempts for a failing batch, and then for each failing event alone, before the event becomes a "
+        "dead letter.",
     )
     image: str | None = Field(
         default=None,
         min_length=1,
         max_length=512,
         pattern=r"^[^\s]+$",
-        description="Image with the handler, built FROM the processor image; its prefix must be allowed by the "
-        "operator's administrator.",
+        description="Image with the handler, built FROM the processor image. The operator's administrator must allow "
+        "its prefix.",
     )
-    checkpoint: CheckpointRule = Field(default=CheckpointRule(), description="When a checkpoint is written.")
+    checkpoint: CheckpointRule = Field(default=CheckpointRule(), description="Checkpoint policy.")

@@ -18,19 +18,19 @@ class Replay(Model):
         min_length=1,
         max_length=20,
         pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
-        description="Name of this replay; another one starts another replay.",
+        description="Name of this replay. A new name starts a new replay.",
     )
     consumer_group: str = Field(
         min_length=1,
         max_length=50,
-        description="Consumer group to read with; not the consumer's own, whose readers go on.",
+        description="Consumer group of the replay; not the consumer's own.",
     )
     from_: AwareDatetime | None = Field(
-        default=None, alias="from", description="Events enqueued at or after this time; absent: all retained."
+        default=None, alias="from", description="Events enqueued at or after this time. Absent: all retained events."
     )
     to: AwareDatetime | None = Field(
-        default=None, description="Events enqueued before this time; absent: all that are there when the replay starts."
+        default=None, description="Events enqueued before this time. Absent: all events present when the replay starts."
     )
     partitions: list[Annotated[str, Field(min_length=1, max_length=8)]] = Field(
-        default=[], max_length=1024, description="Partition ids; empty: all."
+        default=[], max_length=1024, description="Partition ids. Empty: all."
     )

@@ -21,7 +21,7 @@ PLURAL = "eventconsumers"
 
 
 class EventConsumerSpec(Model):
-    """What the user wants: which hub to drain, where to, and what Spark does with it."""
+    """Desired state: the hub to drain, the sink of the files, and the Spark applications over them."""
 
     model_config = rules(
         (
@@ -43,14 +43,16 @@ class EventConsumerSpec(Model):
     event_hub: EventHub = Field(description="The Event Hub to drain.")
     lease_store: LeaseStore = Field(description="Partition leases and checkpoints.")
     starting_position: StartingPosition = Field(
-        default=StartingPosition(), description="Where to start without a checkpoint."
+        default=StartingPosition(), description="Starting position of a partition without a checkpoint."
     )
-    processing: Processing = Field(default=Processing(), description="How hosts receive.")
-    scaling: Scaling = Field(default=Scaling(), description="How many hosts run.")
-    sink: Sink = Field(description="Where drained files go.")
-    spark: Spark | None = Field(default=None, description="Spark applications over the drained files; absent: none.")
-    pods: Pods = Field(default=Pods(), description="What may be set on the host pods.")
+    processing: Processing = Field(default=Processing(), description="Settings of receiving.")
+    scaling: Scaling = Field(default=Scaling(), description="Number of hosts.")
+    sink: Sink = Field(description="Destination of drained files.")
+    spark: Spark | None = Field(default=None, description="Spark applications over the drained files. Absent: none.")
+    pods: Pods = Field(default=Pods(), description="Settings of the host pods.")
     suspend: bool = Field(
-        default=False, description="Stop hosts and start no Spark application; leases and files stay."
+        default=False, description="Stop hosts and start no Spark application; leases and files are kept."
     )
-    replay: Replay | None = Field(default=None, description="Read retained events once more, beside everything else.")
+    replay: Replay | None = Field(
+        default=None, description="Read retained events again, into separate files, while the hosts keep running."
+    )

@@ -1,4 +1,4 @@
-"""How many hosts run."""
+"""Number of hosts."""
 
 from enum import StrEnum
 
@@ -22,18 +22,18 @@ class LagScaling(Model):
         default=60,
         ge=1,
         le=86_400,
-        description="A partition lags whose oldest event in no file is older than this beyond the time that a file may "
-        "take (sink.roll.maxSeconds), seconds.",
+        description="Maximum age of the oldest event that is in no file, beyond sink.roll.maxSeconds, seconds. An "
+        "older event makes its partition count as lagging.",
     )
     cooldown_seconds: int = Field(
-        default=300, ge=0, le=86_400, description="Hosts are taken away only after nothing lagged for so long, seconds."
+        default=300, ge=0, le=86_400, description="Time without a lagging partition before hosts are removed, seconds."
     )
     idle_seconds: int = Field(
         default=900,
         ge=30,
         le=604_800,
-        description="With minReplicas: 0, no host runs once everything is in files and nothing came for so long, "
-        "seconds. A probe then looks for new events, and starts Spark batches of files that wait.",
+        description="With minReplicas: 0, time without new events and lag before the last host is removed, seconds. A "
+        "probe pod then watches for new events and starts pending Spark batches.",
     )
 
 
@@ -57,12 +57,13 @@ class Scaling(Model):
 
     mode: ScalingMode = Field(
         default=ScalingMode.PARTITION_COUNT,
-        description="PartitionCount: partitions / partitionsPerHost. Lag: as many as the lag needs. Fixed: replicas.",
+        description="PartitionCount: partitions / partitionsPerHost. "
+        "Lag: as many hosts as the lag requires. Fixed: replicas.",
     )
     partitions_per_host: int = Field(default=1, ge=1, le=1024, description="Partitions for each host (PartitionCount).")
-    min_replicas: int = Field(default=1, ge=0, le=1024, description="Fewest hosts (PartitionCount, Lag).")
-    max_replicas: int = Field(default=32, ge=1, le=1024, description="Most hosts (PartitionCount, Lag).")
-    lag: LagScaling = Field(default=LagScaling(), description="How mode Lag follows the lag.")
+    min_replicas: int = Field(default=1, ge=0, le=1024, description="Minimum number of hosts (PartitionCount, Lag).")
+    max_replicas: int = Field(default=32, ge=1, le=1024, description="Maximum number of hosts (PartitionCount, Lag).")
+    lag: LagScaling = Field(default=LagScaling(), description="Settings of mode Lag.")
     replicas: int | None = Field(
-        default=None, ge=0, le=1024, description="Number of hosts (Fixed); what `kubectl scale` sets."
+        default=None, ge=0, le=1024, description="Number of hosts (Fixed); `kubectl scale` sets it."
     )

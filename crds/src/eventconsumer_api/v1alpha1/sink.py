@@ -34,7 +34,7 @@ class FileLayout(StrEnum):
 
 
 class Sink(Model):
-    """Where drained files go."""
+    """Destination of drained files."""
 
     model_config = rules(
         (
@@ -43,16 +43,15 @@ class Sink(Model):
         ),
         (
             "self.container == oldSelf.container",
-            "sink.container cannot change: the files' chain would start anew; create another EventConsumer",
+            "sink.container cannot change: a new chain of files would start; create another EventConsumer",
         ),
         (
             "(has(self.prefix) ? self.prefix : '') == (has(oldSelf.prefix) ? oldSelf.prefix : '')",
-            "sink.prefix cannot change: the files' chain would start anew; create another EventConsumer",
+            "sink.prefix cannot change: a new chain of files would start; create another EventConsumer",
         ),
         (
             "self.format == oldSelf.format && self.layout == oldSelf.layout",
-            "sink.format and sink.layout cannot change: the files' chain would start anew; create another "
-            "EventConsumer",
+            "sink.format and sink.layout cannot change: a new chain of files would start; create another EventConsumer",
         ),
         (
             "self.layout != 'Capture' || self.format == 'Avro'",
@@ -67,18 +66,18 @@ class Sink(Model):
     storage_account_url: StorageUrl | None = Field(
         default=None, description="Blob endpoint, such as https://shop.blob.core.windows.net."
     )
-    container: ContainerName = Field(description="Container of the drained files; created where missing.")
-    prefix: BlobPrefix = Field(default="", description="Folder of the files; empty means <namespace>/<name>.")
-    authentication: Authentication = Field(description="How hosts and Spark sign in to the storage account.")
+    container: ContainerName = Field(description="Container of the drained files; created if missing.")
+    prefix: BlobPrefix = Field(default="", description="Folder of the files. Empty: <namespace>/<name>.")
+    authentication: Authentication = Field(description="Authentication of hosts and Spark at the storage account.")
     format: FileFormat = Field(
         default=FileFormat.PARQUET, description="Parquet (zstd), or Avro in the schema of Event Hubs Capture."
     )
     layout: FileLayout = Field(
         default=FileLayout.SLOTS,
-        description="Slots: files are named by sequence number. Capture: by time as Event Hubs Capture does, with a "
-        "commit record for each file.",
+        description="Slots: files are named by sequence number. Capture: files are named by time, as by Event Hubs "
+        "Capture, with a commit record for each file.",
     )
     empty_files: bool = Field(
-        default=False, description="Layout Capture: write an empty file where roll.maxSeconds passed without events."
+        default=False, description="Layout Capture: write an empty file for each roll.maxSeconds without events."
     )
-    roll: Roll = Field(default=Roll(), description="When a file is complete.")
+    roll: Roll = Field(default=Roll(), description="Limits of a file; the first limit reached completes it.")

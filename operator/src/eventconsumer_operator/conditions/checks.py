@@ -38,8 +38,8 @@ class Facts:
         pod_failures: Why host pods do not start.
         slow_pods: Which host pods are not ready though they had the time, without saying why.
         restarts: Why host pods were restarted lately.
-        desired: Hosts wanted.
-        ready: Hosts ready.
+        desired: Desired number of hosts.
+        ready: Ready hosts.
         hosts_set: Name of the hosts' StatefulSet.
         existing: Host pods that exist.
         current: Host pods of the newest template.

@@ -67,7 +67,7 @@ def message(observed: Observed, liveness: Liveness, hosts: int, generation: int)
     Args:
         observed: The world.
         liveness: After this look.
-        hosts: Hosts wanted.
+        hosts: Desired number of hosts.
         generation: Above that of any message before.
     """
     return FleetMessage(

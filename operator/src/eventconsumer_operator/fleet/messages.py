@@ -109,7 +109,7 @@ class Fleets:
 
         Args:
             observed: The world.
-            hosts: Hosts wanted.
+            hosts: Desired number of hosts.
         """
         key, uid = observed.consumer.key, observed.consumer.uid
         of, before = self._livenesses.get(key, (uid, Liveness()))

@@ -63,7 +63,7 @@ def make_application(histories: Callable[[], Histories | None]) -> web.Applicati
         key = Key(request.match_info["namespace"], request.match_info["name"])
         entry = found.get(key)
         if entry is None:
-            return _json(ErrorView(error=f"EventConsumer {key} is not known: it is gone, or not served"), 404)
+            return _json(ErrorView(error=f"EventConsumer {key} does not exist, or its namespace is not served"), 404)
         return _tagged(request, rendered.get(str(key), lambda: view.detail(key, entry)), "application/json")
 
     application = web.Application(middlewares=[_guard])

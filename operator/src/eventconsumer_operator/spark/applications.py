@@ -34,7 +34,7 @@ class Application:
         kind: What it is an object of.
         batch: Number of its batch; 0: of none, or that cannot be read.
         attempt: Which attempt at the batch it is, from 1.
-        state: How far it is.
+        state: Its state.
         message: Why it failed, or what it waits for, as its launcher says it; empty where it says nothing.
         started: When it was created.
         finished: When it ended; None while it has not.

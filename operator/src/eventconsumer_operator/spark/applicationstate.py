@@ -19,7 +19,7 @@ class Said:
     """What an object's status says.
 
     Attributes:
-        state: How far it is.
+        state: Its state.
         message: Why it failed, or what it waits for.
         finished: When it ended; None while it has not, or where that is not told.
     """

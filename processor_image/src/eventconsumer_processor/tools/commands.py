@@ -16,10 +16,14 @@ checkpoint = typer.Typer(
 hub = typer.Typer(no_args_is_help=True, help="Continue after the Event Hub lost events that are in files.")
 
 AllowBehind = Annotated[
-    bool, typer.Option("--allow-behind", help="Also behind committed files, or behind what a handler has handled.")
+    bool,
+    typer.Option("--allow-behind", help="Allow a position before the end of committed files or of handled events."),
 ]
 AllowSkip = Annotated[
-    bool, typer.Option("--allow-skip", help="Also beyond what was processed, where leases are shared or a handler is.")
+    bool,
+    typer.Option(
+        "--allow-skip", help="Allow a position beyond the processed events: only with a handler or shared leases."
+    ),
 ]
 
 
@@ -32,9 +36,9 @@ def add_to(app: typer.Typer) -> None:
 
 
 def leases(config: options.Config = DEFAULT_CONFIG, output: options.OutputOption = Output.TABLE) -> None:
-    """Show who owns which partition, and how far it was read, as storage says it. Only reads.
+    """Show owner and checkpoint of each partition, as recorded in storage. Read-only.
 
-    Exit code: 0 shown, 1 there are none, 3 not readable.
+    Exit code: 0 success, 1 none found, 3 not readable.
     """
     from eventconsumer_processor.tools.leases import leases as command
 
@@ -44,13 +48,13 @@ def leases(config: options.Config = DEFAULT_CONFIG, output: options.OutputOption
 def files(
     partition: Annotated[list[str] | None, typer.Option("--partition", help="Only this one; may be repeated.")] = None,
     since: Annotated[str | None, typer.Option("--since", help="ISO time, or an age such as 7d, 12h or 30m.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=0, help="How many, the newest; 0: all.")] = 100,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="Number of newest files; 0: all.")] = 100,
     config: options.Config = DEFAULT_CONFIG,
     output: options.OutputOption = Output.TABLE,
 ) -> None:
-    """List the files of the slot chains, newest last. Only reads.
+    """List the files of the slot chains, newest last. Read-only.
 
-    Exit code: 0 shown, 1 there are none, 3 not readable.
+    Exit code: 0 success, 1 none found, 3 not readable.
     """
     from eventconsumer_processor.tools.files import files as command
 
@@ -58,9 +62,9 @@ def files(
 
 
 def lag(config: options.Config = DEFAULT_CONFIG, output: options.OutputOption = Output.TABLE) -> None:
-    """Ask the hub how many of its events are in no file yet. Only reads.
+    """Query the hub for the number of events that are not in files yet. Read-only.
 
-    Exit code: 0 shown, 3 the hub or storage does not answer.
+    Exit code: 0 success, 3 hub or storage does not answer.
     """
     from eventconsumer_processor.tools.lag import lag as command
 
@@ -69,9 +73,9 @@ def lag(config: options.Config = DEFAULT_CONFIG, output: options.OutputOption = 
 
 @checkpoint.command("show")
 def show(config: options.Config = DEFAULT_CONFIG, output: options.OutputOption = Output.TABLE) -> None:
-    """Show all checkpoints, beside where the files end. Only reads.
+    """Show all checkpoints and the end of the files. Read-only.
 
-    Exit code: 0 shown, 1 there are none, 3 not readable.
+    Exit code: 0 success, 1 none found, 3 not readable.
     """
     from eventconsumer_processor.tools.checkpoint import show_all
 
@@ -83,9 +87,9 @@ def export(
     file: Annotated[str, typer.Argument(help="Where to write it; - for stdout.")],
     config: options.Config = DEFAULT_CONFIG,
 ) -> None:
-    """Write all checkpoints as one JSON document, which `checkpoint import` reads. Only reads storage.
+    """Write all checkpoints as one JSON document for `checkpoint import`. Read-only.
 
-    Exit code: 0 written, 1 there are none, 3 not readable.
+    Exit code: 0 success, 1 none found, 3 not readable.
     """
     from eventconsumer_processor.tools.checkpoint import export_to
 
@@ -94,9 +98,10 @@ def export(
 
 @checkpoint.command("set")
 def set_(  # noqa: PLR0917 - the options of the command
-    partition: Annotated[str, typer.Option("--partition", help="Which.")],
+    partition: Annotated[str, typer.Option("--partition", help="Partition id.")],
     sequence_number: Annotated[
-        int | None, typer.Option("--sequence-number", min=-1, help="Of the last event that counts as processed.")
+        int | None,
+        typer.Option("--sequence-number", min=-1, help="Sequence number of the last event that counts as processed."),
     ] = None,
     offset: Annotated[str | None, typer.Option("--offset", help="The same, by the event's offset.")] = None,
     yes: options.Yes = False,
@@ -105,9 +110,9 @@ def set_(  # noqa: PLR0917 - the options of the command
     config: options.Config = DEFAULT_CONFIG,
     output: options.OutputOption = Output.TABLE,
 ) -> None:
-    """Put one partition's checkpoint somewhere else; a copy of the old one is kept.
+    """Move one partition's checkpoint. A copy of the old checkpoint is kept.
 
-    Exit code: 0 done (without --yes: it could be done), 2 refused, 3 failed.
+    Exit code: 0 done (without --yes: possible), 2 refused, 3 failed.
     """
     from eventconsumer_processor.tools.checkpoint import set_one
 
@@ -134,9 +139,9 @@ def import_(  # noqa: PLR0917 - the options of the command
     config: options.Config = DEFAULT_CONFIG,
     output: options.OutputOption = Output.TABLE,
 ) -> None:
-    """Put checkpoints where a document says; a copy of each old one is kept. All or nothing.
+    """Restore checkpoints from a document, all or none. A copy of each old checkpoint is kept.
 
-    Exit code: 0 done (without --yes: it could be done), 2 refused, 3 failed.
+    Exit code: 0 done (without --yes: possible), 2 refused, 3 failed.
     """
     from eventconsumer_processor.tools.checkpoint import import_from
 
@@ -145,22 +150,26 @@ def import_(  # noqa: PLR0917 - the options of the command
 
 def migrate(  # noqa: PLR0917 - the options of the command
     kind: Annotated[str, typer.Option("--from", help="event-processor-host, or azure-sdk.")],
-    container: Annotated[str, typer.Option("--container", help="Of the leases or checkpoints to take over.")],
-    prefix: Annotated[str, typer.Option("--prefix", help="What their names begin with.")] = "",
+    container: Annotated[str, typer.Option("--container", help="Container of the old leases or checkpoints.")],
+    prefix: Annotated[str, typer.Option("--prefix", help="Prefix of their names.")] = "",
     consumer_group: Annotated[
-        str | None, typer.Option("--consumer-group", help="Of the old processors; else the consumer's own.")
+        str | None,
+        typer.Option("--consumer-group", help="Consumer group of the old program. Default: the consumer's own."),
     ] = None,
     connection_string_file: Annotated[
         Path | None,
-        typer.Option("--connection-string-file", help="Of their storage account; else the one of spec.leaseStore."),
+        typer.Option(
+            "--connection-string-file",
+            help="File with the old storage account's connection string. Default: the account of spec.leaseStore.",
+        ),
     ] = None,
     yes: options.Yes = False,
     config: options.Config = DEFAULT_CONFIG,
     output: options.OutputOption = Output.TABLE,
 ) -> None:
-    """Take over the positions of an EventProcessorHost or of an SDK's processor: no event is missed.
+    """Take over the checkpoints of an EventProcessorHost or of an Azure SDK's event processor, without loss of events.
 
-    Exit code: 0 done (without --yes: it could be done), 1 there are none, 2 refused, 3 failed.
+    Exit code: 0 done (without --yes: possible), 1 no checkpoints found, 2 refused, 3 failed.
     """
     from eventconsumer_processor.tools.migrate import From
     from eventconsumer_processor.tools.migrate import migrate as command
@@ -184,9 +193,9 @@ def migrate(  # noqa: PLR0917 - the options of the command
 def adopt(
     yes: options.Yes = False, config: options.Config = DEFAULT_CONFIG, output: options.OutputOption = Output.TABLE
 ) -> None:
-    """Continue the files of another EventConsumer with this one, whose spec.sink names them.
+    """Continue the files of another EventConsumer. spec.sink of this EventConsumer names the files.
 
-    Exit code: 0 done (without --yes: it could be done), 1 there are no files, 2 refused, 3 failed.
+    Exit code: 0 done (without --yes: possible), 1 no files found, 2 refused, 3 failed.
     """
     from eventconsumer_processor.tools.adopt import adopt as command
 
@@ -197,9 +206,9 @@ def adopt(
 def accept(
     yes: options.Yes = False, config: options.Config = DEFAULT_CONFIG, output: options.OutputOption = Output.TABLE
 ) -> None:
-    """Continue with the events that the Event Hub has now, after it lost some that are in files.
+    """Continue with the hub's present events after the hub lost events that are in files.
 
-    Exit code: 0 done (without --yes: it could be done), 1 there is nothing to accept, 2 refused, 3 failed.
+    Exit code: 0 done (without --yes: possible), 1 nothing to accept, 2 refused, 3 failed.
     """
     from eventconsumer_processor.tools.hub import accept as command
 
@@ -208,14 +217,14 @@ def accept(
 
 def check(
     config_json: Annotated[
-        str | None, typer.Option("--config-json", help="Check this HostConfig instead; - reads it from stdin.")
+        str | None, typer.Option("--config-json", help="HostConfig to check instead, as JSON; - reads it from stdin.")
     ] = None,
     config: options.Config = DEFAULT_CONFIG,
     output: options.OutputOption = Output.TABLE,
 ) -> None:
-    """Find out from here whether hosts reach the hub and the storage, and may write there.
+    """Check whether hosts can reach the hub and the storage account, and may write there.
 
-    Exit code: 0 all is well, 2 something is not, 3 there is no configuration.
+    Exit code: 0 all checks passed, 2 a check failed, 3 no configuration.
     """
     from eventconsumer_processor.tools.check import check as command
 

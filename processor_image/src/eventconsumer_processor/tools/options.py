@@ -21,10 +21,10 @@ class Output(StrEnum):
 DEFAULT_CONFIG = Path(CONFIG_FILE)
 Config = Annotated[
     Path,
-    typer.Option("--config", envvar="EVENTCONSUMER_CONFIG", help="A host's configuration; in a host pod it is there."),
+    typer.Option("--config", envvar="EVENTCONSUMER_CONFIG", help="Configuration file of a host."),
 ]
 OutputOption = Annotated[
-    Output, typer.Option("-o", "--output", help="A table for people, or one document for programs.")
+    Output, typer.Option("-o", "--output", help="Output format: a table, or one document for programs.")
 ]
 ConnectionString = Annotated[
     Path | None, typer.Option("--connection-string-file", help="File with the storage account's connection string.")
@@ -44,4 +44,4 @@ Group = Annotated[str, typer.Option("--consumer-group", help="spec.eventHub.cons
 Shared = Annotated[
     bool, typer.Option("--shared-leases", help="spec.leaseStore.shared: other programs move checkpoints too.")
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Do it; without, only say what would be done.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Apply the plan. Default: only print it.")]

@@ -127,7 +127,7 @@ def test_the_heat_map_has_a_cell_for_each_partition_and_slot_and_tells_it(page: 
     ActionChains(page.browser).move_to_element(worst[len(worst) // 2]).perform()
     page.until(lambda: page.one("#tip").is_displayed(), "a tip")
     assert page.one("#tip").text.startswith(("partition 4, ", "partition 5, "))
-    assert " events, " in page.one("#tip").text and "read by orders-host-" in page.one("#tip").text
+    assert " events, " in page.one("#tip").text and "owner: orders-host-" in page.one("#tip").text
     Select(page.one("#measure")).select_by_value("seconds")
     page.until(lambda: "5 min" in page.text("#levels"), "the other measure")
     assert page.all("#heat .l4") and not page.all("#heat .l6")
@@ -154,7 +154,7 @@ def test_owners_moves_files_and_batches_are_drawn_and_told(page: Page) -> None:
     assert page.text("#hosts-legend").count("orders-host-") == 3
     assert len(page.all("#owners .move")) >= 16
     assert int(page.text("#moves-count")) == len(page.all("#moves tr"))
-    assert "orders-host-0nobody" in page.text("#moves") and "nobodyorders-host-0" in page.text("#moves")
+    assert "orders-host-0none" in page.text("#moves") and "noneorders-host-0" in page.text("#moves")
     gap = [each for each in page.all("#owners .tenure") if "partition 0:" in str(each.get_dom_attribute("data-tip"))]
     assert len(gap) == 2, "before and after its pod was made anew"
     assert len(page.all("#files .bar")) > SLOTS / 2
@@ -205,7 +205,7 @@ def test_it_says_when_it_is_stale_and_goes_on_when_the_operator_is_back(page: Pa
     assert not page.one("#stale").is_displayed()
     server.stop()
     page.until(lambda: page.one("#stale").is_displayed(), "the notice")
-    assert page.one("#stale").text.startswith("Stale: no news from the operator since ")
+    assert page.one("#stale").text.startswith("Stale: no answer from the operator since ")
     assert page.one("#stale").get_dom_attribute("role") == "alert"
     assert page.all("#heat .cell"), "what was known stays"
     server.start()
@@ -218,7 +218,7 @@ def test_it_says_when_the_operator_did_not_look_for_long(page: Page, server: Pag
     server.histories = histories
     page.open(str(KEY))
     page.until(lambda: page.one("#stale").is_displayed(), "the notice")
-    assert page.one("#stale").text.startswith("Stale: the operator last looked at this EventConsumer at ")
+    assert page.one("#stale").text.startswith("Stale: the operator last reconciled this EventConsumer at ")
 
 
 def test_a_consumer_that_goes_is_told_and_an_operator_that_leads_is_found(page: Page, server: PageServer) -> None:

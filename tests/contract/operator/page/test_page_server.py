@@ -105,7 +105,7 @@ async def test_only_what_is_named_is_served(server: PageServer, path: str) -> No
 async def test_an_unknown_consumer_is_told_as_json(server: PageServer) -> None:
     response, body = await ask(server, "api/consumers/shop/none")
     assert response.status == 404
-    assert json.loads(body) == {"error": "EventConsumer shop/none is not known: it is gone, or not served"}
+    assert json.loads(body) == {"error": "EventConsumer shop/none does not exist, or its namespace is not served"}
 
 
 async def test_one_that_does_not_lead_sends_the_browser_on() -> None:

@@ -36,7 +36,7 @@ const bytes = (value) => {
   return `${(value / 1024 ** power).toFixed(power ? 1 : 0)} ${["B", "KiB", "MiB", "GiB", "TiB"][power]}`;
 };
 const lagText = (lag) =>
-  lag.events === null && lag.seconds === null ? "not known" : lag.events === 0 ? "none" : `${count(lag.events)} events, ${duration(lag.seconds)}`;
+  lag.events === null && lag.seconds === null ? "unknown" : lag.events === 0 ? "none" : `${count(lag.events)} events, ${duration(lag.seconds)}`;
 
 // --- elements -------------------------------------------------------------------------------------------------------
 
@@ -79,12 +79,12 @@ function showList() {
   const wanted = $("filter").value.trim().toLowerCase();
   const all = state.list?.consumers ?? [];
   const found = all.filter((each) => `${each.namespace}/${each.name}`.toLowerCase().includes(wanted));
-  $("count").textContent = all.length ? `${found.length} of ${all.length}` : "No EventConsumer was seen yet.";
+  $("count").textContent = all.length ? `${found.length} of ${all.length}` : "No EventConsumer found yet.";
   const table = $("consumers").closest("table");
   replace($("consumers"), found.map((each) => {
     const place = `${each.namespace}/${each.name}`;
     const link = make("a", { href: `#/${place}`, id: `to-${place}` }, place);
-    const about = make("span", { title: each.message }, badge(each.severity, `${STATES[each.severity]}: ${each.reason || "not known"}`));
+    const about = make("span", { title: each.message }, badge(each.severity, `${STATES[each.severity]}: ${each.reason || "unknown"}`));
     return row([
       link, about, lagText(each.lag), `${each.partitions.owned} of ${each.partitions.total}`,
       `${each.hosts.ready} of ${each.hosts.desired}`, count(each.drained.files), ago(each.drained.lastFileTime),
@@ -102,14 +102,14 @@ function showDetail() {
   const facts = [
     ["State", badge(summary.severity, STATES[summary.severity])],
     ["Lag", lagText(summary.lag)],
-    ["Partitions read", `${summary.partitions.owned} of ${summary.partitions.total}`],
+    ["Partitions owned", `${summary.partitions.owned} of ${summary.partitions.total}`],
     ["Hosts ready", `${summary.hosts.ready} of ${summary.hosts.desired}`],
     ["Files", `${count(summary.drained.files)}, ${bytes(summary.drained.bytes)}`],
     ["Events in files", count(summary.drained.events)],
     ["Last file", ago(summary.drained.lastFileTime)],
   ];
   if (spark) facts.push(["Files waiting for Spark", `${count(spark.pendingFiles)}, ${bytes(spark.pendingBytes)}`]);
-  if (scaling) facts.push(["Hosts wanted", `${scaling.replicas}: ${scaling.reason}`]);
+  if (scaling) facts.push(["Hosts desired", `${scaling.replicas}: ${scaling.reason}`]);
   replace($("facts"), facts.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
   const table = $("conditions").closest("table");
   replace($("conditions"), found.conditions.map((each) =>
@@ -117,7 +117,7 @@ function showDetail() {
   replace($("hosts"), found.hosts.map((each) =>
     row([each.name, `${each.state || "does not answer"}${each.leads ? ", leads" : ""}`, each.state ? each.partitions : ""])));
   $("moves-count").textContent = found.moves.length;
-  replace($("moves"), found.moves.map((each) => row([at(each.time), each.partition, each.source || "nobody", each.target || "nobody"])));
+  replace($("moves"), found.moves.map((each) => row([at(each.time), each.partition, each.source || "none", each.target || "none"])));
   $("batches-count").textContent = found.batches.length;
   replace($("batches"), found.batches.map((each) => row([
     each.number, each.reason, each.files ?? "", each.events === null ? "" : count(each.events), at(each.created),
@@ -189,7 +189,7 @@ function drawHeat() {
   });
   const { total } = state.detail.summary.partitions;
   $("heat").setAttribute("aria-label", `Lag of ${rows.length} partitions in the last hour`);
-  $("rows").textContent = rows.length < state.detail.partitions.length ? `the ${rows.length} of ${total} partitions that were furthest behind` : "";
+  $("rows").textContent = rows.length < state.detail.partitions.length ? `the ${rows.length} of ${total} partitions with the highest lag` : "";
   $("heat").replaceChildren(...box.parts);
   const unit = measure === "events" ? count : duration;
   const names = ["none", ...levels.map((least, index) => index === levels.length - 1
@@ -212,7 +212,7 @@ function drawOwners() {
       const begin = Date.parse(tenure.start);
       const end = tenure.end ? Date.parse(tenure.end) : box.first + box.span;
       if (end <= box.first) continue;
-      const about = `partition ${partition.id}: ${tenure.host || "nobody"}\nfrom ${at(tenure.start)} ${tenure.end ? `to ${at(tenure.end)}` : "until now"}`;
+      const about = `partition ${partition.id}: ${tenure.host || "no owner"}\nfrom ${at(tenure.start)} ${tenure.end ? `to ${at(tenure.end)}` : "until now"}`;
       if (tenure.host) box.parts.push(draw("rect", {
         class: `tenure o${hosts.indexOf(tenure.host) % 8}`, "data-tip": about, x: box.x(begin), y: index * height,
         width: Math.max(1, box.x(end) - box.x(begin)), height: height - 1,
@@ -277,8 +277,8 @@ function cellText(index, slot) {
   const time = Date.parse(state.detail.timeline.start) + slot * state.detail.timeline.slotSeconds * 1000;
   const reader = partition.tenures.findLast((each) => Date.parse(each.start) < time + state.detail.timeline.slotSeconds * 1000);
   const known = partition.events[slot] !== null || partition.seconds[slot] !== null;
-  const lag = known ? `${count(partition.events[slot])} events, ${duration(partition.seconds[slot])} behind` : "lag not known";
-  return `partition ${partition.id}, ${at(time)}: ${lag}\nread by ${reader ? reader.host || "nobody" : "somebody not known"}`;
+  const lag = known ? `${count(partition.events[slot])} events, ${duration(partition.seconds[slot])} behind` : "lag unknown";
+  return `partition ${partition.id}, ${at(time)}: ${lag}\nowner: ${reader ? reader.host || "none" : "unknown"}`;
 }
 
 const cellAt = (index, slot) => $("heat").querySelector(`.cell[data-row="${index}"][data-slot="${slot}"]`);
@@ -357,7 +357,7 @@ function answered(place, content, tag) {
   }
   state.detail = content;
   $("gone").hidden = Boolean(content);
-  $("gone").textContent = content ? "" : "The operator knows no such EventConsumer: it is gone, or not served.";
+  $("gone").textContent = content ? "" : "This EventConsumer does not exist, or its namespace is not served by the operator.";
   showDetail();
 }
 
@@ -366,15 +366,15 @@ function showFreshness() {
   const seen = state.detail && wanted() ? (now() - Date.parse(state.detail.summary.observedAt)) / 1000 : 0;
   let stale = "";
   if (since > STALE_MS) {
-    stale = `Stale: no news from the operator since ${at(Date.now() - since)}${state.trouble ? `: ${state.trouble}` : ""}. `
-      + "If it lasts, see whether the operator's pod runs and start the port-forward again.";
+    stale = `Stale: no answer from the operator since ${at(Date.now() - since)}${state.trouble ? `: ${state.trouble}` : ""}. `
+      + "If this persists, check the operator's pod and restart the port-forward.";
   } else if (seen > UNSEEN_SECONDS) {
-    stale = `Stale: the operator last looked at this EventConsumer at ${at(state.detail.summary.observedAt)}. Its log tells why.`;
+    stale = `Stale: the operator last reconciled this EventConsumer at ${at(state.detail.summary.observedAt)}. See its log.`;
   }
   $("stale").hidden = !stale;
   if ($("stale").textContent !== stale) $("stale").textContent = stale;
   document.body.classList.toggle("is-stale", Boolean(stale));
-  $("freshness").textContent = state.path ? `Read-only. Updated ${duration(since / 1000)} ago` : state.trouble || "Asks the operator…";
+  $("freshness").textContent = state.path ? `Read-only. Updated ${duration(since / 1000)} ago` : state.trouble || "Loading…";
 }
 
 let timer = 0;
