@@ -101,8 +101,9 @@ def test_a_staged_context_is_the_same_wherever_it_was_cloned(context: Path, tmp_
 
 def test_every_image_of_the_repository_can_be_described() -> None:
     images = [catalog.describe(REPOSITORY, name) for name in (*catalog.DOCKERFILES, *catalog.EXTRA)]
-    usual = {"operator", "processor", "spark", "emulator", "azurite", "handler"}
-    assert {image.name for image in images} == {*usual, "kubeflow"}
+    usual = {"operator", "processor", "spark", "emulator", "azurite"}
+    assert {image.name for image in images} == {*usual, "handler", "kubeflow"}
+    assert set(catalog.DOCKERFILES) == usual
     for image in images:
         assert image.files or image.programs, f"{image.name} copies nothing"
         assert {name for name, _ in image.arguments} <= image.instructions.arguments

@@ -2,10 +2,12 @@
 
 import io
 import re
+import threading
 from pathlib import Path
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from local_cluster.errors import CommandFailed
 from local_cluster.gotoolchain import parse_version
@@ -118,6 +120,27 @@ def test_a_failed_program_is_told_with_its_words_and_its_log(tmp_path: Path) -> 
         run(["no-such-program-here"])
     with pytest.raises(CommandFailed, match="no end after"):
         run(["sleep", "5"], timeout=0.05)
+
+
+def test_progress_shows_steps_of_two_threads_on_a_terminal() -> None:
+    output = io.StringIO()
+    progress = Progress(2, Console(file=output, width=200, force_terminal=True))
+    one_runs, other_ended = threading.Event(), threading.Event()
+
+    def other() -> None:
+        one_runs.wait()
+        with progress.step("other"):
+            pass
+        other_ended.set()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    with progress.step("one"):
+        one_runs.set()
+        other_ended.wait()
+    thread.join()
+    shown = Text.from_ansi(output.getvalue()).plain
+    assert shown.index("[2/2] other   0.0 s") < shown.index("[1/2] one   0.")
 
 
 def test_progress_numbers_steps_and_tells_failures() -> None:

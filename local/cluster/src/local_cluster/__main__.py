@@ -2,6 +2,7 @@
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated
 
 import typer
@@ -26,7 +27,7 @@ _console = Console(stderr=True, highlight=False, soft_wrap=True)
 Names = Annotated[
     list[str] | None,
     typer.Argument(
-        help=f"Some of: {', '.join(sorted(DOCKERFILES))}; all of these if none is given. For tests also: "
+        help=f"Some of: {', '.join(sorted(DOCKERFILES))}; all of these if none is given. On request only: "
         f"{', '.join(sorted(EXTRA))}."
     ),
 ]
@@ -123,9 +124,15 @@ def images(names: Names = None, registry: Registry = LOCAL_REGISTRY) -> None:
 
 @app.command()
 def prefetch() -> None:
-    """Do everything that needs a network or minutes: packages, binaries, images. Starts nothing."""
-    tools(gitops=False, kubeflow=False)
-    build()
+    """Build missing binaries and images, side by side. Starts nothing. The first time takes minutes."""
+    cluster, builder = _cluster(), Builder(Layout.from_environment(), _image_names(None))
+    progress = Progress(cluster.tool_steps() + builder.steps())
+    # Most of an image's build waits for downloads and the disk; the Go compiler uses every core.
+    with ThreadPoolExecutor() as pool:
+        images = pool.submit(builder.build, progress)
+        cluster.build_tools(progress)
+        images.result()
+    progress.finish("The cluster's binaries and the images are there.")
 
 
 @app.command()

@@ -5,6 +5,7 @@ would otherwise start a daemon of its own on a machine with an init system.
 """
 
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,7 @@ BUILD = {
     "ca-certificates": "/etc/ssl/certs/ca-certificates.crt",
 }
 _POLICY = Path("/usr/sbin/policy-rc.d")
+_APT = threading.Lock()  # for the threads of this process; among processes apt waits for its own lock
 
 
 def missing(wanted: dict[str, str], present: Callable[[str], bool]) -> list[str]:
@@ -64,8 +66,9 @@ def install_named(packages: list[str], options: tuple[str, ...] = ()) -> None:
             "Install them with the package manager of this machine and retry."
         )
     environment = {"DEBIAN_FRONTEND": "noninteractive"}
+    options = ("-o", "DPkg::Lock::Timeout=300", *options)
     install_command = ["apt-get", *options, "install", "-y", "-q", "--no-install-recommends", *packages]
-    with _no_service_starts():
+    with _APT, _no_service_starts():
         try:
             run(install_command, env=environment)
         except CommandFailed:  # an absent or outdated package list: fetch it and try once more

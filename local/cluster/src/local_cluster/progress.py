@@ -1,21 +1,37 @@
 """Show what happens, how far it is and how long it took, on a terminal and in a log alike.
 
-On a terminal the running step is a spinner with a clock. Elsewhere each step is a line when it starts, a sign of life
-every half minute, and a line when it ends. Where a program writes a log, its last line is shown: a step that takes
-minutes must never look like one that hangs.
+On a terminal the running steps are a spinner with their clocks. Elsewhere each step is a line when it starts, a sign of
+life every half minute, and a line when it ends. Where a program writes a log, its last line is shown: a step that takes
+minutes must never look like one that hangs. Threads may run steps side by side.
 """
 
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
+from rich.status import Status
 
 SIGN_OF_LIFE = 30.0
 _LINE = 70
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A step that runs."""
+
+    label: str
+    log: Path | None
+    began: float
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def __str__(self) -> str:
+        """Its title, how long it runs, and the last line of its log."""
+        return f"{self.label} … {time.monotonic() - self.began:.0f} s{_last_line(self.log)}"
 
 
 class Progress:
@@ -32,6 +48,9 @@ class Progress:
         self._total = total
         self._number = 0
         self._began = time.monotonic()
+        self._lock = threading.Lock()
+        self._running: list[_Step] = []
+        self._status: Status | None = None
 
     @contextmanager
     def step(self, title: str, log: Path | None = None) -> Iterator[None]:
@@ -41,20 +60,24 @@ class Progress:
             title: What is done.
             log: A file that grows while it is done; its last line is shown with each sign of life.
         """
-        self._number += 1
-        label = escape(f"[{self._number}/{self._total}] {title}")
-        began = time.monotonic()
-        ended = threading.Event()
-        reporter = threading.Thread(target=self._report, args=(label, log, began, ended), daemon=True)
+        with self._lock:
+            self._number += 1
+            step = _Step(escape(f"[{self._number}/{self._total}] {title}"), log, time.monotonic())
+            self._running.append(step)
+            self._show()
+        reporter = threading.Thread(target=self._report, args=(step,), daemon=True)
         reporter.start()
         outcome = "[red]failed after[/red]"
         try:
             yield
             outcome = ""
         finally:
-            ended.set()
+            step.ended.set()
             reporter.join()
-            self._console.print(f"{label}  {outcome} [dim]{time.monotonic() - began:.1f} s[/dim]")
+            with self._lock:
+                self._running.remove(step)
+                self._show()
+            self._console.print(f"{step.label}  {outcome} [dim]{time.monotonic() - step.began:.1f} s[/dim]")
 
     def note(self, text: str) -> None:
         """A line below the running step."""
@@ -64,17 +87,34 @@ class Progress:
         """The last line: what the user has now, and how long all of it took."""
         self._console.print(f"[green]{text}[/green] [dim]({time.monotonic() - self._began:.1f} s)[/dim]")
 
-    def _report(self, label: str, log: Path | None, began: float, ended: threading.Event) -> None:
-        if self._console.is_terminal:
-            with self._console.status(f"{label} …") as status:
-                while not ended.wait(1.0):
-                    status.update(f"{label} … {time.monotonic() - began:.0f} s{_last_line(log)}")
+    def _show(self) -> None:
+        """On a terminal: one spinner for all steps that run, for a console can have no more. Holds the lock."""
+        if not self._console.is_terminal:
             return
-        if ended.wait(1.0):
+        if not self._running:
+            if self._status:
+                self._status.stop()
+            self._status = None
+            return
+        text = "\n".join(map(str, self._running))
+        if self._status is None:
+            self._status = self._console.status(text)
+            self._status.start()
+        else:
+            self._status.update(text)
+
+    def _report(self, step: _Step) -> None:
+        if self._console.is_terminal:
+            while not step.ended.wait(1.0):
+                with self._lock:
+                    self._show()
+            return
+        if step.ended.wait(1.0):
             return  # a quick step needs one line, not two
-        self._console.print(f"{label} …")
-        while not ended.wait(SIGN_OF_LIFE):
-            self._console.print(f"{label} … still at it after {time.monotonic() - began:.0f} s{_last_line(log)}")
+        self._console.print(f"{step.label} …")
+        while not step.ended.wait(SIGN_OF_LIFE):
+            waited = time.monotonic() - step.began
+            self._console.print(f"{step.label} … in progress for {waited:.0f} s{_last_line(step.log)}")
 
 
 def _last_line(log: Path | None) -> str:

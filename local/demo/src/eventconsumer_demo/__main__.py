@@ -50,11 +50,9 @@ def _cluster() -> Cluster:
 
 
 def _up(steps: Steps, events: int, timeout: float) -> Cluster:
-    with steps.step("Debian packages and Kubernetes' programs"):
-        if not _current():
-            _local("tools")
-    with steps.step("Images: operator, processor, spark, and the stand-ins for Azure"):
-        _local("build")
+    images_of = "images: operator, processor, spark, and the stand-ins for Azure"
+    with steps.step(f"Kubernetes' programs, and {images_of}" if not _current() else images_of.capitalize()):
+        _local("prefetch" if not _current() else "build")
     with steps.step("A single-node Kubernetes" if not _current() else "Your current cluster"):
         if not _current():
             _local("up")
@@ -100,7 +98,7 @@ def _product(steps: Steps, cluster: Cluster, images: dict[str, str], events: int
 @app.command()
 def up(events: EVENTS = 100_000, timeout: TIMEOUT = 900) -> None:
     """Install everything, run the demo, check the result."""
-    steps = Steps(10)
+    steps = Steps(9)
     try:
         _up(steps, events, timeout)
         local = "" if _current() else f"export KUBECONFIG={_read('kubeconfig')} PATH={_read('path')}:$PATH\n"

@@ -89,11 +89,16 @@ def install_operator(cluster: Cluster, images: dict[str, str]) -> None:
         "--set",
         "allowInsecureEndpoints=true",
         "--set-string",
-        f"handlerImagePrefixes={{{images['handler'].rpartition(':')[0]}}}",
+        f"handlerImagePrefixes={{{_handler_image(images['processor'])}}}",
         "--wait",
         "--timeout",
         "120s",
     )
+
+
+def _handler_image(processor: str) -> str:
+    """Repository of the example of a handler, which users and tests build beside the processor image."""
+    return processor.rpartition("/")[0] + "/handler"
 
 
 def start_publisher(cluster: Cluster, images: dict[str, str], wave: Wave) -> None:

@@ -15,17 +15,19 @@ from local_cluster.tools import KUBEFLOW, Tools
 
 LOCAL_REGISTRY = "localhost"
 
-# name: Dockerfile; the quick ones first, so that a mistake shows early
+# The images of the product and the demo. Name: Dockerfile; the quick ones first, so that a mistake shows early
 DOCKERFILES = {
     "emulator": "local/emulator/Dockerfile",
     "operator": "operator/Dockerfile",
     "processor": "processor_image/Dockerfile",
     "azurite": "local/azurite/Dockerfile",
     "spark": "spark/Dockerfile",
-    "handler": "processor_image/examples/handler/Dockerfile",
 }
-# Images that only tests need: not among those that are meant where none is named.
-EXTRA = {"kubeflow": "local/cluster/kubeflow/Dockerfile"}
+# Images that are built where they are named: the example of a handler, and what only tests need.
+EXTRA = {
+    "handler": "processor_image/examples/handler/Dockerfile",
+    "kubeflow": "local/cluster/kubeflow/Dockerfile",
+}
 # Images that are built on another one of the project, in a folder of their own: as users build theirs.
 EXTENDS = {"handler": ("PROCESSOR_IMAGE", "processor"), "kubeflow": ("SPARK_IMAGE", "spark")}
 # Programs of the Go modules that images copy, under these names.
