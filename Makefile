@@ -92,7 +92,7 @@ diagrams: ## The pictures of docs/diagrams, from their text
 	@python3 docs/diagrams/draw.py
 
 # --- checks --------------------------------------------------------------------------------------
-.PHONY: lint types borders check test
+.PHONY: lint types borders check test test-long
 lint: env ## Style
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
@@ -103,20 +103,24 @@ types: env ## Types
 borders: env ## Who may import whom
 	@$(VENV)/bin/lint-imports
 
-check: lint types borders ## The fast subset, a minute and a half
+check: lint types borders ## The fast subset, a minute
 	@$(VENV)/bin/pytest -n 2 tests/unit
 
-test: lint types borders docs azurite jars ## Everything: style, types, borders, docs, unit, contract, simulation, integration, faults, end to end
+test: lint types borders docs azurite jars ## Style, types, borders, docs, unit, contract, simulation, integration, faults, end to end
 	@./local/need promtool prometheus
 	@./local/need buildah buildah
 	@./local/need chromedriver chromium chromium-driver
 	@$(PY) -m local_cluster tools
-	@$(PY) -m tests.support.lanes
+	@$(VENV)/bin/pytest -n 2 tests/unit tests/docs
+	@$(VENV)/bin/pytest tests/faults
+	@$(VENV)/bin/pytest -n 3 --dist loadfile --durations=20 -m "not long" tests/contract tests/simulation tests/integration
+	@$(VENV)/bin/pytest --durations=20 -m "not long" tests/e2e
 
-.PHONY: test-kubeflow
-test-kubeflow: env azurite jars ## The launcher Kubeflow, end to end; builds its operator first, 4 minutes
-	@$(PY) -m local_cluster tools --kubeflow
-	@$(VENV)/bin/pytest tests/e2e/test_kubeflow.py
+test-long: env azurite jars ## The rest: mutants, long simulation and property tests, Kubeflow, upgrade, GitOps
+	@$(PY) -m local_cluster tools --gitops --kubeflow
+	@$(PY) -m tests.simulation --steps $(STEPS) --seed $(SEED)
+	@HYPOTHESIS_PROFILE=long $(VENV)/bin/pytest -n 2 tests/unit
+	@$(VENV)/bin/pytest --durations=20 -m long tests
 
 STEPS ?= 200000
 SEED ?= 1

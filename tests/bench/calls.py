@@ -17,9 +17,10 @@ from tests.bench.failover import Operator
 from tests.bench.machine import servers_at
 from tests.bench.options import Options
 from tests.bench.results import Row
-from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
+from tests.integration.processor.hosts import Consumer, HostProcess
 from tests.support.azurite import ACCOUNT, AzuriteProcess
 from tests.support.servers import EmulatorProcess
+from tests.support.waiting import wait_until
 
 PARTITIONS, HOSTS, LEASE_SECONDS = 32, 8, 60
 SETTLE_SECONDS, COUNT_SECONDS = 240.0, 180.0  # until scans rest, and each host at rest has looked once again

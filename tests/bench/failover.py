@@ -31,10 +31,11 @@ from eventconsumer_api.fleet import FLEET_PATH, FLEET_SIGNATURE_HEADER, FleetMes
 from eventconsumer_api.host_report import HostState
 from eventconsumer_api.identity import owner_id
 from tests.integration.processor.drained import assert_exactly_once, read_drained
-from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
+from tests.integration.processor.hosts import Consumer, HostProcess
 from tests.support.azurite import AzuriteProcess
 from tests.support.readers import Readers
 from tests.support.servers import EmulatorProcess
+from tests.support.waiting import wait_until
 
 POLL_SECONDS = 0.1
 TELL_SECONDS = 3.0  # as the operator does while anything moves

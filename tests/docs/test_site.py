@@ -75,7 +75,7 @@ def test_pictures_are_of_their_texts() -> None:
 def test_the_readme_is_short_and_has_what_a_newcomer_looks_for() -> None:
     text = (ROOT / "README.md").read_text()
     assert len(text.splitlines()) < 130
-    for heading in ("See it run", "What you apply", "What it promises", "Figures", "Where to go next"):
+    for heading in ("See it run", "The resource", "Guarantees", "Figures", "Documentation"):
         assert f"## {heading}" in text
 
 

@@ -24,8 +24,15 @@ def _python(*arguments: str, timeout: float) -> subprocess.CompletedProcess[str]
 
 def image(name: str) -> str:
     """Reference of one of the project's images."""
-    found: dict[str, str] = json.loads(_python("local_cluster", "images", timeout=60).stdout)
+    found: dict[str, str] = json.loads(_python("local_cluster", "images", name, timeout=60).stdout)
     return found[name]
+
+
+def handler_image() -> str:
+    """Reference of the example of a handler, which is built on request."""
+    built = _python("local_cluster", "build", "handler", timeout=600)
+    assert built.returncode == 0, built.stderr
+    return image("handler")
 
 
 @dataclass(frozen=True)

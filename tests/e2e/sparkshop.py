@@ -111,11 +111,11 @@ class SparkShop:
         found = self.cluster.get(self._applications, "-l", f"eventconsumer.io/consumer={self.name}")["items"]
         return {each["metadata"]["name"]: each for each in found}
 
-    def until(self, question: Callable[[], T | None], seconds: float, what: str) -> T:
+    def until(self, question: Callable[[], T | None], what: str) -> T:
         """Ask until the answer is true; it is returned. A failure tells all there is to know."""
-        return until(question, seconds, _Story(self, what), pause=0.3)
+        return until(question, _Story(self, what), pause=0.3)
 
-    def until_processed(self, seconds: float = 240) -> dict[str, Any]:
+    def until_processed(self) -> dict[str, Any]:
         """Wait until everything sent and not lost is in the table, exactly once; return status.spark then."""
 
         def done() -> dict[str, Any] | None:
@@ -124,7 +124,7 @@ class SparkShop:
             drained = status.get("drained", {}).get("events") == self.sent
             return spark if drained and spark.get("lastCommit") and not spark["pendingFiles"] else None
 
-        found = self.until(done, seconds, f"all {self.sent} events processed")
+        found = self.until(done, f"all {self.sent} events processed")
         assert self.rows() == sorted({*range(self.sent)} - self.lost)
         return found
 
@@ -135,7 +135,7 @@ class SparkShop:
             new = (pod for pod in self.pods(role) if pod["metadata"]["name"] not in self._before)
             return next((pod for pod in new if pod["status"]["phase"] == "Running"), None)
 
-        return self.until(found, 120, f"a {role} runs")
+        return self.until(found, f"a {role} runs")
 
     def rows(self) -> list[int]:
         """The numbers of all events in the output, sorted."""

@@ -3,13 +3,9 @@
 import json
 from typing import Any
 
-import pytest
-
 from eventconsumer_demo import run
 from tests.e2e.conftest import ROOT, Demo, image
 from tests.e2e.waiting import wait_for
-
-pytestmark = pytest.mark.timeout(600)
 
 CHART = str(ROOT / "helm/eventconsumer")
 
@@ -36,7 +32,7 @@ def arguments(demo: Demo) -> list[str]:
 
 def well(demo: Demo, generation: int) -> None:
     """The consumer is ready, and nobody wrote its spec."""
-    wait_for(demo, "orders", "Ready", "True", 60)
+    wait_for(demo, "orders", "Ready", "True")
     assert demo.cluster.get("eventconsumer", "orders")["metadata"]["generation"] == generation
 
 

@@ -9,11 +9,9 @@ from azure.storage.blob import ContainerClient
 
 from eventconsumer_demo import run
 from eventhubs_emulator.admin_client import AdminClient
-from tests.e2e.conftest import Demo, image
+from tests.e2e.conftest import Demo, handler_image
 from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
 from tests.e2e.waiting import condition, until, wait_for
-
-pytestmark = pytest.mark.timeout(300)
 
 NAME = "shop"
 ORDERS = 20
@@ -46,7 +44,7 @@ def shop(demo: Demo) -> Iterator[Demo]:
     publish(demo)
     demo.cluster.secret(f"{NAME}-hub", connectionString=GOOD_NAMESPACE)
     demo.cluster.secret(f"{NAME}-storage", connectionString=GOOD_STORAGE)
-    demo.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(with_handler(NAME, image("handler"))))
+    demo.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(with_handler(NAME, handler_image())))
     yield demo
     demo.cluster.kubectl("delete", "eventconsumer", NAME, "--ignore-not-found")
 
@@ -56,7 +54,7 @@ def test_every_event_goes_to_the_handler_and_to_a_file(shop: Demo) -> None:
         status = shop.cluster.get("eventconsumer", NAME).get("status", {})
         return bool(status.get("drained", {}).get("events") == ORDERS)
 
-    until(drained, 90, "every event is in a file")
+    until(drained, "every event is in a file")
     booked = shop.cluster.kubectl(
         "exec",
         f"{NAME}-host-0",
@@ -69,7 +67,7 @@ def test_every_event_goes_to_the_handler_and_to_a_file(shop: Demo) -> None:
 
 
 def test_what_it_rejects_is_a_dead_letter_that_is_told(shop: Demo) -> None:
-    wait_for(shop, NAME, "Ready", "True", 60)
+    wait_for(shop, NAME, "Ready", "True")
     assert "_deadletters/" in condition(shop, NAME, "Draining")["message"]
     with shop.cluster.port_forward(run.BLOB_NAMESPACE, run.BLOB_SERVICE, run.BLOB_PORT) as port:
         connection = run.storage_connection_string(f"http://127.0.0.1:{port}/{run.ACCOUNT}")
@@ -91,7 +89,7 @@ def test_the_files_are_audited_in_the_pod(shop: Demo) -> None:
 def test_an_image_that_is_not_allowed_is_refused_with_the_field(demo: Demo) -> None:
     demo.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(with_handler("stranger", "docker.io/evil/image:1")))
     try:
-        stalled = wait_for(demo, "stranger", "Stalled", "True", 30)
+        stalled = wait_for(demo, "stranger", "Stalled", "True")
         assert stalled["reason"] == "SpecInvalid" and "spec.processing.image" in stalled["message"], stalled
     finally:
         demo.cluster.kubectl("delete", "eventconsumer", "stranger", "--ignore-not-found")

@@ -25,10 +25,8 @@ from eventhubs_emulator.admin_client import AdminClient
 from tests.e2e.conftest import Demo
 from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
 from tests.e2e.waiting import until
-from tests.support.patience import patiently
 from tests.support.readers import Readers
-
-pytestmark = pytest.mark.timeout(900)
+from tests.support.waiting import HANG_SECONDS
 
 NAME = "handover"
 PARTITIONS = 8
@@ -83,7 +81,7 @@ class Stage:
         def files() -> object:
             return self.cluster.get("eventconsumer", NAME).get("status", {}).get("drained", {}).get("files")
 
-        until(files, 120, "the first file", pause=0.2)
+        until(files, "the first file", pause=0.2)
         roll = manifest["spec"]["sink"]["roll"]["maxSeconds"]
         took = time.monotonic() - began
         self.figures.append(f"apply to the first file in the status: {took:.1f} s (roll.maxSeconds: {roll})")
@@ -113,9 +111,9 @@ class Stage:
         counts = [len(self.owned(ordinal)) for ordinal in range(hosts)]
         return self.readers.all_read() and sum(counts) == PARTITIONS and max(counts) - min(counts) <= 1
 
-    def settle(self, hosts: int, seconds: float = 180) -> float:
+    def settle(self, hosts: int) -> float:
         """Wait until the fleet is settled and stays so; when that began."""
-        deadline, since = time.monotonic() + patiently(seconds), 0.0
+        deadline, since = time.monotonic() + HANG_SECONDS, 0.0
         while not since or time.monotonic() - since < SETTLED_SECONDS:
             assert time.monotonic() < deadline, f"{[self.owned(number) for number in range(3)]} is not {hosts} hosts"
             if not self.settled(hosts):
@@ -209,7 +207,7 @@ def test_a_pod_deleted_by_force_is_replaced_and_its_partitions_taken_over(stage:
 
     def act() -> None:
         stage.cluster.kubectl("delete", "pod", f"{NAME}-host-0", "--grace-period=0", "--force")
-        until(lambda: stage.pod_uid(0) not in {"", uid}, 180, "another pod", pause=0.2)
+        until(lambda: stage.pod_uid(0) not in {"", uid}, "another pod", pause=0.2)
 
     unread, _ = stage.measure("a pod deleted by force", 2, act)
     assert unread < POD_SECONDS
@@ -225,7 +223,6 @@ def test_a_rolling_update_leaves_each_partition_with_its_host(stage: Stage) -> N
         stage.cluster.kubectl("patch", "eventconsumer", NAME, "--type=merge", "-p", json.dumps(change))
         until(
             lambda: not any(stage.pod_uid(number) in {"", uids[number]} for number in range(2)),
-            180,
             "both are replaced",
         )
 
@@ -243,7 +240,7 @@ def test_draining_a_node_takes_one_host_at_a_time(stage: Stage) -> None:
         with pytest.raises(DemoError) as refused:
             stage.evict(1)
         assert "disruption budget" in refused.value.detail
-        until(lambda: stage.pod_uid(0) not in {"", uid}, 180, "another pod", pause=0.2)
+        until(lambda: stage.pod_uid(0) not in {"", uid}, "another pod", pause=0.2)
 
     unread, again = stage.measure("an eviction", 2, act)
     assert unread < POD_SECONDS
@@ -254,7 +251,7 @@ def test_draining_a_node_takes_one_host_at_a_time(stage: Stage) -> None:
 def test_a_host_that_leaves_hands_over_first(stage: Stage) -> None:
     def act() -> None:
         stage.scale(1)
-        until(lambda: stage.running() == 1, 180, "the StatefulSet shrinks")
+        until(lambda: stage.running() == 1, "the StatefulSet shrinks")
 
     unread, again = stage.measure("2 -> 1 hosts", 1, act)
     assert unread < LEASE_SECONDS
@@ -268,7 +265,7 @@ def test_every_event_is_in_exactly_one_file(stage: Stage) -> None:
         status = stage.cluster.get("eventconsumer", NAME).get("status", {})
         return bool(status.get("drained", {}).get("events") == stage.publisher.sent)
 
-    until(drained, 90, f"{stage.publisher.sent} events are in files")
+    until(drained, f"{stage.publisher.sent} events are in files")
     printed = stage.cluster.kubectl(
         "exec", f"{NAME}-host-0", "--", "eventconsumer", "audit", "--deep", "--hub", "--json"
     )

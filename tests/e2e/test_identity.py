@@ -13,8 +13,6 @@ from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer, cre
 from tests.e2e.test_plugin import Plugin
 from tests.e2e.waiting import condition, until, wait_for
 
-pytestmark = pytest.mark.timeout(600)
-
 ORDERS, BILLING, HEIR = "identity-orders", "identity-billing", "identity-heir"
 EVENTS = {ORDERS: 400, BILLING: 600}  # what the first drained must not be skipped in the second
 
@@ -59,7 +57,7 @@ def shop(demo: Demo) -> Iterator[Demo]:
         create_hub(demo, name)
         apply(demo, name, name, f"drained/{name}")
         publish(demo, name, count)
-        until(lambda name=name, count=count: drained(demo, name) == count, 120, f"{name}: all {count} events in files")
+        until(lambda name=name, count=count: drained(demo, name) == count, f"{name}: all {count} events in files")
     yield demo
     demo.cluster.kubectl("delete", "eventconsumer", *EVENTS, HEIR, "--ignore-not-found")
 
@@ -67,22 +65,22 @@ def shop(demo: Demo) -> Iterator[Demo]:
 def test_two_hubs_with_one_lease_container_are_both_drained(shop: Demo) -> None:
     for name, count in EVENTS.items():
         assert drained(shop, name) == count
-        assert wait_for(shop, name, "Ready", "True", 60)
+        assert wait_for(shop, name, "Ready", "True")
         shop.cluster.kubectl("exec", f"{name}-host-0", "--", "eventconsumer", "audit", "--deep")
 
 
 def test_a_second_resource_on_a_chain_waits_until_the_first_is_deleted_and_goes_on(shop: Demo) -> None:
     apply(shop, HEIR, ORDERS, f"drained/{ORDERS}")
-    stalled = wait_for(shop, HEIR, "Stalled", "True", 60)
+    stalled = wait_for(shop, HEIR, "Stalled", "True")
     assert stalled["reason"] == "ChainInUse", stalled
     assert f"/{ORDERS} " in stalled["message"] and f"/{HEIR} " in stalled["message"], stalled
     publish(shop, ORDERS, 100)
-    until(lambda: drained(shop, ORDERS) == EVENTS[ORDERS] + 100, 60, "the first one goes on")
+    until(lambda: drained(shop, ORDERS) == EVENTS[ORDERS] + 100, "the first one goes on")
     assert condition(shop, ORDERS, "Ready")["status"] == "True"
     shop.cluster.kubectl("delete", "eventconsumer", ORDERS)
     publish(shop, ORDERS, 100)
-    until(lambda: drained(shop, HEIR) == EVENTS[ORDERS] + 200, 120, "the second one goes on where the first ended")
-    assert wait_for(shop, HEIR, "Stalled", "False", 30)
+    until(lambda: drained(shop, HEIR) == EVENTS[ORDERS] + 200, "the second one goes on where the first ended")
+    assert wait_for(shop, HEIR, "Stalled", "False")
     shop.cluster.kubectl("exec", f"{HEIR}-host-0", "--", "eventconsumer", "audit", "--deep")
 
 
@@ -92,10 +90,10 @@ def test_a_failover_that_lost_events_is_shown_with_both_ends_and_accepted(shop: 
     with shop.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
         assert AdminClient(f"http://127.0.0.1:{port}").fail_over(BILLING, {"0": 20}, recreated=True) == 20
     publish(shop, BILLING, 100)
-    stalled = wait_for(shop, BILLING, "Stalled", "True", 60)
+    stalled = wait_for(shop, BILLING, "Stalled", "True")
     assert stalled["reason"] == "HubDiverged", stalled
     assert "number 299, offset" in stalled["message"] and "number 329, " in stalled["message"], stalled
-    until(lambda: drained(shop, BILLING) == before + 50, 60, "the other partition goes on")
+    until(lambda: drained(shop, BILLING) == before + 50, "the other partition goes on")
     assert plugin.run("hub", "accept", BILLING, "--yes").returncode == 2  # while hosts hold partitions
     assert plugin.run("suspend", BILLING, "--wait").returncode == 0
     accepted = plugin.json("hub", "accept", BILLING, "--yes")
@@ -103,8 +101,8 @@ def test_a_failover_that_lost_events_is_shown_with_both_ends_and_accepted(shop: 
     assert (rows["0"]["common"], rows["0"]["start"], rows["0"]["gone"], rows["0"]["ahead"]) == (279, 280, 20, 50)
     assert (accepted["done"], rows["1"]["diverged"]) == (True, False)
     assert plugin.run("resume", BILLING, "--wait").returncode == 0
-    until(lambda: drained(shop, BILLING) == before + 100, 60, "all events that the hub has are in files")
-    assert wait_for(shop, BILLING, "Ready", "True", 60)
+    until(lambda: drained(shop, BILLING) == before + 100, "all events that the hub has are in files")
+    assert wait_for(shop, BILLING, "Ready", "True")
     report = json.loads(
         shop.cluster.kubectl("exec", f"{BILLING}-host-0", "--", "eventconsumer", "audit", "--deep", "--json")
     )

@@ -13,7 +13,7 @@ from tests.e2e.gitops.engine import local
 from tests.e2e.sparkshop import SparkShop, upgrade
 from tests.e2e.waiting import until
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.long
 
 NAME = "kubeflow-launches-this-consumer"  # long enough for every name that is made of it
 SHORT = NAME[:28]  # what the names of its applications begin with
@@ -37,7 +37,7 @@ def shop(demo: Demo) -> Iterator[SparkShop]:
     cluster.kubectl("apply", "--server-side", "-f", str(DEFINITION))
     served = f"/apis/{KUBEFLOW_APPLICATION.api_version}"
     # `kubectl wait` would give up at once where the definition's status has no conditions yet.
-    until(lambda: cluster.kubectl("get", "--raw", served), 30, "the definition is served")
+    until(lambda: cluster.kubectl("get", "--raw", served), "the definition is served")
     operator = ROOT / "local/cluster/kubeflow/kubeflow.yaml"
     images = json.loads(local("images", "kubeflow"))
     values = {"KUBEFLOW_IMAGE": images["kubeflow"], "SERVED": cluster.namespace}
@@ -55,16 +55,15 @@ def shop(demo: Demo) -> Iterator[SparkShop]:
 
 def test_a_batch_is_processed_by_a_driver_and_executors_of_their_own(shop: SparkShop) -> None:
     shop.publish()
-    executors = shop.until(lambda: shop.pods("executor"), 120, "an executor")
+    executors = shop.until(lambda: shop.pods("executor"), "an executor")
     assert all(each["metadata"]["ownerReferences"][0]["kind"] == "Pod" for each in executors)
-    spark = shop.until_processed(300)
+    spark = shop.until_processed()
     assert (spark["attempt"], spark["mode"], spark["failures"]) == (1, "Executors", 0)
     (application,) = shop.applications().values()
     shop.until(
         lambda: (
             shop.applications()[application["metadata"]["name"]]["status"]["applicationState"]["state"] == "COMPLETED"
         ),
-        30,
         "the application has completed",
     )
     (driver,) = shop.pods("driver")
@@ -76,8 +75,8 @@ def test_a_driver_that_is_killed_is_followed_by_another_attempt(shop: SparkShop)
     shop.publish()
     driver = shop.running("driver")["metadata"]["name"]
     shop.cluster.kubectl("delete", "pod", driver, "--grace-period=0", "--force")
-    shop.until(lambda: shop.spark().get("attempt") == 2, 120, "a second attempt")
-    spark = shop.until_processed(300)
+    shop.until(lambda: shop.spark().get("attempt") == 2, "a second attempt")
+    spark = shop.until_processed()
     assert spark["lastApplication"].endswith("-a2"), spark
     states = {name: each["status"]["applicationState"]["state"] for name, each in shop.applications().items()}
     assert states[driver.removesuffix("-driver")] == "FAILED"
@@ -87,8 +86,8 @@ def test_an_application_that_is_deleted_by_hand_is_followed_by_another_and_its_d
     shop.publish()
     driver = shop.running("driver")["metadata"]["name"]
     shop.cluster.kubectl("delete", APPLICATIONS, driver.removesuffix("-driver"), "--wait=false")
-    shop.until(lambda: driver not in [pod["metadata"]["name"] for pod in shop.pods("driver")], 120, "the driver goes")
-    spark = shop.until_processed(300)
+    shop.until(lambda: driver not in [pod["metadata"]["name"] for pod in shop.pods("driver")], "the driver goes")
+    spark = shop.until_processed()
     assert spark["lastApplication"].endswith("-a2"), spark
     assert shop.healthy()["status"] == "True"
 
@@ -104,4 +103,4 @@ def test_nothing_is_left_of_a_consumer_that_is_deleted_while_one_runs(shop: Spar
     kinds = {name.partition("/")[0] for name in left()}
     assert kinds >= {"pod", "service", "configmap", APPLICATIONS.replace("applications", "application", 1)}, kinds
     shop.cluster.kubectl("delete", "eventconsumer", NAME)
-    shop.until(lambda: not left(), 120, "nothing left")
+    shop.until(lambda: not left(), "nothing left")

@@ -9,8 +9,6 @@ from eventconsumer_demo.cluster import Cluster
 from tests.e2e.conftest import NAMESPACE, Demo
 from tests.e2e.sparkshop import WAVE, SparkShop, upgrade
 
-pytestmark = pytest.mark.timeout(900)
-
 NAME = "moved"
 OLD, NEW = "moved-from", "moved-to"
 
@@ -58,7 +56,6 @@ def test_an_open_batch_goes_on_in_another_namespace_and_batches_frozen_before_ar
     after.apply(replay={"nonce": "again", "from": 1, "to": open_batch})
     replay = after.until(
         lambda: (after.spark().get("replay") or {}).get("state") == "Succeeded" and after.spark()["replay"],
-        180,
         "the replay succeeds",
     )
     assert replay["rows"] == 2 * WAVE, replay

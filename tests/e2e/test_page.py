@@ -11,8 +11,6 @@ from eventconsumer_demo import run
 from tests.e2e.conftest import ROOT, Demo
 from tests.e2e.waiting import until
 
-pytestmark = pytest.mark.timeout(900)
-
 SERVICE = "eventconsumer-operator-page"
 
 
@@ -47,7 +45,7 @@ def test_it_shows_the_consumer_that_drains(demo: Demo, page: int) -> None:
         known = found and found["partitions"] and all(each["owner"] for each in found["partitions"])
         return found if known and found["summary"]["ready"] == "True" else None
 
-    found = until(orders, 180, "the operator has seen who reads each partition")
+    found = until(orders, "the operator has seen who reads each partition")
     status = demo.cluster.get("eventconsumer", "orders")["status"]
     assert len(found["partitions"]) == status["partitions"]["total"]
     hosts = {

@@ -78,9 +78,9 @@ def both_read(plugin: Plugin) -> bool:
 
 
 def test_what_it_shows_of_a_consumer_that_drains(demo: Demo, plugin: Plugin) -> None:
-    wait_for(demo, NAME, "Ready", "True", 180)
-    until(lambda: both_read(plugin), 120, "both hosts read two partitions")
-    until(lambda: plugin.json("top", NAME, "--once")["drained"]["events"] == EVENTS, 120, "all is in files")
+    wait_for(demo, NAME, "Ready", "True")
+    until(lambda: both_read(plugin), "both hosts read two partitions")
+    until(lambda: plugin.json("top", NAME, "--once")["drained"]["events"] == EVENTS, "all is in files")
     partitions = plugin.json("partitions", NAME)
     assert [each["partition"] for each in partitions] == ["0", "1", "2", "3"]
     assert [each["nextSequenceNumber"] for each in partitions] == [EVENTS // PARTITIONS] * PARTITIONS
@@ -108,7 +108,7 @@ def scale(demo: Demo, hosts: int) -> None:
 
 
 def test_logs_follow_a_partition_to_its_next_owner(demo: Demo, plugin: Plugin) -> None:
-    until(lambda: both_read(plugin), 180, "both hosts read two partitions")
+    until(lambda: both_read(plugin), "both hosts read two partitions")
     first, last = f"{NAME}-host-0", f"{NAME}-host-1"
     partition = next(each["partition"] for each in plugin.json("partitions", NAME) if each["owner"] == last)
     ran = plugin.run("logs", NAME, "-p", partition, "--tail", "-1", "-o", "json")
@@ -123,17 +123,17 @@ def test_logs_follow_a_partition_to_its_next_owner(demo: Demo, plugin: Plugin) -
     for reader in readers:
         reader.start()
     try:
-        until(lambda: any(last in line for line in shown), 60, shown)
+        until(lambda: any(last in line for line in shown), shown)
         scale(demo, 1)  # a pod that only starts anew may have its partitions back before anybody looks
-        until(lambda: any(f"partition {partition} moved from {last} to {first}" in line for line in said), 180, said)
-        until(lambda: any(first in line and f"[{partition}] lease" in line for line in shown), 60, shown)
+        until(lambda: any(f"partition {partition} moved from {last} to {first}" in line for line in said), said)
+        until(lambda: any(first in line and f"[{partition}] lease" in line for line in shown), shown)
     finally:
         follower.terminate()
         for reader in readers:
             reader.join()
         with follower:  # closes what it wrote into
             scale(demo, 2)
-    until(lambda: both_read(plugin), 180, "both hosts read two partitions again")
+    until(lambda: both_read(plugin), "both hosts read two partitions again")
 
 
 def test_suspend_and_resume_wait_until_it_is_so(demo: Demo, plugin: Plugin) -> None:
@@ -145,7 +145,7 @@ def test_suspend_and_resume_wait_until_it_is_so(demo: Demo, plugin: Plugin) -> N
     assert asked.returncode == 3 and "is suspended" in asked.stderr
     ran = plugin.run("resume", NAME, "--wait")
     assert ran.returncode == 0, ran.stderr
-    until(lambda: both_read(plugin), 180, "both hosts read two partitions again")
+    until(lambda: both_read(plugin), "both hosts read two partitions again")
     # What was drained before is drained: the files go on where they ended.
     assert plugin.json("top", NAME, "--once")["drained"]["events"] == EVENTS
 

@@ -36,9 +36,9 @@ def plugin(demo: Demo) -> Iterator[Plugin]:
             for number in range(EVENTS):
                 admin.put_event(NAME, str(number % 2), b"%d" % number)
     demo.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(consumer(NAME)))
-    wait_for(demo, NAME, "Ready", "True", 180)
+    wait_for(demo, NAME, "Ready", "True")
     found = Plugin(demo)
-    until(lambda: drained(found), 120, "all events in files")
+    until(lambda: drained(found), "all events in files")
     yield found
     demo.cluster.kubectl("delete", "eventconsumer", NAME, "--ignore-not-found")
 
@@ -56,7 +56,7 @@ def tool_pods(demo: Demo) -> list[str]:
 
 def none_left(demo: Demo) -> None:
     """Wait until they are gone: a deletion takes its second."""
-    until(lambda: not tool_pods(demo), 60, "no pod of a tool is left")
+    until(lambda: not tool_pods(demo), "no pod of a tool is left")
 
 
 def checkpoints(plugin: Plugin) -> dict[str, int | None]:
@@ -116,7 +116,7 @@ def test_a_command_that_is_stopped_leaves_no_pod(demo: Demo, plugin: Plugin, num
     # A suite that was started in the background ignores SIGINT, and its children would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     command = plugin.start("audit", NAME, "--new-pod", "--deep")
-    until(lambda: tool_pods(demo), 60, "the pod", pause=0.1)
+    until(lambda: tool_pods(demo), "the pod", pause=0.1)
     _signal(command, number)
     _, err = command.communicate(timeout=120)
     assert command.returncode != 0, err
@@ -142,7 +142,7 @@ def test_doctor_finds_nothing_broken_and_then_what_is(demo: Demo, plugin: Plugin
         assert seen["exitCode"] == 2 and "secret" in broken, seen
     finally:
         demo.cluster.secret(f"{NAME}-hub", connectionString=GOOD_NAMESPACE)
-    wait_for(demo, NAME, "Ready", "True", 180)
+    wait_for(demo, NAME, "Ready", "True")
 
 
 _REMOVED = json.dumps([{"op": "remove", "path": "/data/connectionString"}])

@@ -14,8 +14,6 @@ from tests.e2e.conftest import Demo
 from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
 from tests.e2e.waiting import until, wait_for
 
-pytestmark = pytest.mark.timeout(300)
-
 NAME = "again"
 EVENTS = 300
 
@@ -33,14 +31,14 @@ def apply(demo: Demo, manifest: dict[str, Any]) -> None:
     demo.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
 
 
-def wait_replay(demo: Demo, nonce: str, seconds: float = 120) -> dict[str, Any]:
+def wait_replay(demo: Demo, nonce: str) -> dict[str, Any]:
     """The status of a replay that succeeded."""
 
     def done() -> dict[str, Any]:
         found = demo.cluster.get("eventconsumer", NAME).get("status", {}).get("replay", {})
         return dict(found) if found.get("nonce") == nonce and found["state"] == "Succeeded" else {}
 
-    return until(done, seconds, f"replay {nonce} succeeded")
+    return until(done, f"replay {nonce} succeeded")
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +52,7 @@ def again(demo: Demo) -> Iterator[Demo]:
     demo.cluster.secret(f"{NAME}-hub", connectionString=GOOD_NAMESPACE)
     demo.cluster.secret(f"{NAME}-storage", connectionString=GOOD_STORAGE)
     apply(demo, resource())
-    wait_for(demo, NAME, "Ready", "True", 90)
+    wait_for(demo, NAME, "Ready", "True")
     yield demo
     demo.cluster.kubectl("delete", "eventconsumer", NAME, "--ignore-not-found")
 
@@ -68,7 +66,7 @@ def test_a_replay_runs_once_beside_the_hosts(again: Demo) -> None:
     jobs = json.loads(again.cluster.kubectl("get", "jobs", "-l", "app.kubernetes.io/component=replay", "-o", "json"))
     assert jobs["items"] == []
     assert wait_replay(again, "one") == done
-    wait_for(again, NAME, "Ready", "True", 30)
+    wait_for(again, NAME, "Ready", "True")
 
 
 def test_its_files_are_complete_by_the_auditor_and_the_consumers_own_too(again: Demo) -> None:

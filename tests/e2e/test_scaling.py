@@ -8,7 +8,7 @@ import pytest
 
 from eventconsumer_demo import run
 from eventhubs_emulator.admin_client import AdminClient
-from tests.e2e.conftest import Demo, image
+from tests.e2e.conftest import Demo, handler_image
 from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
 from tests.e2e.waiting import seconds_until, until, wait_for
 
@@ -48,7 +48,7 @@ def scaled(demo: Demo) -> Iterator[Demo]:
     yield demo
     demo.cluster.kubectl("delete", "hpa", NAME, "--ignore-not-found")
     demo.cluster.kubectl("delete", "eventconsumer", NAME, "--ignore-not-found")
-    until(lambda: not pods(demo), 90, "its pods are gone")
+    until(lambda: not pods(demo), "its pods are gone")
 
 
 def apply(demo: Demo, scaling: dict[str, Any], **more: Any) -> None:
@@ -94,16 +94,16 @@ def hosts(*numbers: int) -> set[str]:
 
 def test_a_fixed_number_follows_kubectl_and_an_autoscaler(scaled: Demo) -> None:
     apply(scaled, {"mode": "Fixed", "replicas": 1})
-    wait_for(scaled, NAME, "Ready", "True", 90)
+    wait_for(scaled, NAME, "Ready", "True")
     scaled.cluster.kubectl("scale", "eventconsumer", NAME, "--replicas=2")
-    until(lambda: pods(scaled) == hosts(0, 1), 60, "two hosts")
-    wait_for(scaled, NAME, "Ready", "True", 90)
+    until(lambda: pods(scaled) == hosts(0, 1), "two hosts")
+    wait_for(scaled, NAME, "Ready", "True")
     scaled.cluster.kubectl("scale", "eventconsumer", NAME, "--replicas=1")
-    took = seconds_until(lambda: pods(scaled) == hosts(0), 150, "one host")
+    took = seconds_until(lambda: pods(scaled) == hosts(0), "one host")
     print(f"2 -> 1 hosts took {took:.1f} s")
-    until(lambda: owned(scaled) == 4, 60, "the host that stays reads everything")
+    until(lambda: owned(scaled) == 4, "the host that stays reads everything")
     scaled.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(HPA))
-    until(lambda: pods(scaled) == hosts(0, 1, 2), 90, "an autoscaler lifts the number to its minimum")
+    until(lambda: pods(scaled) == hosts(0, 1, 2), "an autoscaler lifts the number to its minimum")
 
 
 def test_the_lag_takes_the_last_host_away_and_brings_it_back(scaled: Demo) -> None:
@@ -115,9 +115,9 @@ def test_the_lag_takes_the_last_host_away_and_brings_it_back(scaled: Demo) -> No
             "lag": {"targetSeconds": 5, "cooldownSeconds": 0, "idleSeconds": IDLE_SECONDS},
         },
     )
-    wait_for(scaled, NAME, "Ready", "True", 90)
-    until(lambda: pods(scaled) == {f"{NAME}-probe-0"}, IDLE_SECONDS + 120, "only the probe runs")
-    wait_for(scaled, NAME, "Ready", "True", 60)
+    wait_for(scaled, NAME, "Ready", "True")
+    until(lambda: pods(scaled) == {f"{NAME}-probe-0"}, "only the probe runs")
+    wait_for(scaled, NAME, "Ready", "True")
     with scaled.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
         admin = AdminClient(f"http://127.0.0.1:{port}")
         for number in range(20):
@@ -127,8 +127,8 @@ def test_the_lag_takes_the_last_host_away_and_brings_it_back(scaled: Demo) -> No
     def drained() -> bool:
         return bool(scaled.cluster.get("eventconsumer", NAME)["status"]["drained"]["events"] == total)
 
-    print(f"first host after {seconds_until(lambda: pods(scaled) >= hosts(0), 60, 'a host comes back'):.1f} s")
-    print(f"all in files {seconds_until(drained, 90, 'the events are in files'):.1f} s later")
+    print(f"first host after {seconds_until(lambda: pods(scaled) >= hosts(0), 'a host comes back'):.1f} s")
+    print(f"all in files {seconds_until(drained, 'the events are in files'):.1f} s later")
     assert f"{NAME}-probe-0" not in pods(scaled)
 
 
@@ -137,24 +137,24 @@ def test_hosts_come_while_partitions_are_late_and_go_when_none_is(scaled: Demo) 
         scaled,
         {"mode": "Lag", "maxReplicas": 3, "lag": {"targetSeconds": 1, "cooldownSeconds": 5}},
         # One event a transaction: a host takes much longer for these than the hub to get them.
-        processing={"maxBatchSize": 1, "handler": "shop:Shop", "image": image("handler")},
+        processing={"maxBatchSize": 1, "handler": "shop:Shop", "image": handler_image()},
     )
-    wait_for(scaled, NAME, "Ready", "True", 90)
+    wait_for(scaled, NAME, "Ready", "True")
 
     def status() -> dict[str, Any]:
         return dict(scaled.cluster.get("eventconsumer", NAME)["status"])
 
     publish_orders(scaled, ORDERS)
-    took = seconds_until(lambda: status()["scaling"]["replicas"] > 1, 150, "partitions are late")
+    took = seconds_until(lambda: status()["scaling"]["replicas"] > 1, "partitions are late")
     reason = status()["scaling"]["reason"]
     print(f"more hosts after {took:.1f} s: {reason}")
     assert "late" in reason
-    until(lambda: len(pods(scaled)) > 1 and owned(scaled) == PARTITIONS, 60, "they share the partitions")
+    until(lambda: len(pods(scaled)) > 1 and owned(scaled) == PARTITIONS, "they share the partitions")
     total = in_hub(scaled)
     assert total >= PARTITIONS * ORDERS
-    took = seconds_until(lambda: status()["drained"]["events"] == total, 300, "all are in files")
+    took = seconds_until(lambda: status()["drained"]["events"] == total, "all are in files")
     print(f"all in files {took:.1f} s later")
-    took = seconds_until(lambda: pods(scaled) == hosts(0), 300, "one host is enough again")
+    took = seconds_until(lambda: pods(scaled) == hosts(0), "one host is enough again")
     print(f"one host again after {took:.1f} s: {status()['scaling']['reason']}")
     report = json.loads(
         scaled.cluster.kubectl("exec", f"{NAME}-host-0", "--", "eventconsumer", "audit", "--hub", "--json")

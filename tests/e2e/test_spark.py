@@ -15,8 +15,6 @@ from tests.e2e.conftest import Demo, image
 from tests.e2e.sparkshop import WAVE, SparkShop, upgrade
 from tests.e2e.waiting import condition
 
-pytestmark = pytest.mark.timeout(900)
-
 NAME = "native-spark-processes-this-one"  # long enough for every name that is made of it
 OPERATOR = "app.kubernetes.io/component=operator"
 MISSING_IMAGE = "not-there.example/spark:1"
@@ -97,8 +95,8 @@ def test_a_driver_that_is_killed_is_followed_by_another_attempt(
             pod["metadata"]["name"] == driver and pod["status"]["phase"] == "Failed" for pod in shop.pods("driver")
         )
 
-    shop.until(killed, 60, "the driver is killed")
-    said = shop.until(lambda: shop.spark().get("failures") and shop.spark(), 30, "the failure is counted")
+    shop.until(killed, "the driver is killed")
+    said = shop.until(lambda: shop.spark().get("failures") and shop.spark(), "the failure is counted")
     assert told in said["lastFailure"], said
     if applied_again:
         shop.cluster.kubectl("delete", "eventconsumer", NAME)
@@ -123,7 +121,7 @@ def test_an_application_that_is_deleted_by_hand_is_followed_at_once(shop: SparkS
 def test_an_operator_that_is_killed_right_after_it_started_one_starts_no_second(shop: SparkShop) -> None:
     shop.publish()
     before = set(shop.applications())
-    shop.until(lambda: set(shop.applications()) - before, 90, "an application")
+    shop.until(lambda: set(shop.applications()) - before, "an application")
     shop.cluster.kubectl("delete", "pod", "-l", OPERATOR, "--grace-period=0", "--force")
     spark = shop.until_processed()
     assert spark["attempt"] == 1, spark
@@ -138,7 +136,7 @@ def test_a_large_batch_has_executors_and_survives_the_loss_of_one_and_leaves_not
     shop.cluster.kubectl("delete", "pod", executor["name"], "--grace-period=0", "--force")
     spark = shop.until_processed()
     assert (spark["attempt"], spark["mode"]) == (1, "Executors"), spark
-    shop.until(lambda: not shop.pods("executor"), 60, "all executors are gone")
+    shop.until(lambda: not shop.pods("executor"), "all executors are gone")
     left = shop.cluster.kubectl("get", "services,configmaps", "-o", "name").split()
     assert [name for name in left if "spark" in name and NAME in name and f"/{NAME}-host" not in name] == []
 
@@ -147,7 +145,7 @@ def test_an_image_that_is_missing_is_told_and_healed_by_the_right_one(shop: Spar
     shop.apply(application={"image": MISSING_IMAGE})
     shop.publish()
     found = shop.until(
-        lambda: shop.healthy()["status"] == "False" and shop.healthy(), 120, "the condition tells of the image"
+        lambda: shop.healthy()["status"] == "False" and shop.healthy(), "the condition tells of the image"
     )
     assert found["reason"] == "SparkWaiting" and MISSING_IMAGE in found["message"], found
     assert condition(shop.demo, NAME, "Stalled")["status"] == "True"
@@ -165,7 +163,7 @@ def test_a_quota_that_refuses_the_driver_is_told_and_passes(shop: SparkShop) -> 
     }
     shop.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(quota))
     shop.publish()
-    found = shop.until(lambda: shop.healthy()["status"] == "False" and shop.healthy(), 120, "the condition tells of it")
+    found = shop.until(lambda: shop.healthy()["status"] == "False" and shop.healthy(), "the condition tells of it")
     assert found["reason"] == "SparkWaiting" and "quota" in found["message"], found
     shop.cluster.kubectl("delete", "resourcequota", "tight")
     shop.apply(timeoutSeconds=600)  # any change has what waits tried anew, where the Job controller would wait longer
@@ -176,7 +174,6 @@ def test_batches_are_processed_again_into_an_output_of_their_own(shop: SparkShop
     shop.apply(mode="Local", replay={"nonce": "again", "from": 1, "to": 3})
     replay = shop.until(
         lambda: (shop.spark().get("replay") or {}).get("state") == "Succeeded" and shop.spark()["replay"],
-        120,
         "the replay succeeds",
     )
     assert (replay["batches"], replay["rows"]) == (3, 3 * WAVE), replay
@@ -186,10 +183,10 @@ def test_batches_are_processed_again_into_an_output_of_their_own(shop: SparkShop
 def test_a_file_that_cannot_be_read_is_named_and_left_out(shop: SparkShop) -> None:
     shop.apply(enabled=False)
     shop.publish()
-    shop.until(lambda: shop.status()["drained"]["events"] == shop.sent, 60, "all is drained")
+    shop.until(lambda: shop.status()["drained"]["events"] == shop.sent, "all is drained")
     path = shop.damage()
     shop.apply(retry={"attempts": 1, "backoffSeconds": 1})
-    found = shop.until(lambda: shop.healthy()["reason"] == "SparkQuarantined" and shop.healthy(), 150, "it is told")
+    found = shop.until(lambda: shop.healthy()["reason"] == "SparkQuarantined" and shop.healthy(), "it is told")
     assert found["status"] == "True" and path in found["message"], found
     shop.until_processed()
 
@@ -204,4 +201,4 @@ def test_finished_applications_are_cleaned_up_but_for_the_last(shop: SparkShop) 
     assert ended.count("Failed") <= 1, ended
     assert image("spark") == shop.status()["effective"]["sparkImage"]
     shop.cluster.kubectl("delete", "eventconsumer", NAME)
-    shop.until(lambda: not shop.applications() and not shop.pods(), 60, "nothing is left")
+    shop.until(lambda: not shop.applications() and not shop.pods(), "nothing is left")

@@ -27,7 +27,7 @@ from tests.e2e.waiting import until
 from tests.support.previous import check_out, need_previous, previous
 from tests.support.readers import Readers
 
-pytestmark = pytest.mark.timeout(3600)
+pytestmark = [pytest.mark.timeout(3600), pytest.mark.long]
 
 NAME = "upgrade"
 HOSTS = 2
@@ -106,7 +106,7 @@ class Stage:
                 since[0] = time.monotonic()
             return time.monotonic() - since[0] > SETTLED_SECONDS
 
-        until(settled, 600, f"{HOSTS} hosts run {release.images['processor']}")
+        until(settled, f"{HOSTS} hosts run {release.images['processor']}")
 
     def change(self, release: Release) -> float:
         """Bring the fleet to another release; for how long a partition was unread at most, seconds."""
@@ -172,7 +172,7 @@ def stage(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         readers.start()
         try:
             # Only now: what a builder finds unused it forgets, and from here on pods use the previous images.
-            until(lambda: len(hosts(cluster)) == HOSTS and readers.all_read(), 300, "the previous release drains")
+            until(lambda: len(hosts(cluster)) == HOSTS and readers.all_read(), "the previous release drains")
             found = Stage(cluster, old, Release.build(ROOT), publisher, readers)
             publisher.start()
             found.settle(old)
@@ -191,20 +191,20 @@ def test_an_upgrade_while_draining_leaves_no_partition_unread(stage: Stage) -> N
     operator = stage.cluster.get("deployment", "eventconsumer-operator")["spec"]["template"]["spec"]["containers"][0]
     assert operator["image"] == stage.new.images["operator"]
     assert not [pod for pod in hosts(stage.cluster) if pod["status"]["containerStatuses"][0]["restartCount"]]
-    until(lambda: ready(stage.cluster), 120, "the consumer is Ready")
+    until(lambda: ready(stage.cluster), "the consumer is Ready")
 
 
 def test_a_rollback_too(stage: Stage) -> None:
     unread = stage.change(stage.old)
     print(f"rollback to {previous()}: unread for {unread:.1f} s at most")
     assert unread < UNREAD_SECONDS
-    until(lambda: ready(stage.cluster), 120, "the consumer is Ready")
+    until(lambda: ready(stage.cluster), "the consumer is Ready")
     stage.change(stage.new)
 
 
 def test_every_event_is_in_exactly_one_file(stage: Stage) -> None:
     stage.publisher.end()
-    until(stage.all_drained, 300, f"{stage.publisher.sent} events are in files")
+    until(stage.all_drained, f"{stage.publisher.sent} events are in files")
     printed = stage.cluster.kubectl(
         "exec", f"{NAME}-host-0", "--", "eventconsumer", "audit", "--deep", "--hub", "--json", timeout=300
     )

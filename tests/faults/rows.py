@@ -1,13 +1,13 @@
 """Runs the rows of the fault list side by side: most of a row is waiting for leases to run out.
 
-All rows that pytest selected start on a few threads as soon as the first is due; each test then waits for its own. A
-row is a plain test function with the parameter `stage`; it gets a stage of its own.
+All rows that pytest selected run on a few threads before the first is due; each test then tells the outcome of its own.
+A row is a plain test function with the parameter `stage`; it gets a stage of its own.
 """
 
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -26,20 +26,26 @@ class Rows:
     def __init__(
         self, items: list[pytest.Function], azurite: AzuriteProcess, emulator: EmulatorProcess, directory: Path
     ) -> None:
-        self.seconds: dict[str, float] = {}
+        self._seconds: dict[str, float] = {}
         self._azurite = azurite
         self._emulator = emulator
         self._directory = directory
         self._stages: set[Stage] = set()
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="row")
-        longest_first = sorted(items, key=lambda item: item.get_closest_marker("long") is None)
         self._futures: dict[str, Future[None]] = {
-            item.nodeid: self._pool.submit(self._run, item.name, item.obj, _parameters(item)) for item in longest_first
+            item.nodeid: self._pool.submit(self._run, item.name, item.obj, _parameters(item)) for item in items
         }
 
+    def wait(self, terminal: pytest.TerminalReporter) -> None:
+        """Wait until all rows have ended; each is shown with the seconds it took."""
+        terminal.ensure_newline()
+        names = {future: node.rpartition("::")[2] for node, future in self._futures.items()}
+        for future in as_completed(names):
+            terminal.write_line(f"{self._seconds[names[future]]:6.1f} s  {names[future]}")
+
     def result(self, item: pytest.Function) -> None:
-        """Wait for a row; raises what it raised."""
+        """The outcome of a row; raises what it raised."""
         self._futures[item.nodeid].result()
 
     def close(self) -> None:
@@ -62,7 +68,7 @@ class Rows:
             row(stage=stage, **parameters)
             stage.finish()
         finally:
-            self.seconds[name] = time.monotonic() - begun
+            self._seconds[name] = time.monotonic() - begun
             stage.close()
             with self._lock:
                 self._stages.discard(stage)

@@ -8,30 +8,23 @@ import json
 import re
 import uuid
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from azure.core.exceptions import ResourceNotFoundError
 from azure.storage.blob import ContainerClient
 
-from tests.integration.processor import hosts
 from tests.integration.processor.drained import Drained, assert_exactly_once, read_drained
 from tests.integration.processor.hosts import Consumer, HostProcess
 from tests.support.audited import Leases, run_audit
 from tests.support.azurite import AzuriteProcess
 from tests.support.faultproxy import Exchange, FaultProxy, Match
 from tests.support.servers import EmulatorProcess
+from tests.support.waiting import wait_until
 
 PREFIX = "shop/orders"
 LAYOUTS = ["EventProcessorHost", "AzureSdk"]
 LEASE_SECONDS = 15
-SCAN_SECONDS = LEASE_SECONDS / 6 * 1.2
-PATIENCE = 3  # a limit costs time only where it is not kept, and a busy machine is slow
-L1_SECONDS = LEASE_SECONDS + SCAN_SECONDS + 5  # until somebody owns a lost partition, of hosts that run already
-RENEWED_SECONDS = 0.9 * LEASE_SECONDS  # renewals may go on landing until the fence although no answer comes back
-TAKEOVER_SECONDS = 90  # the same, of a host that has to be started first
-PROBLEM_SECONDS = 90
 NEVER = {"maxBytes": 100_000_000, "maxSeconds": 600, "maxEvents": 1_000_000}  # files only when told to stop
 
 
@@ -133,7 +126,7 @@ class Stage:
             seconds: How long to wait.
             gaps: Files that record a gap; their events are not asked for.
         """
-        wait_until(lambda: behind(consumer) == {}, seconds, Behind(consumer))
+        wait_until(lambda: behind(consumer) == {}, Behind(consumer))
         with consumer.container(consumer.drained) as container:
             drained = read_drained(container, PREFIX)
         if not gaps:
@@ -240,17 +233,6 @@ def files_in(container: ContainerClient) -> dict[str, str]:
     return {blob.name: blob.etag for blob in container.list_blobs(f"{PREFIX}/inc=")}
 
 
-def wait_until(met: Callable[[], bool], seconds: float, what: object) -> None:
-    """Wait for a condition, patiently.
-
-    Args:
-        met: The condition.
-        seconds: How long on a machine that does nothing else.
-        what: Shown where it is not met; made text only then.
-    """
-    hosts.wait_until(met, PATIENCE * seconds, what)  # type: ignore[arg-type]
-
-
 def total(host: HostProcess, name: str, partition: str = "") -> int:
     """A counter's sum over its labels, or its value for one partition."""
     pattern = rf"^eventconsumer_{name}_total{{.*{f'partition=.{partition}.' if partition else ''}.*}} (\S+)$"
@@ -259,28 +241,18 @@ def total(host: HostProcess, name: str, partition: str = "") -> int:
 
 def wait_buffered(host: HostProcess, events: int) -> None:
     """Wait until a host has received so many events."""
-    wait_until(lambda: total(host, "received") >= events, 30, f"{events} events are received: {host.log[-3000:]}")
+    wait_until(lambda: total(host, "received") >= events, f"{events} events are received: {host.log[-3000:]}")
 
 
-def wait_owned(host: HostProcess, partitions: int, seconds: float = 30) -> None:
+def wait_owned(host: HostProcess, partitions: int) -> None:
     """Wait until a host owns so many partitions."""
-    wait_until(lambda: len(host.owned()) == partitions, seconds, f"{host.name} owns {partitions}: {host.log[-3000:]}")
+    wait_until(lambda: len(host.owned()) == partitions, f"{host.name} owns {partitions}: {host.log[-3000:]}")
 
 
-def wait_taken_over(host: HostProcess, partitions: int, renewed: float = 0) -> None:
-    """Wait until a host that runs already owns so many partitions, no longer than L1 allows.
-
-    `renewed` is for how many seconds the owner's renewals may still have landed.
-    """
-    seconds = renewed + L1_SECONDS
-    hosts.wait_until(lambda: len(host.owned()) == partitions, seconds, f"{host.name} took over: {host.log[-3000:]}")
-
-
-def wait_attached(host: HostProcess, partition: str, seconds: float = 40) -> None:
+def wait_attached(host: HostProcess, partition: str) -> None:
     """Wait until a host reads a partition."""
     wait_until(
         lambda: any(p.id == partition and p.next_sequence_number is not None for p in host.report().partitions),
-        seconds,
         f"{host.name} reads partition {partition}: {host.log[-3000:]}",
     )
 

@@ -16,15 +16,14 @@ from tests.faults.stage import (
     Stage,
     logged,
     publish,
-    wait_taken_over,
-    wait_until,
+    wait_owned,
 )
 from tests.integration.processor.hosts import HostProcess
 from tests.support.faultactions import Hold
 from tests.support.faultproxy import Match
+from tests.support.waiting import wait_until
 
 pytestmark = [
-    pytest.mark.timeout(900),
     pytest.mark.skipif(shutil.which("cc") is None, reason="clock.c needs a C compiler"),
 ]
 HOUR = 3600.0
@@ -51,7 +50,7 @@ def test_16_clock_is_wrong(stage: Stage, offset: float, rate: float) -> None:
     publish(orders, 100)
     wrong = stage.host(orders, "wrong", proxy, environment=clock(stage.directory, offset=offset, rate=rate))
     right = orders.host("right")
-    wait_until(lambda: _shared(wrong, right), 60, "both have their share")
+    wait_until(lambda: _shared(wrong, right), "both have their share")
     given = len(logged(wrong, "pump closed"))
     publish(orders, 100, start=400)
     stage.settled(orders, 800)
@@ -64,10 +63,10 @@ def test_16_clock_is_wrong(stage: Stage, offset: float, rate: float) -> None:
     held = wrong.owned()
     proxy.add(Match(), Hold())
     publish(orders, 100, start=800)
-    wait_taken_over(right, 4)
-    wait_until(lambda: {entry["partition"] for entry in logged(wrong, "pump closed")} >= held, 5, "it fences itself")
+    wait_owned(right, 4)
+    wait_until(lambda: {entry["partition"] for entry in logged(wrong, "pump closed")} >= held, "it fences itself")
     stage.settled(orders, 1200)
     proxy.clear()
-    wait_until(lambda: _shared(wrong, right), 60, "both have their share again")
+    wait_until(lambda: _shared(wrong, right), "both have their share again")
     publish(orders, 100, start=1200)
     stage.settled(orders, 1600)

@@ -9,10 +9,8 @@ from tests.faults.stage import (
     publish,
     slots,
     wait_owned,
-    wait_until,
 )
-
-pytestmark = pytest.mark.timeout(900)
+from tests.support.waiting import wait_until
 
 
 @pytest.mark.parametrize("damage", ["deleted", "overwritten", "emptied", "relabelled"])
@@ -46,7 +44,7 @@ def test_15_file_deleted_or_overwritten(stage: Stage, damage: str) -> None:
         successor = orders.host("successor")
         wait_owned(successor, 2)
         publish(orders, 100, start=600)
-        wait_until(lambda: behind(orders) == {}, 60, f"it goes on behind the damage: {successor.log[-3000:]}")
+        wait_until(lambda: behind(orders) == {}, f"it goes on behind the damage: {successor.log[-3000:]}")
         assert damaged.items() <= slots(orders).items()  # and mends nothing by rewriting
         assert (name in slots(orders)) == (damage != "deleted")
         stage.audit(orders, 2)

@@ -9,7 +9,6 @@ from tests.faults.stage import (
     LAYOUTS,
     LEASE_SECONDS,
     NEVER,
-    TAKEOVER_SECONDS,
     Stage,
     checkpoints,
     commits,
@@ -21,13 +20,10 @@ from tests.faults.stage import (
     slots,
     wait_buffered,
     wait_owned,
-    wait_taken_over,
-    wait_until,
 )
 from tests.support.faultactions import Hold
 from tests.support.faultproxy import Match
-
-pytestmark = pytest.mark.timeout(900)
+from tests.support.waiting import wait_until
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -37,10 +33,10 @@ def test_01_killed_with_a_full_buffer(stage: Stage, layout: str) -> None:
     first = orders.host("first", roll=NEVER)
     wait_buffered(first, 1000)
     second = orders.host("second")
-    wait_until(lambda: len(second.owned()) == 2, 30, "the second has its share")
+    wait_until(lambda: len(second.owned()) == 2, "the second has its share")
     orders.publish(1000, start=1000)
     first.kill()
-    wait_taken_over(second, 4)  # L1
+    wait_owned(second, 4)  # L1
     stage.settled(orders, 2000)
 
 
@@ -51,16 +47,16 @@ def test_02_killed_between_file_and_checkpoint(stage: Stage, layout: str) -> Non
     publish(orders, 250)
     checkpoint = proxy.add(match, Hold())
     first = stage.host(orders, "first", proxy)
-    checkpoint.wait(TAKEOVER_SECONDS, count=2)
+    checkpoint.wait(count=2)
     first.kill()
     files = slots(orders)
     assert len(files) >= 2
     second = orders.host("second")
-    wait_owned(second, 2, TAKEOVER_SECONDS)
+    wait_owned(second, 2)
     publish(orders, 250, start=500)
     stage.settled(orders, 1000)
     checkpoint.release()  # long after: refused, as the lease is another one
-    wait_until(lambda: all(e.replies for e in proxy.met(match)), 5, "the late checkpoints land")
+    wait_until(lambda: all(e.replies for e in proxy.met(match)), "the late checkpoints land")
     assert {reply.status for exchange in proxy.met(match) for reply in exchange.replies} <= {409, 412}
     drained = stage.settled(orders, 1000)
     assert files.items() <= slots(orders).items()
@@ -72,12 +68,12 @@ def test_02_killed_before_it_knows_that_its_file_is_committed(stage: Stage) -> N
     publish(orders, 250)
     commit = proxy.add(commits(), Hold(applied=True))
     first = stage.host(orders, "first", proxy)
-    commit.wait(TAKEOVER_SECONDS, count=2)
-    wait_until(lambda: len(slots(orders)) == 2, 5, "both files are there")
+    commit.wait(count=2)
+    wait_until(lambda: len(slots(orders)) == 2, "both files are there")
     files = slots(orders)
     first.kill()
     second = orders.host("second")
-    wait_owned(second, 2, TAKEOVER_SECONDS)
+    wait_owned(second, 2)
     stage.settled(orders, 500)
     assert files.items() <= slots(orders).items()
 
@@ -87,19 +83,18 @@ def test_03_killed_between_acquiring_a_lease_and_writing_it(stage: Stage) -> Non
     orders.publish(500)
     write = proxy.add(owner_writes(), Hold())
     first = stage.host(orders, "first", proxy)
-    write.wait(TAKEOVER_SECONDS)
+    write.wait()
     first.kill()
     second = orders.host("second")
-    wait_owned(second, 2, TAKEOVER_SECONDS)
+    wait_owned(second, 2)
     stage.settled(orders, 500)
     write.release()
-    wait_until(lambda: all(e.replies for e in proxy.met(owner_writes())), 5, "the late write lands")
+    wait_until(lambda: all(e.replies for e in proxy.met(owner_writes())), "the late write lands")
     assert {reply.status for exchange in proxy.met(owner_writes()) for reply in exchange.replies} == {412}
     assert {lease["Epoch"] for lease in leases(orders).values()} == {1}  # each acquisition that was written counts once
     stage.settled(orders, 500)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_04_stopped_for_two_leases_and_resumed(stage: Stage, layout: str) -> None:
     orders = stage.consumer(layout=layout)
@@ -109,13 +104,13 @@ def test_04_stopped_for_two_leases_and_resumed(stage: Stage, layout: str) -> Non
     zombie.pause()
     stopped = time.monotonic()
     successor = orders.host("successor")
-    wait_owned(successor, 2, TAKEOVER_SECONDS)
+    wait_owned(successor, 2)
     orders.publish(500, start=1000)
     stage.settled(orders, 1500)
     files = slots(orders)
     time.sleep(max(0.0, stopped + 2 * LEASE_SECONDS - time.monotonic()))
     zombie.go_on()
-    wait_until(lambda: len(logged(zombie, "pump closed")) >= 2, 10, "the zombie halts")
+    wait_until(lambda: len(logged(zombie, "pump closed")) >= 2, "the zombie halts")
     assert not logged(zombie, "file committed")
     orders.publish(500, start=1500)
     stage.settled(orders, 2000)
@@ -128,9 +123,9 @@ def test_24_two_hosts_start_at_once_on_latest(stage: Stage, layout: str) -> None
     publish(orders, 100)
     before = orders.heads()
     hosts = [orders.host("first"), orders.host("second")]
-    wait_until(lambda: sum(len(host.owned()) for host in hosts) == 8, 40, "all partitions are owned")
+    wait_until(lambda: sum(len(host.owned()) for host in hosts) == 8, "all partitions are owned")
     with orders.container(orders.drained) as container:
-        wait_until(lambda: len([*container.list_blobs("shop/orders/_genesis/")]) == 8, 20, "eight genesis records")
+        wait_until(lambda: len([*container.list_blobs("shop/orders/_genesis/")]) == 8, "eight genesis records")
     publish(orders, 100, start=800)
     drained = stage.settled(orders, 800)
     assert {partition: rows[0] for partition, rows in drained.rows.items()} == {
@@ -143,14 +138,14 @@ def test_24_a_late_genesis_record_changes_nothing(stage: Stage) -> None:
     orders.publish(100)
     genesis = proxy.add(Match("PUT", "/_genesis/"), Hold())
     first = stage.host(orders, "first", proxy)
-    genesis.wait(TAKEOVER_SECONDS)
+    genesis.wait()
     first.pause()
     orders.publish(100, start=100)
     second = orders.host("second")
-    wait_owned(second, 1, TAKEOVER_SECONDS)
-    wait_until(lambda: bool(logged(second, "attached")), 20, "the second decides where the chain starts")
+    wait_owned(second, 1)
+    wait_until(lambda: bool(logged(second, "attached")), "the second decides where the chain starts")
     genesis.release()
-    wait_until(lambda: all(e.replies for e in proxy.met(Match("PUT", "/_genesis/"))), 5, "the late record lands")
+    wait_until(lambda: all(e.replies for e in proxy.met(Match("PUT", "/_genesis/"))), "the late record lands")
     assert proxy.met(Match("PUT", "/_genesis/"))[0].replies[0].status == 409
     first.go_on()
     orders.publish(100, start=200)
@@ -158,7 +153,6 @@ def test_24_a_late_genesis_record_changes_nothing(stage: Stage) -> None:
     assert drained.rows["0"][0] == 200
 
 
-@pytest.mark.long
 def test_25_ten_hosts_join_and_leave(stage: Stage) -> None:
     orders = stage.consumer(partitions=32)
     sent = 0
@@ -175,14 +169,14 @@ def test_25_ten_hosts_join_and_leave(stage: Stage) -> None:
     publisher.start()
     try:
         hosts = [orders.host(f"host-{number}") for number in range(4)]
-        wait_until(lambda: _balanced([len(host.owned()) for host in hosts], 32), 60, "four hosts are balanced")
+        wait_until(lambda: _balanced([len(host.owned()) for host in hosts], 32), "four hosts are balanced")
         hosts += [orders.host(f"host-{number}") for number in range(4, 10)]
-        wait_until(lambda: _balanced([len(host.owned()) for host in hosts], 32), 120, "ten hosts are balanced (L2)")
+        wait_until(lambda: _balanced([len(host.owned()) for host in hosts], 32), "ten hosts are balanced (L2)")
         leaving, staying = hosts[:6], hosts[6:]
         for host in leaving:
             host.process.terminate()
         assert [host.process.wait(90) for host in leaving] == [0] * 6
-        wait_until(lambda: _balanced([len(host.owned()) for host in staying], 32), 60, "the others are balanced")
+        wait_until(lambda: _balanced([len(host.owned()) for host in staying], 32), "the others are balanced")
     finally:
         stop.set()
         publisher.join()

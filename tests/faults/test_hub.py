@@ -5,7 +5,6 @@ import time
 from typing import Any
 from uuid import UUID
 
-import pytest
 from azure.eventhub import EventHubConsumerClient
 
 from eventhubs_emulator.codec import encode
@@ -28,7 +27,6 @@ from eventhubs_emulator.values import (
 )
 from tests.faults.raw import publish_raw
 from tests.faults.stage import (
-    PROBLEM_SECONDS,
     Stage,
     behind,
     leases,
@@ -38,12 +36,10 @@ from tests.faults.stage import (
     total,
     wait_buffered,
     wait_owned,
-    wait_until,
 )
 from tests.integration.processor.drained import read_drained
 from tests.integration.processor.hosts import Consumer
-
-pytestmark = pytest.mark.timeout(900)
+from tests.support.waiting import wait_until
 
 
 class Rival:
@@ -78,7 +74,6 @@ def readers(orders: Consumer, partition: str) -> list[dict[str, Any]]:
     return orders.emulator.admin.links(hub=orders.hub, partition=partition, kind="reader")
 
 
-@pytest.mark.long
 def test_17_rival_reader_with_a_higher_epoch(stage: Stage) -> None:
     orders = stage.consumer(partitions=2)
     host = orders.host("only")
@@ -86,9 +81,9 @@ def test_17_rival_reader_with_a_higher_epoch(stage: Stage) -> None:
     publish(orders, 100)
     stage.settled(orders, 200)
     with Rival(orders, "0", epoch=1000):
-        wait_until(lambda: [link["epoch"] for link in readers(orders, "0")] == [1000], 20, "the rival reads")
+        wait_until(lambda: [link["epoch"] for link in readers(orders, "0")] == [1000], "the rival reads")
         publish(orders, 100, start=200)
-        problem = host.problem("Fenced", PROBLEM_SECONDS)
+        problem = host.problem("Fenced")
         assert "partition 0" in problem.message
         before = len(logged(host, "attached"))
         time.sleep(10)
@@ -96,7 +91,7 @@ def test_17_rival_reader_with_a_higher_epoch(stage: Stage) -> None:
         assert list(behind(orders)) == ["0"]  # the other partition goes on
         assert leases(orders)["0"]["Epoch"] < 1000  # no race of epochs
     stage.settled(orders, 400, 90)
-    wait_until(lambda: not host.report().problems, 90, "no problem is left")
+    wait_until(lambda: not host.report().problems, "no problem is left")
 
 
 def test_17_rival_reader_with_an_equal_epoch(stage: Stage) -> None:
@@ -106,7 +101,7 @@ def test_17_rival_reader_with_an_equal_epoch(stage: Stage) -> None:
     publish(orders, 100)
     stage.settled(orders, 100)
     with Rival(orders, "0", epoch=int(leases(orders)["0"]["Epoch"])):
-        wait_until(lambda: "another reader took the link" in host.log, 20, "the rival takes the link")
+        wait_until(lambda: "another reader took the link" in host.log, "the rival takes the link")
         publish(orders, 100, start=100)
         stage.settled(orders, 200, 60)  # under a higher epoch the host wins
     assert leases(orders)["0"]["Epoch"] <= 4
@@ -123,7 +118,7 @@ def test_18_links_are_detached(stage: Stage) -> None:
         "com.microsoft:timeout",
     ):
         sent = publish(orders, 100, start=sent)
-        wait_until(lambda sent=sent: total(host, "received") > sent - 400, 40, "events come")  # type: ignore[misc]
+        wait_until(lambda sent=sent: total(host, "received") > sent - 400, "events come")  # type: ignore[misc]
         assert stage.emulator.admin.detach(condition, hub=orders.hub, kind="reader") >= 1
         sent = publish(orders, 100, start=sent)
         stage.settled(orders, sent)
@@ -170,12 +165,12 @@ def test_18_the_namespace_is_down(stage: Stage) -> None:
     stage.settled(orders, 200)
     stage.emulator.admin.refuse("amqp:internal-error", hub=orders.hub)
     stage.emulator.admin.drop_connections()
-    host.problem("EventHubUnreachable", PROBLEM_SECONDS)
+    host.problem("EventHubUnreachable")
     assert len(host.owned()) == 2  # the leases are kept: another host would have the same trouble
     stage.emulator.admin.clear_faults()
     publish(orders, 100, start=200)
     stage.settled(orders, 400)
-    wait_until(lambda: not host.report().problems, 20, "no problem is left")
+    wait_until(lambda: not host.report().problems, "no problem is left")
 
 
 def test_19_old_events_come_again(stage: Stage) -> None:
@@ -185,7 +180,7 @@ def test_19_old_events_come_again(stage: Stage) -> None:
     stage.settled(orders, 600)
     assert stage.emulator.admin.redeliver(100, hub=orders.hub) == 2
     publish(orders, 100, start=600)
-    wait_until(lambda: total(host, "dropped") >= 400, 30, "events that came again are dropped and counted")
+    wait_until(lambda: total(host, "dropped") >= 400, "events that came again are dropped and counted")
     stage.settled(orders, 800)
 
 
@@ -217,7 +212,7 @@ def test_19_retention_passes_the_checkpoint(stage: Stage) -> None:
     assert [*drained.gaps.values()] == ["retention:100-149"]
     assert drained.rows["0"] == [*range(100), *range(150, 200)]
     assert drained.rows["1"] == [*range(200)]
-    wait_until(lambda: _gap_events(stage, orders) == 50, 30, "the gap is reported")
+    wait_until(lambda: _gap_events(stage, orders) == 50, "the gap is reported")
     assert total(second, "gap_events") == 50
 
 
@@ -229,10 +224,10 @@ def test_20_hub_deleted_and_created_again(stage: Stage) -> None:
     files = slots(orders)
     stage.emulator.admin.recreate_hub(orders.hub)
     publish(orders, 300)
-    assert host.problem("HubDiverged", PROBLEM_SECONDS).field == "spec.eventHub.name"
+    assert host.problem("HubDiverged").field == "spec.eventHub.name"
     assert host.terminate() == 0
     another = orders.host("another")
-    another.problem("HubDiverged", PROBLEM_SECONDS)
+    another.problem("HubDiverged")
     assert slots(orders) == files
     stage.audit(orders)
 
@@ -242,10 +237,10 @@ def test_20_partitions_are_added(stage: Stage) -> None:
     hosts = [orders.host("first"), orders.host("second")]
     publish(orders, 50)
     stage.settled(orders, 200)
-    wait_until(lambda: [len(host.owned()) for host in hosts] == [2, 2], 40, "each has two")
+    wait_until(lambda: [len(host.owned()) for host in hosts] == [2, 2], "each has two")
     stage.emulator.admin.add_partitions(orders.hub, 8)
     publish(orders, 50, start=200)
-    wait_until(lambda: [len(host.owned()) for host in hosts] == [4, 4], 60, "each has four")
+    wait_until(lambda: [len(host.owned()) for host in hosts] == [4, 4], "each has four")
     stage.settled(orders, 600)
 
 
@@ -253,17 +248,16 @@ def test_20_starting_position_beyond_the_end(stage: Stage) -> None:
     orders = stage.consumer(partitions=2, startingPosition={"type": "SequenceNumber", "sequenceNumber": 150})
     publish(orders, 100)
     host = orders.host("only")
-    assert host.problem("PositionInvalid", PROBLEM_SECONDS).field.startswith("spec.startingPosition")
+    assert host.problem("PositionInvalid").field.startswith("spec.startingPosition")
     assert not slots(orders)
     publish(orders, 100, start=200)
-    wait_until(lambda: behind(orders) == {}, 40, "it starts when the hub is there")
+    wait_until(lambda: behind(orders) == {}, "it starts when the hub is there")
     with orders.container(orders.drained) as container:
         assert read_drained(container, "shop/orders").rows == {"0": [*range(150, 200)], "1": [*range(150, 200)]}
     stage.audit(orders)
-    wait_until(lambda: not host.report().problems, 20, "no problem is left")
+    wait_until(lambda: not host.report().problems, "no problem is left")
 
 
-@pytest.mark.long
 def test_21_tokens_expire_and_signing_in_fails(stage: Stage) -> None:
     stage.own_emulator()
     orders = stage.consumer(partitions=2)
@@ -277,18 +271,18 @@ def test_21_tokens_expire_and_signing_in_fails(stage: Stage) -> None:
     stage.emulator.admin.fail_cbs(401, "Unauthorized access.")
     stage.emulator.admin.expire_tokens()
     stage.emulator.admin.drop_connections()
-    host.problem("EventHubUnauthorized", PROBLEM_SECONDS)
+    host.problem("EventHubUnauthorized")
     stage.emulator.admin.clear_faults()
     publish(orders, 100, start=400)
     stage.settled(orders, 600)
-    wait_until(lambda: not host.report().problems, 20, "no problem is left")
+    wait_until(lambda: not host.report().problems, "no problem is left")
     stage.emulator.admin.fail_cbs()  # no answer at all
     stage.emulator.admin.drop_connections()
-    host.problem("EventHubUnreachable", PROBLEM_SECONDS)
+    host.problem("EventHubUnreachable")
     stage.emulator.admin.clear_faults()
     publish(orders, 100, start=600)
     stage.settled(orders, 800)
-    wait_until(lambda: not host.report().problems, 20, "no problem is left")
+    wait_until(lambda: not host.report().problems, "no problem is left")
 
 
 PROPERTIES: dict[str, tuple[Any, str]] = {
@@ -326,7 +320,7 @@ def test_23_large_and_empty_events_and_every_property_type(stage: Stage) -> None
     typed = encode(Described(ULong(0x74), properties)) + encode(Described(ULong(0x75), b"typed"))
     publish_raw(stage.emulator, orders.hub, "0", *[encode(Described(ULong(0x75), body)) for body in bodies], typed)
     host = orders.host("only")
-    wait_until(lambda: behind(orders) == {}, 60, "all is drained")
+    wait_until(lambda: behind(orders) == {}, "all is drained")
     with orders.container(orders.drained) as container:
         table = read_drained(container, "shop/orders").table
     assert table["body"].to_pylist() == [*bodies, b"typed"]

@@ -7,45 +7,39 @@ import pytest
 from azure.storage.blob import BlobClient, BlobLeaseClient
 
 from tests.faults.stage import (
-    LEASE_SECONDS,
-    PROBLEM_SECONDS,
-    SCAN_SECONDS,
-    TAKEOVER_SECONDS,
     Stage,
     leases,
     logged,
     publish,
     wait_owned,
-    wait_until,
 )
 from tests.integration.processor.hosts import Consumer, HostProcess
-
-pytestmark = pytest.mark.timeout(900)
+from tests.support.waiting import wait_until
 
 
 @pytest.mark.parametrize("position", ["Earliest", "Latest"])
 def test_11_lease_container_deleted(stage: Stage, position: str) -> None:
     orders = stage.consumer(partitions=4, startingPosition={"type": position})
     host = orders.host("only")
-    wait_until(lambda: len(logged(host, "attached")) == 4, 40, "all partitions are read")
+    wait_until(lambda: len(logged(host, "attached")) == 4, "all partitions are read")
     publish(orders, 100)
     stage.settled(orders, 400)
     with orders.container(orders.leases) as container:
         container.delete_container()
     publish(orders, 100, start=400)
-    wait_until(lambda: len(logged(host, "pump closed")) == 4, LEASE_SECONDS, "the loss is noticed")
-    wait_owned(host, 4, 60)
+    wait_until(lambda: len(logged(host, "pump closed")) == 4, "the loss is noticed")
+    wait_owned(host, 4)
     publish(orders, 100, start=800)
     drained = stage.settled(orders, 1200)  # nothing is skipped, with Latest neither
     for partition, lease in leases(orders).items():
         assert lease["Epoch"] >= max(drained.epochs[partition]) >= 2
-    wait_until(lambda: not host.report().problems, 20, "no problem is left")
+    wait_until(lambda: not host.report().problems, "no problem is left")
 
 
 def test_11_lease_blobs_deleted_while_no_host_runs(stage: Stage) -> None:
     orders = stage.consumer(partitions=2, startingPosition={"type": "Latest"})
     first = orders.host("first")
-    wait_until(lambda: len(logged(first, "attached")) == 2, 40, "all partitions are read")
+    wait_until(lambda: len(logged(first, "attached")) == 2, "all partitions are read")
     publish(orders, 100)
     stage.settled(orders, 200)
     assert first.terminate() == 0
@@ -67,9 +61,9 @@ def test_12_lease_broken_by_others(stage: Stage) -> None:
     stage.settled(orders, 200)
     with lease_blob(orders, "0") as blob:
         BlobLeaseClient(blob).break_lease(0)
-    wait_until(lambda: len(logged(host, "pump closed")) == 1, LEASE_SECONDS, "the host fences itself")
+    wait_until(lambda: len(logged(host, "pump closed")) == 1, "the host fences itself")
     publish(orders, 100, start=200)
-    wait_owned(host, 2, 2 * SCAN_SECONDS + 2)
+    wait_owned(host, 2)
     stage.settled(orders, 400)
     assert {entry["partition"] for entry in logged(host, "pump closed")} == {"0"}  # the other one was left alone
 
@@ -85,17 +79,17 @@ def test_12_foreign_lease_without_an_end(stage: Stage) -> None:
         foreign = BlobLeaseClient(blob)
         foreign.acquire(-1)
         orders.publish(50, "0", start=200)
-        wait_until(lambda: host.owned() == {"1"}, LEASE_SECONDS, "the host fences itself")
+        wait_until(lambda: host.owned() == {"1"}, "the host fences itself")
         orders.publish(100, "1", start=250)
-        problem = host.problem("LeaseInvalid", PROBLEM_SECONDS)
+        problem = host.problem("LeaseInvalid")
         assert problem.field == "spec.leaseStore.container"
         assert "partition 0" in problem.message
-        wait_until(lambda: _checkpoint(orders, "1") == 199, 20, "the other partition goes on")
+        wait_until(lambda: _checkpoint(orders, "1") == 199, "the other partition goes on")
         foreign.release()
     orders.publish(50, "0", start=350)
-    wait_owned(host, 2, TAKEOVER_SECONDS)
+    wait_owned(host, 2)
     stage.settled(orders, 400)
-    wait_until(lambda: not host.report().problems, 20, "no problem is left")
+    wait_until(lambda: not host.report().problems, "no problem is left")
 
 
 DAMAGED = {
@@ -117,16 +111,16 @@ def test_13_damaged_lease_bodies(stage: Stage) -> None:
         for partition, body in enumerate(DAMAGED.values()):
             container.upload_blob(f"$Default/{partition}", body)
     host = orders.host("only")
-    wait_until(lambda: _checkpoint(orders, healthy) == 49, 90, f"the healthy partition is drained: {host.log[-2000:]}")
+    wait_until(lambda: _checkpoint(orders, healthy) == 49, f"the healthy partition is drained: {host.log[-2000:]}")
     assert host.owned() <= {healthy, "1"}  # an empty blob may be rebuilt
-    assert host.problem("LeaseInvalid", PROBLEM_SECONDS).field == "spec.leaseStore.container"
+    assert host.problem("LeaseInvalid").field == "spec.leaseStore.container"
     for partition in range(len(DAMAGED)):
         with lease_blob(orders, str(partition)) as blob:
             if str(partition) not in host.owned():
                 blob.delete_blob()
-    wait_owned(host, len(DAMAGED) + 1, 2 * SCAN_SECONDS + 40)
+    wait_owned(host, len(DAMAGED) + 1)
     stage.settled(orders, 50 * (len(DAMAGED) + 1))
-    wait_until(lambda: not host.report().problems, 60, "no problem is left")
+    wait_until(lambda: not host.report().problems, "no problem is left")
 
 
 @pytest.mark.parametrize("kind", ["corrupt", "huge"])
@@ -140,13 +134,13 @@ def test_13_lease_body_damaged_while_it_is_held(stage: Stage, kind: str) -> None
         BlobLeaseClient(blob).break_lease(0)
         blob.upload_blob(DAMAGED[kind], overwrite=True)
     publish(orders, 100, start=200)
-    wait_until(lambda: len(logged(host, "pump closed")) == 1, LEASE_SECONDS, "the host fences itself")
+    wait_until(lambda: len(logged(host, "pump closed")) == 1, "the host fences itself")
     wait_owned(host, 2)  # the files know how far the partition was read, so the lease is written anew
     publish(orders, 100, start=400)  # those before may be in files of the first epoch
     drained = stage.settled(orders, 600)
     assert leases(orders)["0"]["Epoch"] >= drained.epochs["0"][-1] > drained.epochs["0"][0]
     assert {entry["partition"] for entry in logged(host, "pump closed")} == {"0"}
-    wait_until(lambda: not host.report().problems, 20, "no problem is left")
+    wait_until(lambda: not host.report().problems, "no problem is left")
 
 
 def test_14_checkpoint_edited_above_the_head(stage: Stage) -> None:
@@ -155,16 +149,16 @@ def test_14_checkpoint_edited_above_the_head(stage: Stage) -> None:
     saved = _edit(orders, "0", Offset="999999", SequenceNumber=5_000)
     publish(orders, 100, start=200)
     second = orders.host("second")
-    problem = second.problem("CheckpointInvalid", PROBLEM_SECONDS)
+    problem = second.problem("CheckpointInvalid")
     assert "partition 0" in problem.message
-    wait_until(lambda: _checkpoint(orders, "1") == 199, 30, "the other partition goes on")
+    wait_until(lambda: _checkpoint(orders, "1") == 199, "the other partition goes on")
     assert stage.audit(orders, 2)["findings"]
     second.kill()
     with lease_blob(orders, "0") as blob:
         BlobLeaseClient(blob).break_lease(0)
         blob.upload_blob(saved, overwrite=True)
     third = orders.host("third")
-    wait_owned(third, 2, TAKEOVER_SECONDS)
+    wait_owned(third, 2)
     stage.settled(orders, 400)
 
 
@@ -186,7 +180,7 @@ def test_14_checkpoint_edited_while_the_host_drains(stage: Stage) -> None:
         BlobLeaseClient(blob).break_lease(0)
     _edit(orders, "0", Offset="", SequenceNumber=0)
     publish(orders, 100, start=200)
-    wait_until(lambda: bool(logged(host, "pump closed")), LEASE_SECONDS, "the host sees that it lost the lease")
+    wait_until(lambda: bool(logged(host, "pump closed")), "the host sees that it lost the lease")
     stage.settled(orders, 400)
 
 

@@ -5,8 +5,6 @@ from random import Random
 import pytest
 
 from tests.faults.stage import (
-    LEASE_SECONDS,
-    TAKEOVER_SECONDS,
     Stage,
     assert_checkpoints_follow_files,
     checkpoints,
@@ -20,12 +18,10 @@ from tests.faults.stage import (
     total,
     wait_attached,
     wait_owned,
-    wait_until,
 )
 from tests.support.faultactions import DropReply, Hold, Replay
 from tests.support.faultproxy import Match
-
-pytestmark = pytest.mark.timeout(900)
+from tests.support.waiting import wait_until
 
 
 def test_05_stopped_during_a_put_that_lands_after_the_successors_file(stage: Stage) -> None:
@@ -33,18 +29,18 @@ def test_05_stopped_during_a_put_that_lands_after_the_successors_file(stage: Sta
     publish(orders, 500)
     put = proxy.add(commits(), Hold())
     zombie = stage.host(orders, "zombie", proxy)
-    put.wait(TAKEOVER_SECONDS)
+    put.wait()
     zombie.pause()
     successor = orders.host("successor")
-    wait_owned(successor, 1, TAKEOVER_SECONDS)
+    wait_owned(successor, 1)
     publish(orders, 100, start=500)
     stage.settled(orders, 600)
     files = slots(orders)
     put.release()
-    wait_until(lambda: all(e.replies for e in proxy.met(commits())), 5, "the late put lands")
+    wait_until(lambda: all(e.replies for e in proxy.met(commits())), "the late put lands")
     assert [reply.status for exchange in proxy.met(commits()) for reply in exchange.replies] == [409]
     zombie.go_on()
-    wait_until(lambda: bool(logged(zombie, "pump closed")), 10, "the zombie halts")
+    wait_until(lambda: bool(logged(zombie, "pump closed")), "the zombie halts")
     publish(orders, 100, start=600)
     stage.settled(orders, 700)
     assert files.items() <= slots(orders).items()
@@ -55,14 +51,14 @@ def test_05_stopped_during_a_put_that_lands_before_the_successors_file(stage: St
     publish(orders, 500)
     late = one.add(commits(), Hold())
     zombie = stage.host(orders, "zombie", one)
-    late.wait(TAKEOVER_SECONDS)
+    late.wait()
     zombie.pause()
     publish(orders, 100, start=500)
     own = two.add(commits(), Hold(), times=1)
     successor = stage.host(orders, "successor", two)
-    own.wait(TAKEOVER_SECONDS)
+    own.wait()
     late.release()
-    wait_until(lambda: all(e.replies for e in one.met(commits())), 5, "the late put lands")
+    wait_until(lambda: all(e.replies for e in one.met(commits())), "the late put lands")
     assert [reply.status for exchange in one.met(commits()) for reply in exchange.replies] == [201]
     files = slots(orders)
     own.release()
@@ -71,7 +67,7 @@ def test_05_stopped_during_a_put_that_lands_before_the_successors_file(stage: St
     assert total(successor, "adopted") == 1
     assert drained.epochs["0"] == [1, 2]
     zombie.go_on()
-    wait_until(lambda: bool(logged(zombie, "pump closed")), 10, "the zombie halts")
+    wait_until(lambda: bool(logged(zombie, "pump closed")), "the zombie halts")
     publish(orders, 100, start=600)
     stage.settled(orders, 700)
     assert files.items() <= slots(orders).items()
@@ -96,7 +92,7 @@ def test_06_applied_but_the_answer_is_lost(stage: Stage) -> None:
     publish(orders, 100, start=600)
     stage.settled(orders, 1200)
     for fault in lost:
-        fault.wait(LEASE_SECONDS)
+        fault.wait()
     assert total(host, "adopted") == 0  # the nonce tells that the file is this host's
     asked = {e.request.headers["x-ms-proposed-lease-id"] for e in proxy.met(lease_calls("acquire", "3"))}
     assert len(proxy.met(lease_calls("acquire", "3"))) >= 2
@@ -105,10 +101,10 @@ def test_06_applied_but_the_answer_is_lost(stage: Stage) -> None:
     lost = [proxy.add(lease_bodies("0"), DropReply(), times=1), proxy.add(lease_calls("release", "1"), DropReply())]
     assert host.terminate() == 0
     for fault in lost:
-        fault.wait(1)
+        fault.wait()
     successor = orders.host("successor")
     publish(orders, 100, start=1200)
-    wait_owned(successor, 6, TAKEOVER_SECONDS)
+    wait_owned(successor, 6)
     stage.settled(orders, 1800)
 
 
@@ -133,7 +129,7 @@ def test_07_requests_land_twice(stage: Stage, answer_first: bool) -> None:
     publish(orders, 100, start=600)
     stage.settled(orders, 1200)
     for fault in faults:
-        fault.wait(LEASE_SECONDS)
+        fault.wait()
     statuses = [[reply.status for reply in exchange.replies] for exchange in proxy.met(commits("1"))]
     assert statuses == [[201, 409], [201, 409]]
     assert total(host, "adopted") == 0
@@ -143,7 +139,7 @@ def test_07_requests_land_twice(stage: Stage, answer_first: bool) -> None:
     assert host.terminate() == 0
     successor = orders.host("successor")
     publish(orders, 100, start=1200)
-    wait_owned(successor, 6, TAKEOVER_SECONDS)
+    wait_owned(successor, 6)
     stage.settled(orders, 1800)
     assert files.items() <= slots(orders).items()
 
@@ -159,16 +155,16 @@ def test_08_two_writers_stage_blocks_for_one_slot(stage: Stage, winner: str) -> 
     lists = Match("PUT", "/partition=0/from=", {"comp": "blocklist"}, {"if-none-match": r"\*"})
     late = one.add(lists, Hold())
     zombie = stage.host(orders, "zombie", one)
-    late.wait(TAKEOVER_SECONDS)
+    late.wait()
     assert len(one.met(blocks)) >= 2
     zombie.pause()
     own = two.add(lists, Hold(), times=1)
     successor = stage.host(orders, "successor", two)
-    own.wait(TAKEOVER_SECONDS)
+    own.wait()
     assert len(two.met(blocks)) >= 2  # blocks of both writers are staged now
     for held, proxy in ((own, two), (late, one))[:: 1 if winner == "successor" else -1]:
         held.release()
-        wait_until(lambda proxy=proxy: bool(proxy.met(lists)[0].replies), 10, "the list lands")  # type: ignore[misc]
+        wait_until(lambda proxy=proxy: bool(proxy.met(lists)[0].replies), "the list lands")  # type: ignore[misc]
     statuses = {proxy: proxy.met(lists)[0].replies[0].status for proxy in (one, two)}
     first, second = (two, one) if winner == "successor" else (one, two)
     assert statuses[first] == 201
@@ -178,7 +174,7 @@ def test_08_two_writers_stage_blocks_for_one_slot(stage: Stage, winner: str) -> 
     assert total(successor, "adopted") == (0 if winner == "successor" else 1)
     files = slots(orders)
     zombie.go_on()
-    wait_until(lambda: bool(logged(zombie, "pump closed")), 10, "the zombie halts")
+    wait_until(lambda: bool(logged(zombie, "pump closed")), "the zombie halts")
     publish(orders, 100, start=24)
     stage.settled(orders, 124)
     assert files.items() <= slots(orders).items()

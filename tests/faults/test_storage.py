@@ -10,9 +10,6 @@ import pytest
 
 from tests.faults.stage import (
     LEASE_SECONDS,
-    PROBLEM_SECONDS,
-    RENEWED_SECONDS,
-    TAKEOVER_SECONDS,
     Stage,
     assert_checkpoints_follow_files,
     commits,
@@ -22,19 +19,15 @@ from tests.faults.stage import (
     total,
     wait_attached,
     wait_owned,
-    wait_taken_over,
-    wait_until,
 )
 from tests.integration.processor.hosts import Consumer, HostProcess
 from tests.support.faultactions import Down, Fail, Hold, ResetUpload, Slow, Truncate
 from tests.support.faultproxy import Action, Fault, Match
-
-pytestmark = pytest.mark.timeout(900)
+from tests.support.waiting import wait_until
 
 MIB = 2**20
 
 
-@pytest.mark.long
 def test_09_throttled_hung_slow_and_broken_commits(stage: Stage) -> None:
     orders, proxy = stage.consumer(partitions=6), stage.proxy()
     publish(orders, 200)
@@ -48,7 +41,7 @@ def test_09_throttled_hung_slow_and_broken_commits(stage: Stage) -> None:
     host = stage.host(orders, "only", proxy)
     stage.settled(orders, 1200)
     for fault, count in ((throttled, 2), (busy, 6), (hung, 1), (slow, 1), (reset, 3), (truncated, 1), (unknown, 2)):
-        fault.wait(0, count)
+        fault.wait(0, count=count)
     pauses = _pauses(busy)
     assert pauses[-1] > pauses[0]
     assert sum(pauses) > 2
@@ -56,7 +49,7 @@ def test_09_throttled_hung_slow_and_broken_commits(stage: Stage) -> None:
     assert_checkpoints_follow_files(proxy.exchanges)
     assert not logged(host, "pump closed")  # the leases were kept all the time
     hung.release()
-    wait_until(lambda: bool(proxy.met(commits("2"))[0].replies), 5, "the hung put lands")
+    wait_until(lambda: bool(proxy.met(commits("2"))[0].replies), "the hung put lands")
     assert proxy.met(commits("2"))[0].replies[0].status == 409
     publish(orders, 100, start=1200)
     stage.settled(orders, 1800)
@@ -79,11 +72,11 @@ def test_09_fences_itself_before_the_lease_expires(stage: Stage, match: Match, a
     wait_owned(first, 2)
     stage.settled(orders, 200)
     second = orders.host("second")
-    wait_until(lambda: _shared(first, second), 30, "the second has its share")
+    wait_until(lambda: _shared(first, second), "the second has its share")
     (partition,) = first.owned()
     proxy.add(match, action)
     publish(orders, 100, start=200)
-    wait_taken_over(second, 2, RENEWED_SECONDS if isinstance(action, Slow) else 0)
+    wait_owned(second, 2)
     closed = [entry for entry in logged(first, "pump closed") if entry["partition"] == partition]
     taken = [
         e for e in logged(second, "lease acquired") + logged(second, "lease stolen") if e["partition"] == partition
@@ -92,12 +85,11 @@ def test_09_fences_itself_before_the_lease_expires(stage: Stage, match: Match, a
     assert _when(closed[-1]) < _when(taken[-1])
     stage.settled(orders, 400)
     proxy.clear()
-    wait_until(lambda: _shared(first, second), 60, "both have their share again")
+    wait_until(lambda: _shared(first, second), "both have their share again")
     publish(orders, 100, start=400)
     stage.settled(orders, 600)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("everything", [True, False], ids=["all-of-it", "only-the-files"])
 def test_10_storage_is_down(stage: Stage, everything: bool) -> None:
     orders = stage.consumer(
@@ -120,7 +112,7 @@ def test_10_storage_is_down(stage: Stage, everything: bool) -> None:
     time.sleep(2)
     assert _credit(orders) <= credit  # none is given
     assert total(host, "files") == files
-    host.problem("StorageUnreachable", PROBLEM_SECONDS)
+    host.problem("StorageUnreachable")
     assert host.get("/healthz") == b"ok\n"
     while time.monotonic() < down + 40:
         time.sleep(0.5)
@@ -129,7 +121,7 @@ def test_10_storage_is_down(stage: Stage, everything: bool) -> None:
     stage.settled(orders, sent, 90)
     # Bursts above the buffer of 16 MiB were seen up to 101 MiB; without a bound it would be all that was sent, 171 MiB.
     assert _memory(host, peak=True) - usual < 130 * MIB
-    wait_until(lambda: not host.report().problems, 20, "no problem is left")
+    wait_until(lambda: not host.report().problems, "no problem is left")
     assert_checkpoints_follow_files(proxy.exchanges)
 
 
@@ -138,7 +130,7 @@ def test_10_storage_is_down_when_a_host_starts(stage: Stage) -> None:
     publish(orders, 100)
     proxy.add(Match(), Fail(503))
     host = stage.host(orders, "only", proxy)
-    host.problem("StorageUnreachable", PROBLEM_SECONDS)
+    host.problem("StorageUnreachable")
     proxy.clear()
     wait_attached(host, "0")
     stage.settled(orders, 200)
@@ -148,11 +140,11 @@ def test_10_storage_is_down_at_the_end(stage: Stage) -> None:
     orders, proxy = stage.consumer(partitions=2, drainSeconds=8), stage.proxy()
     publish(orders, 100)
     first = stage.host(orders, "first", proxy, roll={"maxBytes": 10**8, "maxSeconds": 600, "maxEvents": 10**6})
-    wait_until(lambda: total(first, "received") == 200, 30, "all is received")
+    wait_until(lambda: total(first, "received") == 200, "all is received")
     proxy.add(Match(), Down())
     assert first.terminate(15) == 0
     second = orders.host("second")
-    wait_owned(second, 2, TAKEOVER_SECONDS)
+    wait_owned(second, 2)
     stage.settled(orders, 200)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import eventconsumer_processor
 from tests.simulation.mutants import MOST, MUTANTS, RUNS, make
-from tests.support.patience import patiently
+from tests.support.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).parents[2]
 PROCESSES = 2
@@ -25,7 +25,7 @@ def play(name: str, package: Path, runs: int) -> dict[str, str]:
         env=os.environ | {"PYTHONPATH": f"{package}:{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
-        timeout=patiently(500),
+        timeout=HANG_SECONDS,
         check=False,
     )
     assert done.returncode in {0, 1} and done.stdout, done.stderr
@@ -33,8 +33,8 @@ def play(name: str, package: Path, runs: int) -> dict[str, str]:
     return answer
 
 
-@pytest.mark.timeout(patiently(900))
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 def test_every_mutant_is_killed_and_the_product_lives(tmp_path: Path) -> None:
     def attempt(name: str) -> tuple[str, dict[str, str]]:
         if not name:

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.support.azurite import free_port
-from tests.support.patience import patiently
+from tests.support.waiting import HANG_SECONDS
 
 ADMIN = "admin"
 READY_SECONDS = 90
@@ -198,7 +198,7 @@ class ApiServerProcess:
 
     def _ask_etcd(self, method: str, body: dict[str, Any]) -> Any:
         request = urllib.request.Request(f"{self._etcd_url}/v3/kv/{method}", data=json.dumps(body).encode())
-        return urllib.request.urlopen(request, timeout=patiently(10))
+        return urllib.request.urlopen(request, timeout=HANG_SECONDS)
 
     @property
     def _etcd_url(self) -> str:
@@ -209,7 +209,7 @@ class ApiServerProcess:
             return subprocess.Popen([find_binary(name), *flags], stdout=log, stderr=log)
 
     def _wait_ready(self) -> None:
-        deadline = time.monotonic() + patiently(READY_SECONDS)
+        deadline = time.monotonic() + HANG_SECONDS
         context = _without_verification()
         request = urllib.request.Request(
             f"{self.url}/readyz", headers={"Authorization": f"Bearer {self._tokens[ADMIN]}"}
@@ -218,7 +218,7 @@ class ApiServerProcess:
             if any(process is None or process.poll() is not None for process in (self._etcd, self._api)):
                 break
             try:
-                with urllib.request.urlopen(request, timeout=patiently(5), context=context):
+                with urllib.request.urlopen(request, timeout=HANG_SECONDS, context=context):
                     return
             except (urllib.error.URLError, OSError):
                 time.sleep(0.2)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.azurite import AzuriteProcess
-from tests.support.patience import patiently
+from tests.support.waiting import HANG_SECONDS
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def run_program(*arguments: str, **environment: str) -> "subprocess.CompletedPro
         [sys.executable, "-W", "error", "-m", "eventconsumer_processor", *arguments],
         capture_output=True,
         text=True,
-        timeout=patiently(120),
+        timeout=HANG_SECONDS,
         env=os.environ | environment,
         check=False,
     )

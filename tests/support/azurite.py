@@ -9,7 +9,7 @@ import uuid
 from pathlib import Path
 from typing import IO
 
-from tests.support.patience import patiently
+from tests.support.waiting import HANG_SECONDS
 
 ACCOUNT = "devstoreaccount1"
 # The development key that every copy of Azurite ships; it protects nothing.
@@ -65,14 +65,14 @@ class AzuriteProcess:
             RuntimeError: Azurite is not installed, ended, or did not answer in `timeout` seconds.
         """
         if not BINARY.exists():
-            raise RuntimeError(f"Azurite is not installed at {BINARY}: run `make env`")
+            raise RuntimeError(f"Azurite is not installed at {BINARY}: run `make azurite`")
         flags = ["--skipApiVersionCheck", "--loose", "--disableTelemetry", "--inMemoryPersistence", *self._silence]
         self._process = subprocess.Popen(
             [str(BINARY), "--blobHost", "127.0.0.1", "--blobPort", str(self.port), *flags],
             stdout=self._log,
             stderr=self._log,
         )
-        deadline = time.monotonic() + patiently(timeout)
+        deadline = time.monotonic() + HANG_SECONDS
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 raise RuntimeError(f"Azurite ended with {self._process.returncode}: see {self._log.name}")

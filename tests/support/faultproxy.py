@@ -17,6 +17,7 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from tests.support.waiting import HANG_SECONDS
 from tests.support.wire import Reply, Request, read_message
 
 _HEAD_LIMIT = 1 << 20
@@ -114,7 +115,7 @@ class Fault:
         self._freed: bool | None = None
         self._changed = threading.Condition()
 
-    def wait(self, seconds: float, count: int = 1) -> None:
+    def wait(self, seconds: float = HANG_SECONDS, *, count: int = 1) -> None:
         """Wait until it met `count` requests.
 
         Raises:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO
 
 from eventhubs_emulator.admin_client import AdminClient
-from tests.support.patience import patiently
+from tests.support.waiting import HANG_SECONDS
 
 KEY_NAME, KEY = "RootManageSharedAccessKey", "SAS_KEY_VALUE"
 
@@ -57,7 +57,7 @@ class EmulatorProcess:
             stdout=subprocess.DEVNULL,
             stderr=self._log,
         )
-        deadline = time.monotonic() + patiently(timeout)
+        deadline = time.monotonic() + HANG_SECONDS
         while not self._port_file.exists():
             if self._process.poll() is not None:
                 raise RuntimeError(f"the emulator ended with {self._process.returncode}: see {self.log_file}")

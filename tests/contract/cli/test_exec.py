@@ -9,7 +9,7 @@ from kubernetes import client
 from eventconsumer_cli.errors import ClusterError
 from eventconsumer_cli.kube.exec import KubernetesShell
 from tests.contract.cli.execserver import ExecServer
-from tests.support.patience import patiently
+from tests.support.waiting import HANG_SECONDS
 
 PROTOCOLS = ("v4.channel.k8s.io", "v5.channel.k8s.io")
 
@@ -63,7 +63,7 @@ def test_a_program_that_nobody_waits_for_is_ended(
     with pytest.raises(KeyboardInterrupt):
         command = ["sh", "-c", "echo started; sleep 600"]
         shell.run("shop", "orders-host-0", "host", command, stdin=stdin, out=interrupt, err=len)
-    deadline = time.monotonic() + patiently(60)
+    deadline = time.monotonic() + HANG_SECONDS
     while not any(code < 0 for code in server.ended):
         assert time.monotonic() < deadline, server.ended
         time.sleep(0.1)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.faultactions import Delay, Down, DropReply, Fail, Hold, Replay, ResetUpload, Slow, Truncate
 from tests.support.faultproxy import Action, FaultProxy, Match
-from tests.support.patience import patiently
+from tests.support.waiting import HANG_SECONDS
 from tests.support.wire import Request
 
 PUT = Match("PUT")
@@ -128,7 +128,7 @@ def test_a_match_is_all_its_parts(match: Match, meets: bool) -> None:
 def test_a_fault_skips_counts_and_goes(proxy: FaultProxy) -> None:
     fault = proxy.add(PUT, Fail(503), times=2, skip=1)
     assert [ask(proxy)[0] for _ in range(4)] == [201, 503, 503, 201]
-    fault.wait(1, count=2)
+    fault.wait(count=2)
     proxy.add(Match(path="blob"), Fail(500))
     assert ask(proxy)[0] == 500
     proxy.clear()
@@ -211,10 +211,10 @@ def hold_and_leave(proxy: FaultProxy) -> None:
 def test_a_held_request_lands_after_its_client_has_gone(proxy: FaultProxy, storage: Storage) -> None:
     fault = proxy.add(PUT, Hold(), times=1)
     hold_and_leave(proxy)
-    fault.wait(1)
+    fault.wait()
     assert not storage.seen
     fault.release()
-    deadline = time.monotonic() + patiently(5)
+    deadline = time.monotonic() + HANG_SECONDS
     while not storage.seen and time.monotonic() < deadline:
         time.sleep(0.01)
     assert storage.seen == [("PUT /c/blob HTTP/1.1", b"late")]
@@ -233,8 +233,8 @@ def test_a_held_answer_is_of_a_request_that_was_applied(proxy: FaultProxy, stora
     answers: list[tuple[int, bytes]] = []
     client = threading.Thread(target=lambda: answers.append(ask(proxy)))
     client.start()
-    fault.wait(5)
-    deadline = time.monotonic() + patiently(5)
+    fault.wait()
+    deadline = time.monotonic() + HANG_SECONDS
     while not storage.seen and time.monotonic() < deadline:
         time.sleep(0.01)
     assert storage.seen and not answers

@@ -12,7 +12,7 @@ from kubernetes.aio import client, config
 
 from eventconsumer_operator.kube.api import KubernetesApi
 from tests.support.apiserver import ApiServerProcess, find_binary
-from tests.support.patience import patiently
+from tests.support.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).parents[3]
 OPERATOR_USER = "system:serviceaccount:operator-system:eventconsumer-operator"
@@ -54,7 +54,7 @@ class Cluster:
     def define(self, file: Path, name: str) -> None:
         """Install a resource definition, and wait until it is served."""
         self.kubectl("apply", "--server-side", "-f", str(file))
-        deadline = time.monotonic() + patiently(30)
+        deadline = time.monotonic() + HANG_SECONDS
         # `kubectl wait` gives up at once where the status has no conditions yet.
         while self.kubectl(
             "wait", "--for=condition=Established", f"crd/{name}", "--timeout=10s", check=False

@@ -9,7 +9,7 @@ import pytest
 
 from tests.contract.operator.conftest import Cluster
 from tests.support.fakes.kubernetes import event_consumer
-from tests.support.patience import patiently
+from tests.support.waiting import HANG_SECONDS
 
 SECRET = {"connectionStringSecretRef": {"name": "s", "key": "k"}}
 IDENTITY = {"workloadIdentity": {"clientId": "0000"}}
@@ -195,7 +195,7 @@ def test_kubectl_scale_sets_the_number_of_hosts(cluster: Cluster, namespace: str
     ],
 )
 def test_kubectl_explains_fields(cluster: Cluster, field: str, text: str) -> None:
-    deadline = time.monotonic() + patiently(60)
+    deadline = time.monotonic() + HANG_SECONDS
     explained = ""
     # The API server publishes what it explains some seconds after it serves the resource.
     while text not in explained:

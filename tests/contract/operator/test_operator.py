@@ -21,7 +21,7 @@ from tests.contract.operator.conftest import OPERATOR_USER, Cluster, start_clust
 from tests.contract.operator.simulation import Simulation
 from tests.support.azurite import free_port
 from tests.support.fakes.kubernetes import event_consumer
-from tests.support.patience import patiently
+from tests.support.waiting import HANG_SECONDS
 
 SECRET = {"connectionStringSecretRef": {"name": "s", "key": "k"}}
 SPEC: dict[str, Any] = {
@@ -133,9 +133,9 @@ class World:
     async def status(self) -> Any:
         return (await self.get("evc", "orders")).get("status", {})
 
-    async def until(self, question: Callable[[Any], object], timeout: float = 90) -> Any:
+    async def until(self, question: Callable[[Any], object]) -> Any:
         """Wait until the resource's status satisfies `question`; return the status."""
-        deadline = time.monotonic() + patiently(timeout)
+        deadline = time.monotonic() + HANG_SECONDS
         while True:
             status = await self.status()
             try:
@@ -145,7 +145,7 @@ class World:
                 pass
             if time.monotonic() > deadline:
                 log = self.operator.log.read_text()
-                raise AssertionError(f"not in {timeout} s:\n{json.dumps(status, indent=1)}\n{log}")
+                raise AssertionError(f"not within {HANG_SECONDS:.0f} s:\n{json.dumps(status, indent=1)}\n{log}")
             await asyncio.sleep(0.2)
 
 
@@ -231,7 +231,7 @@ async def test_what_others_change_is_put_right(world: World) -> None:
     await world.kubectl("scale", "sts", "orders-host", "--replicas=1")
     await world.kubectl("delete", "svc", "orders-host")
     await world.kubectl("patch", "cm", "orders-host", "--type=merge", "-p", '{"data":{"config.json":"{}"}}')
-    deadline = time.monotonic() + patiently(30)
+    deadline = time.monotonic() + HANG_SECONDS
     while time.monotonic() < deadline:
         stateful_set, service = await world.get("sts", "orders-host"), await world.get("svc", "orders-host")
         config_map = await world.get("cm", "orders-host")
@@ -289,7 +289,7 @@ async def test_a_batch_is_attempted_one_job_at_a_time_until_it_is_committed(worl
     assert (spark["lastApplication"], spark["attempt"], spark["mode"]) == (name, 1, "Local")
 
     async def job(name: str) -> Any:
-        deadline = time.monotonic() + patiently(20)
+        deadline = time.monotonic() + HANG_SECONDS
         while time.monotonic() < deadline:
             found = await world.get("job", name)
             if found:
@@ -325,7 +325,7 @@ async def test_a_batch_is_attempted_one_job_at_a_time_until_it_is_committed(worl
     assert (begun - now.replace(microsecond=0)).total_seconds() >= 3
     status = await world.until(lambda status: status["spark"]["attempt"] == 3)
     assert (status["spark"]["failures"], condition(status, "SparkHealthy")[0]) == (1, "False")
-    deadline = time.monotonic() + patiently(20)
+    deadline = time.monotonic() + HANG_SECONDS
     while await world.get("job", f"{name}-a2"):  # no failed one is kept
         assert time.monotonic() < deadline
         await asyncio.sleep(0.2)
@@ -377,7 +377,7 @@ async def test_an_api_server_that_goes_and_comes_back(hub: Hub, tmp_path_factory
             await asyncio.sleep(6)
             assert world.operator.running
             cluster.server.start_api()
-            status = await world.until(lambda status: status["lag"]["events"] == 777, timeout=60)
+            status = await world.until(lambda status: status["lag"]["events"] == 777)
             assert condition(status, "HostsAvailable") == ("True", "Available")
             # The watch lives again, too: a change of the spec is seen at once and not by the next look at rest.
             hub.lag = 0
@@ -396,7 +396,7 @@ async def test_a_name_that_others_took_is_left_alone(world: World) -> None:
     assert "configmap/orders-host exists and belongs to somebody else" in message(status, "Stalled")
     assert (await world.get("cm", "orders-host"))["data"] == {"mine": "1"}
     await world.kubectl("delete", "configmap", "orders-host")
-    await world.until(ready, timeout=60)
+    await world.until(ready)
 
 
 async def test_a_lost_right_is_named(world: World) -> None:
@@ -437,7 +437,7 @@ async def test_a_right_that_is_missing_from_the_start_is_named_and_nothing_is_ma
     assert 'cannot list resource "pods"' in message(status, "Stalled")
     assert await world.get("sts", "orders-host") is None
     world.cluster.install_chart(world.namespace)
-    await world.until(ready, timeout=60)
+    await world.until(ready)
 
 
 async def test_a_plain_http_account_needs_the_administrator(world: World) -> None:

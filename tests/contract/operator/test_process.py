@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 COMMAND = [sys.executable, "-m", "eventconsumer_operator", "--processor-image=p", "--spark-image=s", "--namespace=x"]
 KUBECONFIG = {
     "apiVersion": "v1",
@@ -18,8 +16,6 @@ KUBECONFIG = {
     "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
     "users": [{"name": "u", "user": {}}],
 }
-
-pytestmark = pytest.mark.timeout(180)
 
 
 def ended(kubeconfig: Path, *arguments: str) -> str:

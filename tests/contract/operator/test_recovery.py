@@ -19,7 +19,7 @@ from eventconsumer_operator.kube.workqueue import WorkQueue
 from tests.contract.operator.conftest import Cluster, start_cluster
 from tests.contract.operator.test_operator import SPEC, Hub, World, build, ready
 from tests.support.fakes.kubernetes import event_consumer
-from tests.support.patience import patiently
+from tests.support.waiting import HANG_SECONDS
 from tests.unit.operator.worlds import Told
 
 
@@ -40,18 +40,18 @@ async def test_a_watch_that_died_is_named_and_the_lists_go_on(
     watching = asyncio.create_task(watch(api, store, [namespace], queue.add))
     listing = asyncio.create_task(resync.run())
     try:
-        async with asyncio.timeout(patiently(30)):
+        async with asyncio.timeout(HANG_SECONDS):
             while dead_watchers([namespace]) or not store.synced(namespace):
                 await asyncio.sleep(0.1)
         assert health.problems() == []
         name = f"watcher for eventconsumers.v1alpha1.eventconsumer.io@{namespace}"
         (watcher,) = [task for task in asyncio.all_tasks() if task.get_name() == name]
         watcher.cancel()
-        await asyncio.wait([watcher], timeout=patiently(20))
+        await asyncio.wait([watcher], timeout=HANG_SECONDS)
         assert f"{name} does not run" in health.problems()
         manifest = json.dumps(event_consumer("orders", SPEC, namespace))
         cluster.kubectl("apply", "--server-side", "-f", "-", stdin=manifest)
-        async with asyncio.timeout(patiently(10)):
+        async with asyncio.timeout(HANG_SECONDS):
             while Key(namespace, "orders") not in told.keys:
                 await asyncio.sleep(0.1)
         assert store.get(EVENT_CONSUMER, namespace, "orders") is not None
@@ -84,18 +84,17 @@ async def test_deletions_that_no_watch_told_of_and_versions_that_are_gone(
             old = await world.kubectl("get", "--raw", f"{path}?watch=1&timeoutSeconds=2&resourceVersion={version}")
             assert '"code":410' in old.replace(" ", "")
             world.operator.signal(signal.SIGCONT)
-            async with asyncio.timeout(patiently(40)):
+            async with asyncio.timeout(HANG_SECONDS):
                 while not (await world.get("svc", "orders-host") and await world.get("cm", "orders-host")):
                     await asyncio.sleep(0.2)
             # The watches live: a change of the spec is seen at once.
             world.apply(SPEC | {"suspend": True})
-            await world.until(lambda status: status["replicas"] == 0, timeout=60)
+            await world.until(lambda status: status["replicas"] == 0)
             assert world.operator.running
     finally:
         servers.close()
 
 
-@pytest.mark.timeout(240)
 async def test_killed_at_any_time_it_gets_there_and_stops_writing(cluster: Cluster, tmp_path: Path) -> None:
     hub = Hub()
     async with build(cluster, hub, tmp_path) as world:
@@ -110,7 +109,7 @@ async def test_killed_at_any_time_it_gets_there_and_stops_writing(cluster: Clust
             world.operator.start()
             await started(world)
         world.apply(SPEC)
-        await world.until(ready, timeout=60)
+        await world.until(ready)
         await asyncio.sleep(4)
         before: list[Any] = await versions(world)
         await asyncio.sleep(12)  # two lists and several looks
@@ -124,7 +123,7 @@ async def started(world: World) -> None:
     """Wait until the new process watches: /healthz is up and its watchers ran."""
     import aiohttp
 
-    async with aiohttp.ClientSession() as session, asyncio.timeout(patiently(30)):
+    async with aiohttp.ClientSession() as session, asyncio.timeout(HANG_SECONDS):
         while True:
             try:
                 async with session.get(f"http://127.0.0.1:{world.operator.port}/healthz") as answer:

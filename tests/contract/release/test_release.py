@@ -17,8 +17,6 @@ from cyclonedx.validation.json import JsonStrictValidator
 
 from eventconsumer_release.versions import DECODER, distributions
 
-pytestmark = pytest.mark.timeout(900)
-
 ROOT = Path(__file__).parents[3]
 VERSION = str(yaml.safe_load((ROOT / "helm/eventconsumer/Chart.yaml").read_text())["version"])
 WHEEL = ".whl"

@@ -23,7 +23,7 @@ from local_cluster import procfs, sweep
 from local_cluster.cluster import Cluster
 from local_cluster.errors import CommandFailed
 from local_cluster.layout import Layout, Network
-from tests.support.patience import patiently
+from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.timeout(1800)
 LAYOUT, NETWORK = Layout.from_environment(), Network()
@@ -101,9 +101,9 @@ def local_cluster(*arguments: str) -> str:
     return done.stdout + done.stderr
 
 
-def wait_for(condition: str, *, timeout: float = 60.0) -> None:
+def wait_for(condition: str) -> None:
     Cluster(LAYOUT, NETWORK).kubectl(
-        "wait", "-n", "probe", "pod/probe", f"--for={condition}", f"--timeout={timeout:.0f}s"
+        "wait", "-n", "probe", "pod/probe", f"--for={condition}", f"--timeout={HANG_SECONDS:.0f}s"
     )
 
 
@@ -193,7 +193,7 @@ def test_logs_and_port_forward(cluster: Cluster) -> None:
 
 def test_a_changed_secret_reaches_the_pod_in_seconds(cluster: Cluster) -> None:
     apply(secret("two"))
-    deadline = time.monotonic() + patiently(30)
+    deadline = time.monotonic() + HANG_SECONDS
     while in_pod("print(open('/secret/value').read())").strip() != "two":
         assert time.monotonic() < deadline, "the pod still reads the old Secret"
         time.sleep(0.5)
@@ -207,7 +207,7 @@ def test_lost_processes_come_back_and_objects_stay(cluster: Cluster) -> None:
     assert f"{len(before) - len(lost)} of {len(before)} processes run" in local_cluster("up")
     after = cluster.processes.alive()
     assert {name for name in before if before[name] != after[name]} == lost
-    deadline = time.monotonic() + patiently(30)
+    deadline = time.monotonic() + HANG_SECONDS
     while "still here" not in tolerant(in_pod, "print('still here')"):  # the new kubelet has to learn of its pods first
         assert time.monotonic() < deadline, "the pod did not outlive the kubelet"
         time.sleep(0.5)
@@ -226,7 +226,7 @@ def test_a_dead_cluster_is_swept_away_and_started_anew(cluster: Cluster, *, cont
         victims += roots + [process.identity for process in procfs.descendants(roots, procfs.all_processes())]
     for victim in victims:
         procfs.send(victim, signal.SIGKILL)
-    deadline = time.monotonic() + patiently(10)
+    deadline = time.monotonic() + HANG_SECONDS
     while any(procfs.is_alive(victim) for victim in victims):
         assert time.monotonic() < deadline, "the killed processes do not end"
         time.sleep(0.05)

@@ -18,9 +18,7 @@ from tests.e2e.conftest import ROOT, Demo, image
 from tests.e2e.gitops.engine import MARK, Agent, Repository, build, local
 from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
 from tests.e2e.waiting import until
-from tests.support.patience import patiently
-
-pytestmark = pytest.mark.timeout(900)
+from tests.support.waiting import HANG_SECONDS
 
 NAMESPACE = "gitops"
 NAME = "parcels"
@@ -39,7 +37,7 @@ class GitOps:
     repository: Repository
     agent: Agent
 
-    def until(self, question: Callable[[], bool], seconds: float, what: str) -> None:
+    def until(self, question: Callable[[], bool], what: str) -> None:
         """Ask until the answer is yes; fail with what the engine says."""
 
         def answer() -> bool:
@@ -47,7 +45,7 @@ class GitOps:
             return question()
 
         try:
-            until(answer, seconds, what)
+            until(answer, what)
         except AssertionError as error:
             state = json.dumps(self.agent.state(), indent=1) if self.agent.runs() else ""
             raise AssertionError(f"{error}\n{state}\n{self.agent.log()[-3000:]}") from None
@@ -110,7 +108,7 @@ def test_operator_and_resource_become_synced_and_healthy(gitops: GitOps) -> None
         state = gitops.agent.state()
         return all(each["synced"] and each["health"] in {"Healthy", ""} for each in state.values())
 
-    gitops.until(well, 120, "everything synced and healthy")
+    gitops.until(well, "everything synced and healthy")
     state = gitops.agent.state()
     assert state[RESOURCE]["health"] == "Healthy", state[RESOURCE]
     assert f"{PARTITIONS} of {PARTITIONS} partitions" in state[RESOURCE]["message"]
@@ -139,40 +137,40 @@ def test_nothing_drifts_while_operator_and_hosts_restart(gitops: GitOps) -> None
     before = gitops.live()["metadata"]["generation"]
     gitops.cluster.kubectl("delete", "pod", "-l", "app.kubernetes.io/component=operator", "--wait=false")
     gitops.cluster.kubectl("delete", "pod", f"{NAME}-host-0", "--wait=false")
-    ends = time.monotonic() + patiently(20)
+    ends = time.monotonic() + HANG_SECONDS
     while time.monotonic() < ends:
         assert (state := gitops.agent.state())[RESOURCE]["synced"], state[RESOURCE]
         time.sleep(1)
-    gitops.until(lambda: gitops.health() == "Healthy", 60, "healthy again")
+    gitops.until(lambda: gitops.health() == "Healthy", "healthy again")
     assert gitops.live()["metadata"]["generation"] == before
 
 
 def test_a_commit_scales_and_nothing_else_changes(gitops: GitOps) -> None:
     before = gitops.live()["metadata"]["generation"]
     gitops.repository.commit(consumer=resource(scaling={"partitionsPerHost": 1}))
-    gitops.until(lambda: gitops.live()["metadata"]["generation"] > before, 30, "the commit is applied")
-    gitops.until(lambda: gitops.live()["status"]["hosts"] == {"desired": 4, "ready": 4}, 90, "four hosts")
-    gitops.until(lambda: gitops.health() == "Healthy", 60, "healthy with four hosts")
+    gitops.until(lambda: gitops.live()["metadata"]["generation"] > before, "the commit is applied")
+    gitops.until(lambda: gitops.live()["status"]["hosts"] == {"desired": 4, "ready": 4}, "four hosts")
+    gitops.until(lambda: gitops.health() == "Healthy", "healthy with four hosts")
     assert gitops.agent.state()[RESOURCE]["synced"]
     assert gitops.live()["metadata"]["generation"] == before + 1, "nobody but the commit wrote the spec"
 
 
 def test_suspended_and_resumed_by_commit(gitops: GitOps) -> None:
     gitops.repository.commit(consumer=resource(suspend=True))
-    gitops.until(lambda: gitops.health() == "Suspended", 120, "suspended")
+    gitops.until(lambda: gitops.health() == "Suspended", "suspended")
     assert gitops.agent.state()[RESOURCE]["synced"]
-    gitops.until(lambda: not gitops.cluster.get("pods", "-l", f"eventconsumer.io/consumer={NAME}")["items"], 90, "gone")
+    gitops.until(lambda: not gitops.cluster.get("pods", "-l", f"eventconsumer.io/consumer={NAME}")["items"], "gone")
     gitops.repository.commit(consumer=resource())
-    gitops.until(lambda: gitops.health() == "Healthy", 120, "healthy again")
+    gitops.until(lambda: gitops.health() == "Healthy", "healthy again")
     assert gitops.live()["status"]["hosts"] == {"desired": 2, "ready": 2}
 
 
 def test_a_mistake_is_degraded_and_names_the_field(gitops: GitOps) -> None:
     gitops.repository.commit(consumer=resource(processing={"handler": "a:B", "image": "docker.io/stranger/image:1"}))
-    gitops.until(lambda: gitops.health() == "Degraded", 60, "degraded")
+    gitops.until(lambda: gitops.health() == "Degraded", "degraded")
     assert "spec.processing.image" in gitops.agent.state()[RESOURCE]["message"]
     gitops.repository.commit(consumer=resource())
-    gitops.until(lambda: gitops.health() == "Healthy", 60, "healthy again")
+    gitops.until(lambda: gitops.health() == "Healthy", "healthy again")
 
 
 def test_kubectl_diff_is_clean_after_apply(gitops: GitOps, demo: Demo) -> None:
@@ -190,7 +188,7 @@ def test_what_leaves_the_repository_is_removed_with_its_children(gitops: GitOps)
         children = gitops.cluster.get(kinds, "-l", f"eventconsumer.io/consumer={NAME}")["items"]
         return not children and not gitops.cluster.get("eventconsumers")["items"]
 
-    gitops.until(gone, 120, "resource and children are gone")
+    gitops.until(gone, "resource and children are gone")
     assert gitops.agent.state()["Deployment/eventconsumer-operator"]["health"] == "Healthy"
 
 

@@ -12,8 +12,6 @@ from eventconsumer_demo.cluster import Cluster
 from tests.e2e.conftest import ROOT, Demo
 from tests.e2e.waiting import until
 
-pytestmark = pytest.mark.timeout(600)
-
 NAME = "lifecycle"
 CHILDREN = ("statefulset", "service", "configmap")
 
@@ -44,51 +42,51 @@ def exists(cluster: Cluster, kind: str) -> bool:
 
 
 def test_hosts_run_on_while_the_operator_is_replaced(resource: Cluster) -> None:
-    until(lambda: reason(resource) == "SecretKeyMissing", 90)
+    until(lambda: reason(resource) == "SecretKeyMissing")
     before = host_pod(resource)
     resource.kubectl("delete", "pod", "-l", "app.kubernetes.io/component=operator", "--grace-period=0", "--force")
     resource.kubectl("rollout", "status", "deployment/eventconsumer-operator", "--timeout=90s")
     resource.kubectl("delete", "service", f"{NAME}-host")
-    until(lambda: exists(resource, "service"), 60)  # the new one works
+    until(lambda: exists(resource, "service"))  # the new one works
     after = host_pod(resource)
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert after["status"]["containerStatuses"][0]["restartCount"] == 0
 
 
 def test_a_change_of_status_restarts_no_pod_and_a_change_of_spec_does(resource: Cluster) -> None:
-    until(lambda: reason(resource) == "SecretKeyMissing", 90)
+    until(lambda: reason(resource) == "SecretKeyMissing")
     before = host_pod(resource)["metadata"]["uid"]
     resource.kubectl("patch", "eventconsumer", NAME, "--type=merge", "-p", '{"spec":{"processing":{"prefetch":123}}}')
-    until(lambda: host_pod(resource)["metadata"]["uid"] != before, 90)
+    until(lambda: host_pod(resource)["metadata"]["uid"] != before)
     text = resource.get("configmap", f"{NAME}-host")["data"]["config.json"]
     assert json.loads(text)["processing"]["prefetch"] == 123
 
 
 def test_suspending_stops_the_pods_and_resuming_starts_them(resource: Cluster) -> None:
-    until(lambda: reason(resource) == "SecretKeyMissing", 90)
+    until(lambda: reason(resource) == "SecretKeyMissing")
     resource.kubectl("patch", "eventconsumer", NAME, "--type=merge", "-p", '{"spec":{"suspend":true}}')
-    until(lambda: reason(resource) == "Suspended", 30)
+    until(lambda: reason(resource) == "Suspended")
     pods = ("get", "pods", "-l", f"eventconsumer.io/consumer={NAME}", "-o", "name")
-    until(lambda: not resource.kubectl(*pods).strip(), 60)
+    until(lambda: not resource.kubectl(*pods).strip())
     resource.kubectl("patch", "eventconsumer", NAME, "--type=merge", "-p", '{"spec":{"suspend":false}}')
-    until(lambda: reason(resource) == "SecretKeyMissing", 90)
+    until(lambda: reason(resource) == "SecretKeyMissing")
 
 
 def test_everything_goes_with_the_resource(resource: Cluster) -> None:
-    until(lambda: reason(resource) == "SecretKeyMissing", 90)
+    until(lambda: reason(resource) == "SecretKeyMissing")
     resource.kubectl("delete", "eventconsumer", NAME)  # no finalizer: it is gone at once
-    until(lambda: not any(exists(resource, kind) for kind in CHILDREN), 60)
+    until(lambda: not any(exists(resource, kind) for kind in CHILDREN))
     pods = ("get", "pods", "-l", f"eventconsumer.io/consumer={NAME}", "-o", "name")
-    until(lambda: not resource.kubectl(*pods).strip(), 90)
+    until(lambda: not resource.kubectl(*pods).strip())
 
 
 def test_a_fixed_number_of_hosts_is_scaled_by_kubectl(resource: Cluster) -> None:
     fixed = {"spec": {"scaling": {"mode": "Fixed", "replicas": 1}}}
     resource.kubectl("patch", "eventconsumer", NAME, "--type=merge", "--patch", json.dumps(fixed))
     resource.kubectl("scale", "eventconsumer", NAME, "--replicas=2")
-    until(lambda: resource.get("statefulset", f"{NAME}-host")["spec"]["replicas"] == 2, 30)
+    until(lambda: resource.get("statefulset", f"{NAME}-host")["spec"]["replicas"] == 2)
     path = f"/apis/eventconsumer.io/v1alpha1/namespaces/{resource.namespace}/eventconsumers/{NAME}/scale"
-    scale = until(lambda: _with_two(json.loads(resource.run("kubectl", "get", "--raw", path))), 60)
+    scale = until(lambda: _with_two(json.loads(resource.run("kubectl", "get", "--raw", path))))
     assert scale["spec"]["replicas"] == 2
     assert f"eventconsumer.io/consumer={NAME}" in scale["status"]["selector"]
 

@@ -13,8 +13,8 @@ from typing import Any
 from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient
 from azure.eventhub.aio import EventHubConsumerClient as AsyncConsumerClient
 
-from tests.support.patience import patiently
 from tests.support.servers import EmulatorProcess
+from tests.support.waiting import HANG_SECONDS
 
 # Fewer retries than the SDK's three and less waiting between them: errors are expected here.
 FAST: dict[str, Any] = {"retry_total": 1, "retry_backoff_factor": 0.1}
@@ -46,7 +46,7 @@ class Hub:
 
     def wait_for_readers(self, count: int, timeout: float = 15, **selection: Any) -> list[dict[str, Any]]:
         """Waits until so many readers are attached; returns them."""
-        deadline = time.monotonic() + patiently(timeout)
+        deadline = time.monotonic() + HANG_SECONDS
         while True:
             readers = self.server.admin.links(kind="reader", hub=self.name, **selection)
             if len(readers) == count or time.monotonic() > deadline:
@@ -166,7 +166,7 @@ async def attach(hub: Hub, position: Any = "-1", group: str = "$Default", partit
     async with AsyncConsumerClient.from_connection_string(hub.connection_string, group, **FAST) as client:
         consumer = client._create_consumer(group, partition, position, unused)
         try:
-            await asyncio.wait_for(consumer._open(), patiently(15))
+            await asyncio.wait_for(consumer._open(), HANG_SECONDS)
         finally:
             await consumer.close()
 

@@ -14,7 +14,7 @@ from azure.eventhub.exceptions import EventDataSendError, EventHubError
 
 from eventhubs_emulator.keys import partition_of_key
 from tests.integration.emulator.sdk import FAST, Hub, count, receive, receive_aio, receive_sync
-from tests.support.patience import patiently
+from tests.support.waiting import HANG_SECONDS
 
 KINDS = ["sync", "aio"]
 EARLIEST = {"starting_position": "-1"}
@@ -257,7 +257,7 @@ async def test_twenty_thousand_events_in_order_with_a_large_prefetch(hub: Hub) -
     with hub.producer() as producer:
         for start in range(0, 20_000, 1000):
             producer.send_batch([EventData(b"%d" % (start + number)) for number in range(1000)], partition_id="0")
-    received = await receive_aio(hub, count(20_000), timeout=patiently(60), prefetch=3000, **EARLIEST)
+    received = await receive_aio(hub, count(20_000), timeout=HANG_SECONDS, prefetch=3000, **EARLIEST)
     assert received.numbers == list(range(20_000))
     assert received.bodies == [str(number) for number in range(20_000)]
 
@@ -272,7 +272,7 @@ async def test_events_with_keys_are_read_by_several_consumers_while_they_are_pub
                 producer.send_batch(batch)
 
     readers = [
-        receive_aio(hub, count(2000), partition_id=None, group=group, timeout=patiently(30), **EARLIEST)
+        receive_aio(hub, count(2000), partition_id=None, group=group, timeout=HANG_SECONDS, **EARLIEST)
         for group in ("$Default", "second")
     ]
     first, second, _ = await asyncio.gather(*readers, asyncio.to_thread(publish))

@@ -13,7 +13,7 @@ from azure.eventhub.aio import EventHubConsumerClient as AsyncConsumerClient
 from azure.eventhub.exceptions import AuthenticationError, ConnectionLostError, EventHubError
 
 from tests.integration.emulator.sdk import FAST, Hub, Received, attach, count, failed, receive_aio
-from tests.support.patience import patiently
+from tests.support.waiting import HANG_SECONDS
 
 EARLIEST = {"starting_position": "-1"}
 NO_RETRY: dict[str, Any] = {"retry_total": 0}
@@ -145,7 +145,7 @@ class Reading:
                 self._wanted.set()
             return False
 
-        self._task = asyncio.create_task(receive_aio(self.hub, check, timeout=patiently(60), **EARLIEST))
+        self._task = asyncio.create_task(receive_aio(self.hub, check, timeout=HANG_SECONDS, **EARLIEST))
         await self.events(3)
         return self
 

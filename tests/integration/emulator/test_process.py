@@ -16,8 +16,8 @@ from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerCl
 from eventhubs_emulator.framing import AMQP_HEADER, EMPTY_FRAME, frame
 from eventhubs_emulator.performatives import Open
 from tests.integration.emulator.sdk import Hub, count, receive_sync
-from tests.support.patience import patiently
 from tests.support.servers import EmulatorProcess
+from tests.support.waiting import HANG_SECONDS
 
 
 def run(*options: str) -> subprocess.CompletedProcess[str]:
@@ -25,7 +25,7 @@ def run(*options: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "eventhubs_emulator", *options],
         capture_output=True,
         text=True,
-        timeout=patiently(20),
+        timeout=HANG_SECONDS,
         check=False,
     )
 
@@ -75,7 +75,7 @@ def test_the_ports_are_printed(tmp_path: Path) -> None:
     with socket.create_connection((found["host"], found["port"]), 5):
         pass
     process.terminate()
-    _, said = process.communicate(timeout=patiently(10))
+    _, said = process.communicate(timeout=HANG_SECONDS)
     assert (process.returncode, said) == (0, "")
 
 

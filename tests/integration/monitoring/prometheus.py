@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from tests.support.azurite import free_port
-from tests.support.patience import patiently
+from tests.support.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).parents[3]
 ALERTS = ROOT / "helm/eventconsumer/files/alerts.yaml"
@@ -77,10 +77,10 @@ class Prometheus:
                 ],
                 stdout=log, stderr=log,
             )  # fmt: skip
-        deadline = time.monotonic() + patiently(30)
+        deadline = time.monotonic() + HANG_SECONDS
         while time.monotonic() < deadline and self._process.poll() is None:
             try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/-/ready", timeout=patiently(2)):
+                with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/-/ready", timeout=HANG_SECONDS):
                     return
             except OSError:
                 time.sleep(0.2)
@@ -100,7 +100,7 @@ class Prometheus:
         """
         url = f"http://127.0.0.1:{self._port}/api/v1/{path}?{urllib.parse.urlencode(query)}"
         try:
-            with urllib.request.urlopen(url, timeout=patiently(10)) as answer:
+            with urllib.request.urlopen(url, timeout=HANG_SECONDS) as answer:
                 return json.loads(answer.read())["data"]
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{path} {query}: {error.read().decode()}") from error

@@ -14,12 +14,11 @@ from docs.generate import metrics as metricsdoc
 from tests.contract.operator.conftest import Cluster, start_cluster
 from tests.contract.operator.test_operator import SPEC, Operator
 from tests.integration.monitoring.prometheus import ALERTS, ROOT, Prometheus, program
-from tests.integration.processor.hosts import Consumer, wait_until
+from tests.integration.processor.hosts import Consumer
 from tests.support.azurite import AzuriteProcess
 from tests.support.fakes.kubernetes import event_consumer
 from tests.support.servers import EmulatorProcess
-
-pytestmark = pytest.mark.timeout(180)
+from tests.support.waiting import wait_until
 
 RUNBOOKS = ROOT / "docs/runbooks"
 DASHBOARD = ROOT / "helm/eventconsumer/files/dashboard.json"
@@ -95,7 +94,9 @@ def test_every_alert_has_a_runbook(alert: str) -> None:
     assert rule["annotations"]["runbook_url"] == f"docs/runbooks/{alert.lower()}.md"
     page = (RUNBOOKS / f"{alert.lower()}.md").read_text()
     assert page.startswith(f"# {alert}\n")
-    assert all(f"\n## {part}\n" in page for part in ("Means", "Look", "Do")), f"{RUNBOOKS} lacks a part of {alert}"
+    assert all(f"\n## {part}\n" in page for part in ("Meaning", "Diagnosis", "Mitigation")), (
+        f"{RUNBOOKS} lacks a part of {alert}"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +145,7 @@ def prometheus(operator: Operator, host: int, tmp_path: Path) -> Iterator[Promet
 
 def test_prometheus_scrapes_everything_that_is_documented(prometheus: Prometheus) -> None:
     def soon(question: Callable[[], object], what: str) -> None:
-        wait_until(lambda: bool(question()), 60, what)
+        wait_until(lambda: bool(question()), what)
 
     soon(lambda: prometheus.value("sum(eventconsumer_events_total)") == EVENTS, "all events are counted")
     (rate,) = [text for text in expressions() if text.startswith("sum by") and "eventconsumer_events_total" in text]

@@ -6,9 +6,7 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +16,8 @@ from azure.storage.blob import ContainerClient
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import HostReport, Problem
 from tests.support.azurite import AzuriteProcess
-from tests.support.patience import patiently
 from tests.support.servers import EmulatorProcess
-
-
-def wait_until(met: Callable[[], bool], seconds: float, what: str) -> None:
-    """Wait for a condition.
-
-    Raises:
-        AssertionError: It was not met in time.
-    """
-    deadline = time.monotonic() + patiently(seconds)
-    while not met():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.1)
+from tests.support.waiting import HANG_SECONDS, wait_until
 
 
 def without_decoder(folder: Path) -> dict[str, str]:
@@ -85,11 +71,11 @@ class HostProcess:
     def get(self, path: str) -> bytes:
         """The answer of its HTTP side."""
         if not self._port:
-            wait_until(lambda: '"port": ' in self.log, 60, f"{self.name} listens: {self.log}")
+            wait_until(lambda: '"port": ' in self.log, f"{self.name} listens: {self.log}")
             found = re.search(r'"port": (\d+)', self.log)
             assert found
             self._port = int(found[1])
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=patiently(30)) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=HANG_SECONDS) as answer:
             content: bytes = answer.read()
             return content
 
@@ -97,7 +83,7 @@ class HostProcess:
         """Send something to its HTTP side, which must take it."""
         self.get("/healthz")  # it listens
         request = urllib.request.Request(f"http://127.0.0.1:{self._port}{path}", body, headers, method="POST")
-        with urllib.request.urlopen(request, timeout=patiently(30)):
+        with urllib.request.urlopen(request, timeout=HANG_SECONDS):
             pass
 
     def report(self) -> HostReport:
@@ -108,7 +94,7 @@ class HostProcess:
         """Partitions it owns."""
         return {partition.id for partition in self.report().partitions}
 
-    def problem(self, reason: str, seconds: float = 20) -> Problem:
+    def problem(self, reason: str) -> Problem:
         """Wait for a problem with this reason in /status."""
         found: list[Problem] = []
 
@@ -116,7 +102,7 @@ class HostProcess:
             found[:] = [problem for problem in self.report().problems if problem.reason == reason]
             return bool(found)
 
-        wait_until(met, seconds, f"{self.name} reports {reason}, log: {self.log[-2000:]}")
+        wait_until(met, f"{self.name} reports {reason}, log: {self.log[-2000:]}")
         return found[0]
 
     def pause(self) -> None:

@@ -19,8 +19,8 @@ from eventconsumer_processor.source.sdk import SdkHub
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.test_drain import wait_drained
 from tests.integration.processor.test_source import receive, send
-from tests.support.patience import patiently
 from tests.support.servers import EmulatorProcess
+from tests.support.waiting import HANG_SECONDS
 
 PARTITIONS = 8
 
@@ -125,7 +125,7 @@ async def test_heartbeats_keep_a_silent_connection_and_a_dead_peer_is_noticed(
             await receive(source, 1, seconds=10)
         await source.close()
         with pytest.raises(HubUnreachable):
-            async with asyncio.timeout(patiently(15)):
+            async with asyncio.timeout(HANG_SECONDS):
                 await hub.open("0", -1, 1, 100)
     finally:
         os.kill(emulator.pid, signal.SIGCONT)

@@ -10,8 +10,9 @@ from eventconsumer_processor.audit.model import AuditReport
 from eventconsumer_processor.audit.read import audit
 from tests.integration.processor.batches import PREFIX, commit_batch, read_commit, read_manifest
 from tests.integration.processor.conftest import MakeConsumer
-from tests.integration.processor.hosts import Consumer, wait_until
+from tests.integration.processor.hosts import Consumer
 from tests.support.audited import run_program
+from tests.support.waiting import wait_until
 
 
 def commit_open_batch(consumer: Consumer) -> bool:
@@ -46,7 +47,7 @@ def test_audits_beside_hosts_that_come_and_go_find_nothing(consumer: MakeConsume
     orders.config["leases"] |= {"layout": layout}
     orders.config["roll"] |= {"maxEvents": 50}
     first = orders.host("orders-host-0")
-    wait_until(lambda: bool(first.owned()), 20, "the first host owns partitions")
+    wait_until(lambda: bool(first.owned()), "the first host owns partitions")
     audits = 0
     for round_ in range(4):
         orders.publish(1000, start=1000 * round_)
@@ -61,7 +62,7 @@ def test_audits_beside_hosts_that_come_and_go_find_nothing(consumer: MakeConsume
     def done() -> bool:
         return sum(partition.events for partition in look(orders, deep=False).partitions) == 4000
 
-    wait_until(done, 60, "all is drained")
+    wait_until(done, "all is drained")
     config = str(orders.hosts[1].log_file.with_suffix(".json"))
     result = run_program("audit", "--json", "--deep", "--hub", EVENTCONSUMER_CONFIG=config)
     report = json.loads(result.stdout)

@@ -4,10 +4,11 @@ from pathlib import Path
 
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.drained import assert_exactly_once, read_drained
-from tests.integration.processor.hosts import Consumer, wait_until, without_decoder
+from tests.integration.processor.hosts import Consumer, without_decoder
+from tests.support.waiting import wait_until
 
 
-def wait_drained(consumer: Consumer, sent: int, seconds: float = 40) -> None:
+def wait_drained(consumer: Consumer, sent: int) -> None:
     """Wait until the checkpoints of all partitions are at the heads, then check the files."""
     hosts = [host for host in consumer.hosts if host.process.poll() is None]
 
@@ -19,7 +20,7 @@ def wait_drained(consumer: Consumer, sent: int, seconds: float = 40) -> None:
                     found[partition.id] = partition.next_sequence_number - 1
         return found == consumer.heads()
 
-    wait_until(met, seconds, f"drained; logs: {[(host.name, host.log[-3000:]) for host in hosts]}")
+    wait_until(met, f"drained; logs: {[(host.name, host.log[-3000:]) for host in hosts]}")
     with consumer.container(consumer.drained) as container:
         drained = read_drained(container, "shop/orders")
     assert_exactly_once(drained, consumer.heads(), sent)
@@ -45,7 +46,7 @@ def test_a_host_without_the_compiled_decoder_does_the_same(consumer: MakeConsume
     wait_drained(orders, 2000)
     assert "amqp, python decoder" in plain.log
     compiled = orders.host("orders-host-1")
-    wait_until(lambda: len(compiled.owned()) == 2, 40, "they share the partitions")
+    wait_until(lambda: len(compiled.owned()) == 2, "they share the partitions")
     orders.publish(2000, start=2000)
     wait_drained(orders, 4000)
     assert "amqp, compiled decoder" in compiled.log
@@ -56,9 +57,9 @@ def test_two_hosts_share_the_partitions_evenly(consumer: MakeConsumer) -> None:
     orders = consumer(partitions=8)
     orders.publish(4000)
     first = orders.host("orders-host-0")
-    wait_until(lambda: len(first.owned()) == 8, 20, "the first host owns all partitions")
+    wait_until(lambda: len(first.owned()) == 8, "the first host owns all partitions")
     second = orders.host("orders-host-1")
-    wait_until(lambda: len(first.owned()) == len(second.owned()) == 4, 40, "each host owns four partitions")
+    wait_until(lambda: len(first.owned()) == len(second.owned()) == 4, "each host owns four partitions")
     assert not first.owned() & second.owned()
     orders.publish(4000, start=4000)
     wait_drained(orders, 8000)
@@ -69,14 +70,14 @@ def test_sigterm_hands_partitions_over_with_nothing_lost_or_doubled(consumer: Ma
     orders.publish(1000)
     first = orders.host("orders-host-0")
     received = [b"", b"eventconsumer_received_total"]
-    wait_until(lambda: received[1] in first.get("/metrics"), 20, "events are buffered")
-    wait_until(lambda: _total(first.get("/metrics"), "received") == 1000, 20, "all events are buffered")
+    wait_until(lambda: received[1] in first.get("/metrics"), "events are buffered")
+    wait_until(lambda: _total(first.get("/metrics"), "received") == 1000, "all events are buffered")
     assert first.report().partitions[0].files == 0
     assert first.terminate() == 0
     with orders.container(orders.drained) as container:
         assert_exactly_once(read_drained(container, "shop/orders"), orders.heads(), 1000)
     second = orders.host("orders-host-1", roll={"maxBytes": 1_000_000, "maxSeconds": 1, "maxEvents": 1000})
-    wait_until(lambda: len(second.owned()) == 4, 5, "released leases are taken at once")
+    wait_until(lambda: len(second.owned()) == 4, "released leases are taken at once")
     orders.publish(1000, start=1000)
     wait_drained(orders, 2000)
 
@@ -85,10 +86,10 @@ def test_killed_host_is_replaced_and_its_buffer_read_again(consumer: MakeConsume
     orders = consumer(partitions=4, roll={"maxBytes": 100_000_000, "maxSeconds": 600, "maxEvents": 1_000_000})
     orders.publish(1000)
     first = orders.host("orders-host-0")
-    wait_until(lambda: _total(first.get("/metrics"), "received") == 1000, 20, "all events are buffered")
+    wait_until(lambda: _total(first.get("/metrics"), "received") == 1000, "all events are buffered")
     first.kill()
     second = orders.host("orders-host-1", roll={"maxBytes": 1_000_000, "maxSeconds": 1, "maxEvents": 1000})
-    wait_until(lambda: len(second.owned()) == 4, 15 + 5 + 5, "owned again within lease and scan (L1)")
+    wait_until(lambda: len(second.owned()) == 4, "owned again within lease and scan (L1)")
     wait_drained(orders, 1000)
 
 
@@ -96,13 +97,13 @@ def test_paused_host_wakes_up_as_a_zombie_and_harms_nothing(consumer: MakeConsum
     orders = consumer(partitions=2, roll={"maxBytes": 100_000_000, "maxSeconds": 20, "maxEvents": 1_000_000})
     orders.publish(1000)
     first = orders.host("orders-host-0")
-    wait_until(lambda: _total(first.get("/metrics"), "received") == 1000, 20, "all events are buffered")
+    wait_until(lambda: _total(first.get("/metrics"), "received") == 1000, "all events are buffered")
     first.pause()
     second = orders.host("orders-host-1", roll={"maxBytes": 1_000_000, "maxSeconds": 1, "maxEvents": 1000})
-    wait_until(lambda: len(second.owned()) == 2, 30, "the successor owns everything")
+    wait_until(lambda: len(second.owned()) == 2, "the successor owns everything")
     orders.publish(1000, start=1000)
     first.go_on()
-    wait_until(lambda: "LeaseLost" in first.log or "LinkStolen" in first.log, 30, f"the zombie notices: {first.log}")
+    wait_until(lambda: "LeaseLost" in first.log or "LinkStolen" in first.log, f"the zombie notices: {first.log}")
     orders.publish(1000, start=2000)
     wait_drained(orders, 3000)
 

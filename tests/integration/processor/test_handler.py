@@ -13,7 +13,8 @@ from azure.core.exceptions import ResourceNotFoundError
 
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.drained import assert_exactly_once, read_drained
-from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
+from tests.integration.processor.hosts import Consumer, HostProcess
+from tests.support.waiting import wait_until
 
 EXAMPLE = Path(__file__).parents[3] / "processor_image/examples/handler"
 USER_CODE = Path(__file__).parent / "user_code"
@@ -63,9 +64,9 @@ def dead_letters(orders: Consumer) -> dict[str, dict[str, Any]]:
         return {name.split("partition=")[1]: json.loads(container.download_blob(name).readall()) for name in names}
 
 
-def wait_logged(host: HostProcess, met: Callable[[], bool], what: str, seconds: float = 30) -> None:
+def wait_logged(host: HostProcess, met: Callable[[], bool], what: str) -> None:
     try:
-        wait_until(met, seconds, what)
+        wait_until(met, what)
     except AssertionError as error:
         raise AssertionError(f"{error}; log: {host.log[-4000:]}") from None
 
@@ -185,7 +186,7 @@ def test_interval_the_checkpoint_comes_after_so_long(consumer: MakeConsumer, not
     done = time.monotonic()
     time.sleep(3)
     assert checkpoint(orders) is None
-    wait_logged(host, lambda: checkpoint(orders) == 9, "checkpoint", 20)
+    wait_logged(host, lambda: checkpoint(orders) == 9, "checkpoint")
     assert time.monotonic() - done > 4
 
 
@@ -221,7 +222,7 @@ def test_replace_after_a_kill_events_behind_the_checkpoint_come_again(consumer: 
     first.kill()
     orders.publish(50, "0", start=150)
     second = orders.host("orders-host-1")
-    wait_logged(second, lambda: processed(notes)[-1:] == [199], "taken over", 40)
+    wait_logged(second, lambda: processed(notes)[-1:] == [199], "taken over")
     assert processed(notes) == [*range(150), *range(reached + 1, 200)]
     opened = [line for line in lines(notes) if "open" in line]
     assert [line["open"] for line in opened] == [0, reached + 1]
@@ -233,12 +234,12 @@ def test_an_outage_of_what_the_handler_needs_holds_everything_and_heals(consumer
     orders = consumer(partitions=1, processing=recording(mode="Precede"))
     orders.publish(30, "0")
     host = orders.host()
-    problem = host.problem("HandlerFailing", 30)
+    problem = host.problem("HandlerFailing")
     assert problem.field == "spec.processing.handler"
     assert "the database is down" in problem.message
     assert host.report().state == "Blocked"
     (notes / "down").unlink()
-    wait_logged(host, lambda: sum(p.events for p in host.report().partitions) == 30, "drained", 60)
+    wait_logged(host, lambda: sum(p.events for p in host.report().partitions) == 30, "drained")
     assert host.report().problems == ()
     assert dead_letters(orders) == {}
     with orders.container(orders.drained) as container:

@@ -10,8 +10,9 @@ from eventconsumer_api.batch import BatchManifest
 from eventconsumer_api.identity import ChainRecord, LeaseRecord, chain_name, consumer_of, lease_record_name
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.drained import assert_exactly_once, read_drained
-from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
+from tests.integration.processor.hosts import Consumer, HostProcess
 from tests.support.audited import assert_clean
+from tests.support.waiting import wait_until
 
 MOVED = {"namespace": "market", "name": "orders", "uid": "uid-3"}
 APPLIED_AGAIN = {"namespace": "shop", "name": "orders", "uid": "uid-2"}
@@ -42,7 +43,7 @@ def caught_up(one: Consumer, host: HostProcess) -> None:
         found = {report.id: report.next_sequence_number for report in host.report().partitions}
         return found == {partition: head + 1 for partition, head in one.heads().items()}
 
-    wait_until(met, 60, f"{host.name} caught up, see {host.log_file}")
+    wait_until(met, f"{host.name} caught up, see {host.log_file}")
 
 
 def etags(one: Consumer, container: str) -> dict[str, str]:
@@ -156,7 +157,7 @@ def test_a_resource_that_is_applied_again_goes_on_with_its_chain_and_its_open_ba
     orders.publish(400)
     first = orders.host("orders-host-0")
     caught_up(orders, first)
-    wait_until(lambda: "shop/orders/_batches/0000000001.json" in etags(orders, orders.drained), 30, "a batch is frozen")
+    wait_until(lambda: "shop/orders/_batches/0000000001.json" in etags(orders, orders.drained), "a batch is frozen")
     frozen = record(orders, orders.drained, "shop/orders/_batches/0000000001.json")
     chain = ChainRecord.model_validate_json(record(orders, orders.drained, chain_name("shop/orders")))
     assert first.terminate() == 0
@@ -165,7 +166,7 @@ def test_a_resource_that_is_applied_again_goes_on_with_its_chain_and_its_open_ba
     caught_up(orders, second)
     now = ChainRecord.model_validate_json(record(orders, orders.drained, chain_name("shop/orders")))
     assert (now.chain, now.resource.uid) == (chain.chain, resource["uid"])
-    wait_until(lambda: second.report().fleet is not None, 30, "it leads")
+    wait_until(lambda: second.report().fleet is not None, "it leads")
     fleet = second.report().fleet
     assert fleet is not None and fleet.open_batch is not None and fleet.open_batch.number == 1
     assert fleet.chain == chain.chain == BatchManifest.model_validate_json(frozen).chain

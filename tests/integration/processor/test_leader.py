@@ -11,7 +11,8 @@ from eventconsumer_api.batch import manifest_name
 from eventconsumer_api.host_report import FleetReport
 from tests.integration.processor.batches import PREFIX, commit_batch, read_manifest
 from tests.integration.processor.conftest import MakeConsumer
-from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
+from tests.integration.processor.hosts import Consumer, HostProcess
+from tests.support.waiting import wait_until
 
 UNCHANGED = MatchConditions.IfNotModified
 
@@ -32,7 +33,7 @@ def wait_fleet(orders: Consumer, events: int, *hosts: HostProcess) -> FleetRepor
         found[:] = [fleet] if fleet else []
         return fleet is not None and (fleet.events, fleet.lag_events) == (events, 0)
 
-    wait_until(met, 40, f"{events} events in files: {found}; {[host.log[-1500:] for host in hosts]}")
+    wait_until(met, f"{events} events in files: {found}; {[host.log[-1500:] for host in hosts]}")
     return found[0]
 
 
@@ -61,13 +62,13 @@ def test_lag_grows_while_events_are_in_no_file(consumer: MakeConsumer) -> None:
     host = orders.host()
     wait_fleet(orders, 0, host)
     orders.publish(100)
-    wait_until(lambda: (fleet_of(host) or wait_fleet(orders, 0, host)).lag_events == 100, 15, "lag is seen")
+    wait_until(lambda: (fleet_of(host) or wait_fleet(orders, 0, host)).lag_events == 100, "lag is seen")
 
     def old() -> bool:
         fleet = fleet_of(host)
         return fleet is not None and fleet.lag_seconds is not None and 5 < fleet.lag_seconds < 60
 
-    wait_until(old, 20, "lag ages")
+    wait_until(old, "lag ages")
 
 
 def test_batches_are_contiguous_and_one_at_a_time_across_leaders(consumer: MakeConsumer) -> None:
@@ -75,7 +76,7 @@ def test_batches_are_contiguous_and_one_at_a_time_across_leaders(consumer: MakeC
     orders.publish(100, "0")
     orders.publish(100, "1", start=100)
     first = orders.host("orders-host-0")
-    wait_until(lambda: bool((fleet := fleet_of(first)) and fleet.open_batch), 30, f"a batch is open: {first.log}")
+    wait_until(lambda: bool((fleet := fleet_of(first)) and fleet.open_batch), f"a batch is open: {first.log}")
     orders.publish(100, "0", start=200)
     orders.publish(100, "1", start=300)
     wait_fleet(orders, 400, first)
@@ -92,8 +93,8 @@ def test_batches_are_contiguous_and_one_at_a_time_across_leaders(consumer: MakeC
         assert fleet.open_batch is not None
         assert (fleet.open_batch.number, fleet.committed_batch, fleet.processed_files) == (1, 0, 0)
         commit_batch(container, one)
-        wait_until(lambda: bool((fleet := fleet_of(second)) and fleet.committed_batch == 1), 15, "the commit is seen")
-        wait_until(container.get_blob_client(manifest_name(PREFIX, 2)).exists, 15, "the next batch is frozen")
+        wait_until(lambda: bool((fleet := fleet_of(second)) and fleet.committed_batch == 1), "the commit is seen")
+        wait_until(container.get_blob_client(manifest_name(PREFIX, 2)).exists, "the next batch is frozen")
         two = read_manifest(container, 2)
         assert two.incarnation == one.incarnation
         for partition, part in two.ranges.items():
@@ -101,7 +102,7 @@ def test_batches_are_contiguous_and_one_at_a_time_across_leaders(consumer: MakeC
         assert not {file.path for file in one.files} & {file.path for file in two.files}
         assert two.totals.events == 400
         assert two.next == {partition: head + 1 for partition, head in orders.heads().items()}
-        wait_until(lambda: bool((fleet := fleet_of(second)) and fleet.open_batch), 15, "the next batch is open")
+        wait_until(lambda: bool((fleet := fleet_of(second)) and fleet.open_batch), "the next batch is open")
         later = fleet_of(second)
         assert later is not None and later.open_batch is not None
         assert later.processed_files == len(one.files)
@@ -116,7 +117,7 @@ def test_a_single_old_file_starts_a_batch(consumer: MakeConsumer) -> None:
     orders = consumer(partitions=2, batches={"trigger": {"files": 1000, "ageSeconds": 3}})
     orders.publish(10)
     host = orders.host("orders-host-0")
-    wait_until(lambda: bool((fleet := fleet_of(host)) and fleet.open_batch), 40, f"a batch is open: {host.log}")
+    wait_until(lambda: bool((fleet := fleet_of(host)) and fleet.open_batch), f"a batch is open: {host.log}")
     fleet = fleet_of(host)
     assert fleet is not None and fleet.open_batch is not None
     assert fleet.open_batch.reason == "Age"
@@ -129,7 +130,7 @@ def test_a_batch_names_the_blobs_that_a_reader_opens(consumer: MakeConsumer, fil
     orders.publish(40, "0")
     orders.publish(40, "1", start=40)
     host = orders.host("orders-host-0")
-    wait_until(lambda: bool((fleet := fleet_of(host)) and fleet.open_batch), 40, f"a batch is open: {host.log}")
+    wait_until(lambda: bool((fleet := fleet_of(host)) and fleet.open_batch), f"a batch is open: {host.log}")
     with orders.container(orders.drained) as container:
         one = read_manifest(container, 1)
         assert one.format == files["format"]
@@ -144,6 +145,6 @@ def test_a_batch_names_the_blobs_that_a_reader_opens(consumer: MakeConsumer, fil
         assert numbers == list(range(file.first, file.last + 1))
         assert len(numbers) == file.count
         commit_batch(container, one)
-        wait_until(container.get_blob_client(manifest_name(PREFIX, 2)).exists, 30, "the rest is in the next batch")
+        wait_until(container.get_blob_client(manifest_name(PREFIX, 2)).exists, "the rest is in the next batch")
         two = read_manifest(container, 2)
         assert {one.files[0].partition, two.files[0].partition} == {"0", "1"}

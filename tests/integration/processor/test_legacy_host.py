@@ -13,9 +13,7 @@ from tests.integration.processor.drained import read_drained
 from tests.integration.processor.hosts import Consumer
 from tests.integration.processor.legacy_host import OWNER, LegacyHost
 from tests.integration.processor.test_sdk_processor import foreign, publish
-from tests.support.patience import patiently
-
-pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
+from tests.support.waiting import HANG_SECONDS
 
 TURN_SECONDS = 1.0
 LEASE_SECONDS = 15
@@ -71,11 +69,11 @@ class Shared:
         """How many partitions a host owns."""
         return sum(pod_of(owner).startswith(name) for owner in self.owners.values())
 
-    def until(self, met: Callable[[], bool], seconds: float, what: str) -> None:
+    def until(self, met: Callable[[], bool], what: str) -> None:
         """Turn after turn, until it is met."""
-        deadline = time.monotonic() + patiently(seconds)
+        deadline = time.monotonic() + HANG_SECONDS
         while not met():
-            assert time.monotonic() < deadline, f"not within {seconds} s: {what}; {self.owners}"
+            assert time.monotonic() < deadline, f"not within {HANG_SECONDS:.0f} s: {what}; {self.owners}"
             self.turn()
 
 
@@ -93,10 +91,10 @@ def test_partitions_pass_between_a_legacy_host_and_ours_in_both_directions(share
     orders = shared.consumer
     legacy = shared.host("legacy-0")
     publish(orders, 25)
-    shared.until(lambda: shared.count("legacy-0") == 4, 10, "the legacy host owns everything")
+    shared.until(lambda: shared.count("legacy-0") == 4, "the legacy host owns everything")
     shared.turn()
     ours = orders.host("ours-0")
-    shared.until(lambda: shared.count("ours-0") == shared.count("legacy-0") == 2, 40, "ours stole its share")
+    shared.until(lambda: shared.count("ours-0") == shared.count("legacy-0") == 2, "ours stole its share")
     settled = dict(shared.owners)
     for _ in range(10):
         shared.turn()
@@ -106,21 +104,21 @@ def test_partitions_pass_between_a_legacy_host_and_ours_in_both_directions(share
     shared.turn()
     legacy.release_all()
     shared.legacy.clear()
-    shared.until(lambda: shared.count("ours-0") == 4, 10, "what it released is taken at once")
+    shared.until(lambda: shared.count("ours-0") == 4, "what it released is taken at once")
     again = shared.host("legacy-1")
     publish(orders, 100, 500)
-    shared.until(lambda: shared.count("legacy-1") == 2, 30, "the legacy host stole its share")
-    shared.until(lambda: len(ours.owned()) == 2, 10, "and ours noticed")
+    shared.until(lambda: shared.count("legacy-1") == 2, "the legacy host stole its share")
+    shared.until(lambda: len(ours.owned()) == 2, "and ours noticed")
     publish(orders, 25, 900)
     shared.turn()
     assert ours.terminate() == 0
     shared.check()
     assert shared.count("ours") == 0  # released: no owner, token nor metadata
-    shared.until(lambda: shared.count("legacy-1") == 4, 10, "what ours released is taken")
+    shared.until(lambda: shared.count("legacy-1") == 4, "what ours released is taken")
     second = orders.host("ours-2")
-    shared.until(lambda: shared.count("ours-2") == 2, 40, "ours again")
+    shared.until(lambda: shared.count("ours-2") == 2, "ours again")
     second.kill()
-    shared.until(lambda: shared.count("legacy-1") == 4, LEASE_SECONDS + 5, "expired leases are taken")
+    shared.until(lambda: shared.count("legacy-1") == 4, "expired leases are taken")
     again.release_all()
     shared.legacy.clear()
     third = orders.host("ours-3")
@@ -130,7 +128,7 @@ def test_partitions_pass_between_a_legacy_host_and_ours_in_both_directions(share
         found = {part.id: part.next_sequence_number for part in third.report().partitions}
         return found == {partition: head + 1 for partition, head in orders.heads().items()}
 
-    shared.until(drained, 40, "everything is read")
+    shared.until(drained, "everything is read")
     with orders.container(orders.drained) as container:
         result = read_drained(container, "shop/orders")
     skipped = foreign(result)
@@ -150,7 +148,7 @@ def test_two_legacy_hosts_and_two_of_ours_share_and_settle(shared: Shared) -> No
     def fair() -> bool:
         return all(shared.count(name) == 1 for name in ("legacy-0", "legacy-1", "ours-0", "ours-1"))
 
-    shared.until(fair, 60, "one each")
+    shared.until(fair, "one each")
     settled = dict(shared.owners)
     for _ in range(10):
         shared.turn()
@@ -167,7 +165,7 @@ def test_a_legacy_host_goes_on_at_our_checkpoint_and_ours_at_its(shared: Shared)
         found = {part.id: part.next_sequence_number for part in ours.report().partitions}
         return found == {partition: head + 1 for partition, head in orders.heads().items()}
 
-    deadline = time.monotonic() + patiently(40)
+    deadline = time.monotonic() + HANG_SECONDS
     while not drained():
         assert time.monotonic() < deadline, ours.log[-2000:]
         time.sleep(0.2)
@@ -181,14 +179,14 @@ def test_a_legacy_host_goes_on_at_our_checkpoint_and_ours_at_its(shared: Shared)
             head["last_enqueued_sequence_number"],
         )
     publish(orders, 25, 400)
-    shared.until(lambda: shared.count("legacy-0") == 4, 10, "the legacy host owns everything")
+    shared.until(lambda: shared.count("legacy-0") == 4, "the legacy host owns everything")
     shared.turn()
     middle = orders.heads()
     legacy.release_all()
     shared.legacy.clear()
     publish(orders, 25, 500)
     ours = orders.host("ours-1")
-    shared.until(drained, 40, "our host read the rest")
+    shared.until(drained, "our host read the rest")
     with orders.container(orders.drained) as container:
         result = read_drained(container, "shop/orders")
     assert {number for _, number in foreign(result)} and len(result.bodies) == 500

@@ -7,9 +7,8 @@ import pytest
 
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.drained import assert_exactly_once, read_drained
-from tests.integration.processor.hosts import HostProcess, wait_until
-
-pytestmark = pytest.mark.timeout(300)
+from tests.integration.processor.hosts import HostProcess
+from tests.support.waiting import wait_until
 
 MIB = 2**20
 BUFFER_BYTES = 64 * MIB
@@ -34,7 +33,7 @@ def test_largest_events_on_32_partitions(consumer: MakeConsumer, arriving: bool)
         roll={"maxBytes": 100 * MIB, "maxSeconds": 600, "maxEvents": 10**6},
     )
     host = orders.host("idle")
-    wait_until(lambda: host.log.count('"attached"') == PARTITIONS, 60, "all partitions are read")
+    wait_until(lambda: host.log.count('"attached"') == PARTITIONS, "all partitions are read")
     idle = memory(host, "VmRSS")
     if not arriving:
         assert host.terminate() == 0
@@ -47,7 +46,7 @@ def test_largest_events_on_32_partitions(consumer: MakeConsumer, arriving: bool)
     def received() -> int:
         return sum(0 if part.sequence_number is None else part.sequence_number + 1 for part in host.report().partitions)
 
-    wait_until(lambda: received() == PARTITIONS * EVENTS, 120, f"everything is received: {host.log[-3000:]}")
+    wait_until(lambda: received() == PARTITIONS * EVENTS, f"everything is received: {host.log[-3000:]}")
     peak = memory(host, "VmHWM") - idle
     print(f"memory above idle: {peak / MIB:.0f} MiB of a buffer of {BUFFER_BYTES / MIB:.0f} MiB")
     assert host.terminate(60) == 0  # what is left in the buffers becomes files

@@ -10,7 +10,8 @@ from eventconsumer_api.batch import commit_name, manifest_name
 from eventconsumer_api.host_report import FleetReport, HostState, PartitionLag
 from tests.integration.processor.batches import PREFIX, commit_batch, read_manifest
 from tests.integration.processor.conftest import MakeConsumer
-from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
+from tests.integration.processor.hosts import Consumer, HostProcess
+from tests.support.waiting import wait_until
 
 
 class ProbeProcess(HostProcess):
@@ -35,7 +36,7 @@ class ProbeProcess(HostProcess):
 
     def fleet(self) -> FleetReport:
         """Its report, once there is one."""
-        wait_until(lambda: self.report().fleet is not None, 30, f"the probe measures: {self.log}")
+        wait_until(lambda: self.report().fleet is not None, f"the probe measures: {self.log}")
         found = self.report().fleet
         assert found is not None
         return found
@@ -59,7 +60,7 @@ def test_nothing_waits_and_then_events_are_seen_within_seconds(consumer: MakeCon
         fleet = host.report().fleet
         return fleet is not None and (fleet.events, fleet.lag_events) == (400, 0)
 
-    wait_until(drained, 60, f"all events are in files: {host.log[-2000:]}")
+    wait_until(drained, f"all events are in files: {host.log[-2000:]}")
     assert host.terminate() == 0
     before = contents(orders)
     probe = ProbeProcess(tmp_path, orders)
@@ -68,7 +69,7 @@ def test_nothing_waits_and_then_events_are_seen_within_seconds(consumer: MakeCon
     assert fleet.owners == {}
     assert probe.report().state is HostState.RUNNING
     orders.publish(30, "2", start=400)
-    wait_until(lambda: probe.fleet().lag_events == 30, 15, f"the probe sees the events: {probe.log}")
+    wait_until(lambda: probe.fleet().lag_events == 30, f"the probe sees the events: {probe.log}")
     seen = probe.fleet()
     assert seen.lags["2"].events == 30
     assert seen.lags["0"] == PartitionLag(events=0, seconds=0)
@@ -95,11 +96,11 @@ def test_files_that_wait_become_batches_and_commits_are_seen_while_no_host_runs(
         fleet = host.report().fleet
         return fleet is not None and (fleet.events, fleet.lag_events) == (80, 0)
 
-    wait_until(drained, 60, f"all events are in files: {host.log[-2000:]}")
+    wait_until(drained, f"all events are in files: {host.log[-2000:]}")
     assert host.terminate() == 0
     before = {name for name, *_ in contents(orders)}
     probe = ProbeProcess(tmp_path, orders)
-    wait_until(lambda: probe.fleet().open_batch is not None, 60, f"what waits becomes a batch: {probe.log}")
+    wait_until(lambda: probe.fleet().open_batch is not None, f"what waits becomes a batch: {probe.log}")
     fleet = probe.fleet()
     assert fleet.open_batch is not None
     assert (fleet.open_batch.number, fleet.open_batch.files, fleet.open_batch.reason) == (1, 1, "Age")
@@ -107,10 +108,10 @@ def test_files_that_wait_become_batches_and_commits_are_seen_while_no_host_runs(
     with orders.container(orders.drained) as container:
         one = read_manifest(container, 1)
         commit_batch(container, one)
-        wait_until(lambda: probe.fleet().committed_batch == 1, 15, f"the commit is seen: {probe.log}")
+        wait_until(lambda: probe.fleet().committed_batch == 1, f"the commit is seen: {probe.log}")
         last = probe.fleet().last_commit
         assert last is not None and (last.number, last.rows_read) == (1, one.files[0].count)
-        wait_until(lambda: probe.fleet().open_batch is not None, 60, f"the rest follows: {probe.log}")
+        wait_until(lambda: probe.fleet().open_batch is not None, f"the rest follows: {probe.log}")
     assert {name for name, *_ in contents(orders)} - before == {
         manifest_name(PREFIX, 1),
         manifest_name(PREFIX, 2),
@@ -135,7 +136,7 @@ def test_a_hub_that_was_created_anew_is_a_problem_and_no_lag(consumer: MakeConsu
     orders = consumer(partitions=1)
     orders.publish(10, "0")
     host = orders.host()
-    wait_until(lambda: sum(p.events for p in host.report().partitions) == 10, 20, "drained")
+    wait_until(lambda: sum(p.events for p in host.report().partitions) == 10, "drained")
     assert host.terminate() == 0
     probe = ProbeProcess(tmp_path, orders)
     assert probe.fleet().lag_events == 0

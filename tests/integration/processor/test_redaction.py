@@ -7,15 +7,11 @@ import sys
 import urllib.parse
 from collections.abc import Iterator
 
-import pytest
-
 from tests.integration.processor.conftest import MakeConsumer
-from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
+from tests.integration.processor.hosts import Consumer, HostProcess
 from tests.support.azurite import KEY as STORAGE_KEY
-from tests.support.patience import patiently
 from tests.support.servers import KEY, KEY_NAME
-
-pytestmark = pytest.mark.timeout(240)
+from tests.support.waiting import HANG_SECONDS, wait_until
 
 
 def planted() -> str:
@@ -61,7 +57,7 @@ def audit(orders: Consumer, host: HostProcess) -> bytes:
     """What the auditor prints, of what is there and of what it cannot reach."""
     command = [sys.executable, "-m", "eventconsumer_processor", "audit", "--hub", "--config"]
     config = str(host.log_file.with_suffix(".json"))
-    result = subprocess.run([*command, config], capture_output=True, timeout=patiently(60), check=False)
+    result = subprocess.run([*command, config], capture_output=True, timeout=HANG_SECONDS, check=False)
     assert result.stdout or result.stderr
     return result.stdout + result.stderr
 
@@ -78,7 +74,7 @@ def test_no_key_leaves_a_host(consumer: MakeConsumer) -> None:
 
     host = orders.host("orders-host-0", environment={"AZURE_LOG_LEVEL": "debug", "PYTHONASYNCIODEBUG": "1"})
     orders.publish(200)
-    wait_until(lambda: caught_up(orders, host), 60, f"caught up: {host.log[-3000:]}")
+    wait_until(lambda: caught_up(orders, host), f"caught up: {host.log[-3000:]}")
     said += answers(host) + audit(orders, host)
 
     # Every way in which a Secret can be wrong, each until the host says so.
@@ -103,10 +99,10 @@ def test_no_key_leaves_a_host(consumer: MakeConsumer) -> None:
         secret_file.write_text(text)
         orders.emulator.admin.expire_tokens()
         orders.emulator.admin.drop_connections()
-        host.problem(reason, 60)
+        host.problem(reason)
         said += answers(host)
         secret_file.write_text(good)
-        wait_until(lambda: not host.report().problems, 60, f"{reason} heals: {host.log[-3000:]}")
+        wait_until(lambda: not host.report().problems, f"{reason} heals: {host.log[-3000:]}")
     said += audit(orders, host)
     assert host.terminate() == 0
 

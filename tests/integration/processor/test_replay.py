@@ -5,15 +5,12 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
-
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.drained import assert_exactly_once, read_drained
-from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
+from tests.integration.processor.hosts import Consumer, HostProcess
 from tests.support.audited import Leases, run_audit
 from tests.support.azurite import AzuriteProcess
-
-pytestmark = pytest.mark.timeout(240)
+from tests.support.waiting import wait_until
 
 GROUP = "again"
 FOLDER = "shop/orders/_replays/first"
@@ -60,11 +57,11 @@ def test_a_replay_is_complete_though_it_is_killed_and_leaves_the_consumer_alone(
     orders = with_group(consumer)
     host = orders.host()
     sent = publish(orders, 3000, 0)
-    wait_until(lambda: len(host.owned()) == 4, 40, "the host drains")
+    wait_until(lambda: len(host.owned()) == 4, "the host drains")
     heads = orders.heads()
     small = {"maxBytes": 1_000_000, "maxSeconds": 1, "maxEvents": 500}
     first = replay(orders, "replay-0", roll=small)
-    wait_until(lambda: "file committed" in first.log, 40, f"the replay has begun: {first.log}")
+    wait_until(lambda: "file committed" in first.log, f"the replay has begun: {first.log}")
     first.process.kill()
     first.process.wait()
     after = publish(orders, 100, sent)  # behind the end that the first attempt recorded
@@ -79,7 +76,7 @@ def test_a_replay_is_complete_though_it_is_killed_and_leaves_the_consumer_alone(
     assert third.process.wait(60) == 0
     assert json.loads(third.log.splitlines()[-2])["events"] == sent
     assert_exactly_once(folder(orders, FOLDER), heads, sent)
-    wait_until(lambda: sum(part.events for part in host.report().partitions) == after, 30, "the host went on")
+    wait_until(lambda: sum(part.events for part in host.report().partitions) == after, "the host went on")
     assert "LinkStolen" not in host.log
     assert len([line for line in host.log.splitlines() if '"attached"' in line]) == 4
     host.terminate()
@@ -109,7 +106,7 @@ def test_a_replay_from_a_time_to_a_time_of_some_partitions(consumer: MakeConsume
 def test_a_replay_says_what_it_waits_for(consumer: MakeConsumer) -> None:
     orders = with_group(consumer)
     stuck = replay(orders, "replay-0", replay={"nonce": "first", "partitions": ["7"]})
-    problem = stuck.problem("SpecInvalid", 20)
+    problem = stuck.problem("SpecInvalid")
     assert problem.field == "spec.replay.partitions"
     assert "no partition 7: it has 0, 1, 2, 3" in problem.message
     assert stuck.terminate() == 1

@@ -11,7 +11,8 @@ from azure.eventhub import EventData, EventHubProducerClient
 
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.drained import Drained, assert_exactly_once, read_drained
-from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
+from tests.integration.processor.hosts import Consumer, HostProcess
+from tests.support.waiting import wait_until
 
 USER_CODE = Path(__file__).parent / "user_code"
 
@@ -40,7 +41,7 @@ def wait_caught_up(orders: Consumer, *hosts: HostProcess) -> None:
         found = {report.id: report.next_sequence_number for report in reports}
         return found == {partition: head + 1 for partition, head in orders.heads().items()}
 
-    wait_until(met, 40, f"caught up; logs: {[host.log[-3000:] for host in hosts]}")
+    wait_until(met, f"caught up; logs: {[host.log[-3000:] for host in hosts]}")
 
 
 def drained(orders: Consumer, prefix: str = "shop/orders") -> Drained:
@@ -95,7 +96,7 @@ def test_hub_with_existing_data(consumer: MakeConsumer) -> None:
     found = drained(orders)
     assert found.rows == {"0": list(range(50, 200)), "1": list(range(100))}
     assert found.gaps == {}  # what was gone before the start is no gap
-    wait_until(lambda: lease(orders, "0")["SequenceNumber"] == 199, 5, "the checkpoint")
+    wait_until(lambda: lease(orders, "0")["SequenceNumber"] == 199, "the checkpoint")
 
 
 def test_unread_data_only(consumer: MakeConsumer) -> None:
@@ -151,7 +152,7 @@ def test_deleted_leases_are_rebuilt_and_no_event_lands_in_two_files(consumer: Ma
     wait_caught_up(orders, second)
     assert_exactly_once(drained(orders), orders.heads(), 300)
     heads = orders.heads()
-    wait_until(lambda: {p: lease(orders, p)["SequenceNumber"] for p in heads} == heads, 5, "the checkpoints")
+    wait_until(lambda: {p: lease(orders, p)["SequenceNumber"] for p in heads} == heads, "the checkpoints")
 
 
 def test_deleted_leases_of_a_handler_without_files_read_everything_again(

@@ -10,10 +10,9 @@ import pytest
 from eventconsumer_api.identity import pod_of
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.drained import Drained, assert_exactly_once, read_drained
-from tests.integration.processor.hosts import Consumer, wait_until
+from tests.integration.processor.hosts import Consumer
 from tests.integration.processor.sdk_processor import SdkProcessor, owners
-
-pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
+from tests.support.waiting import wait_until
 
 StartSdk = Callable[..., SdkProcessor]
 LEASE_SECONDS = 15
@@ -79,7 +78,7 @@ def shares(consumer: Consumer) -> Counter[str]:
     return Counter(owner for owner in owners(consumer).values() if owner)
 
 
-def wait_settled(consumer: Consumer, fair: Callable[[], bool], seconds: float = 120) -> dict[str, str]:
+def wait_settled(consumer: Consumer, fair: Callable[[], bool]) -> dict[str, str]:
     """Wait until the shares are fair and no partition changes its owner for five scans; the owners then."""
     since, last = time.monotonic(), owners(consumer)
 
@@ -90,7 +89,7 @@ def wait_settled(consumer: Consumer, fair: Callable[[], bool], seconds: float = 
             since, last = time.monotonic(), now
         return time.monotonic() - since >= STABLE_SECONDS
 
-    wait_until(met, seconds, f"fair and settled: {last}")
+    wait_until(met, f"fair and settled: {last}")
     return last
 
 
@@ -100,7 +99,7 @@ def test_partitions_are_shared_fairly_and_each_event_of_ours_is_in_one_file(
     orders = sdk_consumer(consumer, partitions=8)
     publish(orders, 100)
     host = orders.host()
-    wait_until(lambda: len(host.owned()) == 8, 30, f"the host owns all partitions: {host.log}")
+    wait_until(lambda: len(host.owned()) == 8, f"the host owns all partitions: {host.log}")
     other = sdk(orders)
     sent = 800
 
@@ -115,9 +114,9 @@ def test_partitions_are_shared_fairly_and_each_event_of_ours_is_in_one_file(
     seen = numbers(other)
     publish(orders, 100, sent)
     sent += 800
-    wait_until(lambda: numbers(other) > seen + 200, 20, "the SDK's processor reads its partitions")
+    wait_until(lambda: numbers(other) > seen + 200, "the SDK's processor reads its partitions")
     other.stop()
-    wait_until(lambda: len(host.owned()) == 8, 30, f"what it gave back is taken: {host.log[-3000:]}")
+    wait_until(lambda: len(host.owned()) == 8, f"what it gave back is taken: {host.log[-3000:]}")
     publish(orders, 10, sent)
     sent += 80
 
@@ -125,7 +124,7 @@ def test_partitions_are_shared_fairly_and_each_event_of_ours_is_in_one_file(
         found = {part.id: part.next_sequence_number for part in host.report().partitions}
         return found == {partition: head + 1 for partition, head in orders.heads().items()}
 
-    wait_until(drained, 40, f"drained: {host.log[-3000:]}")
+    wait_until(drained, f"drained: {host.log[-3000:]}")
     result = files(orders)
     rows = Counter((partition, number) for partition, found in result.rows.items() for number in found)
     skipped = foreign(result)
@@ -146,7 +145,7 @@ def test_ours_goes_on_behind_the_sdks_checkpoints_and_the_sdk_behind_ours(
     orders = sdk_consumer(consumer, partitions=4)
     publish(orders, 100)
     first = sdk(orders)
-    wait_until(lambda: sum(first.reached.get(p, -1) + 1 for p in orders.heads()) == 400, 40, "the SDK read everything")
+    wait_until(lambda: sum(first.reached.get(p, -1) + 1 for p in orders.heads()) == 400, "the SDK read everything")
     first.stop()
     host = orders.host()
     publish(orders, 100, 400)
@@ -156,7 +155,7 @@ def test_ours_goes_on_behind_the_sdks_checkpoints_and_the_sdk_behind_ours(
         found = {part.id: part.next_sequence_number for part in host.report().partitions}
         return found == {partition: head + 1 for partition, head in middle.items()}
 
-    wait_until(drained, 40, f"our host read the rest: {host.log[-3000:]}")
+    wait_until(drained, f"our host read the rest: {host.log[-3000:]}")
     assert host.terminate() == 0
     result = files(orders)
     assert_exactly_once(result, middle, 400)  # the second half, each once
@@ -167,7 +166,7 @@ def test_ours_goes_on_behind_the_sdks_checkpoints_and_the_sdk_behind_ours(
     second = sdk(orders, "again")
     publish(orders, 100, 800)
     heads = orders.heads()
-    wait_until(lambda: second.reached == heads, 40, f"the SDK reads the third part: {second.errors}")
+    wait_until(lambda: second.reached == heads, f"the SDK reads the third part: {second.errors}")
     second.stop()
     assert {partition: min(found) for partition, found in second.given.items()} == {
         partition: head + 1 for partition, head in middle.items()
@@ -184,6 +183,6 @@ def test_two_of_ours_and_one_of_the_sdk_have_a_third_each(consumer: MakeConsumer
         lambda: sorted(shares(orders).values()) == [2, 2, 2] and sum(len(host.owned()) for host in hosts) == 4,
     )
     publish(orders, 100)
-    wait_until(lambda: numbers(other) > 0, 20, "the SDK's processor reads")
+    wait_until(lambda: numbers(other) > 0, "the SDK's processor reads")
     other.stop()
-    wait_until(lambda: sorted(shares(orders).values()) == [3, 3], 40, f"three each: {shares(orders)}")
+    wait_until(lambda: sorted(shares(orders).values()) == [3, 3], f"three each: {shares(orders)}")

@@ -12,9 +12,10 @@ from eventconsumer_api.batch import BatchManifest, manifest_name
 from eventconsumer_api.identity import HubSegment, segment_name
 from tests.integration.processor.batches import PREFIX, commit_batch, read_manifest
 from tests.integration.processor.conftest import MakeConsumer
-from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
+from tests.integration.processor.hosts import Consumer, HostProcess
 from tests.integration.processor.test_tools import tool
 from tests.support.audited import assert_clean
+from tests.support.waiting import wait_until
 
 GAPS = re.compile(rb"^eventconsumer_gap_events_total\S* (\S+)", re.MULTILINE)
 ERRORS = re.compile(rb"^eventconsumer_receive_errors_total\S* (\S+)", re.MULTILINE)
@@ -28,7 +29,7 @@ def reached(orders: Consumer, host: HostProcess, *partitions: str) -> None:
         found = {report.id: report.next_sequence_number for report in host.report().partitions}
         return {partition: found.get(partition) for partition in partitions} == wanted
 
-    wait_until(met, 60, f"files reach {wanted}, see {host.log_file}")
+    wait_until(met, f"files reach {wanted}, see {host.log_file}")
 
 
 def segment(orders: Consumer, number: int) -> HubSegment:
@@ -74,7 +75,7 @@ def test_a_failover_that_lost_events_is_not_read_across_until_it_is_accepted(con
     orders.emulator.admin.fail_over(orders.hub, {"0": 30})
     orders.publish(50, "0", start=2000)
     orders.publish(10, "1", start=1100)
-    problem = host.problem("HubDiverged", 40)
+    problem = host.problem("HubDiverged")
     assert problem.field == "spec.eventHub.name"
     assert re.search(
         r"read before is number 199, offset \S+, enqueued \S+, the last event .* number 219", problem.message
@@ -117,7 +118,7 @@ def test_a_failover_that_lost_events_is_not_read_across_until_it_is_accepted(con
     batches: list[BatchManifest] = []
     with orders.container(orders.drained) as container:
         while sum(file.count for batch in batches for file in batch.files) < 300 + 50 + 20:
-            wait_until(lambda: is_frozen(container, len(batches) + 1), 40, f"the next batch, see {again.log_file}")
+            wait_until(lambda: is_frozen(container, len(batches) + 1), f"the next batch, see {again.log_file}")
             batches.append(read_manifest(container, len(batches) + 1))
             commit_batch(container, batches[-1])
     for batch in batches:
@@ -134,7 +135,7 @@ def test_a_compacted_hub_is_drained_without_gaps_or_new_links(consumer: MakeCons
     orders.publish(6000, "0")
     orders.emulator.admin.compact(orders.hub, "0", range(1, 6000, 2))
     host = orders.host()
-    wait_until(lambda: sum(each.next_sequence_number or 0 for each in host.report().partitions) == 5999, 60, "drained")
+    wait_until(lambda: sum(each.next_sequence_number or 0 for each in host.report().partitions) == 5999, "drained")
     assert total(host, ERRORS) == 1  # the first hole is looked at twice
     assert total(host, GAPS) == 0
     assert not host.report().problems

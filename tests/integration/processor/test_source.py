@@ -16,8 +16,8 @@ from eventconsumer_processor.errors import HubNotFound, HubUnauthorized, HubUnre
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import Hub, Source
 from eventconsumer_processor.source.sdk import SdkHub
-from tests.support.patience import patiently
 from tests.support.servers import EmulatorProcess
+from tests.support.waiting import HANG_SECONDS
 
 
 @pytest.fixture(params=[SdkHub, AmqpHub], ids=["sdk", "amqp"])
@@ -53,7 +53,7 @@ def send(emulator: EmulatorProcess, *bodies: bytes, **properties: Any) -> None:
 async def receive(source: Source, count: int, seconds: float = 20) -> list[EventBatch]:
     """Receive until `count` events came."""
     batches: list[EventBatch] = []
-    async with asyncio.timeout(patiently(seconds)):
+    async with asyncio.timeout(HANG_SECONDS):
         while sum(map(len, batches)) < count:
             batches.append(await source.receive(300, 0.5))
     return [batch for batch in batches if len(batch)]

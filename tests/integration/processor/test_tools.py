@@ -12,9 +12,10 @@ import yaml
 
 from eventconsumer_processor import cli
 from tests.integration.processor.conftest import MakeConsumer
-from tests.integration.processor.hosts import Consumer, HostProcess, wait_until
+from tests.integration.processor.hosts import Consumer, HostProcess
 from tests.integration.processor.legacy_host import LegacyHost
 from tests.support.audited import Leases, assert_clean
+from tests.support.waiting import wait_until
 
 LAYOUTS = pytest.mark.parametrize("layout", ["EventProcessorHost", "AzureSdk"])
 
@@ -60,7 +61,7 @@ def drained(consumer: Consumer) -> None:
         rows = document(consumer, "lag")["partitions"]
         return all(row["events"] == 0 and (row["checkpoint"] == row["head"] or row["head"] < 0) for row in rows)
 
-    wait_until(done, 120, "all is drained")
+    wait_until(done, "all is drained")
 
 
 def prepare(consumer: MakeConsumer, layout: str, **overrides: Any) -> Consumer:

@@ -20,7 +20,7 @@ from tests.integration.spark.consumer import Consumer
 from tests.integration.spark.drained import DrainedBatch, host_name
 from tests.integration.spark.drivers import EXAMPLE, fetch_jars, kill, start_driver
 from tests.support.azurite import AzuriteProcess
-from tests.support.patience import patiently
+from tests.support.waiting import HANG_SECONDS
 
 Driver = Callable[..., subprocess.CompletedProcess[str]]
 Launch = Callable[..., subprocess.Popen[str]]
@@ -68,7 +68,7 @@ def driver(launch: Launch) -> Driver:
 
     def run(job: BatchJob, program: Path = EXAMPLE, **options: Any) -> subprocess.CompletedProcess[str]:
         process = launch(job, program, **options)
-        output, _ = process.communicate(timeout=patiently(200))
+        output, _ = process.communicate(timeout=HANG_SECONDS)
         return subprocess.CompletedProcess(process.args, process.returncode, output)
 
     return run

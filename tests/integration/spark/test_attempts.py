@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from azure.storage.blob import BlobLeaseClient, BlobServiceClient
 
 from eventconsumer_api.batch import (
@@ -23,9 +22,8 @@ from eventconsumer_api.batch import (
 )
 from tests.integration.spark.conftest import Driver, Launch
 from tests.integration.spark.drained import MOVED, PREFIX, START, DrainedBatch
-from tests.support.patience import patiently
+from tests.support.waiting import HANG_SECONDS
 
-pytestmark = pytest.mark.timeout(400)  # Minutes, where the machine is busy.
 HERE = Path(__file__).parent
 PROGRAMS, OWN_SESSION = HERE / "programs.py", HERE / "own_session.py"
 Result = Callable[[BatchJob], list[dict[str, Any]]]
@@ -148,7 +146,7 @@ def test_driver_that_is_told_to_end_lets_the_next_one_begin(
     until(first, "BEGUN")
     os.killpg(first.pid, signal.SIGTERM)
     told = time.monotonic()
-    output, _ = first.communicate(timeout=patiently(30))
+    output, _ = first.communicate(timeout=HANG_SECONDS)
     assert time.monotonic() - told < 15
     assert first.returncode == 128 + signal.SIGTERM, output
     assert "ended by SIGTERM; batch 1 is not committed" in output
@@ -174,7 +172,7 @@ def test_driver_that_was_overtaken_stops_by_itself(drained: DrainedBatch, launch
     claim = drained.container.get_blob_client(attempt_name(PREFIX, 1))
     BlobLeaseClient(claim).break_lease(0)
     BlobLeaseClient(claim).acquire(60)
-    output, _ = zombie.communicate(timeout=patiently(60))
+    output, _ = zombie.communicate(timeout=HANG_SECONDS)
     assert zombie.returncode == 1, output
     assert "the claim of batch 1 is lost: another attempt, or a person, took its lease" in output
     assert drained.commit() is None
@@ -193,7 +191,7 @@ def test_frozen_driver_does_not_commit_after_another(
     assert ended.returncode == 0, ended.stdout
     before = drained.commit()
     os.killpg(zombie.pid, signal.SIGCONT)
-    output, _ = zombie.communicate(timeout=patiently(60))
+    output, _ = zombie.communicate(timeout=HANG_SECONDS)
     assert zombie.returncode == 1, output
     # It depends on where it was frozen whether its clock or storage tells it first.
     assert re.search("the claim of batch 1 is lost: (it could not be renewed|another attempt, or a person)", output)

@@ -22,7 +22,6 @@ from tests.integration.spark.drivers import ROOT
 from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess
 
 # Two drivers in a row take 20 s alone, and several times that on a busy machine.
-pytestmark = pytest.mark.timeout(240)
 Result = Callable[[BatchJob], list[dict[str, Any]]]
 
 

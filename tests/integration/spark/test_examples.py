@@ -19,7 +19,6 @@ from tests.integration.spark.drained import MOVED, DrainedBatch
 from tests.integration.spark.drivers import ROOT
 from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess
 
-pytestmark = pytest.mark.timeout(600)
 EXAMPLES = ROOT / "spark/examples"
 PACKAGE = ROOT / "spark/src/eventconsumer_spark"
 FIVE_MINUTES = timedelta(minutes=5)

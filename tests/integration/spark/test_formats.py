@@ -28,7 +28,6 @@ from eventconsumer_spark.storage.abfs import AbfsFolder
 from tests.integration.spark import live
 from tests.support.azurite import AzuriteProcess
 
-pytestmark = pytest.mark.timeout(240)
 PROPERTIES = SimpleNamespace
 START_MS = 1_767_323_045_678
 

@@ -22,7 +22,6 @@ from tests.integration.spark.consumer import Consumer
 from tests.integration.spark.drained import CHAIN, MOVED, PREFIX, RESOURCE, DrainedBatch
 from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess
 
-pytestmark = pytest.mark.timeout(240)
 RECORD = "results/_eventconsumer.json"
 BILLING = ResourceRef(namespace="shop", name="billing", uid="uid-of-billing")
 OTHER = "00000000000000c2"

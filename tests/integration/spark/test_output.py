@@ -14,8 +14,6 @@ from eventconsumer_spark.output.delta_table import compact
 from eventconsumer_spark.output.folder import list_files
 from tests.integration.spark.consumer import Consumer
 
-pytestmark = pytest.mark.timeout(240)
-
 
 def test_a_delta_table_has_each_batch_once_however_often_it_is_tried(consumer: Consumer) -> None:
     consumer.drained.slot("0", 0, 40)

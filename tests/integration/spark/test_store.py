@@ -24,7 +24,7 @@ from eventconsumer_storage.errors import StorageError
 from tests.integration.spark.drained import host_name
 from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess
 from tests.support.fakes.spark_store import FakeBlobStore
-from tests.support.patience import patiently
+from tests.support.waiting import HANG_SECONDS
 
 MINE, THEIRS = "6b1a1a51-5f1e-4b1e-8b0a-000000000001", "6b1a1a51-5f1e-4b1e-8b0a-000000000002"
 Put = Callable[[str, bytes], None]
@@ -120,7 +120,7 @@ def test_lease_that_is_broken_off_ends_a_little_later(store: tuple[ClaimStore, P
     blobs.break_off("a", 1)
     assert not blobs.renew("a", MINE)
     assert not blobs.acquire("a", 15, THEIRS)
-    deadline = time.monotonic() + patiently(10)
+    deadline = time.monotonic() + HANG_SECONDS
     while not blobs.acquire("a", 15, THEIRS):
         assert time.monotonic() < deadline
         time.sleep(0.1)

@@ -27,9 +27,9 @@ def test_every_file_it_names_exists() -> None:
     assert [path for path in (*files, *(f"docs/{page}" for page in pages)) if not (ROOT / path).exists()] == []
 
 
-def test_what_stops_somebody_names_a_test() -> None:
-    table = PAGE.partition("## What stops whom")[2].partition("\n## ")[0]
-    rows = [line for line in table.splitlines() if line.startswith("| ") and not line.startswith("| who | tries")]
+def test_each_control_names_a_test() -> None:
+    table = PAGE.partition("## Attacks and controls")[2].partition("\n## ")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| ") and not line.startswith("| attacker | attack")]
     assert len(rows) > 15
     assert all("::test_" in row for row in rows)
 

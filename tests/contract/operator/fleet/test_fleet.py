@@ -10,7 +10,7 @@ from eventconsumer_processor.lease.planned_balancer import Fleet
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.partition.operator_messages import OperatorMessages
 from tests.contract.operator.test_operator import SPEC, World, hub, ready, world
-from tests.support.patience import patiently
+from tests.support.waiting import HANG_SECONDS
 
 __all__ = ["hub", "world"]  # fixtures
 
@@ -24,7 +24,7 @@ async def believed(world: World, folder: Path, wanted: Callable[[Fleet], bool]) 
     namespace = (await world.get("evc", "orders"))["metadata"]["namespace"]
     news = OperatorMessages(f"{namespace}/orders", key_file, Metrics(), time.monotonic)
     world.simulation.heard.clear()
-    deadline = time.monotonic() + patiently(60)
+    deadline = time.monotonic() + HANG_SECONDS
     while time.monotonic() < deadline:
         heard, world.simulation.heard = world.simulation.heard, []
         for name, body, signature in heard:
@@ -60,7 +60,7 @@ async def test_an_operator_that_starts_anew_is_believed_by_its_new_key_and_resta
     before = (await world.get("cm", "orders-host"))["data"]
     world.operator.stop()
     world.operator.start()
-    deadline = time.monotonic() + patiently(60)
+    deadline = time.monotonic() + HANG_SECONDS
     while (after := (await world.get("cm", "orders-host"))["data"]) == before:
         assert time.monotonic() < deadline, world.operator.log.read_text()[-5000:]
         await asyncio.sleep(0.3)

@@ -229,7 +229,7 @@ async def test_of_two_operators_one_works_and_the_other_takes_over(own: Cluster,
             assert await holder(own) == lease and second.running
             world.operator.stop(signal.SIGKILL)
             hub.lag = 4711
-            await world.until(lambda status: status["lag"]["events"] == 4711, timeout=40)
+            await world.until(lambda status: status["lag"]["events"] == 4711)
             assert await holder(own) != lease
             # A planned end gives the lead up at once.
             world.operator.start()

@@ -15,7 +15,7 @@ from eventconsumer_api.host_report import BatchReport, CommitReport, HostReport,
 from tests.contract.operator.conftest import Cluster
 from tests.contract.operator.simulation import Simulation
 from tests.contract.operator.test_operator import PARTITIONS, SPEC, Hub, World, build, condition
-from tests.support.patience import patiently
+from tests.support.waiting import HANG_SECONDS
 
 SLEEPY: dict[str, Any] = {
     **SPEC,
@@ -66,7 +66,7 @@ async def world(cluster: Cluster, tmp_path: Path) -> AsyncIterator[World]:
 
 async def job_of(world: World, number: int) -> Any:
     """The application of a batch, once it is there."""
-    deadline = time.monotonic() + patiently(30)
+    deadline = time.monotonic() + HANG_SECONDS
     selector = f"eventconsumer.io/batch={number}"
     while time.monotonic() < deadline:
         items = json.loads(await world.kubectl("get", "jobs", "-l", selector, "-o", "json"))["items"]
@@ -76,13 +76,12 @@ async def job_of(world: World, number: int) -> Any:
     raise AssertionError(world.operator.log.read_text())
 
 
-@pytest.mark.timeout(180)
 async def test_batches_run_and_are_shown_while_only_the_probe_reports(world: World) -> None:
     assert isinstance(world.hub, Waiting)
     world.apply(SLEEPY)
     await world.until(lambda status: status["hosts"]["ready"] == 1)
     # Files that wait keep no host.
-    await world.until(lambda status: status["scaling"]["replicas"] == 0 and status["replicas"] == 0, 90)
+    await world.until(lambda status: status["scaling"]["replicas"] == 0 and status["replicas"] == 0)
     world.hub.pending = 21
     status = await world.until(lambda status: status["spark"]["pendingFiles"] == 21)
     assert status["spark"]["pendingBytes"] == 21_000

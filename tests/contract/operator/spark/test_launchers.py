@@ -159,10 +159,10 @@ async def test_a_definition_that_is_missing_is_told_and_its_installation_heals(l
             assert "set spec.spark.launcher: Native" in message(status, "Ready")
             await asyncio.to_thread(define, cluster, launcher)
             (application,) = await applications(world, launcher)
-            await world.until(ready, 60)
+            await world.until(ready)
             await until_logged(world, f"{GROUPS[launcher]} is served now")  # and watched from then on
             await fail(world, launcher, application)
-            await world.until(lambda status: status["spark"]["failures"] == 1, 60)
+            await world.until(lambda status: status["spark"]["failures"] == 1)
     finally:
         servers.close()
 

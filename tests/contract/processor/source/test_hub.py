@@ -13,8 +13,8 @@ from eventconsumer_processor.errors import HubUnreachable, LinkStolen, SourceErr
 from eventconsumer_processor.source.hub import Hub, Source
 from eventconsumer_processor.source.sdk import SdkHub
 from tests.support.fakes.hub import FakeHub
-from tests.support.patience import patiently
 from tests.support.servers import EmulatorProcess
+from tests.support.waiting import HANG_SECONDS
 
 
 class World(Protocol):
@@ -135,7 +135,7 @@ async def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 async def numbers(source: Source, count: int, most: int = 300) -> list[int]:
     """Receive until `count` events came."""
     found: list[int] = []
-    async with asyncio.timeout(patiently(30)):
+    async with asyncio.timeout(HANG_SECONDS):
         while len(found) < count:
             batch = await source.receive(most, 0.3)
             assert len(batch) <= most
@@ -182,7 +182,7 @@ async def test_a_reader_of_an_equal_or_higher_epoch_displaces_the_one_there(worl
     assert await numbers(former, 3) == [0, 1, 2]
     successor = await world.hub.open("0", 2, 5 + above, 100)
     with pytest.raises(LinkStolen):
-        async with asyncio.timeout(patiently(20)):
+        async with asyncio.timeout(HANG_SECONDS):
             while True:
                 await former.receive(10, 0.3)
     world.produce(1)
@@ -196,7 +196,7 @@ async def test_a_reader_of_a_lower_epoch_is_refused_until_the_higher_one_is_gone
     with pytest.raises(LinkStolen):
         await world.hub.open("0", -1, 4, 100)
     await there.close()
-    async with asyncio.timeout(patiently(20)):
+    async with asyncio.timeout(HANG_SECONDS):
         while True:
             try:
                 source = await world.hub.open("0", -1, 4, 100)
@@ -214,7 +214,7 @@ async def test_a_lost_connection_ends_the_link_and_another_one_goes_on(world: Wo
     assert await numbers(source, 2) == [0, 1]
     world.drop()
     with pytest.raises(HubUnreachable):
-        async with asyncio.timeout(patiently(20)):
+        async with asyncio.timeout(HANG_SECONDS):
             while True:
                 await source.receive(10, 0.3)
     await source.close()
@@ -263,7 +263,7 @@ async def test_a_hub_created_again_is_another_one_and_ends_all_links(world: Worl
     assert await numbers(source, 3) == [0, 1, 2]
     world.recreate()
     with pytest.raises(SourceError):
-        async with asyncio.timeout(patiently(20)):
+        async with asyncio.timeout(HANG_SECONDS):
             while True:
                 await source.receive(10, 0.3)
     await source.close()
