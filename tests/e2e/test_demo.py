@@ -1,8 +1,11 @@
 """The demo's path, end to end on the real parts: hub -> hosts -> files -> Spark -> result."""
 
+from functools import partial
+
 import pytest
 
 from tests.e2e.conftest import EVENTS, Demo
+from tests.e2e.waiting import until
 
 ALL = EVENTS + EVENTS // 5  # with the second wave
 
@@ -51,7 +54,6 @@ def test_no_key_in_any_log(demo: Demo) -> None:
     assert sum(name.startswith("orders-host-") for name in names) == 4
     assert any("-b1-" in name for name in names), "the Spark driver"
     for name in [*names, "deployment/eventconsumer-operator"]:
-        log = demo.cluster.kubectl("logs", name)
-        assert log, f"{name} logs nothing"
+        log = until(partial(demo.cluster.kubectl, "logs", name), f"{name} logs something")
         assert key not in log, f"the storage key stands in the log of {name}"
         assert "SAS_KEY_VALUE" not in log, f"the hub key stands in the log of {name}"

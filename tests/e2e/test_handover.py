@@ -1,7 +1,8 @@
 """Hosts come, go, die and are updated under constant load on the real cluster: how long a partition is not read.
 
-The figures are printed. What must hold: every event in exactly one file (the auditor, with every row), nobody's
-partition unread for as long as its lease, and hardly an event read twice where a host was told before it ended.
+The times are printed; tests/bench/failover.py measures them. What must hold: every event in exactly one file (the
+auditor, with every row), partitions stay with the host that keeps or regains its name, and few events are read twice
+where a host was told before it ended.
 """
 
 import contextlib
@@ -31,11 +32,9 @@ from tests.support.waiting import HANG_SECONDS
 NAME = "handover"
 PARTITIONS = 8
 EVENT_SECONDS = 0.25  # between two events of a partition
-LEASE_SECONDS = 15.0  # of examples/local.yaml
 SETTLED_SECONDS = 4.0
 LOAD_SECONDS = 4.0
 QUIET_SECONDS = 2.0  # without an event being read: all were
-POD_SECONDS = 40.0  # in which a pod that was deleted is back, on a busy machine too
 
 
 class Publisher(threading.Thread):
@@ -135,8 +134,8 @@ class Stage:
                 time.sleep(0.1)
             return more
 
-    def measure(self, what: str, hosts: int, act: Callable[[], object]) -> tuple[float, int]:
-        """Do something to a settled fleet; for how long a partition was unread, and how many events came again."""
+    def measure(self, what: str, hosts: int, act: Callable[[], object]) -> int:
+        """Do something to a settled fleet; print its times, and return the number of events that were read again."""
         self.settle(self.running())
         again = self.again()
         time.sleep(LOAD_SECONDS)  # so that events are on their way into files
@@ -148,7 +147,7 @@ class Stage:
         more = self.again() - again
         self.figures.append(f"{what}: settled after {settled:.1f} s, unread for {unread:.1f} s at most, {more} again")
         print(self.figures[-1])
-        return unread, more
+        return more
 
     def running(self) -> int:
         """Hosts that the StatefulSet runs."""
@@ -189,8 +188,7 @@ def stage(demo: Demo) -> Iterator[Stage]:
 
 
 def test_a_second_host_gets_its_share_in_seconds(stage: Stage) -> None:
-    unread, again = stage.measure("1 -> 2 hosts", 2, lambda: stage.scale(2))
-    assert unread < LEASE_SECONDS
+    again = stage.measure("1 -> 2 hosts", 2, lambda: stage.scale(2))
     assert again < PARTITIONS / EVENT_SECONDS  # what was prefetched and not in a file: less than a second's worth
 
 
@@ -198,10 +196,12 @@ def test_a_killed_process_takes_its_partitions_back(stage: Stage) -> None:
     pid = _process(f"{NAME}-host-0")
     if pid is None:
         pytest.skip("the pods' processes are not on this machine")
-    unread, _ = stage.measure("SIGKILL of a host's process", 2, lambda: os.kill(pid, signal.SIGKILL))
-    assert unread < POD_SECONDS
+    before = [stage.owned(0), stage.owned(1)]
+    stage.measure("SIGKILL of a host's process", 2, lambda: os.kill(pid, signal.SIGKILL))
+    assert [stage.owned(0), stage.owned(1)] == before
 
 
+@pytest.mark.long
 def test_a_pod_deleted_by_force_is_replaced_and_its_partitions_taken_over(stage: Stage) -> None:
     before, uid = stage.owned(1), stage.pod_uid(0)
 
@@ -209,8 +209,7 @@ def test_a_pod_deleted_by_force_is_replaced_and_its_partitions_taken_over(stage:
         stage.cluster.kubectl("delete", "pod", f"{NAME}-host-0", "--grace-period=0", "--force")
         until(lambda: stage.pod_uid(0) not in {"", uid}, "another pod", pause=0.2)
 
-    unread, _ = stage.measure("a pod deleted by force", 2, act)
-    assert unread < POD_SECONDS
+    stage.measure("a pod deleted by force", 2, act)
     assert stage.owned(1) == before  # the other host kept its own
 
 
@@ -226,8 +225,7 @@ def test_a_rolling_update_leaves_each_partition_with_its_host(stage: Stage) -> N
             "both are replaced",
         )
 
-    unread, again = stage.measure("a rolling update of 2 hosts", 2, act)
-    assert unread < POD_SECONDS
+    again = stage.measure("a rolling update of 2 hosts", 2, act)
     assert again < 2 * PARTITIONS / EVENT_SECONDS
     assert [stage.owned(0), stage.owned(1)] == before
 
@@ -242,8 +240,7 @@ def test_draining_a_node_takes_one_host_at_a_time(stage: Stage) -> None:
         assert "disruption budget" in refused.value.detail
         until(lambda: stage.pod_uid(0) not in {"", uid}, "another pod", pause=0.2)
 
-    unread, again = stage.measure("an eviction", 2, act)
-    assert unread < POD_SECONDS
+    again = stage.measure("an eviction", 2, act)
     assert again < PARTITIONS / EVENT_SECONDS
     assert [stage.owned(0), stage.owned(1)] == before
 
@@ -253,8 +250,7 @@ def test_a_host_that_leaves_hands_over_first(stage: Stage) -> None:
         stage.scale(1)
         until(lambda: stage.running() == 1, "the StatefulSet shrinks")
 
-    unread, again = stage.measure("2 -> 1 hosts", 1, act)
-    assert unread < LEASE_SECONDS
+    again = stage.measure("2 -> 1 hosts", 1, act)
     assert again < PARTITIONS / EVENT_SECONDS
 
 

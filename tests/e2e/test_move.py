@@ -9,6 +9,8 @@ from eventconsumer_demo.cluster import Cluster
 from tests.e2e.conftest import NAMESPACE, Demo
 from tests.e2e.sparkshop import WAVE, SparkShop, upgrade
 
+pytestmark = pytest.mark.long
+
 NAME = "moved"
 OLD, NEW = "moved-from", "moved-to"
 

@@ -132,6 +132,7 @@ def test_the_lag_takes_the_last_host_away_and_brings_it_back(scaled: Demo) -> No
     assert f"{NAME}-probe-0" not in pods(scaled)
 
 
+@pytest.mark.long
 def test_hosts_come_while_partitions_are_late_and_go_when_none_is(scaled: Demo) -> None:
     apply(
         scaled,

@@ -58,6 +58,7 @@ def test_a_small_batch_runs_in_its_driver_which_may_do_nothing_else(shop: SparkS
     assert shop.healthy()["status"] == "True"
 
 
+@pytest.mark.long
 def test_a_resource_that_is_applied_again_while_its_driver_runs_goes_on_with_the_batch(shop: SparkShop) -> None:
     shop.publish()
     shop.running("driver")
@@ -71,11 +72,18 @@ def test_a_resource_that_is_applied_again_while_its_driver_runs_goes_on_with_the
 @pytest.mark.parametrize(
     ("program", "told", "applied_again"),
     [
-        (KILL, "killed (exit code 137)", False),
-        (KILL, "killed (exit code 137)", True),
-        (EXHAUST, "was killed (OOMKilled): raise spec.spark.driver.memory (now 512m)", False),
+        pytest.param(KILL, "killed (exit code 137)", False, id="by a person"),
+        pytest.param(
+            KILL, "killed (exit code 137)", True, id="and the resource is applied again", marks=pytest.mark.long
+        ),
+        pytest.param(
+            EXHAUST,
+            "was killed (OOMKilled): raise spec.spark.driver.memory (now 512m)",
+            False,
+            id="for its memory",
+            marks=pytest.mark.long,
+        ),
     ],
-    ids=["by a person", "by a person, and the resource is applied again before the next", "for its memory"],
 )
 def test_a_driver_that_is_killed_is_followed_by_another_attempt(
     shop: SparkShop, program: str, told: str, applied_again: bool
@@ -109,6 +117,7 @@ def test_a_driver_that_is_killed_is_followed_by_another_attempt(
     assert (spark["failures"], shop.healthy()["status"]) == (0, "True")
 
 
+@pytest.mark.long
 def test_an_application_that_is_deleted_by_hand_is_followed_at_once(shop: SparkShop) -> None:
     shop.publish()
     driver = shop.running("driver")["metadata"]
@@ -141,6 +150,7 @@ def test_a_large_batch_has_executors_and_survives_the_loss_of_one_and_leaves_not
     assert [name for name in left if "spark" in name and NAME in name and f"/{NAME}-host" not in name] == []
 
 
+@pytest.mark.long
 def test_an_image_that_is_missing_is_told_and_healed_by_the_right_one(shop: SparkShop) -> None:
     shop.apply(application={"image": MISSING_IMAGE})
     shop.publish()
@@ -154,6 +164,7 @@ def test_an_image_that_is_missing_is_told_and_healed_by_the_right_one(shop: Spar
     assert shop.healthy()["status"] == "True"
 
 
+@pytest.mark.long
 def test_a_quota_that_refuses_the_driver_is_told_and_passes(shop: SparkShop) -> None:
     quota = {
         "apiVersion": "v1",
@@ -170,6 +181,7 @@ def test_a_quota_that_refuses_the_driver_is_told_and_passes(shop: SparkShop) -> 
     shop.until_processed()
 
 
+@pytest.mark.long
 def test_batches_are_processed_again_into_an_output_of_their_own(shop: SparkShop) -> None:
     shop.apply(mode="Local", replay={"nonce": "again", "from": 1, "to": 3})
     replay = shop.until(

@@ -10,9 +10,8 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from local_cluster import procfs, sweep
 from local_cluster.cluster import Cluster
 from local_cluster.errors import CommandFailed
 from local_cluster.layout import Layout, Network
-from tests.support.waiting import HANG_SECONDS
+from tests.support.waiting import HANG_SECONDS, wait_until
 
 pytestmark = pytest.mark.timeout(1800)
 LAYOUT, NETWORK = Layout.from_environment(), Network()
@@ -126,13 +125,6 @@ def in_pod(program: str) -> str:
     return Cluster(LAYOUT, NETWORK).kubectl("exec", "-n", "probe", "probe", "--", "python3", "-c", program)
 
 
-def tolerant(call: Callable[[str], str], argument: str) -> str:
-    try:
-        return call(argument)
-    except CommandFailed as error:
-        return str(error.returncode)
-
-
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """A new cluster with one pod; gone at the end, whatever the tests did to it."""
@@ -150,9 +142,7 @@ def cluster() -> Iterator[Cluster]:
 
 def test_up_again_changes_nothing(cluster: Cluster) -> None:
     before = cluster.processes.alive()
-    began = time.monotonic()
     local_cluster("up")
-    assert time.monotonic() - began < 15
     assert cluster.processes.alive() == before
 
 
@@ -193,10 +183,7 @@ def test_logs_and_port_forward(cluster: Cluster) -> None:
 
 def test_a_changed_secret_reaches_the_pod_in_seconds(cluster: Cluster) -> None:
     apply(secret("two"))
-    deadline = time.monotonic() + HANG_SECONDS
-    while in_pod("print(open('/secret/value').read())").strip() != "two":
-        assert time.monotonic() < deadline, "the pod still reads the old Secret"
-        time.sleep(0.5)
+    wait_until(lambda: in_pod("print(open('/secret/value').read())").strip() == "two", "the pod reads the new Secret")
 
 
 def test_lost_processes_come_back_and_objects_stay(cluster: Cluster) -> None:
@@ -207,15 +194,16 @@ def test_lost_processes_come_back_and_objects_stay(cluster: Cluster) -> None:
     assert f"{len(before) - len(lost)} of {len(before)} processes run" in local_cluster("up")
     after = cluster.processes.alive()
     assert {name for name in before if before[name] != after[name]} == lost
-    deadline = time.monotonic() + HANG_SECONDS
-    while "still here" not in tolerant(in_pod, "print('still here')"):  # the new kubelet has to learn of its pods first
-        assert time.monotonic() < deadline, "the pod did not outlive the kubelet"
-        time.sleep(0.5)
+    # The new kubelet first has to learn of its pods.
+    wait_until(lambda: "still here" in in_pod("print('still here')"), "the pod answers", retried=CommandFailed)
     restarts = "jsonpath={.status.containerStatuses[0].restartCount}"
     assert cluster.kubectl("get", "-n", "probe", "pod/probe", "-o", restarts) == "0"
 
 
-@pytest.mark.parametrize("containers_die", [False, True], ids=["containers-survive", "containers-die"])
+@pytest.mark.parametrize(
+    "containers_die",
+    [pytest.param(False, marks=pytest.mark.long, id="containers-survive"), pytest.param(True, id="containers-die")],
+)
 def test_a_dead_cluster_is_swept_away_and_started_anew(cluster: Cluster, *, containers_die: bool) -> None:
     if not cluster.kubectl("get", "namespace", "probe", "--ignore-not-found"):
         start_probe()
@@ -226,17 +214,12 @@ def test_a_dead_cluster_is_swept_away_and_started_anew(cluster: Cluster, *, cont
         victims += roots + [process.identity for process in procfs.descendants(roots, procfs.all_processes())]
     for victim in victims:
         procfs.send(victim, signal.SIGKILL)
-    deadline = time.monotonic() + HANG_SECONDS
-    while any(procfs.is_alive(victim) for victim in victims):
-        assert time.monotonic() < deadline, "the killed processes do not end"
-        time.sleep(0.05)
+    wait_until(lambda: not any(procfs.is_alive(victim) for victim in victims), "the killed processes end", pause=0.05)
     left = Traces.look()
     assert left.mounts
     assert left.rules
     assert bool(left.processes) is not containers_die
-    began = time.monotonic()
     local_cluster("up")
-    assert time.monotonic() - began < 30
     assert cluster.runs()
     assert cluster.kubectl("get", "namespace", "probe", "--ignore-not-found") == ""
     assert "containerd-shim-runc-v2" not in Traces.look().processes

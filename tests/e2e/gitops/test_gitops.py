@@ -2,7 +2,6 @@
 
 import copy
 import json
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,8 @@ from tests.e2e.conftest import ROOT, Demo, image
 from tests.e2e.gitops.engine import MARK, Agent, Repository, build, local
 from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
 from tests.e2e.waiting import until
-from tests.support.waiting import HANG_SECONDS
+
+pytestmark = pytest.mark.long
 
 NAMESPACE = "gitops"
 NAME = "parcels"
@@ -55,6 +55,9 @@ class GitOps:
 
     def live(self) -> dict[str, Any]:
         return self.cluster.get("eventconsumer", NAME)
+
+    def pod_uids(self) -> set[str]:
+        return {pod["metadata"]["uid"] for pod in self.cluster.get("pods")["items"]}
 
 
 def operator() -> list[dict[str, Any]]:
@@ -134,14 +137,15 @@ def test_labels_and_marks_of_the_owners_tools_are_on_no_child(gitops: GitOps) ->
 
 
 def test_nothing_drifts_while_operator_and_hosts_restart(gitops: GitOps) -> None:
-    before = gitops.live()["metadata"]["generation"]
-    gitops.cluster.kubectl("delete", "pod", "-l", "app.kubernetes.io/component=operator", "--wait=false")
-    gitops.cluster.kubectl("delete", "pod", f"{NAME}-host-0", "--wait=false")
-    ends = time.monotonic() + HANG_SECONDS
-    while time.monotonic() < ends:
-        assert (state := gitops.agent.state())[RESOURCE]["synced"], state[RESOURCE]
-        time.sleep(1)
-    gitops.until(lambda: gitops.health() == "Healthy", "healthy again")
+    before, uids = gitops.live()["metadata"]["generation"], gitops.pod_uids()
+    gitops.cluster.kubectl("delete", "pod", "--all", "--wait=false")
+
+    def replaced() -> bool:
+        state = gitops.agent.state()
+        assert state[RESOURCE]["synced"], state[RESOURCE]
+        return not uids & gitops.pod_uids() and all(each["health"] in {"Healthy", ""} for each in state.values())
+
+    gitops.until(replaced, "new pods, and healthy again")
     assert gitops.live()["metadata"]["generation"] == before
 
 

@@ -16,6 +16,8 @@ from tests.e2e.conftest import ROOT
 from tests.e2e.gitops.engine import build, judge
 from tests.unit.operator.worlds import NOW, SETTINGS, SPEC, fleet, observed, report, stateful_set
 
+pytestmark = pytest.mark.long
+
 SCALED = SPEC | {"scaling": {"partitionsPerHost": 4}}
 SUSPENDED = SCALED | {"suspend": True}
 TWO: dict[str, HostReport] = {"orders-host-0": report(fleet=fleet()), "orders-host-1": report()}
