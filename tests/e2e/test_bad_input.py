@@ -1,4 +1,4 @@
-"""Bad input on the real cluster: a condition with field and remedy within 30 s, healed by itself when corrected."""
+"""Bad input on the real cluster: a condition names field and remedy, and becomes good when the input is corrected."""
 
 import copy
 import json
@@ -70,7 +70,7 @@ def mistakes(demo: Demo) -> Iterator[Demo]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_mistake_is_named_within_30_seconds(mistakes: Demo, name: str) -> None:
+def test_a_mistake_is_reported_with_its_field(mistakes: Demo, name: str) -> None:
     *_, field, reason = CASES[name]
     stalled = wait_for(mistakes, name, "Stalled", "True")
     assert stalled["reason"] == reason, stalled
@@ -99,11 +99,18 @@ CORRECTIONS: dict[str, Callable[[Demo], None]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def corrected(mistakes: Demo) -> Demo:
+    """All of them corrected."""
+    for correct in CORRECTIONS.values():
+        correct(mistakes)
+    return mistakes
+
+
 @pytest.mark.parametrize("name", CASES)
-def test_it_heals_by_itself_when_corrected(mistakes: Demo, name: str) -> None:
-    CORRECTIONS[name](mistakes)
-    wait_for(mistakes, name, "Ready", "True")
-    assert condition(mistakes, name, "Stalled")["status"] == "False"
+def test_it_becomes_ready_when_corrected(corrected: Demo, name: str) -> None:
+    wait_for(corrected, name, "Ready", "True")
+    assert condition(corrected, name, "Stalled")["status"] == "False"
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,11 @@
 """The demo's path, end to end on the real parts: hub -> hosts -> files -> Spark -> result."""
 
+import json
 from functools import partial
 
 import pytest
 
+from eventconsumer_demo import run
 from tests.e2e.conftest import EVENTS, Demo
 from tests.e2e.waiting import until
 
@@ -45,6 +47,18 @@ def test_the_operator_reads_no_secret(demo: Demo) -> None:
     answer = demo.cluster.run("kubectl", "auth", "can-i", "--list", "-n", "eventconsumer-demo", f"--as={account}")
     assert "eventconsumers" in answer
     assert "secrets" not in answer
+
+
+def test_a_small_batch_runs_in_its_driver_which_has_no_other_permission(demo: Demo) -> None:
+    spark = demo.cluster.get("eventconsumer", "orders")["status"]["spark"]
+    assert (spark["attempt"], spark["mode"], spark["failures"]) == (1, "Local", 0)
+    labels = "eventconsumer.io/consumer=orders,app.kubernetes.io/component=spark"
+    drivers = demo.cluster.get("pods", "-l", labels)["items"]
+    assert drivers
+    for driver in drivers:
+        assert driver["metadata"]["labels"].get("spark-role") != "executor"
+        assert not any("serviceAccountToken" in json.dumps(volume) for volume in driver["spec"]["volumes"])
+        assert run.STORAGE_KEY not in json.dumps(driver)
 
 
 def test_no_key_in_any_log(demo: Demo) -> None:

@@ -69,6 +69,7 @@ def test_two_hubs_with_one_lease_container_are_both_drained(shop: Demo) -> None:
         shop.cluster.kubectl("exec", f"{name}-host-0", "--", "eventconsumer", "audit", "--deep")
 
 
+@pytest.mark.long
 def test_a_second_resource_on_a_chain_waits_until_the_first_is_deleted_and_goes_on(shop: Demo) -> None:
     apply(shop, HEIR, ORDERS, f"drained/{ORDERS}")
     stalled = wait_for(shop, HEIR, "Stalled", "True")

@@ -76,6 +76,7 @@ def test_a_host_pod_answers(demo: Demo, plugin: Plugin) -> None:
     assert tool_pods(demo) == []
 
 
+@pytest.mark.long
 def test_checkpoints_stay_while_a_host_holds_the_partition(plugin: Plugin) -> None:
     before = checkpoints(plugin)
     ran = plugin.run("checkpoint", "set", NAME, "-p", "0", "--sequence-number", "4", "--allow-behind", "--yes")
@@ -84,6 +85,7 @@ def test_checkpoints_stay_while_a_host_holds_the_partition(plugin: Plugin) -> No
     assert checkpoints(plugin) == before
 
 
+@pytest.mark.long
 def test_checkpoints_are_saved_moved_and_put_back_while_suspended(demo: Demo, plugin: Plugin, tmp_path: Path) -> None:
     file = tmp_path / "saved.json"
     assert plugin.run("suspend", NAME, "--wait").returncode == 0
@@ -110,7 +112,7 @@ def test_checkpoints_are_saved_moved_and_put_back_while_suspended(demo: Demo, pl
     assert plugin.json("audit", NAME, "--deep")["exitCode"] == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_a_command_that_is_stopped_leaves_no_pod(demo: Demo, plugin: Plugin, number: signal.Signals) -> None:
     none_left(demo)
     # A suite that was started in the background ignores SIGINT, and its children would inherit that.
@@ -148,6 +150,7 @@ def test_doctor_finds_nothing_broken_and_then_what_is(demo: Demo, plugin: Plugin
 _REMOVED = json.dumps([{"op": "remove", "path": "/data/connectionString"}])
 
 
+@pytest.mark.long
 def test_init_asks_hub_and_storage_before_there_is_a_resource(demo: Demo, plugin: Plugin, tmp_path: Path) -> None:
     file = tmp_path / "second.yaml"
     words = ("init", "second", "--hub", NAME, "--storage-secret", f"{NAME}-storage", "-f", str(file))

@@ -89,6 +89,7 @@ def test_its_files_are_complete_by_the_auditor_and_the_consumers_own_too(again: 
         assert sum(partition["events"] for partition in report["partitions"]) == EVENTS, report
 
 
+@pytest.mark.long
 def test_another_nonce_is_another_replay(again: Demo) -> None:
     apply(again, resource(nonce="two", consumerGroup="replays", partitions=["1"]))
     assert wait_replay(again, "two")["events"] == EVENTS // 2

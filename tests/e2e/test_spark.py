@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from eventconsumer_demo import run
 from eventconsumer_demo.steps import DemoError
 from tests.e2e.conftest import Demo, image
 from tests.e2e.sparkshop import WAVE, SparkShop, upgrade
@@ -38,24 +37,11 @@ time.sleep(3)
 
 @pytest.fixture(scope="module")
 def shop(demo: Demo) -> Iterator[SparkShop]:
-    """The consumer, where one image that does not exist is allowed."""
-    upgrade(demo, "--set", f"sparkImagePrefixes={{{MISSING_IMAGE}}}")
+    """The consumer; removed at the end."""
     found = SparkShop(demo, NAME, "jobs", retry={"backoffSeconds": 1}, history={"succeeded": 2, "failed": 1})
     yield found
     demo.cluster.kubectl("delete", "resourcequota", "tight", "--ignore-not-found")
     demo.cluster.kubectl("delete", "eventconsumer", NAME, "--ignore-not-found")
-    upgrade(demo, "--set-json", "sparkImagePrefixes=[]")
-
-
-def test_a_small_batch_runs_in_its_driver_which_may_do_nothing_else(shop: SparkShop) -> None:
-    shop.publish()
-    driver = shop.running("driver")
-    assert not any("serviceAccountToken" in json.dumps(volume) for volume in driver["spec"]["volumes"])
-    assert run.STORAGE_KEY not in json.dumps(driver)
-    spark = shop.until_processed()
-    assert (spark["attempt"], spark["mode"], spark["failures"]) == (1, "Local", 0)
-    assert shop.pods("executor") == []
-    assert shop.healthy()["status"] == "True"
 
 
 @pytest.mark.long
@@ -127,6 +113,7 @@ def test_an_application_that_is_deleted_by_hand_is_followed_at_once(shop: SparkS
     assert driver["name"] not in [pod["metadata"]["name"] for pod in shop.pods("driver")]
 
 
+@pytest.mark.long
 def test_an_operator_that_is_killed_right_after_it_started_one_starts_no_second(shop: SparkShop) -> None:
     shop.publish()
     before = set(shop.applications())
@@ -152,6 +139,7 @@ def test_a_large_batch_has_executors_and_survives_the_loss_of_one_and_leaves_not
 
 @pytest.mark.long
 def test_an_image_that_is_missing_is_told_and_healed_by_the_right_one(shop: SparkShop) -> None:
+    upgrade(shop.demo, "--set", f"sparkImagePrefixes={{{MISSING_IMAGE}}}")
     shop.apply(application={"image": MISSING_IMAGE})
     shop.publish()
     found = shop.until(
@@ -162,6 +150,7 @@ def test_an_image_that_is_missing_is_told_and_healed_by_the_right_one(shop: Spar
     shop.apply()
     shop.until_processed()
     assert shop.healthy()["status"] == "True"
+    upgrade(shop.demo, "--set-json", "sparkImagePrefixes=[]")
 
 
 @pytest.mark.long
@@ -192,6 +181,7 @@ def test_batches_are_processed_again_into_an_output_of_their_own(shop: SparkShop
     assert shop.rows() == list(range(shop.sent))
 
 
+@pytest.mark.long
 def test_a_file_that_cannot_be_read_is_named_and_left_out(shop: SparkShop) -> None:
     shop.apply(enabled=False)
     shop.publish()

@@ -1,4 +1,4 @@
-"""From the previous release to this tree, and back, under constant load: each event is in one file, and all partitions are read again.
+"""From the previous release to this tree, and back, under constant load: each event is in one file.
 
 The previous release is the latest tag `v*` below this commit; UPGRADE_FROM names another commit. Its images are built
 from a clone of it by its own builder, and its own chart installs it. The operator and the definition of the resource

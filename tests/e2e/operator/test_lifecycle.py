@@ -78,18 +78,3 @@ def test_everything_goes_with_the_resource(resource: Cluster) -> None:
     until(lambda: not any(exists(resource, kind) for kind in CHILDREN))
     pods = ("get", "pods", "-l", f"eventconsumer.io/consumer={NAME}", "-o", "name")
     until(lambda: not resource.kubectl(*pods).strip())
-
-
-def test_a_fixed_number_of_hosts_is_scaled_by_kubectl(resource: Cluster) -> None:
-    fixed = {"spec": {"scaling": {"mode": "Fixed", "replicas": 1}}}
-    resource.kubectl("patch", "eventconsumer", NAME, "--type=merge", "--patch", json.dumps(fixed))
-    resource.kubectl("scale", "eventconsumer", NAME, "--replicas=2")
-    until(lambda: resource.get("statefulset", f"{NAME}-host")["spec"]["replicas"] == 2)
-    path = f"/apis/eventconsumer.io/v1alpha1/namespaces/{resource.namespace}/eventconsumers/{NAME}/scale"
-    scale = until(lambda: _with_two(json.loads(resource.run("kubectl", "get", "--raw", path))))
-    assert scale["spec"]["replicas"] == 2
-    assert f"eventconsumer.io/consumer={NAME}" in scale["status"]["selector"]
-
-
-def _with_two(scale: dict[str, Any]) -> dict[str, Any] | None:
-    return scale if scale["status"]["replicas"] == 2 else None
