@@ -113,8 +113,8 @@ test: lint types borders docs azurite jars ## Style, types, borders, docs, unit,
 	@$(PY) -m local_cluster tools
 	@$(VENV)/bin/pytest -n 2 tests/unit tests/docs
 	@$(VENV)/bin/pytest tests/faults
-	@$(VENV)/bin/pytest -n 3 --dist loadfile --durations=20 -m "not long" tests/contract tests/simulation tests/integration
-	@$(VENV)/bin/pytest --durations=20 -m "not long" tests/e2e
+	@$(VENV)/bin/pytest -n 3 --dist loadgroup --no-loadscope-reorder --durations=30 -m "not long" \
+	  tests/e2e tests/contract tests/simulation tests/integration
 
 test-long: env azurite jars ## The rest: mutants, long simulation and property tests, Kubeflow, upgrade, GitOps
 	@$(PY) -m local_cluster tools --gitops --kubeflow
