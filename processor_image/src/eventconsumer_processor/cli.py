@@ -87,7 +87,7 @@ def audit(  # noqa: PLR0917 - the options of the command
     from eventconsumer_processor.audit.access import Options, opened
     from eventconsumer_processor.audit.model import AuditReport, unreadable
     from eventconsumer_processor.audit.read import audit as run
-    from eventconsumer_processor.tools.output import show as show_document
+    from eventconsumer_processor.tools.cli import show as show_document
 
     how = Options(
         connection_string_file,

@@ -10,7 +10,8 @@ EventConsumerError
 ├── LeaseInvalid        the body of a lease blob cannot be read
 ├── LeaseLost           the partition belongs to another host now: stop at once, commit nothing
 ├── ChainEnded          `hub accept` ended the chain: go on in the next segment
-└── Fenced              a file of a higher epoch is in the chain: this host is a zombie, halt
+├── Fenced              a file of a higher epoch is in the chain: this host is a zombie, halt
+└── CommandError        a command cannot run as it was called
 """
 
 # ruff: noqa: N818 - the names say what happened
@@ -62,6 +63,10 @@ class ChainEnded(EventConsumerError):
             f"the files of partition {partition} were ended by kubectl eventconsumer hub accept: they go on in the "
             "next segment"
         )
+
+
+class CommandError(EventConsumerError):
+    """A command cannot run as it was called; the message names the change."""
 
 
 class PortTaken(Exception):

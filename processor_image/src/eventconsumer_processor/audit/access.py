@@ -11,24 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from azure.storage.blob.aio import BlobServiceClient
-from pydantic import ValidationError
 
 from eventconsumer_api.endpoints import account_name
-from eventconsumer_api.errors import EventConsumerError
-from eventconsumer_api.host_config import BlobLocation, Credential, HostConfig, HubConfig
+from eventconsumer_api.host_config import BlobLocation, HubConfig
 from eventconsumer_api.v1alpha1 import HandlerMode, LeaseLayout
 from eventconsumer_processor.audit.container import AzureContainer
 from eventconsumer_processor.audit.identity import Outputs
 from eventconsumer_processor.audit.owners import LeaseSubject
 from eventconsumer_processor.audit.read import Subject
+from eventconsumer_processor.configuration import credential_in, read_config
 from eventconsumer_processor.credentials import HubAccess, hub_access
+from eventconsumer_processor.errors import CommandError
 from eventconsumer_processor.source.hub import Hub
 from eventconsumer_storage.async_blobs import AzureBlobStore, blob_service, client_options
 from eventconsumer_storage.blobs import BlobStore
-
-
-class AccessError(EventConsumerError):
-    """The command cannot be carried out as it was called; the message says what to change."""
 
 
 @dataclass(frozen=True)
@@ -78,29 +74,6 @@ async def opened(config_file: Path, options: Options, *, hub: bool) -> AsyncIter
         yield await (_by_options(stack, options, hub) if options.given else _by_config(stack, config_file, hub))
 
 
-def read_config(path: Path, otherwise: str = "") -> HostConfig:
-    """The configuration of a host.
-
-    Args:
-        path: The file.
-        otherwise: What else one may do where it is not there, for the message.
-
-    Raises:
-        AccessError: It cannot be read.
-    """
-    try:
-        return HostConfig.model_validate_json(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
-        raise AccessError(
-            f"cannot read the configuration {path}: {reason}. Run this in a host pod, or name the file with --config"
-            f"{otherwise}"
-        ) from None
-    except ValidationError as error:
-        fields = ", ".join(".".join(map(str, problem["loc"])) for problem in error.errors()[:5])
-        raise AccessError(f"the configuration {path} does not fit this version of the program: {fields}") from None
-
-
 async def _by_config(stack: AsyncExitStack, path: Path, hub: bool) -> Opened:
     config = read_config(path, ", or name the storage with --connection-string-file or --account-url")
     insecure, suffixes = config.allow_insecure_endpoints, config.endpoint_suffixes
@@ -128,7 +101,7 @@ async def _by_config(stack: AsyncExitStack, path: Path, hub: bool) -> Opened:
 
 async def _by_options(stack: AsyncExitStack, options: Options, hub: bool) -> Opened:
     if not options.container or options.prefix is None:
-        raise AccessError("--container and --prefix are needed too: where are the files?")
+        raise CommandError("--container and --prefix are needed too: where are the files?")
     service = await _enter(stack, _service(options))
     files = AzureContainer(service, options.container)
     leases = None
@@ -140,13 +113,8 @@ async def _by_options(stack: AsyncExitStack, options: Options, hub: bool) -> Ope
     source = None
     if hub:
         if options.hub_connection_string_file is None:
-            raise AccessError("--hub needs --hub-connection-string-file here: its connection string with EntityPath")
-        credential = Credential(
-            field="--hub-connection-string-file",
-            secret=options.hub_connection_string_file.name,
-            key="the text",
-            connection_string_file=str(options.hub_connection_string_file),
-        )
+            raise CommandError("--hub needs --hub-connection-string-file here: its connection string with EntityPath")
+        credential = credential_in(options.hub_connection_string_file, "--hub-connection-string-file")
         named = HubConfig(consumer_group=options.consumer_group, credential=credential)
         # Whoever runs this by hand chose the endpoints.
         source = await _hub(stack, hub_access(named, True, ()))
@@ -157,25 +125,19 @@ async def _by_options(stack: AsyncExitStack, options: Options, hub: bool) -> Ope
 
 def _service(options: Options) -> BlobServiceClient:
     if options.connection_string_file is not None and options.account_url is not None:
-        raise AccessError("give --connection-string-file or --account-url, not both")
+        raise CommandError("give --connection-string-file or --account-url, not both")
     if options.account_url is not None:
         if not options.account_url.startswith("https://"):
-            raise AccessError("--account-url must begin with https://: a token is sent over TLS only")
+            raise CommandError("--account-url must begin with https://: a token is sent over TLS only")
         from azure.identity.aio import DefaultAzureCredential  # takes half a second: only where it is used
 
         return BlobServiceClient(options.account_url, credential=DefaultAzureCredential(), **client_options())
     path = options.connection_string_file
     if path is None:
-        raise AccessError("name the storage with --connection-string-file or --account-url")
+        raise CommandError("name the storage with --connection-string-file or --account-url")
     if not path.is_file():
-        raise AccessError(f"cannot read the connection string: there is no file {path}")
-    location = BlobLocation(
-        container="",
-        prefix="",
-        credential=Credential(
-            field="--connection-string-file", secret=path.name, key="the text", connection_string_file=str(path)
-        ),
-    )
+        raise CommandError(f"cannot read the connection string: there is no file {path}")
+    location = BlobLocation(container="", prefix="", credential=credential_in(path, "--connection-string-file"))
     return blob_service(location, "--connection-string-file", True, ())
 
 

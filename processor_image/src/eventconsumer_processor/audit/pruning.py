@@ -10,8 +10,9 @@ from rich.console import Console
 from eventconsumer_api.durations import moment
 from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_processor.audit import prune, show
-from eventconsumer_processor.audit.access import AccessError, Options, opened
+from eventconsumer_processor.audit.access import Options, opened
 from eventconsumer_processor.audit.prune import PrunePlan
+from eventconsumer_processor.errors import CommandError
 
 FAILED = 3
 REFUSED = 2
@@ -42,11 +43,11 @@ async def _run(config: Path, options: Options, before: str, yes: bool) -> int:
     try:
         limit = moment(before, now)
     except ValueError as error:
-        raise AccessError(f"--before: {error}") from None
+        raise CommandError(f"--before: {error}") from None
     with show.progress(visible=True) as progress:
         async with opened(config, options, hub=False) as found:
             if found.subject.leases is None:
-                raise AccessError("--lease-container is needed: only files behind the checkpoints may be replaced")
+                raise CommandError("--lease-container is needed: only files behind the checkpoints may be replaced")
             plan = await prune.plan(found.subject, limit, batches=found.batches, progress=progress)
             if plan.refused:
                 console.print(f"Nothing is touched, because the audit found: {plan.audit.summary}")

@@ -110,6 +110,13 @@ def decode_checkpoint(metadata: Mapping[str, str]) -> Checkpoint | None:
         raise LeaseInvalid("its sequencenumber is not an integer") from None
 
 
+def offset_without_number(metadata: Mapping[str, str]) -> str:
+    """The offset of a checkpoint that has no sequence number, as some SDKs write it; empty where it has one."""
+    facts = _lower(metadata)
+    offset = facts.get("offset", "")
+    return "" if facts.get("sequencenumber") or offset.lower() == NO_OFFSET else offset
+
+
 def _lower(metadata: Mapping[str, str]) -> dict[str, str]:
     return {key.lower(): value.strip() for key, value in metadata.items()}
 

@@ -7,39 +7,29 @@ drains into the chain holds it as long as its hosts run, so this is refused whil
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from pydantic import ValidationError
 from rich.console import Console
 
 from eventconsumer_api.host_config import ResourceRef
-from eventconsumer_api.identity import RECORD_MAX_BYTES, LeaseRecord, chain_name, consumer_of, lease_record_name
+from eventconsumer_api.identity import LeaseRecord, chain_name, consumer_of, lease_record_name
 from eventconsumer_api.model import Report
-from eventconsumer_processor.audit.leases import LeaseFacts
 from eventconsumer_processor.identity.records import CLAIM_SECONDS, Stored, belongs, leader_name, read_chain, take_lead
+from eventconsumer_processor.inspect.consumer import Consumer, opened
+from eventconsumer_processor.inspect.leases import LeaseState
+from eventconsumer_processor.inspect.records import expected_lease_record, read_chain_record, read_lease_record
+from eventconsumer_processor.lease.model import Lease
 from eventconsumer_processor.sink.slots import utc_now
 from eventconsumer_processor.source.hub import HubInfo
-from eventconsumer_processor.tools import planning, whose
-from eventconsumer_processor.tools.cli import DONE, NOTHING, REFUSED, say
-from eventconsumer_processor.tools.consumer import Consumer, opened
-from eventconsumer_processor.tools.leases import state_of
-from eventconsumer_processor.tools.model import Action, AdoptReport, AdoptStep, LeaseState
+from eventconsumer_processor.tools.apply import lease_store
+from eventconsumer_processor.tools.cli import DONE, NOTHING, REFUSED, say, show, table_of
+from eventconsumer_processor.tools.model import Action, AdoptReport, AdoptStep
 from eventconsumer_processor.tools.options import Output
-from eventconsumer_processor.tools.output import show, table_of
-from eventconsumer_storage.errors import Conflict, Damaged, NotFound, StorageError
+from eventconsumer_storage.errors import Conflict, Damaged, StorageError
 from eventconsumer_storage.lease_time import boottime
 
 CHAIN, LEASES = "chain", "leases"
-
-
-@dataclass(frozen=True)
-class StoredLeases:
-    """The record of the leases, and the ETag of its blob."""
-
-    record: LeaseRecord
-    etag: str
 
 
 async def plan(consumer: Consumer) -> list[AdoptStep]:
@@ -49,7 +39,7 @@ async def plan(consumer: Consumer) -> list[AdoptStep]:
         Damaged: A record cannot be read.
         StorageError: A request failed.
     """
-    chain = await whose.read_chain_of(consumer.sink, consumer.config.sink.prefix)
+    chain = await read_chain_record(consumer.sink, consumer.config.sink.prefix)
     if chain is None:
         return []
     steps = await _plan(consumer, chain)
@@ -87,34 +77,14 @@ async def carry_out(consumer: Consumer) -> list[AdoptStep]:
             await sink.release_lease(leader_name(prefix), token)
 
 
-async def read_leases(consumer: Consumer) -> StoredLeases | None:
-    """The record of the leases; None where there is none.
-
-    Raises:
-        Damaged: It cannot be read.
-        StorageError: The request failed.
-    """
-    name = _lease_record(consumer)
-    try:
-        blob = await consumer.leases.read(name, RECORD_MAX_BYTES)
-    except NotFound:  # the container
-        return None
-    if blob is None:
-        return None
-    try:
-        return StoredLeases(LeaseRecord.model_validate_json(blob.data), blob.info.etag)
-    except ValidationError:
-        raise Damaged(f"the record of the leases, blob {name}, cannot be read: restore it from a backup") from None
-
-
 async def _plan(consumer: Consumer, chain: Stored) -> list[AdoptStep]:
-    now, layout = await consumer.now(), consumer.config.leases.layout
+    now = await consumer.now()
     leases = (await consumer.read_leases()).values()
-    held = [lease for lease in leases if state_of(lease, layout, now) is LeaseState.HELD]
+    held = [view.lease for view in leases if view.state(now) is LeaseState.HELD]
     return [_chain_step(consumer, chain, held), *await _lease_steps(consumer, chain, held)]
 
 
-def _chain_step(consumer: Consumer, chain: Stored, held: Sequence[LeaseFacts]) -> AdoptStep:
+def _chain_step(consumer: Consumer, chain: Stored, held: Sequence[Lease]) -> AdoptStep:
     own, other = consumer.config.resource, chain.record.resource
     step = AdoptStep(
         record=CHAIN,
@@ -127,13 +97,13 @@ def _chain_step(consumer: Consumer, chain: Stored, held: Sequence[LeaseFacts]) -
     if own == other:
         return step
     for lease in held:
-        if own.path != other.path == consumer_of(lease.owner or ""):
+        if own.path != other.path == consumer_of(lease.owner):
             return _held(step, lease, other.path)
     return step.model_copy(update={"action": Action.SET, "why": "hosts of this EventConsumer continue the chain"})
 
 
-async def _lease_steps(consumer: Consumer, chain: Stored, held: Sequence[LeaseFacts]) -> list[AdoptStep]:
-    found = await read_leases(consumer)
+async def _lease_steps(consumer: Consumer, chain: Stored, held: Sequence[Lease]) -> list[AdoptStep]:
+    found = await read_lease_record(consumer.leases, _lease_record(consumer))
     if found is None:
         return []  # the first host writes it
     record, wanted = found.record, _wanted(consumer, chain)
@@ -164,7 +134,7 @@ async def _write(consumer: Consumer, chain: Stored, step: AdoptStep) -> AdoptSte
         record = chain.record.model_copy(update={"resource": consumer.config.resource, "since": utc_now()})
         await consumer.sink.put(step.blob, _encoded(record), if_match=chain.etag)
     else:
-        found = await read_leases(consumer)
+        found = await read_lease_record(consumer.leases, _lease_record(consumer))
         if found is None:
             raise Damaged(f"the record of the leases, blob {step.blob}, was removed: run the command again")
         await consumer.leases.put(step.blob, _encoded(_wanted(consumer, chain)), if_match=found.etag)
@@ -174,14 +144,14 @@ async def _write(consumer: Consumer, chain: Stored, step: AdoptStep) -> AdoptSte
 def _wanted(consumer: Consumer, chain: Stored) -> LeaseRecord:
     # A chain exists, so the hub's creation time, of which a new chain's identity is made, is not needed.
     info = HubInfo(consumer.namespace, consumer.hub_name, chain.record.since, ())
-    return whose.lease_record(consumer.config, info, chain.record.chain, consumer.sink.account)
+    return expected_lease_record(consumer.config, info, chain.record.chain, consumer.sink.account)
 
 
 def _lease_record(consumer: Consumer) -> str:
-    return lease_record_name(planning.lease_store(consumer).folder)
+    return lease_record_name(lease_store(consumer).folder)
 
 
-def _held(step: AdoptStep, lease: LeaseFacts, other: str) -> AdoptStep:
+def _held(step: AdoptStep, lease: Lease, other: str) -> AdoptStep:
     why = f"{lease.owner or 'a program without a name'} holds the lease of partition {lease.partition}"
     remedy = f"suspend or delete EventConsumer {other}, and stop other programs on these leases"
     return step.model_copy(update={"action": Action.REFUSE, "why": why, "remedy": remedy})

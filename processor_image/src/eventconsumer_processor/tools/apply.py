@@ -1,30 +1,117 @@
-"""Carries a plan out: takes every partition as a host would, keeps a copy of each checkpoint, and writes the new ones.
+"""Applies a plan for checkpoints: `checkpoint set`, `checkpoint import` and `migrate` print a plan, or carry it out.
 
 All or nothing: nothing is written before all partitions are taken, under leases or ownerships of this command's own,
-and their checkpoints are still what the plan was made for. A host that starts meanwhile waits, as for any other owner.
+and their checkpoints are still those that the plan was made for. A host that starts meanwhile waits, as for any other
+owner. A copy of each old checkpoint is kept.
 """
 
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from uuid import uuid4
 
+from rich.console import Console
+
 from eventconsumer_api.errors import EventConsumerError
+from eventconsumer_api.v1alpha1 import LeaseLayout
 from eventconsumer_processor.errors import LeaseInvalid, LeaseLost
+from eventconsumer_processor.inspect.consumer import Consumer
+from eventconsumer_processor.inspect.leases import Position
+from eventconsumer_processor.lease.azuresdk_store import AzureSdkStore
+from eventconsumer_processor.lease.eventprocessorhost_store import EventProcessorHostStore
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing
 from eventconsumer_processor.lease.store import LeaseStore, for_each
-from eventconsumer_processor.tools.cli import say
-from eventconsumer_processor.tools.model import Action, CheckpointsExport, ExportedCheckpoint, Position, Step
+from eventconsumer_processor.tools.cli import DONE, REFUSED, say, show, table_of
+from eventconsumer_processor.tools.model import (
+    Action,
+    CheckpointsExport,
+    ExportedCheckpoint,
+    HubName,
+    PlanReport,
+    PlanSource,
+    Step,
+)
+from eventconsumer_processor.tools.options import Output
 from eventconsumer_processor.tools.policy import SUSPEND
 from eventconsumer_storage.blobs import BlobStore
+from eventconsumer_storage.lease_time import boottime
 
+BACKUPS = "_checkpoint-backups/"
 SECONDS = 60  # of the leases taken: the longest there is
 WATCH_SECONDS = 130.0  # above the longest time after which an owner that writes no more is gone
 LOOK_SECONDS = 1.0
 
 Keep = Callable[[str, Position | None], Awaitable[str | None]]
 """Keeps a copy of a partition's checkpoint; returns its blob's name, None where there was nothing to keep."""
+
+
+def refused(steps: Sequence[Step]) -> bool:
+    """Whether one of them refuses all."""
+    return any(step.action is Action.REFUSE for step in steps)
+
+
+async def settle(
+    consumer: Consumer, command: str, steps: Sequence[Step], *, yes: bool, source: PlanSource | None = None
+) -> PlanReport:
+    """Carry a plan out where that is wanted and possible.
+
+    Args:
+        consumer: Whose checkpoints.
+        command: That made the plan.
+        steps: The plan.
+        yes: Do it.
+        source: Where positions are taken over from.
+
+    Raises:
+        EventConsumerError: A request failed.
+    """
+    config = consumer.config
+    carried = False
+    if yes and not refused(steps):
+        await consumer.leases.ensure_container()  # no host may have started yet
+        keep = backups(consumer.leases, backup_folder(consumer), datetime.now(UTC), heading(consumer))
+        watch = config.leases.layout is LeaseLayout.AZURE_SDK
+        steps = await carry_out(steps, lease_store(consumer), keep, boottime, watch=watch)
+        carried = not refused(steps)
+    return PlanReport(
+        command=command,
+        dry_run=not yes,
+        refused=refused(steps),
+        done=carried,
+        layout=config.leases.layout,
+        hub=HubName(namespace=consumer.namespace, name=consumer.hub_name),
+        consumer_group=config.event_hub.consumer_group,
+        lease_prefix=consumer.lease_prefix,
+        source=source,
+        steps=list(steps),
+    )
+
+
+def heading(consumer: Consumer) -> CheckpointsExport:
+    """An export without any checkpoint."""
+    return CheckpointsExport(
+        layout=consumer.config.leases.layout,
+        hub=HubName(namespace=consumer.namespace, name=consumer.hub_name),
+        consumer_group=consumer.config.event_hub.consumer_group,
+        exported_at=datetime.now(UTC),
+        checkpoints=[],
+    )
+
+
+def backup_folder(consumer: Consumer) -> str:
+    """Where copies go: beside the folders of consumer groups, which other programs list."""
+    prefix = (consumer.config.leases.location.prefix or "").strip()
+    group = consumer.config.event_hub.consumer_group
+    return f"{prefix}{BACKUPS}{consumer.namespace}/{consumer.hub_name.lower()}/{group}/"
+
+
+def lease_store(consumer: Consumer) -> LeaseStore:
+    """The leases, taken for as long as one can be."""
+    names = consumer.lease_names
+    if consumer.config.leases.layout is LeaseLayout.AZURE_SDK:
+        return AzureSdkStore(consumer.leases, names, SECONDS, boottime)
+    return EventProcessorHostStore(consumer.leases, names.prefix, names.group, SECONDS, boottime)
 
 
 async def carry_out(
@@ -78,7 +165,7 @@ async def carry_out(
             refused[step.partition] = _refuse(step, "somebody else took the partition just now", SUSPEND)
             return
         taken[step.partition] = got.lease
-        if _number(got.lease.checkpoint) != (step.from_.sequence_number if step.from_ else -1):
+        if _sequence_number(got.lease.checkpoint) != (step.from_.sequence_number if step.from_ else -1):
             refused[step.partition] = _refuse(step, "its checkpoint was moved meanwhile", "run this again")
 
     done: dict[str, Step] = {}
@@ -128,8 +215,9 @@ async def _write(step: Step, taken: dict[str, Lease], store: LeaseStore, keep: K
     backup = await keep(partition, step.from_)
     lease = await store.advance(taken[partition], Checkpoint(to.offset, to.sequence_number))
     taken[partition] = lease
-    if _number(lease.checkpoint) != to.sequence_number:
-        raise LeaseLost(f"partition {partition}: another program moved its checkpoint to {_number(lease.checkpoint)}")
+    found = _sequence_number(lease.checkpoint)
+    if found != to.sequence_number:
+        raise LeaseLost(f"partition {partition}: another program moved its checkpoint to {found}")
     return step.model_copy(update={"backup": backup, "done": True})
 
 
@@ -157,9 +245,40 @@ async def _look(
         await sleep(LOOK_SECONDS)
 
 
-def _number(checkpoint: Checkpoint | None) -> int:
+def _sequence_number(checkpoint: Checkpoint | None) -> int:
     return max(-1, checkpoint.sequence_number) if checkpoint else -1
 
 
 def _refuse(step: Step, why: str, remedy: str) -> Step:
     return step.model_copy(update={"action": Action.REFUSE, "why": why, "remedy": remedy})
+
+
+def answer(report: PlanReport, output: Output) -> int:
+    """Print a plan; the exit code."""
+    show(report, output, lambda console: _table(report, console))
+    if report.refused:
+        say("refused, nothing was written: see why above")
+        return REFUSED
+    if report.dry_run and any(step.action is Action.SET for step in report.steps):
+        say("nothing was written: run again with --yes to do it")
+    return DONE
+
+
+def _table(report: PlanReport, console: Console) -> None:
+    headers = ("PARTITION", "ACTION", "FROM", "TO", "WHY")
+    rows = [
+        (step.partition, "done" if step.done else step.action.value, _number(step.from_), _number(step.to), _why(step))
+        for step in report.steps
+    ]
+    console.print(table_of(headers, rows, right=("FROM", "TO")))
+    for step in report.steps:
+        if step.backup:
+            console.print(f"partition {step.partition}: the old checkpoint is kept in {step.backup}", soft_wrap=True)
+
+
+def _why(step: Step) -> str:
+    return f"{step.why}: {step.remedy}" if step.remedy else step.why
+
+
+def _number(position: Position | None) -> int | None:
+    return position.sequence_number if position else None

@@ -11,33 +11,60 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
-from azure.storage.blob.aio import BlobServiceClient
-from pydantic import ValidationError
 from rich.console import Console
 
 from eventconsumer_api.errors import Blocked, EventConsumerError
 from eventconsumer_api.host_config import BlobLocation, HostConfig, LeaseLocation
+from eventconsumer_api.identity import LeaseRecord, chain_name
 from eventconsumer_processor import problems
-from eventconsumer_processor.audit.access import AccessError, read_config
+from eventconsumer_processor.configuration import parse_config, read_config
 from eventconsumer_processor.credentials import hub_access
 from eventconsumer_processor.errors import HubNotFound, SourceError
 from eventconsumer_processor.host.registration import hub_of
+from eventconsumer_processor.identity.records import Stored, belongs, leader_name, misfit, read_leases_record
 from eventconsumer_processor.identity.segments import check_names, list_segments
+from eventconsumer_processor.inspect.records import expected_lease_record, read_chain_record
+from eventconsumer_processor.inspect.storage import blob_store, opened_service, storage_time
+from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.source.hub import Hub, HubInfo
-from eventconsumer_processor.tools import whose
-from eventconsumer_processor.tools.checking import Checks
-from eventconsumer_processor.tools.cli import DONE, REFUSED
-from eventconsumer_processor.tools.clock import storage_time
-from eventconsumer_processor.tools.model import CheckReport
+from eventconsumer_processor.tools.cli import DONE, REFUSED, show, table_of
+from eventconsumer_processor.tools.model import Check, CheckReport
 from eventconsumer_processor.tools.options import Output
-from eventconsumer_processor.tools.output import show, table_of
-from eventconsumer_storage.async_blobs import AzureBlobStore, blob_service
 from eventconsumer_storage.blobs import BlobStore
-from eventconsumer_storage.errors import StorageError
+from eventconsumer_storage.errors import NotFound, StorageError
+from eventconsumer_storage.lease_time import boottime
 
+CHAIN, LEASES = "chain-identity", "lease-identity"
 REACH_SECONDS = 20.0  # for one answer
 SKEW_SECONDS = 60.0  # tokens and signatures bear some minutes: this is early enough to be told
 _HUB_CHECKS = ("hub-reachable", "hub-exists", "hub-partitions", "consumer-group")
+
+
+class Checks:
+    """Collects checks in the order in which they were made."""
+
+    def __init__(self) -> None:
+        self._made: list[Check] = []
+
+    def passed(self, name: str, detail: str) -> None:
+        """It is as it should be."""
+        self._made.append(Check(check=name, ok=True, detail=detail))
+
+    def failed(self, name: str, detail: str, remedy: str) -> None:
+        """It is not."""
+        self._made.append(Check(check=name, ok=False, detail=detail, remedy=remedy))
+
+    def skipped(self, name: str, why: str) -> None:
+        """It was not tried."""
+        self._made.append(Check(check=name, ok=None, detail=f"not tried: {why}"))
+
+    def extend(self, other: "Checks") -> None:
+        """Take the checks of another collection, behind these."""
+        self._made += other._made
+
+    def report(self) -> CheckReport:
+        """All of them."""
+        return CheckReport(ok=all(check.ok is not False for check in self._made), checks=list(self._made))
 
 
 async def run(config: HostConfig) -> CheckReport:
@@ -107,8 +134,8 @@ async def check_record(config: HostConfig, info: HubInfo | None, checks: Checks)
         checks.skipped("hub-unchanged", "the hub did not answer")
         return
     try:
-        async with _open(config, problems.SINK, config.sink) as service:
-            found = await list_segments(AzureBlobStore(service, config.sink.container, _unseen), config.sink.prefix)
+        async with opened_service(config, problems.SINK, config.sink) as service:
+            found = await list_segments(blob_store(service, config.sink.container), config.sink.prefix)
     except EventConsumerError as error:
         checks.skipped("hub-unchanged", f"the segments of the chain were not read: {error}")
         return
@@ -131,26 +158,95 @@ async def check_record(config: HostConfig, info: HubInfo | None, checks: Checks)
 
 
 async def check_identity(config: HostConfig, info: HubInfo | None, checks: Checks) -> None:
-    """Whether chain and leases are this consumer's, or unclaimed; see `whose`."""
-    names = [whose.CHAIN, whose.LEASES]
+    """Whether chain and leases are this consumer's, or unclaimed."""
+    names = [CHAIN, LEASES]
     try:
         async with AsyncExitStack() as stack:
-            service = await stack.enter_async_context(_open(config, problems.SINK, config.sink))
-            sink = AzureBlobStore(service, config.sink.container, _unseen)
-            found = await whose.check_chain(config, sink, checks)
-            names.remove(whose.CHAIN)
+            service = await stack.enter_async_context(opened_service(config, problems.SINK, config.sink))
+            sink = blob_store(service, config.sink.container)
+            found = await check_chain(config, sink, checks)
+            names.remove(CHAIN)
             if info is None:
-                checks.skipped(whose.LEASES, "the hub did not answer")
+                checks.skipped(LEASES, "the hub did not answer")
                 return
             location = config.leases.location
-            service = await stack.enter_async_context(_open(config, problems.LEASES, location))
-            leases = AzureBlobStore(service, location.container, _unseen)
+            service = await stack.enter_async_context(opened_service(config, problems.LEASES, location))
+            leases = blob_store(service, location.container)
             hub = hub_of(config)
             stack.push_async_callback(hub.close)
-            wanted = whose.lease_record(config, info, found.record.chain if found else "", sink.account)
-            await whose.check_leases(config, leases, wanted, checks, hub=hub, info=info)
+            wanted = expected_lease_record(config, info, found.record.chain if found else "", sink.account)
+            await check_leases(config, leases, wanted, checks, hub=hub, info=info)
     except EventConsumerError as error:
         _skip(checks, tuple(names), f"the records were not read: {error}")
+
+
+async def check_chain(config: HostConfig, sink: BlobStore, checks: Checks) -> Stored | None:
+    """Whether `spec.sink` has no chain yet, or the chain of this resource; the record.
+
+    Raises:
+        StorageError: A request failed.
+    """
+    prefix, own = config.sink.prefix, config.resource
+    where = f"{config.sink.container}/{prefix}"
+    if outer := await _outer(sink, prefix):
+        checks.failed(
+            CHAIN,
+            f"spec.sink.prefix {prefix} lies in {outer}, where EventConsumers drain into a chain of their own",
+            f"set a spec.sink.prefix that does not begin with {outer}/",
+        )
+        return await read_chain_record(sink, prefix)
+    found = await read_chain_record(sink, prefix)
+    if found is None:
+        checks.passed(CHAIN, f"no chain of files is at {where} yet: the first host begins it")
+    elif found.record.resource.path == own.path:
+        checks.passed(CHAIN, f"the chain of files at {where} is this EventConsumer's: its hosts continue it")
+    else:
+        other = found.record.resource
+        info = await sink.head(leader_name(prefix))
+        runs = "its hosts run" if info is not None and info.leased else "none of its hosts leads"
+        checks.failed(
+            CHAIN,
+            f"the chain of files at {where} is that of EventConsumer {other.path} (uid {other.uid}), and {runs}",
+            f"set another spec.sink.prefix; or, to move the files, suspend or delete {other.path} and run "
+            f"kubectl eventconsumer adopt {own.name} -n {own.namespace}",
+        )
+    return found
+
+
+async def check_leases(
+    config: HostConfig, leases: BlobStore, wanted: LeaseRecord, checks: Checks, *, hub: Hub, info: HubInfo
+) -> None:
+    """Whether the place of the leases is free, this hub's and this chain's, or an old program's that fits the hub.
+
+    Args:
+        config: The consumer.
+        leases: The lease container.
+        wanted: The record that its hosts want to find.
+        checks: Takes what is found.
+        hub: Asked how far partitions reach, where leases have no record.
+        info: Its facts.
+
+    Raises:
+        SourceError: The hub did not answer.
+        StorageError: A request failed.
+    """
+    store, container = lease_store(config, info, leases, boottime), config.leases.location.container
+    folder = store.folder.rstrip("/")
+    where = f"{container}/{folder}"
+    found = await read_leases_record(leases, folder)
+    if found is not None:
+        if belongs(found, wanted):
+            checks.passed(LEASES, f"the leases at {where} are of this hub and this chain")
+        else:
+            _failed(checks, LEASES, problems.leases_in_use(container, folder, found, wanted).message)
+        return
+    there = await store.existing()
+    if not there:
+        checks.passed(LEASES, f"no leases are at {where} yet: the first host makes them")
+    elif why := await misfit(config, there, hub, info, read=False):
+        _failed(checks, LEASES, problems.leases_do_not_fit(container, folder, why).message)
+    else:
+        checks.passed(LEASES, f"{len(there)} leases of another program at {where} fit the hub: hosts take them over")
 
 
 async def check_container(
@@ -167,17 +263,17 @@ async def check_container(
     """
     part = "lease" if field == problems.LEASES else "sink"
     credential, container, writable = f"{part}-credential", f"{part}-container", f"{part}-writable"
-    try:
-        opened = _open(config, field, location)
-    except Blocked as error:
-        _failed(checks, credential, error.problem.message)
-        _skip(checks, (container, writable), f"{credential} failed")
-        if clock:
-            clock.skipped("clock", f"{credential} failed")
-        return
-    secret = location.credential
-    how = "workload identity" if secret.client_id else f"key {secret.key} of Secret {secret.secret}"
-    async with opened as service:
+    async with AsyncExitStack() as stack:
+        try:
+            service = await stack.enter_async_context(opened_service(config, field, location))
+        except Blocked as error:
+            _failed(checks, credential, error.problem.message)
+            _skip(checks, (container, writable), f"{credential} failed")
+            if clock:
+                clock.skipped("clock", f"{credential} failed")
+            return
+        secret = location.credential
+        how = "workload identity" if secret.client_id else f"key {secret.key} of Secret {secret.secret}"
         checks.passed(credential, f"{how} is there, for {service.primary_hostname}")
         try:
             async with asyncio.timeout(REACH_SECONDS):
@@ -197,7 +293,7 @@ async def check_container(
             checks.skipped(writable, "the container is not there yet")
             return
         checks.passed(container, f"container {location.container} answers")
-        store = AzureBlobStore(service, location.container, _unseen)
+        store = blob_store(service, location.container)
         await check_writable(store, field, location, writable, checks)
 
 
@@ -230,8 +326,18 @@ def judge_clock(here: datetime, there: datetime, checks: Checks) -> None:
         )
 
 
-def _open(config: HostConfig, field: str, location: BlobLocation | LeaseLocation) -> BlobServiceClient:
-    return blob_service(location, field, config.allow_insecure_endpoints, config.endpoint_suffixes)
+async def _outer(sink: BlobStore, prefix: str) -> str:
+    """A folder around the prefix that has a chain; empty: none. A replay lies in the folder of its consumer."""
+    parts = prefix.split("/")
+    for length in range(1, len(parts)):
+        outer = "/".join(parts[:length])
+        if not prefix.startswith(f"{outer}/_replays/"):
+            try:
+                if await sink.head(chain_name(outer)) is not None:
+                    return outer
+            except NotFound:  # the container
+                return ""
+    return ""
 
 
 def _storage(error: Exception) -> StorageError:
@@ -249,25 +355,6 @@ def _skip(checks: Checks, names: tuple[str, ...], why: str) -> None:
         checks.skipped(name, why)
 
 
-def _unseen(_: str, __: str) -> None:
-    """Requests of a command are in no metric."""
-
-
-def config_of(text: str, name: str) -> HostConfig:
-    """A configuration that was handed in.
-
-    Raises:
-        AccessError: It is none.
-    """
-    try:
-        return HostConfig.model_validate_json(text)
-    except ValidationError as error:
-        fields = ", ".join(".".join(map(str, problem["loc"])) or problem["msg"] for problem in error.errors()[:5])
-        raise AccessError(
-            f"{name} is no HostConfig of this version ({fields}): use a plugin of the operator's version"
-        ) from None
-
-
 async def check(config: Path, output: Output, config_json: str | None) -> int:
     """`check`: print what was found; the exit code."""
     found = read_config(config) if config_json is None else _given(config_json)
@@ -278,7 +365,7 @@ async def check(config: Path, output: Output, config_json: str | None) -> int:
 
 def _given(name: str) -> HostConfig:
     if name == "-":
-        return config_of(sys.stdin.read(), "stdin")
+        return parse_config(sys.stdin.read(), "stdin")
     return read_config(Path(name))
 
 

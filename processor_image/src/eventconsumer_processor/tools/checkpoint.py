@@ -6,25 +6,23 @@ from pathlib import Path
 from pydantic import ValidationError
 from rich.console import Console
 
-from eventconsumer_processor.audit.access import AccessError
+from eventconsumer_processor.errors import CommandError
+from eventconsumer_processor.inspect.consumer import Consumer, opened
+from eventconsumer_processor.inspect.leases import LeaseState, Position
+from eventconsumer_processor.inspect.partitions import by_number, by_offset, chain_of, extent, read_partitions
 from eventconsumer_processor.source.hub import HubInfo
-from eventconsumer_processor.tools import planning
-from eventconsumer_processor.tools import state as standing
-from eventconsumer_processor.tools.cli import DONE, NOTHING, say
-from eventconsumer_processor.tools.consumer import Consumer, opened
-from eventconsumer_processor.tools.leases import natural, state_of
+from eventconsumer_processor.tools import apply
+from eventconsumer_processor.tools.cli import DONE, NOTHING, say, show, table_of
+from eventconsumer_processor.tools.leases import natural
 from eventconsumer_processor.tools.model import (
     Action,
     CheckpointRow,
     CheckpointsExport,
     CheckpointsReport,
     ExportedCheckpoint,
-    LeaseState,
-    Position,
     Step,
 )
 from eventconsumer_processor.tools.options import Output
-from eventconsumer_processor.tools.output import show, table_of
 from eventconsumer_processor.tools.policy import Rules, judge
 
 
@@ -40,19 +38,19 @@ async def read(consumer: Consumer) -> CheckpointsReport:
     for partition, lease in sorted(leases.items(), key=lambda item: natural(item[0])):
         reach = None
         if info is not None:
-            reach = await standing.extent(consumer, standing.chain_of(consumer, info, partition), lease)
+            reach = await extent(consumer, chain_of(consumer, info, partition), lease)
         rows.append(
             CheckpointRow(
                 partition=partition,
-                sequence_number=lease.checkpoint,
-                offset=None if lease.checkpoint is None else lease.offset,
-                state=state_of(lease, consumer.config.leases.layout, now),
-                owner=lease.owner or None,
+                sequence_number=lease.number,
+                offset=lease.position and lease.position.offset,
+                state=lease.state(now),
+                owner=lease.lease.owner or None,
                 files_start=reach[0] if reach else None,
                 files_end=reach[1] if reach else None,
             )
         )
-    heading = planning.heading(consumer).model_dump(exclude={"checkpoints"})
+    heading = apply.heading(consumer).model_dump(exclude={"checkpoints"})
     return CheckpointsReport(**heading, checkpoints=rows)
 
 
@@ -64,12 +62,12 @@ async def exported(consumer: Consumer) -> CheckpointsExport:
     """
     leases = await consumer.read_leases()
     found = [
-        ExportedCheckpoint(partition=partition, sequence_number=lease.checkpoint, offset=lease.offset or None)
-        if lease.checkpoint is not None
+        ExportedCheckpoint(partition=partition, sequence_number=lease.number, offset=lease.offset or None)
+        if lease.number is not None
         else ExportedCheckpoint(partition=partition)
         for partition, lease in sorted(leases.items(), key=lambda item: natural(item[0]))
     ]
-    return planning.heading(consumer).model_copy(update={"checkpoints": found})
+    return apply.heading(consumer).model_copy(update={"checkpoints": found})
 
 
 async def plan_set(
@@ -82,16 +80,16 @@ async def plan_set(
     """
     hub, info = await consumer.describe()
     if partition not in info.partition_ids:
-        raise AccessError(f"the hub has no partition {partition}: it has {', '.join(info.partition_ids)}")
-    found = (await standing.stand(consumer, hub, info, [partition]))[partition]
+        raise CommandError(f"the hub has no partition {partition}: it has {', '.join(info.partition_ids)}")
+    found = (await read_partitions(consumer, hub, info, [partition]))[partition]
     wanted = Position(sequence_number=-1 if number is None else number, offset=offset or "")
     if found.state in {LeaseState.HELD, LeaseState.UNKNOWN} or (number is not None and number > found.head):
         return [judge(found, wanted, rules)]  # without reading from the hub
-    chain = standing.chain_of(consumer, info, partition)
+    chain = chain_of(consumer, info, partition)
     if number is not None:
-        wanted = await standing.by_number(hub, chain, number)
+        wanted = await by_number(hub, chain, number)
     else:
-        wanted = await standing.by_offset(hub, chain, offset or "")
+        wanted = await by_offset(hub, chain, offset or "")
     return [judge(found, wanted, rules)]
 
 
@@ -105,7 +103,7 @@ async def plan_import(consumer: Consumer, document: CheckpointsExport, rules: Ru
     ours = f"{consumer.namespace}/{consumer.hub_name}".lower()
     theirs = f"{document.hub.namespace}/{document.hub.name}".lower()
     known = [one.partition for one in document.checkpoints if one.partition in info.partition_ids]
-    found = await standing.stand(consumer, hub, info, known) if ours == theirs else {}
+    found = await read_partitions(consumer, hub, info, known) if ours == theirs else {}
     steps = []
     for one in document.checkpoints:
         to = None
@@ -127,8 +125,8 @@ async def plan_import(consumer: Consumer, document: CheckpointsExport, rules: Ru
                 and here.state not in {LeaseState.HELD, LeaseState.UNKNOWN}
                 and to.sequence_number <= here.head
             ):
-                chain = standing.chain_of(consumer, info, one.partition)
-                to = await standing.by_number(hub, chain, to.sequence_number)
+                chain = chain_of(consumer, info, one.partition)
+                to = await by_number(hub, chain, to.sequence_number)
             steps.append(judge(here, to, rules))
     return steps
 
@@ -137,16 +135,16 @@ def parse(text: str, name: str) -> CheckpointsExport:
     """An export.
 
     Raises:
-        AccessError: It is none.
+        CommandError: It is none.
     """
     try:
         found = CheckpointsExport.model_validate_json(text)
     except ValidationError as error:
         fields = ", ".join(".".join(map(str, problem["loc"])) or problem["msg"] for problem in error.errors()[:5])
-        raise AccessError(f"{name} is no export of checkpoints ({fields}): make one with checkpoint export") from None
+        raise CommandError(f"{name} is no export of checkpoints ({fields}): make one with checkpoint export") from None
     partitions = [one.partition for one in found.checkpoints]
     if twice := sorted({one for one in partitions if partitions.count(one) > 1}):
-        raise AccessError(f"{name} names partitions twice: {', '.join(twice)}")
+        raise CommandError(f"{name} names partitions twice: {', '.join(twice)}")
     return found
 
 
@@ -190,12 +188,12 @@ async def set_one(
 ) -> int:
     """`checkpoint set`."""
     if (number is None) == (offset is None):
-        raise AccessError("name the position by one of --sequence-number and --offset")
+        raise CommandError("name the position by one of --sequence-number and --offset")
     async with opened(config, hub=True) as consumer:
         rules = Rules(consumer.config.leases.shared, consumer.replaced, allow_behind, allow_skip)
         steps = await plan_set(consumer, partition, number, offset, rules)
-        report = await planning.settle(consumer, "set", steps, yes=yes)
-    return planning.answer(report, output)
+        report = await apply.settle(consumer, "set", steps, yes=yes)
+    return apply.answer(report, output)
 
 
 async def import_from(
@@ -206,22 +204,22 @@ async def import_from(
     async with opened(config, hub=True) as consumer:
         rules = Rules(consumer.config.leases.shared, consumer.replaced, allow_behind, allow_skip)
         steps = await plan_import(consumer, document, rules)
-        report = await planning.settle(consumer, "import", steps, yes=yes)
-    return planning.answer(report, output)
+        report = await apply.settle(consumer, "import", steps, yes=yes)
+    return apply.answer(report, output)
 
 
 def _read_file(file: str) -> str:
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise AccessError(f"cannot read {file}: {getattr(error, 'strerror', None) or 'it is no text'}") from None
+        raise CommandError(f"cannot read {file}: {getattr(error, 'strerror', None) or 'it is no text'}") from None
 
 
 def _write_file(file: str, text: str) -> None:
     try:
         Path(file).write_text(text + "\n", encoding="utf-8")
     except OSError as error:
-        raise AccessError(f"cannot write {file}: {error.strerror}; name another file, or - for stdout") from None
+        raise CommandError(f"cannot write {file}: {error.strerror}; name another file, or - for stdout") from None
 
 
 def _table(report: CheckpointsReport, console: Console) -> None:

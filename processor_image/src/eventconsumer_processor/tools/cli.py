@@ -1,17 +1,28 @@
-"""Runs a command to its exit code: 0 done, 1 nothing found, 2 refused, 3 not carried out."""
+"""Runs a command and prints its answer.
+
+The answer is a table, or one document for programs, on stdout; messages are on stderr. Exit codes: 0 done, 1 nothing
+found, 2 refused, 3 failed.
+"""
 
 import asyncio
 import logging
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from datetime import datetime
 from typing import Any, NoReturn
 
 import structlog
 import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from eventconsumer_api.errors import EventConsumerError
+from eventconsumer_api.model import Report
+from eventconsumer_processor.tools.options import Output
 
 DONE, NOTHING, REFUSED, FAILED = 0, 1, 2, 3
+_WIDTH = 150  # where the output is no terminal
 
 
 def run(command: Coroutine[Any, Any, int]) -> NoReturn:
@@ -45,3 +56,54 @@ def quiet() -> None:
         wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
+
+
+def show(document: Report, output: Output, table: Callable[[Console], None]) -> None:
+    """Print a document to stdout.
+
+    Args:
+        document: What was found.
+        output: In which form.
+        table: Prints the form for people.
+    """
+    if output is Output.JSON:
+        print(document.model_dump_json(by_alias=True, indent=2))  # noqa: T201 - the command's output
+    elif output is Output.YAML:
+        import yaml  # only where it is used
+
+        data = document.model_dump(mode="json", by_alias=True)
+        print(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), end="")  # noqa: T201
+    else:
+        console = Console(highlight=False)
+        if not console.is_terminal:
+            console.width = _WIDTH
+        table(console)
+
+
+def table_of(headers: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> Table:
+    """A table; None is shown as `-`, numbers with separators, times to the second.
+
+    Args:
+        headers: Of the columns.
+        rows: Their values.
+        right: Columns that stand on the right.
+    """
+    table = Table(title_justify="left")
+    for header in headers:
+        table.add_column(header, justify="right" if header in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(text, row))
+    return table
+
+
+def text(value: object) -> str:
+    """A value as people read it."""
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="seconds").replace("+00:00", "Z")
+    return escape(str(value))

@@ -2,7 +2,6 @@
 
 import heapq
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
 from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,15 +9,16 @@ from pathlib import Path
 from rich.console import Console
 
 from eventconsumer_api.durations import moment
-from eventconsumer_processor.audit import names
-from eventconsumer_processor.audit.access import AccessError
-from eventconsumer_processor.tools.cli import DONE, NOTHING, say
-from eventconsumer_processor.tools.consumer import Consumer, opened
+from eventconsumer_processor.errors import CommandError
+from eventconsumer_processor.inspect.consumer import Consumer, opened
+from eventconsumer_processor.inspect.files import dead_letters, file_in, slots
+from eventconsumer_processor.sink.slots import Slot
+from eventconsumer_processor.tools.cli import DONE, NOTHING, say, show, table_of, text
 from eventconsumer_processor.tools.leases import natural
 from eventconsumer_processor.tools.model import FileRow, FilesReport, FileTotals, HubName
 from eventconsumer_processor.tools.options import Output
-from eventconsumer_processor.tools.output import show, table_of, text
 from eventconsumer_storage.blobs import BlobInfo
+from eventconsumer_storage.errors import Damaged
 
 
 class Newest:
@@ -67,22 +67,21 @@ async def read(
         StorageError: A request failed.
     """
     era = "" if consumer.segment is None else consumer.segment.incarnation
-    root = f"{consumer.config.sink.prefix}/"
+    prefix = consumer.config.sink.prefix
     newest = Newest(limit)
     if era:
-        letters = await _dead_letters(consumer, f"{root}_deadletters/inc={era}/", root)
-        async for info in consumer.files.walk(f"{root}inc={era}/"):
-            name = names.parse(info.name.removeprefix(root))
-            if not isinstance(name, names.SlotName) or (partitions and name.partition not in partitions):
+        letters = await dead_letters(consumer.walk, prefix, era)
+        async for partition, start, info in slots(consumer.walk, prefix, era):
+            if (partitions and partition not in partitions) or (since is not None and info.last_modified < since):
                 continue
-            if since is None or info.last_modified >= since:
-                row = _row(name, info, letters.get(name.partition, []))
-                if row is not None:
-                    newest.add(row)
+            try:
+                newest.add(_row(partition, info, file_in(info, start), letters.get(partition, [])))
+            except Damaged as error:
+                say(f"left out: {error}; run the audit")
     rows = newest.rows()
     return FilesReport(
         container=consumer.config.sink.container,
-        prefix=consumer.config.sink.prefix,
+        prefix=prefix,
         hub=HubName(namespace=consumer.namespace, name=consumer.hub_name),
         incarnation=era,
         files=rows,
@@ -91,34 +90,19 @@ async def read(
     )
 
 
-async def _dead_letters(consumer: Consumer, folder: str, root: str) -> dict[str, list[int]]:
-    """Sequence numbers of dead letters by partition, ascending as names are."""
-    found: defaultdict[str, list[int]] = defaultdict(list)
-    async for info in consumer.files.walk(folder):
-        name = names.parse(info.name.removeprefix(root))
-        if isinstance(name, names.DeadLetterName):
-            found[name.partition].append(int(info.name.rpartition("seq=")[2].removesuffix(".json")))
-    return found
-
-
-def _row(name: names.SlotName, info: BlobInfo, letters: list[int]) -> FileRow | None:
-    try:
-        slot = names.facts(info.name, name.start, info.size, info.etag, info.metadata)
-    except names.BadFacts as error:
-        say(f"left out {info.name}: {error}; run the audit")
-        return None
+def _row(partition: str, info: BlobInfo, file: Slot, letters: list[int]) -> FileRow:
     return FileRow(
-        partition=name.partition,
-        name=slot.data.path if slot.data else info.name,
-        first_sequence_number=slot.first,
-        last_sequence_number=slot.last,
-        events=slot.count,
-        bytes=0 if slot.tombstone else slot.size,
+        partition=partition,
+        name=file.path,
+        first_sequence_number=file.first,
+        last_sequence_number=file.last,
+        events=file.count,
+        bytes=file.size,
         modified=info.last_modified,
-        epoch=slot.epoch,
-        gap=next((value for key, value in info.metadata.items() if key.lower() == "gap"), ""),
-        tombstone=slot.tombstone,
-        dead_letters=bisect_right(letters, slot.last) - bisect_left(letters, slot.start),
+        epoch=file.epoch,
+        gap=file.gap,
+        tombstone=file.tombstone,
+        dead_letters=bisect_right(letters, file.last) - bisect_left(letters, file.start),
     )
 
 
@@ -127,7 +111,7 @@ async def files(config: Path, output: Output, partitions: Collection[str], since
     try:
         limit_time = None if since is None else moment(since, datetime.now(UTC))
     except ValueError as error:
-        raise AccessError(f"--since: {error}") from None
+        raise CommandError(f"--since: {error}") from None
     async with opened(config) as consumer:
         report = await read(consumer, partitions, limit_time, limit)
     show(report, output, lambda console: _table(report, console))

@@ -5,19 +5,17 @@ from pathlib import Path
 
 from rich.console import Console
 
-from eventconsumer_processor.audit.leases import LeaseFacts
 from eventconsumer_processor.identity.segments import name_of
-from eventconsumer_processor.lease.model import Checkpoint, Lease
+from eventconsumer_processor.inspect.consumer import Consumer, opened
+from eventconsumer_processor.inspect.leases import LeaseState, LeaseView
 from eventconsumer_processor.problems import shown
 from eventconsumer_processor.sink.slots import utc_now
 from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_processor.tools.accept import Accepting, Ends
-from eventconsumer_processor.tools.cli import DONE, NOTHING, REFUSED, say
-from eventconsumer_processor.tools.consumer import Consumer, opened
-from eventconsumer_processor.tools.leases import natural, state_of
-from eventconsumer_processor.tools.model import HubAcceptReport, HubEnds, HubName, LeaseState
+from eventconsumer_processor.tools.cli import DONE, NOTHING, REFUSED, say, show, table_of
+from eventconsumer_processor.tools.leases import natural
+from eventconsumer_processor.tools.model import HubAcceptReport, HubEnds, HubName
 from eventconsumer_processor.tools.options import Output
-from eventconsumer_processor.tools.output import show, table_of
 from eventconsumer_storage.errors import Conflict
 
 
@@ -34,7 +32,8 @@ async def settle(consumer: Consumer, *, yes: bool) -> HubAcceptReport:
         return report.model_copy(update={"why": "no host has drained into this folder yet: there is nothing to accept"})
     if refusal := await _held(consumer, leases):
         return report.model_copy(update=refusal)
-    accepting = Accepting(consumer.config, hub, info, consumer.sink, consumer.segments, _known(leases))
+    known = {partition: view.lease for partition, view in leases.items()}
+    accepting = Accepting(consumer.config, hub, info, consumer.sink, consumer.segments, known)
     ends = await accepting.examine()
     report = report.model_copy(update={"partitions": [_row(end) for end in ends]})
     if foreign := [end.partition for end in ends if end.foreign]:
@@ -87,9 +86,9 @@ def _heading(consumer: Consumer, info: HubInfo, *, yes: bool) -> HubAcceptReport
     )
 
 
-async def _held(consumer: Consumer, leases: Mapping[str, LeaseFacts]) -> dict[str, object]:
-    now, layout = await consumer.now(), consumer.config.leases.layout
-    held = [lease for lease in leases.values() if state_of(lease, layout, now) is LeaseState.HELD]
+async def _held(consumer: Consumer, leases: Mapping[str, LeaseView]) -> dict[str, object]:
+    now = await consumer.now()
+    held = [view.lease for view in leases.values() if view.state(now) is LeaseState.HELD]
     if not held:
         return {}
     who = held[0].owner or "a program without a name"
@@ -110,16 +109,6 @@ def _foreign(partitions: list[str]) -> dict[str, object]:
         "why": "another program that shares the leases has processed events behind the files in partitions "
         f"{', '.join(partitions)}, and it is not known which events these were",
         "remedy": "create another EventConsumer with another spec.sink.prefix and spec.leaseStore.prefix",
-    }
-
-
-def _known(leases: Mapping[str, LeaseFacts]) -> dict[str, Lease]:
-    return {
-        partition: Lease(
-            partition,
-            checkpoint=None if lease.checkpoint is None else Checkpoint(lease.offset, lease.checkpoint),
-        )
-        for partition, lease in leases.items()
     }
 
 

@@ -5,18 +5,17 @@ from pathlib import Path
 
 from rich.console import Console
 
-from eventconsumer_processor.audit.leases import LeaseFacts
 from eventconsumer_processor.batch.batches import BatchLog
 from eventconsumer_processor.batch.measure import Measure, eras_of
 from eventconsumer_processor.identity.segments import first
-from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing
+from eventconsumer_processor.inspect.consumer import Consumer, opened
+from eventconsumer_processor.inspect.leases import LeaseView
+from eventconsumer_processor.lease.model import Listing
 from eventconsumer_processor.sink.slots import utc_now
-from eventconsumer_processor.tools.cli import DONE
-from eventconsumer_processor.tools.consumer import Consumer, opened
+from eventconsumer_processor.tools.cli import DONE, show, table_of, text
 from eventconsumer_processor.tools.leases import natural
 from eventconsumer_processor.tools.model import HubName, LagReport, LagRow, LagTotals
 from eventconsumer_processor.tools.options import Output
-from eventconsumer_processor.tools.output import show, table_of, text
 
 
 def totals_of(rows: list[LagRow]) -> LagTotals:
@@ -48,7 +47,7 @@ async def read(consumer: Consumer) -> LagReport:
     )
     partitions = sorted(info.partition_ids, key=natural)
     if consumer.segments:  # else no host has registered, and the containers may not be there
-        await measure.follow(partitions, Listing({p: _lease(lease) for p, lease in leases.items()}, {}))
+        await measure.follow(partitions, Listing({p: view.lease for p, view in leases.items()}, {}))
     await measure.ask_heads(partitions)
     rows = [_row(measure, partition, leases.get(partition), consumer.replaced) for partition in partitions]
     return LagReport(
@@ -60,22 +59,17 @@ async def read(consumer: Consumer) -> LagReport:
     )
 
 
-def _row(measure: Measure, partition: str, lease: LeaseFacts | None, replaced: bool) -> LagRow:
-    found = measure.lag(partition, None if lease is None else _lease(lease))
+def _row(measure: Measure, partition: str, lease: LeaseView | None, replaced: bool) -> LagRow:
+    found = measure.lag(partition, lease.lease if lease else None)
     ledger = measure.ledgers.get(partition)
     return LagRow(
         partition=partition,
         head=measure.head(partition),
-        checkpoint=lease.checkpoint if lease else None,
+        checkpoint=lease.number if lease else None,
         files_end=ledger.next - 1 if ledger and not replaced else None,
         events=found.events,
         seconds=found.seconds,
     )
-
-
-def _lease(lease: LeaseFacts) -> Lease:
-    checkpoint = None if lease.checkpoint is None else Checkpoint(lease.offset, lease.checkpoint)
-    return Lease(lease.partition, lease.owner or "", epoch=lease.epoch or 0, checkpoint=checkpoint)
 
 
 async def lag(config: Path, output: Output) -> int:

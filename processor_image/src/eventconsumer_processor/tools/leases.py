@@ -1,48 +1,18 @@
 """The command `leases`: who owns which partition, and how far it was read, as the blobs say it. Only reads."""
 
-from datetime import datetime, timedelta
 from pathlib import Path
 
 from rich.console import Console
 
-from eventconsumer_api.v1alpha1 import LeaseLayout
-from eventconsumer_processor.audit.leases import LeaseFacts
-from eventconsumer_processor.lease.azuresdk_store import FOREIGN_SECONDS
-from eventconsumer_processor.tools.cli import DONE, NOTHING, say
-from eventconsumer_processor.tools.consumer import Consumer, opened
-from eventconsumer_processor.tools.model import HubName, LeaseRow, LeasesReport, LeaseState, Position
+from eventconsumer_processor.inspect.consumer import Consumer, opened
+from eventconsumer_processor.tools.cli import DONE, NOTHING, say, show, table_of
+from eventconsumer_processor.tools.model import HubName, LeaseRow, LeasesReport
 from eventconsumer_processor.tools.options import Output
-from eventconsumer_processor.tools.output import show, table_of
-
-
-def state_of(lease: LeaseFacts, layout: LeaseLayout, now: datetime) -> LeaseState:
-    """Whether the partition has an owner. Pure.
-
-    Args:
-        lease: As read.
-        layout: Its layout: a storage lease says who is alive, or else how long ago the owner wrote.
-        now: The storage's clock.
-    """
-    if lease.held:
-        return LeaseState.HELD
-    if lease.damage:
-        return LeaseState.UNKNOWN
-    if not lease.owner:
-        return LeaseState.FREE
-    if layout is LeaseLayout.EVENT_PROCESSOR_HOST or lease.modified is None:
-        return LeaseState.EXPIRED
-    alive = timedelta(seconds=FOREIGN_SECONDS if lease.seconds is None else lease.seconds)
-    return LeaseState.HELD if now - lease.modified < alive else LeaseState.EXPIRED
 
 
 def natural(partition: str) -> tuple[int, str]:
     """Orders partition ids as numbers where they are."""
     return (int(partition) if partition.isdecimal() else -1, partition)
-
-
-def position_of(lease: LeaseFacts) -> Position | None:
-    """The checkpoint in a lease; None where it has none."""
-    return None if lease.checkpoint is None else Position(sequence_number=lease.checkpoint, offset=lease.offset)
 
 
 async def read(consumer: Consumer) -> LeasesReport:
@@ -51,22 +21,21 @@ async def read(consumer: Consumer) -> LeasesReport:
     Raises:
         StorageError: A request failed.
     """
-    leases, layout = await consumer.read_leases(), consumer.config.leases.layout
-    now = await consumer.now()
+    leases, now = await consumer.read_leases(), await consumer.now()
     return LeasesReport(
-        layout=layout,
+        layout=consumer.config.leases.layout,
         container=consumer.config.leases.location.container,
         hub=HubName(namespace=consumer.namespace, name=consumer.hub_name),
         consumer_group=consumer.config.event_hub.consumer_group,
         leases=[
             LeaseRow(
                 partition=partition,
-                state=state_of(lease, layout, now),
-                owner=lease.owner or None,
+                state=lease.state(now),
+                owner=lease.lease.owner or None,
                 epoch=lease.epoch,
-                checkpoint=position_of(lease),
+                checkpoint=lease.position,
                 modified=lease.modified,
-                etag=lease.etag,
+                etag=lease.lease.etag.strip('"'),
                 blob=lease.blob,
                 problem=lease.damage or None,
             )

@@ -4,33 +4,29 @@ The other container is only read. Its processors must be gone: as long as one of
 reading, and what it reads after the plan would be drained again.
 """
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 
-from azure.storage.blob.aio import BlobServiceClient
-
-from eventconsumer_api.host_config import BlobLocation, Credential, HostConfig
+from eventconsumer_api.host_config import BlobContainer, BlobLocation
 from eventconsumer_api.v1alpha1 import LeaseLayout
 from eventconsumer_processor import problems
-from eventconsumer_processor.audit.access import AccessError
-from eventconsumer_processor.audit.container import AzureContainer
-from eventconsumer_processor.audit.leases import LeaseFacts
-from eventconsumer_processor.audit.owners import LeaseReader, LeaseSubject
-from eventconsumer_processor.tools import planning
-from eventconsumer_processor.tools import state as standing
+from eventconsumer_processor.configuration import credential_in
+from eventconsumer_processor.errors import CommandError
+from eventconsumer_processor.inspect.consumer import Consumer, opened
+from eventconsumer_processor.inspect.leases import LeaseState, LeaseView, Position, read_leases
+from eventconsumer_processor.inspect.partitions import PartitionState, by_number, by_offset, chain_of, read_partitions
+from eventconsumer_processor.inspect.storage import blob_store, opened_service, storage_time
+from eventconsumer_processor.lease.azuresdk import Names
+from eventconsumer_processor.tools import apply
 from eventconsumer_processor.tools.cli import NOTHING, say
-from eventconsumer_processor.tools.clock import storage_time
-from eventconsumer_processor.tools.consumer import Consumer, opened
-from eventconsumer_processor.tools.leases import natural, state_of
-from eventconsumer_processor.tools.model import Action, LeaseState, PlanReport, PlanSource, Position, Step
+from eventconsumer_processor.tools.leases import natural
+from eventconsumer_processor.tools.model import Action, PlanReport, PlanSource, Step
 from eventconsumer_processor.tools.options import Output
-from eventconsumer_processor.tools.policy import Rules, Standing, judge
-from eventconsumer_storage.async_blobs import blob_service
+from eventconsumer_processor.tools.policy import Rules, judge
+from eventconsumer_storage.blobs import BlobStore
 
 
 class From(StrEnum):
@@ -50,27 +46,29 @@ class Legacy:
     """The other processor's leases, as read."""
 
     source: PlanSource
-    leases: Mapping[str, LeaseFacts]
+    leases: Mapping[str, LeaseView]
     now: datetime  # of its storage
 
 
-def needs_offset(lease: LeaseFacts, layout: LeaseLayout) -> bool:
+def needs_offset(lease: LeaseView, layout: LeaseLayout) -> bool:
     """Whether only the offset tells the position: old libraries left the sequence number out, or at 0. Pure."""
     if not lease.offset or lease.offset == "-1" or lease.damage:
         return False
-    return lease.checkpoint is None or (lease.checkpoint == 0 and layout is LeaseLayout.EVENT_PROCESSOR_HOST)
+    return lease.number is None or (lease.number == 0 and layout is LeaseLayout.EVENT_PROCESSOR_HOST)
 
 
 def held_by(legacy: Legacy) -> dict[str, str]:
     """Partitions that the other processor still holds, with their owners. Pure."""
     return {
-        partition: lease.owner or "something that does not say its name"
-        for partition, lease in legacy.leases.items()
-        if state_of(lease, legacy.source.layout, legacy.now) is LeaseState.HELD
+        partition: view.lease.owner or "something that does not say its name"
+        for partition, view in legacy.leases.items()
+        if view.state(legacy.now) is LeaseState.HELD
     }
 
 
-def step_of(here: Standing, lease: LeaseFacts | None, wanted: Position | None, owner: str | None, rules: Rules) -> Step:
+def step_of(
+    here: PartitionState, lease: LeaseView | None, wanted: Position | None, owner: str | None, rules: Rules
+) -> Step:
     """What happens to one partition. Pure.
 
     Args:
@@ -100,7 +98,7 @@ def step_of(here: Standing, lease: LeaseFacts | None, wanted: Position | None, o
     return judge(here, wanted, rules)
 
 
-def _refuse(here: Standing, wanted: Position | None, why: str, remedy: str) -> Step:
+def _refuse(here: PartitionState, wanted: Position | None, why: str, remedy: str) -> Step:
     return Step(
         partition=here.partition, action=Action.REFUSE, from_=here.checkpoint, to=wanted, why=why, remedy=remedy
     )
@@ -115,11 +113,11 @@ async def plan(consumer: Consumer, legacy: Legacy) -> list[Step]:
     hub, info = await consumer.describe()
     partitions = sorted(info.partition_ids, key=natural)
     if strange := sorted(set(legacy.leases) - set(partitions), key=natural):
-        raise AccessError(
+        raise CommandError(
             f"the container has leases of partitions {', '.join(strange)}, which Event Hub {consumer.hub_name} has "
             "not: they are of another hub, or of another consumer group; check --prefix and --consumer-group"
         )
-    found = await standing.stand(consumer, hub, info, partitions)
+    found = await read_partitions(consumer, hub, info, partitions)
     held = held_by(legacy)
     steps = []
     for partition in partitions:
@@ -127,36 +125,25 @@ async def plan(consumer: Consumer, legacy: Legacy) -> list[Step]:
         readable = not held and here.state not in {LeaseState.HELD, LeaseState.UNKNOWN}
         wanted = None
         if lease is not None and not lease.damage:
-            chain = standing.chain_of(consumer, info, partition)
+            chain = chain_of(consumer, info, partition)
             if needs_offset(lease, legacy.source.layout) and readable:
-                wanted = await standing.by_offset(hub, chain, lease.offset)
-            elif lease.checkpoint is not None and not lease.offset and readable and lease.checkpoint <= here.head:
-                wanted = await standing.by_number(hub, chain, lease.checkpoint)
-            elif lease.checkpoint is not None:
-                wanted = Position(sequence_number=lease.checkpoint, offset=lease.offset)
+                wanted = await by_offset(hub, chain, lease.offset)
+            elif lease.number is not None and not lease.offset and readable and lease.number <= here.head:
+                wanted = await by_number(hub, chain, lease.number)
+            else:
+                wanted = lease.position
         steps.append(step_of(here, lease, wanted, held.get(partition), Rules(shared=False, replaced=consumer.replaced)))
     return steps
 
 
-async def read(consumer: Consumer, container: AzureContainer, source: PlanSource, now: datetime) -> Legacy:
+async def read(consumer: Consumer, blobs: BlobStore, source: PlanSource, now: datetime) -> Legacy:
     """Read the other processor's leases.
 
     Raises:
         StorageError: A request failed.
     """
-    subject = LeaseSubject(container, source.prefix, source.consumer_group, source.layout)
-    reader = LeaseReader(subject, consumer.namespace, consumer.hub_name)
-    return Legacy(source, await reader.read(), now)
-
-
-@asynccontextmanager
-async def _service(config: HostConfig, file: Path | None) -> AsyncIterator[BlobServiceClient]:
-    location = config.leases.location if file is None else _location(file)
-    async with AsyncExitStack() as stack:
-        service = blob_service(location, problems.LEASES, config.allow_insecure_endpoints, config.endpoint_suffixes)
-        if hasattr(service.credential, "get_token"):
-            stack.push_async_callback(service.credential.close)
-        yield await stack.enter_async_context(service)
+    names = Names(source.prefix, consumer.host, consumer.hub_name, source.consumer_group)
+    return Legacy(source, await read_leases(blobs, source.layout, names), now)
 
 
 async def migrate(
@@ -171,15 +158,18 @@ async def migrate(
     yes: bool,
 ) -> int:
     """`migrate`: print the plan, carry it out if told to; the exit code."""
-    async with opened(config, hub=True) as consumer, _service(consumer.config, connection_string_file) as service:
+    async with (
+        opened(config, hub=True) as consumer,
+        opened_service(consumer.config, problems.LEASES, _location(consumer, connection_string_file)) as service,
+    ):
         group = consumer_group or consumer.config.event_hub.consumer_group
         source = PlanSource(layout=kind.layout, container=container, prefix=prefix, consumer_group=group)
         if connection_string_file is None and _same(consumer, source):
-            raise AccessError(
+            raise CommandError(
                 "these are the consumer's own leases: there is nothing to take over, its hosts go on from them"
             )
-        now = partial(storage_time, service, container)
-        legacy = await read(consumer, AzureContainer(service, container), source, await now())
+        now = await storage_time(service, container)
+        legacy = await read(consumer, blob_store(service, container), source, now)
         if not legacy.leases:
             say(
                 f"no leases or checkpoints of consumer group {group} in container {container}: check --container, "
@@ -187,10 +177,10 @@ async def migrate(
             )
             return NOTHING
         steps = await plan(consumer, legacy)
-        report = await planning.settle(consumer, "migrate", steps, yes=yes, source=source)
+        report = await apply.settle(consumer, "migrate", steps, yes=yes, source=source)
     if hint := places(report):
         say(hint)
-    return planning.answer(report, output)
+    return apply.answer(report, output)
 
 
 def places(report: PlanReport) -> str:
@@ -205,13 +195,12 @@ def places(report: PlanReport) -> str:
     return f'{here}, prefix: "{source.prefix.strip()}"; {back}'
 
 
-def _location(file: Path) -> BlobLocation:
+def _location(consumer: Consumer, file: Path | None) -> BlobContainer:
+    if file is None:
+        return consumer.config.leases.location
     if not file.is_file():
-        raise AccessError(f"cannot read the connection string: there is no file {file}; name one that is there")
-    credential = Credential(
-        field="--connection-string-file", secret=file.name, key="the text", connection_string_file=str(file)
-    )
-    return BlobLocation(container="", prefix="", credential=credential)
+        raise CommandError(f"cannot read the connection string: there is no file {file}; name one that is there")
+    return BlobLocation(container="", prefix="", credential=credential_in(file, "--connection-string-file"))
 
 
 def _same(consumer: Consumer, source: PlanSource) -> bool:

@@ -12,6 +12,7 @@ from pydantic import Field
 from eventconsumer_api.identity import EventMark
 from eventconsumer_api.model import Report
 from eventconsumer_api.v1alpha1 import LeaseLayout
+from eventconsumer_processor.inspect.leases import LeaseState, Position
 
 SCHEMA_VERSION = 1
 
@@ -21,22 +22,6 @@ class HubName(Report):
 
     namespace: str
     name: str
-
-
-class LeaseState(StrEnum):
-    """Whether a partition has an owner."""
-
-    HELD = "held"  # it has an owner
-    FREE = "free"
-    EXPIRED = "expired"  # its owner neither renewed nor released it: the next host takes it
-    UNKNOWN = "unknown"  # the lease cannot be read
-
-
-class Position(Report):
-    """The last event that was processed; sequence number -1 where none was."""
-
-    sequence_number: int
-    offset: str = Field(default="", description="As the hub gives it; empty where the blob does not say.")
 
 
 class LeaseRow(Report):

@@ -7,36 +7,11 @@ checkpoint is what it begins behind. Where a handler replaces the files, the che
 
 from dataclasses import dataclass
 
-from eventconsumer_processor.tools.model import Action, LeaseState, Position, Step
+from eventconsumer_processor.inspect.leases import LeaseState, Position
+from eventconsumer_processor.inspect.partitions import PartitionState
+from eventconsumer_processor.tools.model import Action, Step
 
 SUSPEND = "suspend the consumer (spec.suspend: true), wait until its hosts are gone, then run this again"
-
-
-@dataclass(frozen=True)
-class Standing:
-    """One partition, as it is before anything is written.
-
-    Attributes:
-        partition: Its id.
-        state: Whether it has an owner.
-        owner: Who.
-        checkpoint: As it is now.
-        damage: Why the lease cannot be read.
-        start: Where the chain of files starts; None: it has not begun.
-        end: Last sequence number in a file; None: it has not begun.
-        earliest: Sequence number of the first event that the hub still has.
-        head: The hub's last sequence number.
-    """
-
-    partition: str
-    state: LeaseState
-    owner: str = ""
-    checkpoint: Position | None = None
-    damage: str = ""
-    start: int | None = None
-    end: int | None = None
-    earliest: int = 0
-    head: int = -1
 
 
 @dataclass(frozen=True)
@@ -49,81 +24,81 @@ class Rules:
     allow_skip: bool = False
 
 
-def judge(standing: Standing, wanted: Position, rules: Rules) -> Step:
+def judge(here: PartitionState, wanted: Position, rules: Rules) -> Step:
     """What happens to a partition's checkpoint.
 
     Args:
-        standing: The partition.
+        here: The partition.
         wanted: Where its checkpoint is to be.
         rules: What is allowed.
     """
-    number, here = wanted.sequence_number, standing.checkpoint
-    blocked = _owned(standing)
+    number = wanted.sequence_number
+    blocked = _owned(here)
     if blocked is not None:
         return blocked.model_copy(update={"to": wanted})
-    if number > standing.head:
+    if number > here.head:
         return _step(
-            standing,
+            here,
             wanted,
             Action.REFUSE,
-            f"the hub's last event of this partition is {standing.head}, so {number} does not exist yet",
+            f"the hub's last event of this partition is {here.head}, so {number} does not exist yet",
             "name a sequence number up to the hub's last, and make sure that it is the same Event Hub",
         )
     if rules.replaced:
-        return _by_checkpoint(standing, wanted, rules)
-    if standing.end is not None and number > standing.end:
-        return _beyond(standing, wanted, standing.end, rules)
-    if standing.end is not None and number < standing.end:
+        return _by_checkpoint(here, wanted, rules)
+    if here.end is not None and number > here.end:
+        return _beyond(here, wanted, here.end, rules)
+    if here.end is not None and number < here.end:
         if not rules.allow_behind:
             return _step(
-                standing,
+                here,
                 wanted,
                 Action.REFUSE,
-                f"events up to {standing.end} are in committed files: hosts go on behind them whatever the checkpoint "
+                f"events up to {here.end} are in committed files: hosts go on behind them whatever the checkpoint "
                 "says, so nothing would be read again",
-                f"use {standing.end}, or say --allow-behind to write it nevertheless (other programs on these leases "
+                f"use {here.end}, or say --allow-behind to write it nevertheless (other programs on these leases "
                 "would read from there); to read events again, start a replay",
             )
-        text = f"hosts walk over the files to {standing.end} and go on there; nothing is written twice"
-        return _set(standing, wanted, text)
-    if standing.end is not None:
-        return _set(standing, wanted, "the last event in a committed file")
-    lost = standing.earliest - number - 1
+        text = f"hosts walk over the files to {here.end} and go on there; nothing is written twice"
+        return _set(here, wanted, text)
+    if here.end is not None:
+        return _set(here, wanted, "the last event in a committed file")
+    lost = here.earliest - number - 1
     if lost > 0:
-        text = f"hosts begin behind it; {lost} events before {standing.earliest} left the hub and become a recorded gap"
+        text = f"hosts begin behind it; {lost} events before {here.earliest} left the hub and become a recorded gap"
     else:
         text = f"hosts begin with event {number + 1}"
-    return _set(standing, wanted, text if here is None else f"no file was written yet: {text}")
+    return _set(here, wanted, text if here.checkpoint is None else f"no file was written yet: {text}")
 
 
-def _by_checkpoint(standing: Standing, wanted: Position, rules: Rules) -> Step:
+def _by_checkpoint(here: PartitionState, wanted: Position, rules: Rules) -> Step:
     """A handler replaces the files: the checkpoint alone counts, but nothing before the start is handled."""
     number = wanted.sequence_number
-    reached = standing.checkpoint.sequence_number if standing.checkpoint else None
-    if reached is None and standing.start is not None:
-        reached = standing.start - 1
+    reached = here.checkpoint.sequence_number if here.checkpoint else None
+    if reached is None and here.start is not None:
+        reached = here.start - 1
     if reached is None or number == reached:
-        return _set(standing, wanted, f"the handler goes on with event {number + 1}")
+        return _set(here, wanted, f"the handler goes on with event {number + 1}")
     if number > reached:
-        return _beyond(standing, wanted, reached, rules)
+        return _beyond(here, wanted, reached, rules)
     if not rules.allow_behind:
         return _step(
-            standing,
+            here,
             wanted,
             Action.REFUSE,
             f"events {number + 1} to {reached} were handled, and would be handled again",
             "say --allow-behind if that is what you want",
         )
-    return _set(standing, wanted, f"events from {number + 1} on are handled again")
+    return _set(here, wanted, f"events from {number + 1} on are handled again")
 
 
-def _beyond(standing: Standing, wanted: Position, end: int, rules: Rules) -> Step:
+def _beyond(here: PartitionState, wanted: Position, end: int, rules: Rules) -> Step:
     """The position is beyond what was processed."""
     lost = f"events {end + 1} to {wanted.sequence_number}"
     what = "would not be handled" if rules.replaced else "would be in no file"
     if not (rules.shared or rules.replaced):
         return _step(
-            standing,
+            here,
             wanted,
             Action.REFUSE,
             f"{lost} {what}, and hosts refuse to skip them",
@@ -131,33 +106,31 @@ def _beyond(standing: Standing, wanted: Position, end: int, rules: Rules) -> Ste
         )
     if not rules.allow_skip:
         return _step(
-            standing,
+            here,
             wanted,
             Action.REFUSE,
             f"{lost} {what}",
             f"use {end}, or say --allow-skip if they were processed elsewhere or are not wanted",
         )
-    return _set(standing, wanted, f"{lost} {what}" + ("" if rules.replaced else "; hosts record it as a gap"))
+    return _set(here, wanted, f"{lost} {what}" + ("" if rules.replaced else "; hosts record it as a gap"))
 
 
-def _owned(standing: Standing) -> Step | None:
+def _owned(here: PartitionState) -> Step | None:
     """The refusal where no program may write the checkpoint."""
-    if standing.state is LeaseState.HELD:
-        owner = standing.owner or "something that does not say its name"
-        return _step(standing, None, Action.REFUSE, f"{owner} owns the partition", SUSPEND)
-    if standing.state is LeaseState.UNKNOWN:
+    if here.state is LeaseState.HELD:
+        owner = here.owner or "something that does not say its name"
+        return _step(here, None, Action.REFUSE, f"{owner} owns the partition", SUSPEND)
+    if here.state is LeaseState.UNKNOWN:
         remedy = "delete the blob: the next host makes it again and finds its place by the files"
-        return _step(standing, None, Action.REFUSE, f"its lease cannot be read: {standing.damage}", remedy)
+        return _step(here, None, Action.REFUSE, f"its lease cannot be read: {here.damage}", remedy)
     return None
 
 
-def _set(standing: Standing, wanted: Position, why: str) -> Step:
-    if standing.checkpoint == wanted:
-        return _step(standing, wanted, Action.KEEP, "the checkpoint is there already")
-    return _step(standing, wanted, Action.SET, why)
+def _set(here: PartitionState, wanted: Position, why: str) -> Step:
+    if here.checkpoint == wanted:
+        return _step(here, wanted, Action.KEEP, "the checkpoint is there already")
+    return _step(here, wanted, Action.SET, why)
 
 
-def _step(standing: Standing, wanted: Position | None, action: Action, why: str, remedy: str = "") -> Step:
-    return Step(
-        partition=standing.partition, action=action, from_=standing.checkpoint, to=wanted, why=why, remedy=remedy
-    )
+def _step(here: PartitionState, wanted: Position | None, action: Action, why: str, remedy: str = "") -> Step:
+    return Step(partition=here.partition, action=action, from_=here.checkpoint, to=wanted, why=why, remedy=remedy)

@@ -1,6 +1,6 @@
 """What the tools read and write, in both layouts, on the fake and on Azurite."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,24 +12,25 @@ from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.identity import lease_record_name
 from eventconsumer_processor.identity.records import Leases, Times, claim_chain, claim_leases, read_chain, take_lead
 from eventconsumer_processor.identity.segments import current, list_segments
+from eventconsumer_processor.inspect.consumer import Consumer
+from eventconsumer_processor.inspect.leases import LeaseState
+from eventconsumer_processor.inspect.partitions import chain_of
+from eventconsumer_processor.inspect.records import expected_lease_record, read_lease_record
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.lease.model import Checkpoint, Lease
 from eventconsumer_processor.lease.store import LeaseStore
 from eventconsumer_processor.sink.slots import Draft, incarnation, utc_now
 from eventconsumer_processor.source.hub import HubInfo
-from eventconsumer_processor.tools import adopt, checkpoint, files, lag, leases, migrate, planning, whose
+from eventconsumer_processor.tools import adopt, apply, check, checkpoint, files, lag, leases, migrate
 from eventconsumer_processor.tools import hub as hub_tool
-from eventconsumer_processor.tools import state as standing
 from eventconsumer_processor.tools.apply import backups, carry_out
-from eventconsumer_processor.tools.checking import Checks
-from eventconsumer_processor.tools.consumer import Consumer
-from eventconsumer_processor.tools.model import Action, Check, CheckpointsExport, LeaseState, PlanSource, Step
+from eventconsumer_processor.tools.model import Action, Check, CheckpointsExport, PlanSource, Step
 from eventconsumer_processor.tools.policy import Rules
+from eventconsumer_storage.blobs import BlobInfo
 from eventconsumer_storage.errors import Unavailable
 from tests.contract.processor.conftest import World
 from tests.support.fakes.blobs import EPOCH, FakeBlobStore
 from tests.support.fakes.hub import CREATED, FakeHub
-from tests.unit.processor.auditing import StoreContainer
 from tests.unit.processor.stage import CONFIG
 
 INFO = HubInfo("shop.example", "orders", CREATED, ("0", "1"))
@@ -51,7 +52,7 @@ class Shop:
     async def drain(self, partition: str, *ends: int, start: int = 0) -> None:
         """Files up to these sequence numbers, by a host that then gave the partition back."""
         self.consumer = replace(self.consumer, segments=tuple(await current(self.world.blobs, "p", INFO, CREATED)))
-        chain = standing.chain_of(self.consumer, INFO, partition)
+        chain = chain_of(self.consumer, INFO, partition)
         position = await chain.begin(start)
         for end in ends:
             await chain.put(draft(position, end), f"{position}".encode())
@@ -80,7 +81,7 @@ class Shop:
     async def carry_out(self, steps: list[Step]) -> list[Step]:
         """Carry a plan out in the world's time."""
         consumer = self.consumer
-        keep = backups(consumer.leases, planning.backup_folder(consumer), datetime.now(UTC), planning.heading(consumer))
+        keep = backups(consumer.leases, apply.backup_folder(consumer), datetime.now(UTC), apply.heading(consumer))
         watch = consumer.config.leases.layout.value == "AzureSdk"
         return await carry_out(steps, self.store(), keep, self.world.clock, self.world.sleep, watch=watch)
 
@@ -111,7 +112,10 @@ def make(request: pytest.FixtureRequest, world: World) -> Make:
         config["leases"] = {**CONFIG["leases"], "layout": request.param, "durationSeconds": SECONDS} | overrides.get(
             "leases", {}
         )
-        container = StoreContainer(world.blobs)
+
+        async def walk(prefix: str) -> AsyncIterator[BlobInfo]:
+            for info in await world.blobs.list(prefix, metadata=True):
+                yield info
 
         async def now() -> datetime:
             if isinstance(world.blobs, FakeBlobStore):
@@ -123,10 +127,9 @@ def make(request: pytest.FixtureRequest, world: World) -> Make:
             "shop.example",
             "orders",
             (),
-            container,
-            container,
             world.blobs,
             world.blobs,
+            walk,
             now,
             hub,
         )
@@ -155,7 +158,7 @@ async def test_nothing_is_made_by_looking(make: Make) -> None:
     await lag.read(shop.consumer)
     plan = await shop.plan("0", -1)
     assert plan[0].action is Action.SET
-    report = await planning.settle(shop.consumer, "set", plan, yes=False)
+    report = await apply.settle(shop.consumer, "set", plan, yes=False)
     assert (report.dry_run, report.done, report.refused) == (True, False, False)
     assert await shop.world.blobs.list("") == []
 
@@ -227,7 +230,7 @@ async def test_one_partition_that_is_owned_keeps_all_from_being_written(make: Ma
         held = await store.renew(held)
         await shop.world.sleep(seconds)
 
-    keep = backups(shop.consumer.leases, "kept/", datetime.now(UTC), planning.heading(shop.consumer))
+    keep = backups(shop.consumer.leases, "kept/", datetime.now(UTC), apply.heading(shop.consumer))
     watch = shop.consumer.config.leases.layout.value == "AzureSdk"
     done = await carry_out(steps, shop.store(), keep, shop.world.clock, alive, watch=watch)
     assert [step.action for step in done] == [Action.SET, Action.REFUSE]
@@ -329,8 +332,7 @@ async def test_a_migration_takes_positions_over(make: Make, world: World) -> Non
     source = PlanSource(layout=layout, container="c", prefix="old/", consumer_group="$Default")
 
     async def read() -> migrate.Legacy:
-        container: Any = StoreContainer(world.blobs)
-        return await migrate.read(shop.consumer, container, source, await shop.consumer.now())
+        return await migrate.read(shop.consumer, world.blobs, source, await shop.consumer.now())
 
     steps = {step.partition: step for step in await migrate.plan(shop.consumer, await read())}
     assert (steps["0"].action, steps["1"].action) == (Action.SET, Action.REFUSE)
@@ -366,10 +368,10 @@ async def claimed(shop: Shop, *, leases_too: bool = True) -> str:
 
 async def said(shop: Shop) -> dict[str, Check]:
     """What `check` finds about chain and leases."""
-    checks, blobs, config = Checks(), shop.world.blobs, shop.consumer.config
-    found = await whose.check_chain(config, blobs, checks)
-    wanted = whose.lease_record(config, INFO, found.record.chain if found else "", blobs.account)
-    await whose.check_leases(config, blobs, wanted, checks, hub=shop.hub, info=INFO)
+    checks, blobs, config = check.Checks(), shop.world.blobs, shop.consumer.config
+    found = await check.check_chain(config, blobs, checks)
+    wanted = expected_lease_record(config, INFO, found.record.chain if found else "", blobs.account)
+    await check.check_leases(config, blobs, wanted, checks, hub=shop.hub, info=INFO)
     return {one.check: one for one in checks.report().checks}
 
 
@@ -408,7 +410,8 @@ async def test_check_says_whether_leases_of_an_old_program_fit(make: Make) -> No
 
 async def records(shop: Shop) -> tuple[str, str]:
     """The resource in the record of the chain, and the chain in that of the leases."""
-    found, leases_of = await read_chain(shop.world.blobs, "p"), await adopt.read_leases(shop.consumer)
+    name = lease_record_name(apply.lease_store(shop.consumer).folder)
+    found, leases_of = await read_chain(shop.world.blobs, "p"), await read_lease_record(shop.world.blobs, name)
     return found.record.resource.path if found else "", leases_of.record.chain if leases_of else ""
 
 
@@ -468,8 +471,8 @@ async def test_leases_of_another_hub_are_never_adopted(make: Make) -> None:
     shop = make()
     chain = await claimed(shop)
     billing = replace(shop.consumer, hub_name="billing")
-    name = lease_record_name(planning.lease_store(billing).folder)
-    record = whose.lease_record(shop.consumer.config, INFO, chain, "account")
+    name = lease_record_name(apply.lease_store(billing).folder)
+    record = expected_lease_record(shop.consumer.config, INFO, chain, "account")
     await shop.world.blobs.put(name, record.model_dump_json(by_alias=True).encode())
     step = {step.record: step for step in await adopt.carry_out(billing)}["leases"]
     assert (step.action, "belong to Event Hub orders in shop.example" in step.why) == (Action.REFUSE, True)

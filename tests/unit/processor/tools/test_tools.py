@@ -15,28 +15,28 @@ from hypothesis import strategies as st
 from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_api.v1alpha1 import LeaseLayout
 from eventconsumer_processor import cli
-from eventconsumer_processor.audit.access import AccessError
-from eventconsumer_processor.audit.leases import LeaseFacts
+from eventconsumer_processor.configuration import parse_config
+from eventconsumer_processor.errors import CommandError
+from eventconsumer_processor.inspect.leases import LeaseState, LeaseView, Position
+from eventconsumer_processor.inspect.partitions import PartitionState
+from eventconsumer_processor.lease.model import Checkpoint, Lease
 from eventconsumer_processor.problems import SINK
-from eventconsumer_processor.tools.check import check_writable, config_of, judge_clock
-from eventconsumer_processor.tools.checking import Checks
+from eventconsumer_processor.tools.check import Checks, check_writable, judge_clock
 from eventconsumer_processor.tools.checkpoint import parse
 from eventconsumer_processor.tools.cli import run
 from eventconsumer_processor.tools.files import Newest
 from eventconsumer_processor.tools.lag import totals_of
-from eventconsumer_processor.tools.leases import natural, state_of
+from eventconsumer_processor.tools.leases import natural
 from eventconsumer_processor.tools.migrate import needs_offset, places, step_of
 from eventconsumer_processor.tools.model import (
     Action,
     FileRow,
     HubName,
     LagRow,
-    LeaseState,
     PlanReport,
     PlanSource,
-    Position,
 )
-from eventconsumer_processor.tools.policy import Rules, Standing, judge
+from eventconsumer_processor.tools.policy import Rules, judge
 from eventconsumer_storage.errors import Unauthorized
 from tests.support.fakes.blobs import FakeBlobStore, Fault
 from tests.unit.processor.stage import CONFIG
@@ -60,7 +60,7 @@ def at(number: int) -> Position:
     return Position(sequence_number=number, offset=f"o{number}")
 
 
-FREE = Standing("0", LeaseState.FREE, checkpoint=at(99), start=0, end=99, earliest=0, head=199)
+FREE = PartitionState("0", LeaseState.FREE, checkpoint=at(99), start=0, end=99, earliest=0, head=199)
 numbers = st.none() | st.integers(-1, 60)
 
 
@@ -81,7 +81,7 @@ def test_no_event_is_skipped_or_handled_again_unless_that_is_said(
     rules: Rules,
 ) -> None:
     start, end = (chain[0], chain[0] + chain[1] - 1) if chain else (None, None)
-    here = Standing("0", state, "host", None if checkpoint is None else at(checkpoint), "", start, end, 0, head)
+    here = PartitionState("0", state, "host", None if checkpoint is None else at(checkpoint), "", start, end, 0, head)
     step = judge(here, at(wanted), rules)
     assert step.why
     if step.action is Action.REFUSE:
@@ -113,29 +113,10 @@ def test_refusals_name_the_cause_and_the_remedy() -> None:
 
 
 def test_what_left_the_hub_is_told_before_a_chain_begins() -> None:
-    fresh = Standing("0", LeaseState.FREE, earliest=50, head=199)
+    fresh = PartitionState("0", LeaseState.FREE, earliest=50, head=199)
     assert "40 events before 50 left the hub" in judge(fresh, at(9), Rules()).why
     assert judge(fresh, at(49), Rules()).why == "hosts begin with event 50"
     assert judge(fresh, at(-1), Rules()).action is Action.SET
-
-
-@pytest.mark.parametrize(
-    ("lease", "layout", "state"),
-    [
-        (LeaseFacts("0", "b", held=True), LEGACY, LeaseState.HELD),
-        (LeaseFacts("0", "b", owner="a"), LEGACY, LeaseState.EXPIRED),
-        (LeaseFacts("0", "b", owner=""), LEGACY, LeaseState.FREE),
-        (LeaseFacts("0", "b"), SDK, LeaseState.FREE),
-        (LeaseFacts("0", "b", damage="x"), LEGACY, LeaseState.UNKNOWN),
-        (LeaseFacts("0", "b", damage="x", held=True), LEGACY, LeaseState.HELD),
-        (LeaseFacts("0", "b", owner="a", seconds=15, modified=NOW - timedelta(seconds=14)), SDK, LeaseState.HELD),
-        (LeaseFacts("0", "b", owner="a", seconds=15, modified=NOW - timedelta(seconds=16)), SDK, LeaseState.EXPIRED),
-        (LeaseFacts("0", "b", owner="a", modified=NOW - timedelta(seconds=100)), SDK, LeaseState.HELD),
-        (LeaseFacts("0", "b", owner="a", modified=NOW - timedelta(seconds=130)), SDK, LeaseState.EXPIRED),
-    ],
-)
-def test_who_owns_a_lease(lease: LeaseFacts, layout: LeaseLayout, state: LeaseState) -> None:
-    assert state_of(lease, layout, NOW) is state
 
 
 def test_partitions_are_in_the_order_of_their_numbers() -> None:
@@ -177,22 +158,28 @@ def test_totals_of_the_lag_are_unknown_where_a_partition_is() -> None:
     assert totals_of([]).events == 0
 
 
+def lease(number: int | None, offset: str, damage: str = "") -> LeaseView:
+    """A lease with this checkpoint."""
+    checkpoint = None if number is None else Checkpoint(offset, number)
+    return LeaseView(Lease("0", checkpoint=checkpoint), "old/0", offset=offset, damage=damage)
+
+
 @pytest.mark.parametrize(
-    ("lease", "layout", "needed"),
+    ("old", "layout", "needed"),
     [
-        (LeaseFacts("0", "b", 7, "70"), LEGACY, False),
-        (LeaseFacts("0", "b", 0, "70"), LEGACY, True),
-        (LeaseFacts("0", "b", 0, "0"), SDK, False),
-        (LeaseFacts("0", "b", None, "70"), SDK, True),
-        (LeaseFacts("0", "b", None, ""), LEGACY, False),
-        (LeaseFacts("0", "b", None, "-1"), LEGACY, False),
-        (LeaseFacts("0", "b", None, "70", damage="x"), LEGACY, False),
+        (lease(7, "70"), LEGACY, False),
+        (lease(0, "70"), LEGACY, True),
+        (lease(0, "0"), SDK, False),
+        (lease(None, "70"), SDK, True),
+        (lease(None, ""), LEGACY, False),
+        (lease(None, "-1"), LEGACY, False),
+        (lease(None, "70", damage="x"), LEGACY, False),
     ],
 )
 def test_old_leases_without_a_sequence_number_are_found_by_offset(
-    lease: LeaseFacts, layout: LeaseLayout, needed: bool
+    old: LeaseView, layout: LeaseLayout, needed: bool
 ) -> None:
-    assert needs_offset(lease, layout) is needed
+    assert needs_offset(old, layout) is needed
 
 
 def test_a_migration_says_which_prefix_each_program_needs() -> None:
@@ -212,18 +199,18 @@ def test_a_migration_says_which_prefix_each_program_needs() -> None:
 
 
 def test_a_migration_refuses_what_would_leave_a_gap() -> None:
-    fresh = Standing("0", LeaseState.FREE, head=199)
-    lease = LeaseFacts("0", "old/0", 99, "o99")
-    taken = step_of(fresh, lease, at(99), None, Rules())
+    fresh = PartitionState("0", LeaseState.FREE, head=199)
+    old = lease(99, "o99")
+    taken = step_of(fresh, old, at(99), None, Rules())
     assert (taken.action, taken.to) == (Action.SET, at(99))
-    held = step_of(fresh, lease, at(99), "old-host", Rules())
+    held = step_of(fresh, old, at(99), "old-host", Rules())
     assert (held.action, "old-host still holds it" in held.why) == (Action.REFUSE, True)
     assert step_of(fresh, None, None, None, Rules()).action is Action.KEEP
-    damaged = step_of(fresh, replace(lease, damage="it is no JSON object"), None, None, Rules())
+    damaged = step_of(fresh, replace(old, damage="it is no JSON object"), None, None, Rules())
     assert (damaged.action, "old/0" in damaged.why) == (Action.REFUSE, True)
-    behind = step_of(replace(fresh, start=0, end=149), lease, at(99), None, Rules())
+    behind = step_of(replace(fresh, start=0, end=149), old, at(99), None, Rules())
     assert (behind.action, "149" in behind.why) == (Action.REFUSE, True)
-    beyond = step_of(replace(fresh, start=0, end=49), lease, at(99), None, Rules())
+    beyond = step_of(replace(fresh, start=0, end=49), old, at(99), None, Rules())
     assert (beyond.action, "events 50 to 99 would be in no file" in beyond.why) == (Action.REFUSE, True)
 
 
@@ -273,14 +260,14 @@ def test_an_export_is_read() -> None:
     ],
 )
 def test_what_is_no_export_is_refused(change: dict[str, object]) -> None:
-    with pytest.raises(AccessError, match="backup"):
+    with pytest.raises(CommandError, match="backup"):
         parse(json.dumps(EXPORT | change), "backup")
 
 
 def test_a_configuration_from_stdin_is_refused_by_its_fields() -> None:
-    assert config_of(json.dumps(CONFIG), "stdin").sink.container == "drained"
-    with pytest.raises(AccessError, match=r"stdin.*eventHub"):
-        config_of(json.dumps({**CONFIG, "eventHub": {}}), "stdin")
+    assert parse_config(json.dumps(CONFIG), "stdin").sink.container == "drained"
+    with pytest.raises(CommandError, match=r"stdin.*eventHub"):
+        parse_config(json.dumps({**CONFIG, "eventHub": {}}), "stdin")
 
 
 def test_an_error_is_one_line_and_exit_code_3(capsys: pytest.CaptureFixture[str]) -> None:
@@ -324,7 +311,7 @@ def test_a_mistake_in_the_call_ends_with_3_and_says_what(
 @pytest.mark.parametrize("operation", ["put", "remove"])
 async def test_a_container_that_may_not_be_written_is_told_with_the_role(operation: str) -> None:
     store = FakeBlobStore(lambda: 0.0)
-    config = config_of(json.dumps(CONFIG), "stdin")
+    config = parse_config(json.dumps(CONFIG), "stdin")
     checks = Checks()
     await check_writable(store, SINK, config.sink, "sink-writable", checks)
     assert store.blobs == {}

@@ -1,28 +1,26 @@
-"""Finds out how partitions stand, and what position an incomplete one is: from leases, files and the hub. Only reads.
+"""Reads the state of partitions, and completes positions, from leases, files and the hub.
 
-To turn an offset into a sequence number, or back, where no file ends there, a reader is attached to the partition for
-one event. It has epoch 0, so a reader of the same consumer group without an epoch is disconnected; it is done only
-where no host holds the partition's lease.
+An offset has no order. If no file ends at a position, one event is read from the hub to find the offset of a sequence
+number or the reverse. The reader has epoch 0, so a reader of the same consumer group without an epoch is disconnected:
+callers do this only where no host holds the partition's lease.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_api.v1alpha1 import Position as HubPosition
 from eventconsumer_api.v1alpha1 import PositionType
-from eventconsumer_processor.audit.leases import LeaseFacts
 from eventconsumer_processor.errors import HubUnreachable
 from eventconsumer_processor.identity.segments import first
+from eventconsumer_processor.inspect.consumer import Consumer
+from eventconsumer_processor.inspect.leases import LeaseState, LeaseView, Position
 from eventconsumer_processor.lease.eventprocessorhost import START_OF_STREAM
-from eventconsumer_processor.lease.model import Checkpoint, Lease
+from eventconsumer_processor.lease.model import Lease
 from eventconsumer_processor.partition.checkpoint import walk
 from eventconsumer_processor.sink.chains import chains_of
 from eventconsumer_processor.sink.slots import Chain, utc_now
 from eventconsumer_processor.source.hub import Hub, HubInfo
-from eventconsumer_processor.tools.consumer import Consumer
-from eventconsumer_processor.tools.leases import position_of, state_of
-from eventconsumer_processor.tools.model import Position
-from eventconsumer_processor.tools.policy import Standing
 
 EPOCH = 0
 WAIT_SECONDS = 10.0
@@ -32,13 +30,40 @@ class NoSuchPosition(EventConsumerError):  # noqa: N818 - says what it is
     """The hub and the files have no event at this position."""
 
 
+@dataclass(frozen=True)
+class PartitionState:
+    """One partition, before a command writes anything.
+
+    Attributes:
+        partition: Its id.
+        state: Of its lease.
+        owner: Of its lease; empty: none.
+        checkpoint: Of its lease.
+        damage: Why the lease cannot be read.
+        start: Where the chain of files starts; None: it has not begun.
+        end: Last sequence number in a file; None: it has not begun.
+        earliest: Sequence number of the first event that the hub still has.
+        head: The hub's last sequence number.
+    """
+
+    partition: str
+    state: LeaseState
+    owner: str = ""
+    checkpoint: Position | None = None
+    damage: str = ""
+    start: int | None = None
+    end: int | None = None
+    earliest: int = 0
+    head: int = -1
+
+
 def chain_of(consumer: Consumer, info: HubInfo, partition: str) -> Chain:
     """A partition's files in the newest segment."""
     segment = consumer.segment or first(info, utc_now())
     return chains_of(consumer.config, info, segment, consumer.sink)(partition)
 
 
-async def extent(consumer: Consumer, chain: Chain, lease: LeaseFacts | None) -> tuple[int, int | None] | None:
+async def extent(consumer: Consumer, chain: Chain, lease: LeaseView) -> tuple[int, int | None] | None:
     """Where a chain starts, and the last sequence number in it (None where a handler replaces the files).
 
     None where it has not begun.
@@ -51,16 +76,15 @@ async def extent(consumer: Consumer, chain: Chain, lease: LeaseFacts | None) -> 
         return None
     if consumer.replaced:
         return start, None
-    checkpoint = None
-    if lease is not None and lease.checkpoint is not None:
-        checkpoint = Checkpoint(lease.offset, lease.checkpoint)
-    # As if shared: a checkpoint beyond the files is what these commands are to look at.
-    end = await walk(chain, start, Lease(chain.partition, checkpoint=checkpoint), shared=True)
+    # As if shared: these commands show checkpoints beyond the files.
+    end = await walk(chain, start, lease.lease, shared=True)
     return start, end.next - 1
 
 
-async def stand(consumer: Consumer, hub: Hub, info: HubInfo, partitions: Sequence[str]) -> dict[str, Standing]:
-    """How partitions stand.
+async def read_partitions(
+    consumer: Consumer, hub: Hub, info: HubInfo, partitions: Sequence[str]
+) -> dict[str, PartitionState]:
+    """The state of partitions.
 
     Raises:
         EventConsumerError: A request failed.
@@ -68,14 +92,14 @@ async def stand(consumer: Consumer, hub: Hub, info: HubInfo, partitions: Sequenc
     leases, now = await consumer.read_leases(), await consumer.now()
     found = {}
     for partition in partitions:
-        lease = leases.get(partition) or LeaseFacts(partition, "")
+        lease = leases.get(partition) or LeaseView(Lease(partition))
         reach = await extent(consumer, chain_of(consumer, info, partition), lease)
         retained = await hub.partition(partition)
-        found[partition] = Standing(
+        found[partition] = PartitionState(
             partition,
-            state_of(lease, consumer.config.leases.layout, now),
-            lease.owner or "",
-            position_of(lease),
+            lease.state(now),
+            lease.lease.owner,
+            lease.position,
             lease.damage,
             reach[0] if reach else None,
             reach[1] if reach else None,

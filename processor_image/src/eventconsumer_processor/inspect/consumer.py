@@ -6,26 +6,21 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-from azure.storage.blob.aio import BlobServiceClient
 
 from eventconsumer_api.errors import EventConsumerError
-from eventconsumer_api.host_config import BlobContainer, HostConfig
+from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.identity import HubSegment, lease_prefix
 from eventconsumer_api.v1alpha1 import HandlerMode
 from eventconsumer_processor import problems
-from eventconsumer_processor.audit.access import read_config
-from eventconsumer_processor.audit.container import AzureContainer, Container
-from eventconsumer_processor.audit.leases import LeaseFacts
-from eventconsumer_processor.audit.owners import LeaseReader, LeaseSubject
+from eventconsumer_processor.configuration import read_config
 from eventconsumer_processor.credentials import hub_access
 from eventconsumer_processor.errors import SourceError
 from eventconsumer_processor.host.registration import hub_of
 from eventconsumer_processor.identity.segments import check_names, list_segments
+from eventconsumer_processor.inspect.leases import LeaseView, read_leases
+from eventconsumer_processor.inspect.storage import Walk, blob_store, opened_service, storage_time, walk
+from eventconsumer_processor.lease.azuresdk import Names
 from eventconsumer_processor.source.hub import Hub, HubInfo
-from eventconsumer_processor.tools.clock import storage_time
-from eventconsumer_storage.async_blobs import AzureBlobStore, blob_service
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import Damaged, StorageError, Unauthorized
 
@@ -39,10 +34,9 @@ class Consumer:
         host: The hub's endpoint as its hosts spell it.
         hub_name: The hub.
         segments: Of the chain, the newest last; none where no host has registered yet.
-        files: The container of the files, to read.
-        lease_files: The container of the leases, to read.
-        leases: The same, to write.
-        sink: The container of the files, to write.
+        sink: The container of the files.
+        leases: The container of the leases.
+        walk: Lists the container of the files.
         now: The lease storage's own clock.
         hub: The hub, where the command asks it.
     """
@@ -51,10 +45,9 @@ class Consumer:
     host: str
     hub_name: str
     segments: tuple[HubSegment, ...]
-    files: Container
-    lease_files: Container
-    leases: BlobStore
     sink: BlobStore
+    leases: BlobStore
+    walk: Walk
     now: Callable[[], Awaitable[datetime]]
     hub: Hub | None = None
 
@@ -81,19 +74,18 @@ class Consumer:
         processing = self.config.processing
         return processing.handler is not None and processing.handler_mode is HandlerMode.REPLACE
 
-    def reader(self) -> LeaseReader:
-        """Reads the leases and changes nothing."""
-        leases, group = self.config.leases, self.config.event_hub.consumer_group
-        subject = LeaseSubject(self.lease_files, self.lease_prefix, group, leases.layout, leases.shared)
-        return LeaseReader(subject, self.namespace, self.hub_name)
+    @property
+    def lease_names(self) -> Names:
+        """Names of the lease blobs; both layouts use the prefix and the consumer group."""
+        return Names(self.lease_prefix, self.host, self.hub_name, self.config.event_hub.consumer_group)
 
-    async def read_leases(self) -> dict[str, LeaseFacts]:
+    async def read_leases(self) -> dict[str, LeaseView]:
         """All leases by partition.
 
         Raises:
             StorageError: A request failed.
         """
-        return await self.reader().read()
+        return await read_leases(self.leases, self.config.leases.layout, self.lease_names)
 
     async def describe(self) -> tuple[Hub, HubInfo]:
         """The hub and its facts.
@@ -125,10 +117,10 @@ async def opened(config_file: Path, *, hub: bool = False) -> AsyncIterator[Consu
     config = read_config(config_file)
     access = hub_access(config.event_hub, config.allow_insecure_endpoints, config.endpoint_suffixes)
     async with AsyncExitStack() as stack:
-        sink = await _service(stack, config, problems.SINK, config.sink)
+        sink = await stack.enter_async_context(opened_service(config, problems.SINK, config.sink))
         location = config.leases.location
-        leases = await _service(stack, config, problems.LEASES, location)
-        files = AzureBlobStore(sink, config.sink.container, _unseen)
+        leases = await stack.enter_async_context(opened_service(config, problems.LEASES, location))
+        files = blob_store(sink, config.sink.container)
         asked = hub_of(config) if hub else None
         if asked is not None:
             stack.push_async_callback(asked.close)
@@ -138,10 +130,9 @@ async def opened(config_file: Path, *, hub: bool = False) -> AsyncIterator[Consu
                 host=access.host,
                 hub_name=access.name,
                 segments=tuple(await list_segments(files, config.sink.prefix)),
-                files=AzureContainer(sink, config.sink.container),
-                lease_files=AzureContainer(leases, location.container),
-                leases=AzureBlobStore(leases, location.container, _unseen),
                 sink=files,
+                leases=blob_store(leases, location.container),
+                walk=partial(walk, sink, config.sink.container),
                 now=partial(storage_time, leases, location.container),
                 hub=asked,
             )
@@ -166,15 +157,3 @@ def _remedies(config: HostConfig) -> Iterator[None]:
         raise EventConsumerError(
             f"storage does not answer as it should for {where}: eventconsumer check says what is wrong ({error})"
         ) from error
-
-
-async def _service(stack: AsyncExitStack, config: HostConfig, field: str, location: BlobContainer) -> BlobServiceClient:
-    service = blob_service(location, field, config.allow_insecure_endpoints, config.endpoint_suffixes)
-    credential: Any = service.credential
-    if hasattr(credential, "get_token"):
-        stack.push_async_callback(credential.close)
-    return await stack.enter_async_context(service)
-
-
-def _unseen(_: str, __: str) -> None:
-    """Requests of a command are in no metric."""

@@ -1,0 +1,192 @@
+"""Reads all leases of a consumer group, in both layouts, without waiting and without a change.
+
+The lease stores of a host need time to see whether an owner in the layout AzureSdk lives, create missing blobs, and
+skip what they cannot decode. A command reports at once: owners by the storage's clock, and damaged leases by name.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from pydantic import Field
+
+from eventconsumer_api.model import Report
+from eventconsumer_api.v1alpha1 import LeaseLayout
+from eventconsumer_processor.errors import LeaseInvalid
+from eventconsumer_processor.lease import azuresdk, eventprocessorhost
+from eventconsumer_processor.lease.azuresdk import Names
+from eventconsumer_processor.lease.azuresdk_store import FOREIGN_SECONDS
+from eventconsumer_processor.lease.model import Lease
+from eventconsumer_processor.lease.store import for_each
+from eventconsumer_storage.blobs import BlobInfo, BlobStore
+from eventconsumer_storage.errors import NotFound
+
+
+class LeaseState(StrEnum):
+    """Whether a partition has an owner."""
+
+    HELD = "held"  # it has an owner
+    FREE = "free"
+    EXPIRED = "expired"  # its owner neither renewed nor released it: the next host takes it
+    UNKNOWN = "unknown"  # the lease cannot be read
+
+
+class Position(Report):
+    """The last event that was processed; sequence number -1 where none was."""
+
+    sequence_number: int
+    offset: str = Field(default="", description="As the hub gives it; empty where the blob does not say.")
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseView:
+    """A lease as its blobs show it.
+
+    Attributes:
+        lease: Owner, checkpoint and ETag. `leased` is the state of the storage lease.
+        blob: Name of the blob with the checkpoint; of the ownership where there is no checkpoint.
+        epoch: None: a library without epochs wrote the owner, or the lease cannot be read.
+        offset: The checkpoint's offset, also where it has no sequence number.
+        damage: Why the lease cannot be read.
+        modified: When the blob that names the owner was written last.
+        seconds: Layout AzureSdk: an owner that has not written for this time is gone.
+    """
+
+    lease: Lease
+    blob: str = ""
+    epoch: int | None = None
+    offset: str = ""
+    damage: str = ""
+    modified: datetime | None = None
+    seconds: int | None = None
+
+    @property
+    def number(self) -> int | None:
+        """The checkpoint's sequence number; None where it has none."""
+        return self.lease.checkpoint.sequence_number if self.lease.checkpoint else None
+
+    @property
+    def position(self) -> Position | None:
+        """The checkpoint; None where it has no sequence number."""
+        return None if self.number is None else Position(sequence_number=self.number, offset=self.offset)
+
+    def state(self, now: datetime) -> LeaseState:
+        """Whether the partition has an owner.
+
+        Args:
+            now: The storage's clock.
+        """
+        if self.lease.leased:
+            return LeaseState.HELD
+        if self.damage:
+            return LeaseState.UNKNOWN
+        if not self.lease.owner:
+            return LeaseState.FREE
+        if self.seconds is None or self.modified is None:
+            return LeaseState.EXPIRED
+        return LeaseState.HELD if now - self.modified < timedelta(seconds=self.seconds) else LeaseState.EXPIRED
+
+
+async def read_leases(blobs: BlobStore, layout: LeaseLayout, names: Names) -> dict[str, LeaseView]:
+    """All leases by partition; none where the container does not exist.
+
+    Args:
+        blobs: The container.
+        layout: Of the blobs.
+        names: What their names begin with. The layout EventProcessorHost uses the prefix and the group only.
+
+    Raises:
+        StorageError: A request failed.
+    """
+    try:
+        if layout is LeaseLayout.AZURE_SDK:
+            return await _azuresdk(blobs, names)
+        return await _eventprocessorhost(blobs, names)
+    except NotFound:
+        return {}
+
+
+async def _eventprocessorhost(blobs: BlobStore, names: Names) -> dict[str, LeaseView]:
+    folder = eventprocessorhost.blob_prefix(names.prefix, names.group)
+    found: dict[str, LeaseView] = {}
+
+    async def read(info: BlobInfo) -> None:
+        partition = info.name.removeprefix(folder)
+        if "/" in partition or info.metadata.get("hdi_isfolder"):
+            return
+        blob = await blobs.read(info.name, eventprocessorhost.MAX_BODY_BYTES + 1)
+        if blob is None:
+            return
+        lease, epoch, damage = Lease(partition), None, ""
+        try:
+            lease = eventprocessorhost.decode(blob.data, partition)
+            epoch = lease.epoch
+        except LeaseInvalid as error:
+            damage = str(error)
+        view = LeaseView(
+            replace(lease, etag=info.etag, leased=info.leased),
+            info.name,
+            epoch,
+            lease.checkpoint.offset if lease.checkpoint else "",
+            damage,
+            info.last_modified,
+        )
+        found[partition] = _without_negative_number(view)
+
+    await for_each(await blobs.list(folder, metadata=True), read)
+    return found
+
+
+async def _azuresdk(blobs: BlobStore, names: Names) -> dict[str, LeaseView]:
+    """Libraries differ in the case of names, and a host name can have a port."""
+    found: dict[str, LeaseView] = {}
+    prefix, host = names.prefix.strip(), names.namespace.partition(":")[0]
+    folders = tuple({replace(names, prefix="", namespace=each).folder for each in (names.namespace, host)})
+    for start in dict.fromkeys((prefix + host, prefix + host.lower())):
+        for info in await blobs.list(start, metadata=True):
+            name = info.name.removeprefix(prefix)
+            if not name.lower().startswith(folders):
+                continue
+            *_, kind, partition = name.split("/")
+            view = found.get(partition) or LeaseView(Lease(partition), info.name)
+            if kind.lower() == "ownership":
+                found[partition] = _with_ownership(view, info)
+            elif kind.lower() == "checkpoint":
+                found[partition] = _with_checkpoint(view, info)
+    return found
+
+
+def _with_ownership(view: LeaseView, info: BlobInfo) -> LeaseView:
+    owned = azuresdk.ownership(info.metadata)
+    return replace(
+        view,
+        lease=replace(view.lease, owner=owned.owner, epoch=owned.epoch or 0, etag=info.etag),
+        epoch=owned.epoch,
+        modified=info.last_modified,
+        seconds=min(owned.seconds, FOREIGN_SECONDS) if owned.ours else FOREIGN_SECONDS,
+    )
+
+
+def _with_checkpoint(view: LeaseView, info: BlobInfo) -> LeaseView:
+    """Add a checkpoint. If two libraries wrote one each, in different case, the later position counts."""
+    offset = azuresdk.offset_without_number(info.metadata)
+    try:
+        checkpoint = None if offset else azuresdk.decode_checkpoint(info.metadata)
+    except LeaseInvalid as error:
+        return replace(view, blob=info.name, damage=str(error))
+    new = _without_negative_number(
+        replace(
+            view,
+            lease=replace(view.lease, checkpoint=checkpoint),
+            blob=info.name,
+            offset=checkpoint.offset if checkpoint else offset,
+        )
+    )
+    return view if view.number is not None and (new.number is None or new.number < view.number) else new
+
+
+def _without_negative_number(view: LeaseView) -> LeaseView:
+    """A negative sequence number means none: the offset alone can name a position."""
+    if view.number is None or view.number >= 0:
+        return view
+    return replace(view, lease=replace(view.lease, checkpoint=None))
