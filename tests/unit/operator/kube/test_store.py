@@ -1,7 +1,6 @@
 """The store against a server: whatever is late, lost or out of order, it ends as the server is and never goes back."""
 
 import copy
-import itertools
 import json
 from collections import deque
 
@@ -87,7 +86,7 @@ def deliver(store: Store, event: tuple[str, Manifest]) -> None:
 
 
 def play(steps: list[tuple[str, str]], *, lossy: bool) -> tuple[Server, Store]:
-    """Run the steps; check after each that no object went back to an older version."""
+    """Run the steps; check after each that no object went back to an older version, and the index by resource."""
     server, store = Server(), Store()
     newest: dict[str, int] = {}
     for step, name in steps:
@@ -112,18 +111,20 @@ def play(steps: list[tuple[str, str]], *, lossy: bool) -> tuple[Server, Store]:
             store.replace(CONFIG_MAP, SHOP, server.listing)
             server.listing = None
         elif step == "relist" and lossy:
-            # The watch starts anew: what was under way is lost, and all that exists comes again.
+            # The watch starts again: events under way are lost, and all objects come again.
             server.events.clear()
             server.events.extend(("ADDED", copy.deepcopy(each)) for each in server.objects.values())
         for each, manifest in held(store).items():
             version = int(manifest["metadata"]["resourceVersion"])
             assert version >= newest.get(each, 0), f"{each} went back"
             newest[each] = version
+        belonging = {manifest["metadata"]["name"]: manifest for _, manifest in store.belonging(Key(SHOP, "orders"))}
+        assert belonging == held(store)
     return server, store
 
 
 @given(STEPS)
-def test_without_a_loss_the_watch_alone_makes_it_right(steps: list[tuple[str, str]]) -> None:
+def test_without_a_loss_the_watch_alone_reaches_the_server_s_state(steps: list[tuple[str, str]]) -> None:
     server, store = play(steps, lossy=False)
     while server.answers:
         store.put(server.answers.pop())
@@ -133,7 +134,7 @@ def test_without_a_loss_the_watch_alone_makes_it_right(steps: list[tuple[str, st
 
 
 @given(STEPS, st.permutations(["events", "answers", "list"]))
-def test_after_any_loss_the_next_list_makes_it_right(steps: list[tuple[str, str]], order: list[str]) -> None:
+def test_after_any_loss_the_next_list_reaches_the_server_s_state(steps: list[tuple[str, str]], order: list[str]) -> None:
     server, store = play(steps, lossy=True)
     if server.listing is not None:
         store.replace(CONFIG_MAP, SHOP, server.listing)
@@ -150,13 +151,6 @@ def test_after_any_loss_the_next_list_makes_it_right(steps: list[tuple[str, str]
     assert held(store) == server.objects
 
 
-@given(STEPS)
-def test_what_belongs_to_a_resource_is_always_what_is_held(steps: list[tuple[str, str]]) -> None:
-    _, store = play(steps, lossy=True)
-    belonging = {manifest["metadata"]["name"]: manifest for _, manifest in store.belonging(Key(SHOP, "orders"))}
-    assert belonging == held(store)
-
-
 def test_a_tombstone_refuses_an_answer_from_before_the_deletion() -> None:
     store = Store()
     store.put(config_map("a", 5))
@@ -166,10 +160,10 @@ def test_a_tombstone_refuses_an_answer_from_before_the_deletion() -> None:
     assert store.put(config_map("a", 8, uid="another")) is True
 
 
-def test_a_list_that_comes_late_drops_nothing_that_is_newer() -> None:
+def test_a_late_list_drops_no_newer_object() -> None:
     store = Store()
-    store.put(config_map("a", 5))
-    store.put(config_map("b", 3))
+    for name, version in (("a", 5), ("b", 3)):
+        store.put(config_map(name, version))
     store.remove(config_map("c", 6))
     store.replace(CONFIG_MAP, SHOP, Listing((config_map("b", 3), config_map("c", 2)), "4"))
     assert set(held(store)) == {"a", "b"}
@@ -202,12 +196,11 @@ def test_a_cluster_that_was_restored_from_a_backup_is_believed() -> None:
     assert store.put(config_map("a", 51)) is True
 
 
-@pytest.mark.parametrize("versions", list(itertools.permutations(["x1", "x2", "x3"])))
-def test_versions_that_are_no_numbers_are_believed_as_they_arrive(versions: tuple[str, ...]) -> None:
+def test_versions_that_are_no_numbers_are_believed_as_they_arrive() -> None:
     store = Store()
-    for version in versions:
+    for version in ("x2", "x3", "x1"):
         assert store.put(config_map("a", version)) is True
-    assert held(store)["a"]["metadata"]["resourceVersion"] == versions[-1]
+        assert held(store)["a"]["metadata"]["resourceVersion"] == version
     assert store.remove(config_map("a", "x9")) is True
 
 
@@ -283,13 +276,10 @@ async def test_a_conflict_of_the_status_reads_that_one_object() -> None:
     assert stale.store.get(EVENT_CONSUMER, SHOP, "orders") == stale.api.peek(EVENT_CONSUMER, SHOP, "orders")
     await stale.through.apply_status(stale.status())
     assert stale.api.reads == {"get": 1}
-
-
-async def test_a_resource_that_is_gone_leaves_the_store() -> None:
-    stale = Stale()
+    status = stale.status()
     stale.api.remove(EVENT_CONSUMER, SHOP, "orders")
     with pytest.raises(Gone):
-        await stale.through.apply_status(stale.status())
+        await stale.through.apply_status(status)
     assert stale.store.get(EVENT_CONSUMER, SHOP, "orders") is None
 
 
@@ -306,20 +296,17 @@ async def test_an_object_that_came_in_place_of_another_is_not_taken_over() -> No
     assert held(stale.store)["a"]["metadata"]["resourceVersion"] == theirs["metadata"]["resourceVersion"]
 
 
-async def test_objects_of_kinds_that_are_not_watched_are_not_kept() -> None:
-    stale = Stale()
-    assert POD in stale.store.kinds
-    store = Store(kinds=(EVENT_CONSUMER,))
-    assert store.put(config_map("a")) is False
+def test_objects_of_kinds_that_are_not_watched_are_not_kept() -> None:
+    assert POD in Store().kinds
+    assert Store(kinds=(EVENT_CONSUMER,)).put(config_map("a")) is False
 
 
-def test_what_many_objects_have_in_common_is_held_once() -> None:
+def test_equal_texts_of_many_objects_are_held_once() -> None:
     store = Store()
+    data = {"fieldOfAll": "the same text", "list": ["x y z"]}
     for name in ("a", "b"):
-        manifest = config_map(name, 1)
-        store.put(json.loads(json.dumps(manifest | {"data": {"fieldOfAll": "the same text", "list": ["x y z"]}})))
+        store.put(json.loads(json.dumps(config_map(name, 1) | {"data": data})))
     one, other = held(store)["a"]["data"], held(store)["b"]["data"]
-    assert one == {"fieldOfAll": "the same text", "list": ["x y z"]}
-    assert one["fieldOfAll"] is other["fieldOfAll"]
-    assert one["list"][0] is other["list"][0]
+    assert one == data
+    assert one["fieldOfAll"] is other["fieldOfAll"] and one["list"][0] is other["list"][0]
     assert [*map(id, one)] == [*map(id, other)]

@@ -25,67 +25,41 @@ async def next_key(queue: WorkQueue[str]) -> tuple[str, float]:
 
 
 @virtual
-async def test_a_key_waits_once_however_often_it_is_added() -> None:
+async def test_a_key_waits_once_for_the_earliest_time_it_was_added_for() -> None:
     queue: WorkQueue[str] = WorkQueue()
-    for _ in range(5):
-        queue.add("a")
+    for delay in (10, 2, 20):
+        queue.add("a", delay)
     assert len(queue) == 1
-    assert await queue.get() == "a"
-    assert len(queue) == 0
-
-
-@virtual
-async def test_keys_come_when_they_are_due_and_in_that_order() -> None:
-    queue: WorkQueue[str] = WorkQueue()
-    queue.add("late", 10)
-    queue.add("early", 3)
-    assert await next_key(queue) == ("early", 3)
-    assert await next_key(queue) == ("late", 10)
-
-
-@virtual
-async def test_the_earlier_of_two_wishes_stands() -> None:
-    queue: WorkQueue[str] = WorkQueue()
-    queue.add("a", 10)
-    queue.add("a", 2)
-    queue.add("a", 20)
     assert await next_key(queue) == ("a", 2)
     queue.done("a")
     assert len(queue) == 0
 
 
 @virtual
-async def test_a_waiting_getter_wakes_for_an_earlier_key() -> None:
+async def test_keys_come_when_they_are_due_and_in_that_order() -> None:
     queue: WorkQueue[str] = WorkQueue()
-    queue.add("a", 100)
-    getter = asyncio.create_task(next_key(queue))
-    await asyncio.sleep(5)
-    queue.add("b")
-    assert await getter == ("b", 5)
+    queue.add("late", 100)
+    queue.add("early", 3)
+    assert await next_key(queue) == ("early", 3)
+    waiting = asyncio.create_task(next_key(queue))
+    await asyncio.sleep(2)
+    queue.add("now")
+    assert await waiting == ("now", 5)
+    assert await next_key(queue) == ("late", 100)
 
 
+@pytest.mark.parametrize(("delay", "comes"), [(0, 4), (10, 10)])
 @virtual
-async def test_a_key_being_handled_comes_again_only_when_it_is_done() -> None:
+async def test_a_key_added_during_its_handling_comes_when_due_and_done(delay: float, comes: float) -> None:
     queue: WorkQueue[str] = WorkQueue()
     queue.add("a")
     await queue.get()
-    queue.add("a")
-    other = asyncio.create_task(queue.get())
-    await asyncio.sleep(30)
-    assert not other.done()
-    queue.done("a")
-    assert await other == "a"
-
-
-@virtual
-async def test_a_delayed_wish_during_handling_counts_from_the_wish() -> None:
-    queue: WorkQueue[str] = WorkQueue()
-    queue.add("a")
-    await queue.get()
-    queue.add("a", 10)
+    queue.add("a", delay)
+    again = asyncio.create_task(next_key(queue))
     await asyncio.sleep(4)
+    assert not again.done()
     queue.done("a")
-    assert await next_key(queue) == ("a", 10)
+    assert await again == ("a", comes)
 
 
 @virtual
