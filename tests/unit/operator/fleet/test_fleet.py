@@ -28,16 +28,18 @@ from eventconsumer_api.fleet import FLEET_PATH, FLEET_SIGNATURE_HEADER, FleetMes
 from eventconsumer_api.host_report import HostReport, HostState
 from eventconsumer_api.identity import owner_id
 from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.labels import COMPONENT_HOST
 from eventconsumer_operator.fleet import messages
-from eventconsumer_operator.fleet.host_liveness import REMEMBERED, Liveness, confirm, look, message, owner_of
+from eventconsumer_operator.fleet.host_liveness import REMEMBERED, Liveness, confirm, look, message
 from eventconsumer_operator.fleet.key import FleetKey, FleetKeyError
 from eventconsumer_operator.fleet.messages import Fleets, HttpMessenger
 from eventconsumer_operator.kube.manifest import CONFIG_MAP, POD
 from eventconsumer_operator.plan import make_plan
+from eventconsumer_operator.resource.names import child_labels
 from eventconsumer_operator.resource.observed import Observed
 from tests.support.azurite import free_port
 from tests.support.fakes.kubernetes import FakeKubernetes
-from tests.unit.operator.worlds import KEY, NOW, SETTINGS, fleet, observed, report
+from tests.unit.operator.worlds import KEY, NOW, SETTINGS, fleet, observed, pod, report
 
 RUNNING = HostReport(owner="", state=HostState.RUNNING)
 
@@ -47,31 +49,19 @@ def uid(number: int) -> str:
 
 
 def owner(ordinal: int, number: int | None = None) -> str:
-    return f"shop/orders/orders-host-{ordinal}.{uid(ordinal if number is None else number)}"
+    """The id under which a pod holds leases, as hosts make it."""
+    return owner_id("shop/orders", f"orders-host-{ordinal}", uid(ordinal if number is None else number))
 
 
 def host_pod(ordinal: int, number: int | None = None, *, ready: bool = True, **status: Any) -> Manifest:
     """A pod of the StatefulSet."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": f"orders-host-{ordinal}",
-            "namespace": "shop",
-            "uid": uid(ordinal if number is None else number),
-            "labels": {
-                "app.kubernetes.io/name": "eventconsumer",
-                "app.kubernetes.io/component": "host",
-                "eventconsumer.io/consumer": "orders",
-            },
-        },
-        "status": {
-            "phase": "Running",
-            "podIP": f"10.0.0.{ordinal}",
-            "conditions": [{"type": "Ready", "status": str(ready)}],
-        }
-        | status,
+    found = pod(f"orders-host-{ordinal}", phase="Running", podIP=f"10.0.0.{ordinal}")
+    found["metadata"] |= {
+        "uid": uid(ordinal if number is None else number),
+        "labels": child_labels(KEY, COMPONENT_HOST),
     }
+    conditions = [{"type": "Ready", "status": str(ready)}]
+    return found | {"status": found["status"] | {"conditions": conditions} | status}
 
 
 def deleted(pod: Manifest) -> Manifest:
@@ -82,7 +72,7 @@ def world(
     *pods: Manifest, owners: Mapping[str, str] | None = None, seconds: float = 0, **reports: HostReport
 ) -> Observed:
     """Pods that all answer, unless said otherwise; `owners` is what the leading host lists."""
-    answers = {pod["metadata"]["name"]: RUNNING for pod in pods} | {
+    answers = {each["metadata"]["name"]: RUNNING for each in pods} | {
         name.replace("_", "-"): answer for name, answer in reports.items()
     }
     if owners is not None and pods:
@@ -111,27 +101,18 @@ def test_a_pod_that_is_gone_is_suspected_at_once_and_believed_after_a_direct_rea
     assert dict(confirm(liveness, suspects, "shop/orders", [host_pod(0)], NOW).gone) == {owner(1): NOW}
 
 
-def test_a_suspect_that_a_direct_read_finds_has_not_ended() -> None:
-    liveness, suspects = looks(world(host_pod(0), host_pod(1)), world(host_pod(0)), world(host_pod(0)))
-    liveness = confirm(liveness, suspects, "shop/orders", [host_pod(0), host_pod(1)], NOW)
-    assert not liveness.gone
-    assert look(liveness, world(host_pod(0), host_pod(1)))[1] == frozenset()
-
-
-def test_a_pod_that_is_seen_again_is_suspected_no_more() -> None:
+def test_a_pod_that_exists_has_not_ended() -> None:
     both, one = world(host_pod(0), host_pod(1)), world(host_pod(0))
-    assert looks(both, one, both)[1] == frozenset()
-
-
-def test_a_pod_of_the_same_name_is_another_owner() -> None:
-    before, after = world(host_pod(0, 7)), world(host_pod(0, 8))
-    assert looks(before, after, after)[1] == {owner(0, 7)}
-
-
-def test_a_pod_that_is_being_deleted_still_exists() -> None:
-    before, after = world(host_pod(0), host_pod(1)), world(host_pod(0), deleted(host_pod(1)))
-    liveness, suspects = looks(before, after, after, after)
+    liveness, suspects = looks(both, one, one)
+    liveness = confirm(liveness, suspects, "shop/orders", [host_pod(0), host_pod(1)], NOW)
+    assert not liveness.gone  # a direct read finds it
+    assert look(liveness, both)[1] == frozenset()
+    assert looks(both, one, both)[1] == frozenset()  # the watch finds it again
+    going = world(host_pod(0), deleted(host_pod(1)))
+    liveness, suspects = looks(both, going, going)  # it is being deleted
     assert not suspects and not liveness.gone
+    before, after = world(host_pod(0, 7)), world(host_pod(0, 8))
+    assert looks(before, after, after)[1] == {owner(0, 7)}  # a pod of the same name is another owner
 
 
 def test_an_unknown_owner_of_a_lease_is_suspected_and_a_direct_read_finds_it_where_it_is_newer_than_the_list() -> None:
@@ -183,7 +164,7 @@ def test_a_pod_that_may_still_run_has_not_ended(status: dict[str, Any]) -> None:
     assert not liveness.gone and not suspects
 
 
-def test_who_has_ended_is_remembered_while_leases_may_name_it_and_then_forgotten() -> None:
+def test_an_ended_owner_is_remembered_while_leases_may_name_it_and_then_forgotten() -> None:
     liveness = Liveness(gone={owner(1): NOW})
     later = REMEMBERED.total_seconds()
     liveness, _ = look(liveness, world(host_pod(0), owners={"1": owner(1)}, seconds=later - 1))
@@ -194,7 +175,7 @@ def test_who_has_ended_is_remembered_while_leases_may_name_it_and_then_forgotten
 
 
 @given(st.lists(st.sets(st.integers(0, 4)), min_size=1, max_size=12), st.integers(0, 4))
-def test_who_is_there_is_never_told_to_have_ended(history: list[set[int]], last: int) -> None:
+def test_a_pod_that_exists_is_never_told_to_have_ended(history: list[set[int]], last: int) -> None:
     liveness = Liveness()
     for present in [*history, {last}]:
         pods = [host_pod(number) for number in sorted(present)]
@@ -208,18 +189,14 @@ def test_who_is_there_is_never_told_to_have_ended(history: list[set[int]], last:
 
 def test_ready_hosts_that_stay_and_can_read_are_told() -> None:
     blocked = RUNNING.model_copy(update={"state": HostState.BLOCKED})
-    each = world(
-        host_pod(0), host_pod(1, ready=False), host_pod(2), deleted(host_pod(3)), host_pod(4), host_pod(9),
-        orders_host_2=blocked,
-    )  # fmt: skip
+    pods = (host_pod(0), host_pod(1, ready=False), host_pod(2), deleted(host_pod(3)), host_pod(4), host_pod(9))
+    each = world(*pods, orders_host_2=blocked)
     each = replace(each, reports={name: found for name, found in each.reports.items() if name != "orders-host-4"})
     told = message(each, Liveness(gone={owner(7): NOW}), 6, 42)
     assert told == FleetMessage(
         resource="shop/orders", generation=42, time=NOW, hosts=6, ready=("orders-host-0",), gone=(owner(7),)
     )
-
-
-def test_the_number_of_partitions_is_told_as_hosts_know_it() -> None:
+    # The number of partitions is told as hosts know it.
     assert message(world(host_pod(0), orders_host_0=report(8)), Liveness(), 1, 1).partitions == 8
     assert message(world(host_pod(0)), Liveness(), 1, 1).partitions is None
 
@@ -326,14 +303,15 @@ async def test_a_resource_of_the_same_name_starts_without_a_memory() -> None:
     fleets.forget(KEY)
 
 
-async def test_messages_go_to_all_at_once_and_nobody_is_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_messages_go_to_all_hosts_at_once_and_one_that_hangs_delays_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "TIMEOUT", aiohttp.ClientTimeout(total=0.3))
     bodies: list[tuple[str, bytes, str]] = []
+    end = asyncio.Event()
 
     async def take(request: web.Request) -> web.Response:
         host = str(request.url.host)
         if host == "127.0.0.3":
-            await asyncio.sleep(30)
+            await end.wait()
         bodies.append((host, await request.read(), request.headers[FLEET_SIGNATURE_HEADER]))
         return web.Response(status=403 if host == "127.0.0.2" else 204, text="no\n")
 
@@ -346,13 +324,10 @@ async def test_messages_go_to_all_at_once_and_nobody_is_waited_for_long(monkeypa
     addresses = {f"orders-host-{number}": f"127.0.0.{number}" for number in range(1, 5)} | {"orders-host-6": "::1"}
     try:
         async with aiohttp.ClientSession() as session:
-            async with asyncio.timeout(6):  # a host that hangs costs its own time limit, once
-                await HttpMessenger(session, port).tell(addresses, json.dumps({}).encode(), "signature")
+            # Returns although one host never answers: each has a time limit of its own.
+            await HttpMessenger(session, port).tell(addresses, json.dumps({}).encode(), "signature")
+        assert {host for host, _, _ in bodies} == {"127.0.0.1", "127.0.0.2", "127.0.0.4"}
+        assert {(body, signature) for _, body, signature in bodies} == {(b"{}", "signature")}
     finally:
+        end.set()
         await runner.cleanup()
-    assert {host for host, _, _ in bodies} == {"127.0.0.1", "127.0.0.2", "127.0.0.4"}
-    assert {(body, signature) for _, body, signature in bodies} == {(b"{}", "signature")}
-
-
-def test_owner_ids_are_what_hosts_call_themselves() -> None:
-    assert owner_of("shop/orders", host_pod(3)) == owner_id("shop/orders", "orders-host-3", uid(3))

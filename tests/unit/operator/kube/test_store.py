@@ -124,7 +124,7 @@ def play(steps: list[tuple[str, str]], *, lossy: bool) -> tuple[Server, Store]:
 
 
 @given(STEPS)
-def test_without_a_loss_the_watch_alone_reaches_the_server_s_state(steps: list[tuple[str, str]]) -> None:
+def test_without_a_loss_the_watch_alone_reaches_its_state(steps: list[tuple[str, str]]) -> None:
     server, store = play(steps, lossy=False)
     while server.answers:
         store.put(server.answers.pop())
@@ -134,7 +134,7 @@ def test_without_a_loss_the_watch_alone_reaches_the_server_s_state(steps: list[t
 
 
 @given(STEPS, st.permutations(["events", "answers", "list"]))
-def test_after_any_loss_the_next_list_reaches_the_server_s_state(steps: list[tuple[str, str]], order: list[str]) -> None:
+def test_after_any_loss_the_next_list_reaches_its_state(steps: list[tuple[str, str]], order: list[str]) -> None:
     server, store = play(steps, lossy=True)
     if server.listing is not None:
         store.replace(CONFIG_MAP, SHOP, server.listing)

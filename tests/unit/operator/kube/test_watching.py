@@ -285,14 +285,14 @@ async def test_lists_that_fail_for_long_are_noticed_and_say_why() -> None:
 
 def health_of(queue: WorkQueue[Key] | None = None, dead: list[str] | None = None) -> Health:
     resync = Resync(FakeKubernetes(), Store(), ("shop",), Told(), 100)
-    return WorkHealth(WorkQueue() if queue is None else queue, resync, LoopLag(), lambda: dead or [])
+    return WorkHealth(WorkQueue() if queue is None else queue, resync, LoopLag(), lambda: [] if dead is None else dead)
 
 
 @virtual
 async def test_a_watcher_that_dies_is_noticed_at_once_except_at_the_start() -> None:
     starting = health_of(dead=["w"])
     dead: list[str] = []
-    running = WorkHealth(WorkQueue(), Resync(FakeKubernetes(), Store(), ("shop",), Told(), 100), LoopLag(), lambda: dead)
+    running = health_of(dead=dead)
     assert starting.problems() == running.problems() == []
     dead.append("w")
     assert running.problems() == ["w does not run"]

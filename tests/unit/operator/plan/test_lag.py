@@ -124,19 +124,14 @@ def test_a_quarter_leaves_after_the_cooldown(hosts: int, fewer: int) -> None:
     assert decide(view(*lags, now=again), scaling(), down).replicas == fewer
 
 
-def test_who_is_on_the_way_to_be_late_keeps_the_hosts() -> None:
+def test_a_lag_above_a_quarter_of_the_target_keeps_the_hosts() -> None:
     before = memory(8, **calm_for(900))
     assert decide(view(*[CALM] * 7, late(15)), scaling(), before).replicas == 6
     held = decide(view(*[CALM] * 7, late(16)), scaling(), before)
     assert (held.replicas, held.calm_since) == (8, None)
 
 
-def test_not_below_the_minimum() -> None:
-    assert decide(view(*[CALM] * 8), scaling(least=4), memory(5, **calm_for(900))).replicas == 4
-    assert decide(view(*[CALM] * 8), scaling(least=4), memory(4, **calm_for(900))).replicas == 4
-
-
-def test_what_is_not_known_takes_no_host_away_and_starts_the_calm_anew() -> None:
+def test_an_unknown_lag_removes_no_host_and_ends_the_calm() -> None:
     before = memory(8, **calm_for(900))
     unknown = decide(view(*[CALM] * 7, UNKNOWN), scaling(), before)
     assert (unknown.replicas, unknown.calm_since) == (8, None)
@@ -193,13 +188,6 @@ def test_from_zero_at_the_first_event_and_only_then() -> None:
 def test_it_begins_with_what_is_there_or_the_minimum_and_one_at_least(least: int, existing: int, wanted: int) -> None:
     begun = decide(View(now=NOW, partitions=8, existing=existing), scaling(least=least), None)
     assert (begun.replicas, begun.mode, begun.last_scale_time) == (wanted, ScalingMode.LAG, NOW)
-
-
-def test_a_bound_that_moved_holds_at_once_even_without_a_report() -> None:
-    silent = View(now=NOW, partitions=8)
-    assert decide(silent, scaling(most=3), memory(8)).replicas == 3
-    assert decide(silent, scaling(least=2), memory(0)).replicas == 2
-    assert decide(silent, scaling(least=20, most=30), memory(1)).replicas == 8
 
 
 LAGS = st.builds(
@@ -365,7 +353,7 @@ class Model:
         self.running = self.running[:wanted] + [self.second + self.start_seconds] * (wanted - len(self.running))
 
 
-@pytest.mark.parametrize("load", [50.0, 90.0, 150.0, 250.0, 350.0, 390.0, 700.0])
+@pytest.mark.parametrize("load", [50.0, 150.0, 390.0, 700.0])
 def test_a_constant_load_reaches_a_steady_number_that_keeps_up(load: float) -> None:
     """One host drains 100 events a second; there are 8 partitions."""
     model = Model(lambda _: load, 100.0, scaling())
@@ -377,11 +365,6 @@ def test_a_constant_load_reaches_a_steady_number_that_keeps_up(load: float) -> N
     assert load / 100 <= hosts <= 2 * load / 100 + 1
     assert len(stretches) <= 12  # once an hour it is tried whether fewer would do
     assert max(model.history) <= 8
-
-
-def test_one_busy_partition_never_grows_the_fleet() -> None:
-    model = Model(lambda _: 300.0, 100.0, scaling(), shares=[1.0] + [0.0] * 7)
-    assert set(model.run(3600)[3:]) == {1}
 
 
 def test_a_burst_is_drained_and_the_fleet_shrinks_again() -> None:

@@ -18,11 +18,10 @@ from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.plan.scale import scaling_of
-from eventconsumer_operator.resource.names import application_name, host_name
-from eventconsumer_operator.resource.observed import Observed
+from eventconsumer_operator.resource.names import application_name, host_name, replay_name
 from eventconsumer_operator.resource.spec import parse_spec
 from eventconsumer_operator.settings import Settings
-from tests.unit.operator.worlds import IDENTITY, KEY, SECRET, SETTINGS, SPEC, UID, observed, report, spec_with
+from tests.unit.operator.worlds import IDENTITY, SECRET, SETTINGS, SPEC, UID, observed, report, spec_with
 
 
 def plan(spec: dict[str, Any] = SPEC, settings: Settings = SETTINGS, **world: Any) -> Plan:
@@ -42,15 +41,23 @@ def pod_spec(of: Plan) -> dict[str, Any]:
 
 
 def test_the_children_in_this_order() -> None:
-    kinds = [manifest["kind"] for manifest in plan().applied]
-    assert kinds == ["PodDisruptionBudget", "ConfigMap", "Service", "StatefulSet"]
-    assert {manifest["metadata"]["name"] for manifest in plan().applied} == {"orders-host"}
+    made = plan()
+    assert [each["kind"] for each in made.applied] == ["PodDisruptionBudget", "ConfigMap", "Service", "StatefulSet"]
+    assert HostConfig.model_validate_json(applied(made, "ConfigMap")["data"]["config.json"]) == made.config
+    assert (made.config.resource.uid, made.hosts) == (UID, 1)
+    service = applied(made, "Service")["spec"]
+    assert (service["clusterIP"], service["publishNotReadyAddresses"]) == ("None", True)
+    hosts = applied(made, "StatefulSet")["spec"]
+    assert hosts["podManagementPolicy"] == "Parallel"  # hosts start and stop together
+    selector = hosts["selector"]["matchLabels"]
+    assert selector.items() <= hosts["template"]["metadata"]["labels"].items()
+    assert labels.LABEL_MANAGED_BY not in selector  # a selector cannot change
 
 
 def test_children_carry_our_labels_and_one_controlling_owner() -> None:
     for manifest in plan().applied:
         metadata = manifest["metadata"]
-        assert metadata["namespace"] == "shop"
+        assert (metadata["namespace"], metadata["name"]) == ("shop", "orders-host")
         assert metadata["labels"] == {
             "app.kubernetes.io/name": "eventconsumer",
             "app.kubernetes.io/component": "host",
@@ -58,38 +65,8 @@ def test_children_carry_our_labels_and_one_controlling_owner() -> None:
             "eventconsumer.io/consumer": "orders",
         }
         (owner,) = metadata["ownerReferences"]
-        assert (owner["kind"], owner["name"], owner["uid"], owner["controller"]) == (
-            "EventConsumer", "orders", UID, True,
-        )  # fmt: skip
-
-
-def test_the_same_world_gives_the_same_plan() -> None:
-    assert plan() == plan()
-
-
-def test_the_config_map_holds_what_a_host_parses() -> None:
-    data = applied(plan(), "ConfigMap")["data"]
-    config = HostConfig.model_validate_json(data["config.json"])
-    assert config == plan().config
-    assert config.resource.uid == UID
-    assert labels.CONFIG_FILE.endswith("/config.json")
-
-
-def test_the_service_is_headless_and_knows_starting_pods() -> None:
-    spec = applied(plan(), "Service")["spec"]
-    assert spec["clusterIP"] == "None"
-    assert spec["publishNotReadyAddresses"] is True
-
-
-def test_the_selector_matches_the_pods_and_lacks_what_may_change() -> None:
-    spec = applied(plan(), "StatefulSet")["spec"]
-    selector = spec["selector"]["matchLabels"]
-    assert selector.items() <= spec["template"]["metadata"]["labels"].items()
-    assert labels.LABEL_MANAGED_BY not in selector
-
-
-def test_hosts_start_and_stop_together() -> None:
-    assert applied(plan(), "StatefulSet")["spec"]["podManagementPolicy"] == "Parallel"
+        found = tuple(owner[name] for name in ("kind", "name", "uid", "controller"))
+        assert found == ("EventConsumer", "orders", UID, True)
 
 
 # --- what restarts pods --------------------------------------------------------------------------------------------
@@ -100,20 +77,16 @@ def template(of: Plan) -> str:
 
 
 def test_hosts_run_as_the_account_that_the_administrator_names() -> None:
-    plan = make_plan(observed(), replace(SETTINGS, host_service_account="mine"))
-    (pod,) = [each["spec"]["template"]["spec"] for each in plan.applied if each["kind"] == "StatefulSet"]
-    assert pod["serviceAccountName"] == "mine"
+    assert pod_spec(plan(settings=replace(SETTINGS, host_service_account="mine")))["serviceAccountName"] == "mine"
 
 
-def test_a_change_of_configuration_restarts_pods() -> None:
-    assert template(plan()) != template(plan(spec_with("processing.prefetch", 10)))
-    assert template(plan()) != template(plan(spec_with("sink.roll.maxSeconds", 5)))
-
-
-def test_scaling_and_reports_and_status_restart_nothing() -> None:
-    assert template(plan()) == template(plan(reports={"orders-host-0": report()}))
-    assert template(plan()) == template(plan(spec_with("scaling", {"mode": "Fixed", "replicas": 7})))
-    assert template(plan()) == template(plan(spec_with("suspend", True)))
+def test_a_change_of_configuration_restarts_pods_and_of_scaling_reports_or_status_does_not() -> None:
+    before = template(plan())
+    for path, value in (("processing.prefetch", 10), ("sink.roll.maxSeconds", 5)):
+        assert template(plan(spec_with(path, value))) != before
+    for path, value in (("scaling", {"mode": "Fixed", "replicas": 7}), ("suspend", True)):
+        assert template(plan(spec_with(path, value))) == before
+    assert template(plan(reports={"orders-host-0": report()})) == before
 
 
 # --- security ------------------------------------------------------------------------------------------------------
@@ -171,8 +144,7 @@ def test_a_workload_identity_mounts_nothing_and_labels_the_pods() -> None:
 
 def test_no_manifest_holds_a_secret_reference_as_environment() -> None:
     text = json.dumps(plan().applied)
-    assert "secretKeyRef" not in text
-    assert "envFrom" not in text
+    assert "secretKeyRef" not in text and "envFrom" not in text
 
 
 # --- config --------------------------------------------------------------------------------------------------------
@@ -211,18 +183,12 @@ def wanted(spec: EventConsumerSpec, partitions: int | None) -> int:
     return scaling_of(observed(status=status), spec).replicas
 
 
-@given(
-    partitions=st.none() | st.integers(1, 1024),
-    per_host=st.integers(1, 1024),
-    suspend=st.booleans(),
-)
+@given(partitions=st.none() | st.integers(1, 1024), per_host=st.integers(1, 1024), suspend=st.booleans())
 def test_hosts_for_partitions(partitions: int | None, per_host: int, suspend: bool) -> None:
     spec = parse_spec(SPEC | {"scaling": {"partitionsPerHost": per_host, "maxReplicas": 1024}, "suspend": suspend})
     hosts = wanted(spec, partitions)
-    if suspend:
-        assert hosts == 0
-    elif partitions is None:
-        assert hosts == 1
+    if suspend or partitions is None:
+        assert hosts == (0 if suspend else 1)
     else:
         assert (hosts - 1) * per_host < partitions <= hosts * per_host
 
@@ -242,19 +208,23 @@ def test_the_count_of_partitions_is_remembered_while_hosts_are_silent() -> None:
 
 # --- names ---------------------------------------------------------------------------------------------------------
 
-NAMES = st.from_regex(r"[a-z]([-a-z0-9]{0,45}[a-z0-9])?", fullmatch=True)
+LETTERS = "abcxyz019"
+NAMES = st.builds("{}{}{}".format, st.sampled_from("az"), st.text(f"{LETTERS}-", max_size=45), st.sampled_from(LETTERS))
+NONCES = st.builds("{}{}".format, st.text(f"{LETTERS}-", max_size=18).map(lambda text: "0" + text), st.just("z"))
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
-@given(name=NAMES, uid=st.uuids(), batch=st.integers(1, 10**9), attempt=st.integers(1, 10**5))
+@given(name=NAMES, uid=st.uuids(), batch=st.integers(1, 10**9), attempt=st.integers(1, 10**5), nonce=NONCES)
 def test_names_of_children_are_valid_whatever_the_resource_is_called(
-    name: str, uid: Any, batch: int, attempt: int
+    name: str, uid: Any, batch: int, attempt: int, nonce: str
 ) -> None:
     key = Key("shop", name)
     pod_of_launcher = application_name(key, str(uid), batch, attempt) + "-driver-0123"
     pod = f"{host_name(key)}-1023"
     revision = f"{host_name(key)}-0123456789"  # the label controller-revision-hash
-    for text in (pod_of_launcher, pod, revision):
+    replay = replay_name(key, str(uid), nonce)
+    assert replay.startswith(name[:20]) and replay.endswith(f"-{str(uid)[:8]}-r-{nonce}")
+    for text in (pod_of_launcher, pod, revision, f"{replay}-01234"):
         assert LABEL.fullmatch(text), text
         assert len(text) <= 63
 
@@ -312,7 +282,7 @@ def test_an_endpoint_inside_is_refused_unless_the_administrator_allows_it(path: 
     assert plan(spec_with(path, value), emulators).config.allow_insecure_endpoints is True
 
 
-def test_ordinary_endpoints_are_accepted() -> None:
+def test_azure_endpoints_are_accepted() -> None:
     spec = spec_with("sink.storageAccountUrl", "https://shop.blob.core.windows.net")
     spec["eventHub"]["fullyQualifiedNamespace"] = "shop.servicebus.windows.net"
     assert plan(spec).config.allow_insecure_endpoints is False
@@ -331,19 +301,13 @@ PATHS = [
 
 
 @given(path=st.sampled_from(PATHS), value=JSON)
-def test_whatever_stands_in_a_field_there_is_a_plan_or_the_field_is_named(path: str, value: Any) -> None:
+def test_any_value_of_a_field_gives_a_plan_or_an_error_that_names_the_field(path: str, value: Any) -> None:
     try:
         made = plan(spec_with(path, value))
     except SpecError as error:
         assert error.field.startswith("spec.")
     else:
         json.dumps(made.applied, allow_nan=False)
-
-
-def test_an_observed_world_without_anything_has_a_plan() -> None:
-    world: Observed = observed()
-    assert world.consumer.key == KEY
-    assert make_plan(world, SETTINGS).hosts == 1
 
 
 # --- the image of hosts ----------------------------------------------------------------------------------------------

@@ -4,15 +4,11 @@ import dataclasses
 import json
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import HostReport, Problem
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.labels import CONFIG_ENV
 from eventconsumer_api.status import EventConsumerStatus, ReplayStatus
-from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.manifest import name_of
 from eventconsumer_operator.plan.config import host_config
 from eventconsumer_operator.plan.replay import replay_job, replay_status, unwanted_replays
@@ -50,8 +46,19 @@ def made(found: Observed) -> Manifest | None:
     return replay_job(found, spec, host_config(found.consumer, spec, SETTINGS), "host:1")
 
 
-def status(found: Observed) -> ReplayStatus | None:
-    return replay_status(found, parse_spec(found.consumer.spec))
+def pod_and_config(spec: dict[str, Any]) -> tuple[dict[str, Any], HostConfig]:
+    """The pod of the Job that is made for a spec, and the configuration of its host."""
+    manifest = made(world(spec))
+    assert manifest is not None and name_of(manifest) == NAME == "orders-01234567-r-may"
+    pod = manifest["spec"]["template"]["spec"]
+    (text,) = [each["value"] for each in pod["containers"][0]["env"] if each["name"] == CONFIG_ENV]
+    return pod, HostConfig.model_validate_json(text)
+
+
+def status(found: Observed) -> ReplayStatus:
+    made = replay_status(found, parse_spec(found.consumer.spec))
+    assert made is not None
+    return made
 
 
 def of_job(name: str = "replay-0", **state: Any) -> Manifest:
@@ -60,17 +67,11 @@ def of_job(name: str = "replay-0", **state: Any) -> Manifest:
     return found | {"metadata": found["metadata"] | {"ownerReferences": [owner]}}
 
 
-def test_the_jobs_host_reads_and_writes_in_places_of_its_own() -> None:
-    manifest = made(world())
-    assert manifest is not None
-    assert name_of(manifest) == NAME == "orders-01234567-r-may"
-    template = manifest["spec"]["template"]
-    restricted(template["spec"])
-    assert template["spec"]["restartPolicy"] == "Never"
-    assert template["spec"]["automountServiceAccountToken"] is False
-    assert {volume["name"] for volume in template["spec"]["volumes"]} == {"tmp", "event-hub", "lease-store", "sink"}
-    environment = {variable["name"]: variable for variable in template["spec"]["containers"][0]["env"]}
-    config = HostConfig.model_validate_json(environment[CONFIG_ENV]["value"])
+def test_the_host_of_the_job_reads_and_writes_in_places_of_its_own() -> None:
+    pod, config = pod_and_config(REPLAY)
+    restricted(pod)
+    assert (pod["restartPolicy"], pod["automountServiceAccountToken"]) == ("Never", False)
+    assert {volume["name"] for volume in pod["volumes"]} == {"tmp", "event-hub", "lease-store", "sink"}
     assert config.event_hub.consumer_group == "again"
     assert config.leases.location.prefix is None  # the host adds the replay's folder
     assert config.sink.prefix == "shop/orders/_replays/may"
@@ -82,22 +83,13 @@ def test_the_jobs_host_reads_and_writes_in_places_of_its_own() -> None:
     assert config.batches is None
 
 
-def test_without_times_everything_retained_is_read() -> None:
-    manifest = made(world(spec_with("replay", {"nonce": "may", "consumerGroup": "again"})))
-    assert manifest is not None
-    text = manifest["spec"]["template"]["spec"]["containers"][0]["env"][-1]["value"]
-    config = HostConfig.model_validate_json(text)
+def test_without_times_all_retained_events_are_read_and_no_handler_is_called() -> None:
+    processing = {"handler": "shop:Shop", "handlerMode": "Replace", "image": "shop:1", "bufferBytes": 20_000_000}
+    spec = spec_with("replay", {"nonce": "may", "consumerGroup": "again"}) | {"processing": processing}
+    _, config = pod_and_config(spec)
     assert config.starting_position.type == "Earliest"
     assert config.replay is not None
     assert (config.replay.to, config.replay.partitions) == (None, [])
-
-
-def test_a_handler_is_not_called_again() -> None:
-    processing = {"handler": "shop:Shop", "handlerMode": "Replace", "image": "shop:1", "bufferBytes": 20_000_000}
-    manifest = made(world(spec_with("processing", processing, REPLAY)))
-    assert manifest is not None
-    text = manifest["spec"]["template"]["spec"]["containers"][0]["env"][-1]["value"]
-    config = HostConfig.model_validate_json(text)
     assert (config.processing.handler, config.processing.handler_mode) == (None, "Precede")
     assert config.processing.buffer_bytes == 20_000_000
 
@@ -121,54 +113,29 @@ def test_a_running_job_goes_with_its_nonce() -> None:
 
 
 def test_the_status_from_beginning_to_end() -> None:
-    assert status(world(SPEC)) is None
+    assert replay_status(world(SPEC), parse_spec(SPEC)) is None
     pending = status(world())
-    assert pending is not None
     assert (pending.state, pending.message) == ("Pending", "its Job is being created")
-    running = status(
-        world(jobs=(job(NAME),), pods=(of_job(phase="Running"),), reports={"replay-0": report(fleet=fleet(files=3))})
-    )
+    reports = {"replay-0": report(fleet=fleet(files=3))}
+    running = status(world(jobs=(job(NAME),), pods=(of_job(phase="Running"),), reports=reports))
     assert running == ReplayStatus(nonce="may", state="Running", files=3, events=100)
-    between = status(world(jobs=(job(NAME),), before=running))  # its pod was evicted
-    assert between == running
+    assert status(world(jobs=(job(NAME),), before=running)) == running  # its pod was evicted
     ended = {"state": {"terminated": {"exitCode": 0, "message": json.dumps({"files": 7, "events": 700})}}}
-    done = status(
-        world(jobs=(job(NAME, type="Complete"),), pods=(of_job(phase="Succeeded", containerStatuses=[ended]),))
-    )
+    pods = (of_job(phase="Succeeded", containerStatuses=[ended]),)
+    done = status(world(jobs=(job(NAME, type="Complete"),), pods=pods))
     assert done == ReplayStatus(nonce="may", state="Succeeded", files=7, events=700)
     assert status(world(before=done)) == done  # its Job was cleaned up
-    suspended = status(world(spec_with("suspend", True, REPLAY)))  # noqa: FBT003
-    assert suspended is not None
-    assert suspended.message == "spec.suspend is true"
+    assert status(world(spec_with("suspend", True, REPLAY))).message == "spec.suspend is true"  # noqa: FBT003
 
 
-def test_the_status_says_what_it_waits_for() -> None:
+def test_the_status_names_the_reason_of_a_wait_or_failure() -> None:
     problem = Problem(field="spec.eventHub.consumerGroup", reason="EventHubNotFound", message="no group again")
-    stuck = status(
-        world(
-            jobs=(job(NAME),),
-            pods=(of_job(phase="Running"), of_job("replay-1", phase="Failed")),
-            reports={"replay-0": report(problems=(problem,))},
-        )
-    )
-    assert stuck is not None
+    pods = (of_job(phase="Running"), of_job("replay-1", phase="Failed"))
+    stuck = status(world(jobs=(job(NAME),), pods=pods, reports={"replay-0": report(problems=(problem,))}))
     assert (stuck.state, stuck.message) == ("Running", "spec.eventHub.consumerGroup: no group again")
     image = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
     waiting = status(world(jobs=(job(NAME),), pods=(of_job(phase="Pending", containerStatuses=[image]),)))
-    assert waiting is not None
     assert "ImagePullBackOff: no such image" in waiting.message
     failed = status(world(jobs=(job(NAME, type="Failed", reason="BackoffLimitExceeded", message="too often"),)))
-    assert failed is not None
     assert failed.state == "Failed"
     assert f"BackoffLimitExceeded: too often; kubectl logs job/{NAME}" in failed.message
-
-
-@given(
-    st.from_regex(r"\A[a-z]([-a-z0-9]{0,45}[a-z0-9])?\Z"),
-    st.from_regex(r"\A[a-z0-9]([-a-z0-9]{0,18}[a-z0-9])?\Z"),
-)
-def test_names_fit_into_labels(name: str, nonce: str) -> None:
-    found = replay_name(Key("shop", name), UID, nonce)
-    assert len(found) <= 57
-    assert found.startswith(name[:20])
-    assert found.endswith(f"-01234567-r-{nonce}")

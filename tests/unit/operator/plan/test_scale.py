@@ -35,25 +35,29 @@ from tests.unit.operator.worlds import (
 LAG = SPEC | {"scaling": {"mode": "Lag", "minReplicas": 0}}
 
 
+def measured(events: int = 0, batch: Any = None, files: int = 0, committed: int = 0, **more: Any) -> Any:
+    """A leader's measurements without owners: `events` times its number is the lag of each partition."""
+    lags = {str(n): PartitionLag(events=n * events, seconds=n * events) for n in range(8)}
+    made = fleet(owned=0, batch=batch, files=files, committed=committed)
+    return made.model_copy(update={"lags": lags} | more)
+
+
 def status(partitions: int = 8, scaling: ScalingStatus | None = None) -> EventConsumerStatus:
     return EventConsumerStatus(hub=HubStatus(partition_count=partitions), scaling=scaling)
 
 
 @pytest.mark.parametrize(
-    ("scaling", "partitions", "hosts"),
+    ("scaling", "hosts"),
     [
-        ({"minReplicas": 3, "partitionsPerHost": 8}, 8, 3),
-        ({"maxReplicas": 5}, 8, 5),
-        ({"minReplicas": 20}, 8, 8),
-        ({"partitionsPerHost": 3}, 8, 3),
-        ({"mode": "Fixed", "replicas": 9}, 8, 9),
-        ({"mode": "Lag", "minReplicas": 2}, 8, 2),
-        ({"mode": "Lag", "minReplicas": 0}, 8, 1),
+        ({"minReplicas": 3, "partitionsPerHost": 8}, 3),
+        ({"maxReplicas": 5}, 5),
+        ({"minReplicas": 20}, 8),
+        ({"mode": "Lag", "minReplicas": 2}, 2),
+        ({"mode": "Lag", "minReplicas": 0}, 1),
     ],
 )
-def test_the_number_by_each_mode(scaling: dict[str, Any], partitions: int, hosts: int) -> None:
-    spec = parse_spec(SPEC | {"scaling": scaling})
-    assert scaling_of(observed(status=status(partitions)), spec).replicas == hosts
+def test_the_number_of_hosts_for_eight_partitions(scaling: dict[str, Any], hosts: int) -> None:
+    assert scaling_of(observed(status=status(8)), parse_spec(SPEC | {"scaling": scaling})).replicas == hosts
 
 
 def test_a_suspended_consumer_forgets_what_the_lag_asked_for() -> None:
@@ -83,11 +87,8 @@ def test_files_that_wait_for_spark_keep_no_host() -> None:
     before = ScalingStatus.model_validate(
         {"replicas": 1, "reason": "r", "mode": "Lag", "calmSince": NOW - timedelta(days=1), "lastScaleTime": None}
     )
-    told = fleet(batch=batch()).model_copy(
-        update={"pending_files": 13, "lags": {str(n): PartitionLag(events=0, seconds=0) for n in range(8)}}
-    )
-    said = report(fleet=told)
-    world = observed(LAG | SPARK, status=status(8, before), reports={"orders-host-0": said})
+    said = {"orders-host-0": report(fleet=measured(batch=batch(), pending_files=13))}
+    world = observed(LAG | SPARK, status=status(8, before), reports=said)
     assert scaling_of(world, parse_spec(LAG | SPARK)).replicas == 0
 
 
@@ -122,11 +123,20 @@ def leaving_world(reports: dict[int, HostReport], leaving: str = "", after: floa
 SINCE = f"2 {NOW.isoformat()}"
 
 
-def test_hosts_that_still_hold_partitions_are_waited_for_from_the_top_down() -> None:
-    assert running(leaving_world({2: holding("5"), 3: holding("6")}), 2) == Running(4, SINCE)
-    assert running(leaving_world({2: holding("5"), 3: holding()}, SINCE, 10), 2) == Running(3, SINCE)
-    assert running(leaving_world({2: holding(), 3: holding("6")}, SINCE, 10), 2) == Running(4, SINCE)
-    assert running(leaving_world({2: holding(), 3: holding()}, SINCE, 10), 2) == Running(2)
+@pytest.mark.parametrize(
+    ("second", "third", "since", "expected"),
+    [
+        (("5",), ("6",), "", Running(4, SINCE)),
+        (("5",), (), SINCE, Running(3, SINCE)),
+        ((), ("6",), SINCE, Running(4, SINCE)),
+        ((), (), SINCE, Running(2)),
+    ],
+)
+def test_hosts_that_still_hold_partitions_are_waited_for_from_the_top_down(
+    second: tuple[str, ...], third: tuple[str, ...], since: str, expected: Running
+) -> None:
+    world = leaving_world({2: holding(*second), 3: holding(*third)}, since, 10 if since else 0)
+    assert running(world, 2) == expected
 
 
 def test_a_host_that_does_not_answer_is_waited_for_but_not_for_ever() -> None:
@@ -149,11 +159,10 @@ def test_a_lower_number_starts_the_wait_anew_and_a_higher_one_does_not() -> None
     assert running(leaving_world(reports, "no time", 100), 2).replicas == 4
 
 
-def test_growing_suspending_and_stopping_all_wait_for_nothing() -> None:
-    reports = {number: holding(str(number)) for number in range(4)}
-    assert running(leaving_world(reports), 4) == Running(4)
-    assert running(leaving_world(reports), 6) == Running(6)
-    assert running(leaving_world(reports), 0) == Running(0)
+@pytest.mark.parametrize("hosts", [4, 6, 0])
+def test_growing_suspending_and_stopping_wait_for_no_host(hosts: int) -> None:
+    world = leaving_world({number: holding(str(number)) for number in range(4)})
+    assert running(world, hosts) == Running(hosts)
     assert running(observed(), 3) == Running(3)
 
 
@@ -228,41 +237,26 @@ def test_the_probe_goes_when_hosts_run_or_the_consumer_is_suspended(spec: dict[s
 
 
 def test_no_host_is_healthy_while_the_probe_answers() -> None:
-    told = fleet(owned=0).model_copy(update={"lags": {str(n): PartitionLag(events=0, seconds=0) for n in range(8)}})
-    for reports, ready in (({"orders-probe-0": report(fleet=told)}, "True"), ({}, "False")):
+    for reports, ready in (({"orders-probe-0": report(fleet=measured())}, "True"), ({}, "False")):
         world = asleep(reports=reports)
-        plan = make_plan(world, SETTINGS)
-        found = make_status(world, plan, (), SETTINGS)
-        conditions = {each.type: each for each in found.conditions}
-        assert conditions["Ready"].status == ready
-        assert conditions["Stalled"].status == "False"
+        found = make_status(world, make_plan(world, SETTINGS), (), SETTINGS)
+        conditions = {each.type: each.status for each in found.conditions}
+        assert (conditions["Ready"], conditions["Stalled"]) == (ready, "False")
         assert found.scaling == ZERO
 
 
 def test_events_that_the_probe_sees_start_a_host() -> None:
-    told = fleet(owned=0).model_copy(update={"lags": {str(n): PartitionLag(events=n, seconds=n) for n in range(8)}})
-    plan = make_plan(asleep(reports={"orders-probe-0": report(fleet=told)}), SETTINGS)
+    plan = make_plan(asleep(reports={"orders-probe-0": report(fleet=measured(events=1))}), SETTINGS)
     assert (plan.hosts, plan.scaling.reason) == (1, "events came in 7 partitions")
 
 
 def test_batches_run_and_are_shown_while_only_the_probe_reports() -> None:
-    told = fleet(owned=0, committed=3, batch=batch(4), files=50).model_copy(
-        update={
-            "lags": {str(n): PartitionLag(events=0, seconds=0) for n in range(8)},
-            "pending_files": 20,
-            "pending_bytes": 2000,
-            "processed_files": 30,
-        }
-    )
-    world = observed(
-        LAG | SPARK,
-        status=status(8, ZERO),
-        hosts=stateful_set(0, 0),
-        reports={"orders-probe-0": report(fleet=told)},
-    )
+    pending = {"pending_files": 20, "pending_bytes": 2000, "processed_files": 30}
+    reports = {"orders-probe-0": report(fleet=measured(batch=batch(4), files=50, committed=3, **pending))}
+    world = observed(LAG | SPARK, status=status(8, ZERO), hosts=stateful_set(0, 0), reports=reports)
     plan = make_plan(world, SETTINGS)
     assert plan.hosts == 0
     assert [job["metadata"]["labels"][labels.LABEL_BATCH] for job in plan.jobs] == ["4"]
-    found = make_status(world, plan, (), SETTINGS)
-    assert found.spark is not None
-    assert (found.spark.pending_files, found.spark.pending_bytes, found.spark.processed_files) == (20, 2000, 30)
+    found = make_status(world, plan, (), SETTINGS).spark
+    assert found is not None
+    assert (found.pending_files, found.pending_bytes, found.processed_files) == (20, 2000, 30)
