@@ -1,5 +1,7 @@
 """Programs in pods over the official client's web socket: streams apart, all bytes, the exit code, and a clean stop."""
 
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
@@ -32,9 +34,17 @@ def run(shell: KubernetesShell, *command: str, stdin: bytes | None = None) -> tu
     return code, bytes(out), bytes(err)
 
 
-def test_streams_are_apart_and_the_exit_code_is_passed_on(shell: KubernetesShell) -> None:
-    assert run(shell, "sh", "-c", "echo answer; echo remark >&2; exit 2") == (2, b"answer\n", b"remark\n")
+@pytest.mark.parametrize("stdin", [None, b"given"])
+def test_arguments_streams_and_the_exit_code_are_passed_on(shell: KubernetesShell, stdin: bytes | None) -> None:
+    program = 'echo answer; echo remark >&2; printf "%s|" "$@"; exit 2'
+    ran = run(shell, "sh", "-c", program, "x", "a b", "$HOME", "it's", "*", "", stdin=stdin)
+    assert ran == (2, b"answer\na b|$HOME|it's|*||", b"remark\n")
     assert run(shell, "true") == (0, b"", b"")
+
+
+def test_the_plugin_starts_without_the_kubernetes_client() -> None:
+    program = "import sys, eventconsumer_cli.main; sys.exit('kubernetes' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 def test_every_byte_arrives(shell: KubernetesShell) -> None:
@@ -50,9 +60,8 @@ def test_a_broken_connection_is_no_answer(server: ExecServer, shell: KubernetesS
         run(shell, "echo", "done")
 
 
-@pytest.mark.parametrize("late", [0.0, 1.5])
-@pytest.mark.parametrize("stdin", [None, b"some"])
-def test_a_program_that_nobody_waits_for_is_ended(
+@pytest.mark.parametrize(("stdin", "late"), [(b"some", 0.0), (None, 0.5)])
+def test_an_interrupted_program_is_ended(
     server: ExecServer, shell: KubernetesShell, stdin: bytes | None, late: float
 ) -> None:
     server.late = late

@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,15 +26,33 @@ class Ran:
         return json.loads(self.out)
 
 
+class Clock:
+    """The clock of commands that wait: a sleep takes no time, and runs the next of `steps`."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.steps: list[Callable[[], object]] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        if self.steps:
+            self.steps.pop(0)()
+
+
 class Shell:
     """A shell with a cluster and no terminal; `columns` as people have them."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
         self._capsys = capsys
         self._patch = monkeypatch
-        monkeypatch.delenv("COLUMNS", raising=False)
-        monkeypatch.delenv("NO_COLOR", raising=False)
-        monkeypatch.delenv("FORCE_COLOR", raising=False)
+        self.clock = Clock()
+        for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR"):
+            monkeypatch.delenv(name, raising=False)
+        for command in ("suspend", "top"):
+            monkeypatch.setattr(f"eventconsumer_cli.commands.{command}.time", self.clock)
 
     def run(self, cluster: Cluster, *words: str, columns: int | None = None) -> Ran:
         """Run `kubectl eventconsumer` with these words."""

@@ -56,15 +56,11 @@ def test_a_plan_is_shown_before_it_is_done(shell: Shell, agreed: list[str]) -> N
     assert len(cluster.made) == 1, "plan and change in one pod"
 
 
-def test_with_nobody_to_ask_nothing_is_done(shell: Shell) -> None:
+def test_without_a_terminal_only_yes_changes_something(shell: Shell) -> None:
     program = Checkpoints()
     seen = shell.run(cluster_with(program), *SET)
     assert (seen.code, seen.out, program.done) == (2, "plan\n", [])
     assert "--yes" in seen.err and "nothing was changed" in seen.err
-
-
-def test_yes_asks_nobody(shell: Shell) -> None:
-    program = Checkpoints()
     seen = shell.run(cluster_with(program), *SET, "--yes", "--allow-behind")
     assert (seen.code, seen.out, len(program.done)) == (0, "done\n", 1)
     assert "--allow-behind" in program.done[0]
@@ -85,25 +81,18 @@ def test_exactly_one_place_is_needed(shell: Shell, place: tuple[str, ...]) -> No
 
 def test_export_and_import(shell: Shell, tmp_path: Path) -> None:
     program, file = Checkpoints(), tmp_path / "saved.json"
+    failed = shell.run(cluster_with(lambda *_: (3, "", "no storage\n")), "checkpoint", "export", "-f", str(file))
+    assert failed.code == 3 and not file.exists()
     cluster = cluster_with(program)
+    for words in (("import", "-f", str(file)), ("export", "-f", str(tmp_path / "no" / "folder"))):
+        seen = shell.run(cluster, "checkpoint", words[0], "orders", *words[1:])
+        assert seen.code == 3 and "No such file or directory" in seen.err
     assert shell.run(cluster, "checkpoint", "export", "orders").out == SAVED
     assert shell.run(cluster, "checkpoint", "export", "orders", "-f", str(file)).code == 0
     assert file.read_text() == SAVED and list(tmp_path.iterdir()) == [file]
     assert shell.run(cluster, "checkpoint", "import", "orders", "-f", str(file), "--yes").code == 0
     assert cluster.calls[-1].stdin == SAVED.encode()
     assert program.done[0][:3] == ["checkpoint", "import", "-"]
-
-
-def test_a_failed_export_writes_no_file(shell: Shell, tmp_path: Path) -> None:
-    file = tmp_path / "saved.json"
-    seen = shell.run(cluster_with(lambda *_: (3, "", "no storage\n")), "checkpoint", "export", "-f", str(file))
-    assert seen.code == 3 and not file.exists()
-
-
-def test_files_that_are_not_there(shell: Shell, tmp_path: Path) -> None:
-    for words in (("import", "-f", str(tmp_path / "none")), ("export", "-f", str(tmp_path / "no" / "folder"))):
-        seen = shell.run(cluster_with(Checkpoints()), "checkpoint", words[0], "orders", *words[1:])
-        assert seen.code == 3 and "No such file or directory" in seen.err
 
 
 def test_a_credential_of_another_account_is_no_argument(shell: Shell, tmp_path: Path) -> None:
@@ -127,12 +116,8 @@ def test_a_replay_is_asked_for(shell: Shell, agreed: list[str]) -> None:
     seen = shell.run(cluster, "replay", "orders", *words)
     assert seen.code == 0 and agreed == ["Start this replay of orders?"]
     assert "consumer group replays" in seen.err and "drained/shop/orders/_replays/one" in seen.err
-    assert replay_of(cluster) == {
-        "nonce": "one",
-        "consumerGroup": "replays",
-        "from": "2026-01-01T00:00:00Z",
-        "partitions": ["1"],
-    }
+    expected = {"nonce": "one", "consumerGroup": "replays", "from": "2026-01-01T00:00:00Z", "partitions": ["1"]}
+    assert replay_of(cluster) == expected
 
 
 def test_another_replay_has_nothing_of_the_one_before(shell: Shell) -> None:
@@ -164,21 +149,23 @@ def test_a_replay_that_cannot_be(shell: Shell, words: tuple[str, ...], code: int
     assert replay_of(cluster) == {}
 
 
-def test_a_chain_is_adopted_after_a_question(shell: Shell, agreed: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "question", "remedy"),
+    [
+        (("adopt",), "Make these the files and leases of orders?", "kubectl eventconsumer doctor"),
+        (
+            ("hub", "accept"),
+            "Continue orders with the events that its Event Hub has now?",
+            "suspend orders --wait stops its hosts",
+        ),
+    ],
+)
+def test_a_chain_is_adopted_and_a_hub_accepted_after_a_question(
+    shell: Shell, agreed: list[str], words: tuple[str, ...], question: str, remedy: str
+) -> None:
     program = Checkpoints()
-    seen = shell.run(cluster_with(program), "adopt", "orders")
-    assert (seen.code, seen.out) == (0, "plan\ndone\n")
-    assert agreed == ["Make these the files and leases of orders?"]
-    assert program.done == [["adopt", "--yes", "-o", "table"]]
-    refused = shell.run(cluster_with(Checkpoints(held=True)), "adopt", "orders")
-    assert (refused.code, "kubectl eventconsumer doctor" in refused.err) == (2, True)
-
-
-def test_a_hub_is_accepted_after_a_question(shell: Shell, agreed: list[str]) -> None:
-    program = Checkpoints()
-    seen = shell.run(cluster_with(program), "hub", "accept", "orders")
-    assert (seen.code, seen.out) == (0, "plan\ndone\n")
-    assert agreed == ["Continue orders with the events that its Event Hub has now?"]
-    assert program.done == [["hub", "accept", "--yes", "-o", "table"]]
-    refused = shell.run(cluster_with(Checkpoints(held=True)), "hub", "accept", "orders")
-    assert (refused.code, "suspend orders --wait stops its hosts" in refused.err) == (2, True)
+    seen = shell.run(cluster_with(program), *words, "orders")
+    assert (seen.code, seen.out, agreed) == (0, "plan\ndone\n", [question])
+    assert program.done == [[*words, "--yes", "-o", "table"]]
+    refused = shell.run(cluster_with(Checkpoints(held=True)), *words, "orders")
+    assert refused.code == 2 and remedy in refused.err

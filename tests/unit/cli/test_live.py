@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.console import Console
 
-from eventconsumer_api.host_report import FleetReport
 from eventconsumer_cli import output
 from eventconsumer_cli.commands import top
 from eventconsumer_cli.errors import ClusterError
@@ -18,6 +17,7 @@ from eventconsumer_cli.rates import Rates, total
 from eventconsumer_cli.session import Options, Session
 from eventconsumer_cli.view import Look
 from tests.unit.cli.fakes import FakeCluster, consumer, fleet, pod, report, shop
+from tests.unit.cli.running import Clock
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 
@@ -31,61 +31,49 @@ class Terminal(io.StringIO):
 
 def watch(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, *steps: Callable[[], object], height: int = 40) -> str:
     """Run `top` on a terminal; each step happens between two looks, and after the last Ctrl-C is pressed."""
-    stream = Terminal()
+    stream, clock = Terminal(), Clock()
     session = Session(Options(), lambda _: cluster)
     session.out = Output(out=Console(file=stream, force_terminal=True, width=100, height=height, highlight=False))
-    left = list(steps)
 
-    def pause(_: float) -> None:
-        if not left:
-            raise KeyboardInterrupt
-        left.pop(0)()
+    def interrupt() -> None:
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr("eventconsumer_cli.commands.top.time.sleep", pause)
+    clock.steps = [*steps, interrupt]
+    monkeypatch.setattr("eventconsumer_cli.commands.top.time", clock)
     top.top(session, "orders")
     return stream.getvalue()
 
 
 def test_it_redraws_until_it_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = shop()
-
-    def next_look() -> None:
-        cluster.reports["orders-host-1"] = report("orders-host-1", "2", "3", events=4_711)
-
-    said = watch(cluster, monkeypatch, next_look)
+    changed = {"orders-host-1": report("orders-host-1", "2", "3", events=4_711)}
+    said = watch(cluster, monkeypatch, lambda: cluster.reports.update(changed))
     assert "4711" in said and said.count("orders-host-0") >= 4  # twice, two partitions each
     assert said.endswith("\x1b[?25h\x1b[?1049l")  # the terminal is as it was
 
 
-def test_it_goes_on_where_the_cluster_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_continues_where_the_cluster_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = shop()
     get = cluster.get
 
-    def away() -> None:
-        def fails(*_: object) -> dict[str, object]:
-            raise ClusterError("the cluster at https://x does not answer")
+    def fails(*_: object) -> dict[str, object]:
+        raise ClusterError("the cluster at https://x does not answer")
 
-        monkeypatch.setattr(cluster, "get", fails)
-
-    said = watch(cluster, monkeypatch, away, lambda: monkeypatch.setattr(cluster, "get", get))
-    _, dark, light = said.split("\x1b[1morders")[1:4]
+    steps = [lambda each=each: monkeypatch.setattr(cluster, "get", each) for each in (fails, get)]
+    _, dark, light = watch(cluster, monkeypatch, *steps).split("\x1b[1morders")[1:4]
     assert "the cluster at https://x does not answer" in dark and "orders-host-1" in dark
     assert "does not answer" not in light
 
 
-def test_what_does_not_fit_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = watch(shop(), monkeypatch, height=10)
-    assert "… 0 more" not in said
+def test_rows_that_do_not_fit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "… 0 more" not in watch(shop(), monkeypatch, height=10)
     many = FakeCluster()
     many.put(top.EVENT_CONSUMER, consumer())
     many.put(POD, pod("orders-host-0"))
     ids = tuple(map(str, range(30)))
-    many.reports = {"orders-host-0": report("orders-host-0", *ids, fleet=_fleet(30))}
+    measured = fleet(dict.fromkeys(ids, "orders-host-0"), partition_count=30)
+    many.reports = {"orders-host-0": report("orders-host-0", *ids, fleet=measured)}
     assert "… 18 more partitions; --sort lag puts the latest first" in watch(many, monkeypatch, height=20)
-
-
-def _fleet(partitions: int) -> FleetReport:
-    return fleet(dict.fromkeys(map(str, range(partitions)), "orders-host-0"), partition_count=partitions)
 
 
 def look(seconds: float, events: int, owner: str = "orders-host-0") -> Look:

@@ -1,5 +1,6 @@
 """Programs of the host image: where they run, what is passed on, and that nothing stays."""
 
+import contextlib
 import json
 from collections.abc import Sequence
 
@@ -30,9 +31,9 @@ def test_a_ready_host_is_asked_and_its_answer_passed_on(shell: Shell) -> None:
     assert cluster.made == []
 
 
-@pytest.mark.parametrize("code", range(4))
-def test_the_exit_code_is_the_programs(shell: Shell, code: int) -> None:
-    assert shell.run(cluster_with(lambda *_: (code, "", "")), "audit", "--deep").code == code
+def test_the_exit_code_is_the_programs(shell: Shell) -> None:
+    for code in range(4):
+        assert shell.run(cluster_with(lambda *_, code=code: (code, "", "")), "audit", "--deep").code == code
 
 
 def test_without_a_host_a_pod_is_made_and_removed(shell: Shell) -> None:
@@ -43,18 +44,14 @@ def test_without_a_host_a_pod_is_made_and_removed(shell: Shell) -> None:
     assert len(cluster.made) == 1 and cluster.tool_pods == []
 
 
-def test_a_pod_with_the_labels_of_a_host_that_is_none_is_not_asked(shell: Shell) -> None:
+def test_only_a_ready_host_is_asked_and_none_with_new_pod(shell: Shell) -> None:
     cluster = cluster_with(prints, hosts=False)
-    cluster.put(POD, host_pod("trap", owner="somebody-else"))
+    cluster.put(POD, host_pod("trap", owner="somebody-else"))  # it only has the labels of a host
     cluster.put(POD, host_pod("orders-host-0", ready=False))
     shell.run(cluster, "leases")
-    assert [call.container for call in cluster.calls] == ["tool"]
-
-
-def test_new_pod_leaves_the_hosts_alone(shell: Shell) -> None:
-    cluster = cluster_with(prints)
-    assert shell.run(cluster, "audit", "--new-pod").code == 0
-    assert [call.container for call in cluster.calls] == ["tool"]
+    cluster.put(POD, host_pod())
+    shell.run(cluster, "audit", "--new-pod")
+    assert [call.container for call in cluster.calls] == ["tool", "tool"]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
@@ -63,10 +60,7 @@ def test_the_pod_goes_when_the_command_is_stopped(shell: Shell, error: type[Base
         raise error
 
     cluster = cluster_with(interrupted, hosts=False)
-    if error is RuntimeError:
-        with pytest.raises(RuntimeError):
-            shell.run(cluster, "lag")
-    else:
+    with contextlib.suppress(RuntimeError):
         assert shell.run(cluster, "lag").code == 130
     assert len(cluster.made) == 1 and cluster.tool_pods == []
 
@@ -100,16 +94,15 @@ def test_a_pod_that_nobody_schedules_is_waited_for_only_so_long() -> None:
     assert now[0] >= toolbox.START_SECONDS and cluster.tool_pods == []
 
 
-@pytest.mark.parametrize(("right", "said"), [("pods/exec", "pods/exec is forbidden"), ("pods", "pods is forbidden")])
-def test_a_missing_right_is_named(shell: Shell, right: str, said: str) -> None:
-    cluster = cluster_with(prints)
-    cluster.forbidden.add(right)
-    seen = shell.run(cluster, "leases")
-    assert seen.code == 4 and said in seen.err
-
-
-def test_before_the_operator_made_anything_it_says_so(shell: Shell) -> None:
+def test_causes_outside_of_the_program_are_named(shell: Shell) -> None:
+    for right in ("pods/exec", "pods"):
+        cluster = cluster_with(prints)
+        cluster.forbidden.add(right)
+        seen = shell.run(cluster, "leases")
+        assert seen.code == 4 and f"{right} is forbidden" in seen.err
     cluster = cluster_with(prints, hosts=False)
+    seen = shell.run(cluster, "leases", "-o", "name")
+    assert seen.code == 3 and "use table, json or yaml" in seen.err
     del cluster.objects["statefulsets", "shop", "orders-host"]
     seen = shell.run(cluster, "leases")
     assert seen.code == 1 and "has made no hosts for shop/orders yet" in seen.err
@@ -127,11 +120,6 @@ def test_before_the_operator_made_anything_it_says_so(shell: Shell) -> None:
 def test_an_end_that_is_no_answer_is_an_error(shell: Shell, answer: Answer, said: str) -> None:
     seen = shell.run(cluster_with(lambda *_: answer), "leases")
     assert seen.code == 3 and said in seen.err
-
-
-def test_names_are_no_format_of_tools(shell: Shell) -> None:
-    seen = shell.run(cluster_with(prints), "leases", "-o", "name")
-    assert seen.code == 3 and "use table, json or yaml" in seen.err
 
 
 def test_options_are_handed_on(shell: Shell) -> None:
