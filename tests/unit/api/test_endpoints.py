@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from eventconsumer_api.endpoints import AZURE_SUFFIXES, endpoint_problem
 
-LABEL = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,8}[a-z0-9])?", fullmatch=True)
+LABEL = st.builds("a{}9".format, st.text("abcxyz019-", max_size=8))
 ADDRESS = st.ip_addresses(v=4).map(str) | st.ip_addresses(v=6).map(lambda address: f"[{address}]")
 
 
@@ -24,7 +24,6 @@ def reason(host: str, suffixes: tuple[str, ...] = AZURE_SUFFIXES) -> str:
         "SHOP.ServiceBus.Windows.NET",
         "shop.servicebus.windows.net:5671",
         "shop.servicebus.windows.net.",
-        "shop.blob.core.windows.net",
         "shop.z12.blob.storage.azure.net",
         "shop.privatelink.blob.core.windows.net",
         "shop.servicebus.usgovcloudapi.net",
@@ -75,12 +74,8 @@ def test_no_address_is_allowed(address: str, port: int | None) -> None:
 
 
 @given(labels=st.lists(LABEL, min_size=1, max_size=4), suffix=st.sampled_from(AZURE_SUFFIXES))
-def test_a_suffix_ends_at_a_dot(labels: list[str], suffix: str) -> None:
+def test_a_suffix_ends_at_a_dot_and_allows_itself(labels: list[str], suffix: str) -> None:
     name = ".".join(labels)
-    assert reason(f"{name}.{suffix}") == ""
+    assert reason(f"{name}.{suffix}") == reason(suffix, (suffix,)) == ""
     assert reason(f"{name}{suffix}", (suffix,)) != ""
     assert reason(f"{suffix}.{name}", (suffix,)) != ""
-
-
-def test_an_allowed_domain_is_itself_allowed() -> None:
-    assert reason("storage.shop.example", ("storage.shop.example",)) == ""
