@@ -1,6 +1,7 @@
 """Processes are known by pid and start time, and only those that were started are ended."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,10 +12,11 @@ import pytest
 
 from local_cluster import procfs
 from local_cluster.components import Component, SocketProbe
-from local_cluster.errors import NotReady
+from local_cluster.errors import CommandFailed, NotReady
 from local_cluster.probes import Prober
 from local_cluster.processes import ProcessTable, Record
 from local_cluster.procfs import Identity, Process
+from local_cluster.shell import run
 
 
 @pytest.fixture
@@ -118,6 +120,20 @@ def test_a_record_of_another_boot_is_never_acted_on(tmp_path: Path, table: Proce
     assert table.recorded() == {"worker": record}
     assert table.alive() == {}
     table.stop("worker")  # would end this test if it were acted on
+
+
+def test_a_failed_program_is_reported_with_its_output_and_its_log(tmp_path: Path) -> None:
+    with pytest.raises(CommandFailed, match=r"exit code 3.*\nfatal: broken") as failure:
+        run(["sh", "-c", "echo fatal: broken >&2; exit 3"])
+    assert failure.value.returncode == 3
+    log = tmp_path / "logs/x.log"
+    with pytest.raises(CommandFailed, match=re.escape(str(log))):
+        run(["sh", "-c", "echo cannot >&2; exit 1"], log=log)
+    assert log.read_text().endswith("cannot\n")
+    with pytest.raises(CommandFailed, match="is not installed"):
+        run(["no-such-program-here"])
+    with pytest.raises(CommandFailed, match="no end after"):
+        run(["sleep", "5"], timeout=0.05)
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"name": "x"}', "[]", '{"name":"x","pid":"no","started":1,"boot":"b"}'])

@@ -12,15 +12,12 @@ tcp   LISTEN 0 128 *:22 *:* users:(("sshd",pid=1,fd=3))
 """
 
 
-def test_listeners_are_read_with_their_owner() -> None:
+def test_listeners_on_all_addresses_and_our_ports_are_obstacles() -> None:
     listeners = parse_listeners(SS)
     assert listeners[0] == Listener("0.0.0.0", 53, "dnsmasq (pid 812)")
     assert listeners[2].address == "192.0.2.7"
     assert listeners[3] == Listener("::", 10250, "unknown")
-
-
-def test_only_listeners_on_all_addresses_and_our_ports_are_in_the_way() -> None:
-    assert obstacles(parse_listeners(SS), Network()) == [
+    assert obstacles(listeners, Network()) == [
         "port 10250 is in use by unknown on ::",
         "port 53 is in use by dnsmasq (pid 812) on 0.0.0.0",
     ]

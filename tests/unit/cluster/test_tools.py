@@ -1,21 +1,19 @@
-"""Tool modules: versions, cache names, Go itself; and what is said when a program fails."""
+"""Tool modules: versions, cache names, Go itself; packages, progress and logs."""
 
 import io
 import re
-import threading
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 from rich.text import Text
 
-from local_cluster.errors import CommandFailed
 from local_cluster.gotoolchain import parse_version
 from local_cluster.layout import TOOL_MODULES
 from local_cluster.mirror import mirror_of
 from local_cluster.packages import missing
 from local_cluster.progress import Progress
-from local_cluster.shell import run, telling_lines
+from local_cluster.shell import telling_lines
 from local_cluster.tools import GITOPS, KUBEFLOW, MODULES, ToolModule, Tools, link_flags, module_digest, module_version
 
 
@@ -30,20 +28,17 @@ def test_a_changed_pin_or_flag_is_another_folder(tmp_path: Path) -> None:
     assert module_digest(tmp_path, "-s") != first
 
 
-def test_kubernetes_reports_the_version_it_is_pinned_to() -> None:
+def test_kubernetes_and_its_staging_modules_have_the_pinned_version() -> None:
     go_mod = (TOOL_MODULES / "kubernetes/go.mod").read_text()
     version = module_version(go_mod, "k8s.io/kubernetes")
     flags = link_flags(MODULES[0], go_mod)
     assert f"gitVersion={version} " in flags
     assert re.search(r"gitMinor=\d+ ", flags)
-
-
-def test_staging_modules_follow_the_version_of_kubernetes() -> None:
-    go_mod = (TOOL_MODULES / "kubernetes/go.mod").read_text()
-    expected = re.sub(r"^v1", "v0", module_version(go_mod, "k8s.io/kubernetes"))
     replaced = re.findall(r"^\t(k8s\.io/\S+) => \1 (\S+)$", go_mod, re.MULTILINE)
     assert len(replaced) > 20
-    assert {version for _, version in replaced} == {expected}
+    assert {staged for _, staged in replaced} == {re.sub(r"^v1", "v0", version)}
+    with pytest.raises(ValueError, match=r"k8s\.io/nothing"):
+        module_version("module x\n", "k8s.io/nothing")
 
 
 @pytest.mark.parametrize("module", [GITOPS, KUBEFLOW], ids=lambda module: module.name)
@@ -55,11 +50,6 @@ def test_what_only_tests_need_is_no_part_of_the_cluster(module: ToolModule, tmp_
     for binary in module.binaries:
         with pytest.raises(KeyError):
             cluster.path(binary)
-
-
-def test_an_unpinned_module_is_an_error() -> None:
-    with pytest.raises(ValueError, match=r"k8s\.io/nothing"):
-        module_version("module x\n", "k8s.io/nothing")
 
 
 def test_every_binary_has_one_place(tmp_path: Path) -> None:
@@ -108,49 +98,25 @@ def test_the_lines_that_name_the_cause_are_shown() -> None:
     assert telling_lines("one\ntwo\n\n") == "one\ntwo"
 
 
-def test_a_failed_program_is_told_with_its_words_and_its_log(tmp_path: Path) -> None:
-    with pytest.raises(CommandFailed, match=r"exit code 3.*\nfatal: broken") as failure:
-        run(["sh", "-c", "echo fatal: broken >&2; exit 3"])
-    assert failure.value.returncode == 3
-    log = tmp_path / "logs/x.log"
-    with pytest.raises(CommandFailed, match=re.escape(str(log))):
-        run(["sh", "-c", "echo cannot >&2; exit 1"], log=log)
-    assert log.read_text().endswith("cannot\n")
-    with pytest.raises(CommandFailed, match="is not installed"):
-        run(["no-such-program-here"])
-    with pytest.raises(CommandFailed, match="no end after"):
-        run(["sleep", "5"], timeout=0.05)
-
-
-def test_progress_shows_steps_of_two_threads_on_a_terminal() -> None:
+@pytest.mark.parametrize("terminal", [False, True])
+def test_progress_numbers_steps_that_overlap_and_tells_failures(terminal: bool) -> None:
     output = io.StringIO()
-    progress = Progress(2, Console(file=output, width=200, force_terminal=True))
-    one_runs, other_ended = threading.Event(), threading.Event()
-
-    def other() -> None:
-        one_runs.wait()
-        with progress.step("other"):
-            pass
-        other_ended.set()
-
-    thread = threading.Thread(target=other)
-    thread.start()
-    with progress.step("one"):
-        one_runs.set()
-        other_ended.wait()
-    thread.join()
-    shown = Text.from_ansi(output.getvalue()).plain
-    assert shown.index("[2/2] other   0.0 s") < shown.index("[1/2] one   0.")
-
-
-def test_progress_numbers_steps_and_tells_failures() -> None:
-    output = io.StringIO()
-    progress = Progress(2, Console(file=output, width=200))
+    progress = Progress(3, Console(file=output, width=200, force_terminal=terminal))
     with progress.step("one"):
         progress.note("a detail [not markup]")
-    with pytest.raises(ZeroDivisionError), progress.step("two"):
+        with progress.step("other"):  # a terminal shows one spinner for both
+            pass
+    with pytest.raises(ZeroDivisionError), progress.step("last"):
         raise ZeroDivisionError
-    lines = output.getvalue().splitlines()
-    assert lines[0].strip() == "a detail [not markup]"
-    assert re.match(r"\[1/2\] one +\d", lines[1])
-    assert re.match(r"\[2/2\] two +failed after \d", lines[2])
+    shown = Text.from_ansi(output.getvalue()).plain
+    places = [
+        re.search(pattern, shown)
+        for pattern in (
+            r"a detail \[not markup\]",
+            r"\[2/3\] other +\d",
+            r"\[1/3\] one +\d",
+            r"\[3/3\] last +failed after \d",
+        )
+    ]
+    found = [place.start() for place in places if place]
+    assert len(found) == 4 and found == sorted(found), shown

@@ -39,5 +39,4 @@ def test_rows_are_counted_by_key_with_their_distinct_ids() -> None:
 
 
 def test_waves_add_up() -> None:
-    assert Tally(3, 6) + Tally(2, 9) == Tally(5, 15)
     assert Tally(3, 6, 3) + Tally(2, 9, 2) == Tally(5, 15, 5)

@@ -34,13 +34,13 @@ def test_images_install_by_hash_only(path: Path) -> None:
         assert "--require-hashes" in install or "--no-deps" in install, install
 
 
+@pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.parent.name)
+def test_images_run_as_an_unprivileged_user(path: Path) -> None:
+    users = re.findall(r"^USER\s+(\S+)", path.read_text(), flags=re.MULTILINE)
+    assert users and users[-1].partition(":")[0] == "65532"
+
+
 def test_the_host_s_image_compiles_its_decoder_of_what_is_here_alone() -> None:
     text = (ROOT / "processor_image/Dockerfile").read_text().replace("\\\n", " ")
     (build,) = re.findall(r"cargo build [^&]*", text)
     assert {"--locked", "--offline"} <= set(build.split())
-
-
-@pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.parent.name)
-def test_images_run_as_nobody_in_particular(path: Path) -> None:
-    users = re.findall(r"^USER\s+(\S+)", path.read_text(), flags=re.MULTILINE)
-    assert users and users[-1].partition(":")[0] == "65532"
