@@ -51,88 +51,56 @@ def found(one: Manifest, other: Manifest) -> list[tuple[Level, str]]:
     return [(each.level, each.detail) for each in here]
 
 
-def levels(one: Manifest, other: Manifest) -> list[Level]:
-    """How bad what they share is."""
-    return [level for level, _ in found(one, other)]
-
-
 OK, BROKEN, WARNING, UNKNOWN = [Level.OK], [Level.BROKEN], [Level.WARNING], [Level.UNKNOWN]
 BILLING: dict[str, Any] = {"name": "billing", "hub": "billing"}
 SDK = {"layout": "AzureSdk"}
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "expected"),
-    [
-        pytest.param({}, BILLING, OK, id="two hubs with the defaults"),
-        pytest.param({}, {"name": "again", "group": "again"}, OK, id="two groups of one hub"),
-        pytest.param({}, {"name": "again"}, BROKEN, id="one group of one hub"),
-        pytest.param({}, {"name": "again", "hub": "Orders"}, BROKEN, id="one hub, spelt otherwise"),
-        pytest.param({}, {"name": "again", "hubs": "b.servicebus.windows.net"}, OK, id="a hub of another namespace"),
-        pytest.param({}, {"name": "again", "account": DEV}, OK, id="another account"),
-        pytest.param({"lease_prefix": ""}, BILLING | {"lease_prefix": ""}, BROKEN, id="two hubs with one prefix"),
-        pytest.param({"lease_prefix": "a/"}, BILLING | {"lease_prefix": "b/"}, OK, id="two prefixes"),
-        pytest.param({}, BILLING | {"lease_prefix": ""}, OK, id="a default and a prefix"),
-        pytest.param(
-            {}, BILLING | {"lease_prefix": "shop.servicebus.windows.net/orders/"}, BROKEN, id="another's default"
-        ),
-        pytest.param(SDK, SDK | BILLING, OK, id="two hubs in the layout of the SDKs"),
-        pytest.param(SDK, SDK | {"name": "again"}, BROKEN, id="one hub in the layout of the SDKs"),
-        pytest.param({}, SDK | {"name": "again"}, OK, id="two layouts"),
-        pytest.param(
-            {"lease_prefix": "", "secret": "s"}, BILLING | {"lease_prefix": "", "secret": "s"}, BROKEN, id="one Secret"
-        ),
-        pytest.param(
-            {"lease_prefix": "", "secret": "s"},
-            BILLING | {"lease_prefix": "", "secret": "t"},
-            WARNING,
-            id="two Secrets",
-        ),
-        pytest.param(
-            {"lease_prefix": "", "secret": "s"},
-            BILLING | {"lease_prefix": "", "secret": "s", "namespace": "b"},
-            WARNING,
-            id="Secrets of one name in two namespaces",
-        ),
-        pytest.param(
-            {"secret": "s", "hubs": None}, {"name": "again", "secret": "s", "hubs": None}, BROKEN, id="one hidden hub"
-        ),
-        pytest.param(
-            {"secret": "s", "hubs": None}, {"name": "again", "secret": "t", "hubs": None}, UNKNOWN, id="two hidden hubs"
-        ),
-        pytest.param(
-            {"secret": "s", "hubs": None},
-            {"name": "again", "secret": "t", "lease_prefix": "x.servicebus.windows.net/orders/"},
-            UNKNOWN,
-            id="a hidden hub and a prefix like a default",
-        ),
-        pytest.param({"prefix": "p"}, BILLING | {"prefix": "p/"}, BROKEN, id="one sink prefix"),
-        pytest.param({"prefix": "p"}, BILLING | {"prefix": "p", "container": "more"}, OK, id="two containers"),
-        pytest.param({"prefix": "shop"}, BILLING, BROKEN, id="a default in another's prefix"),
-        pytest.param({"prefix": "sho"}, BILLING, OK, id="a prefix that another begins with"),
-        pytest.param({"prefix": "shop/billing"}, BILLING, BROKEN, id="another's default prefix"),
-        pytest.param(
-            {"output": "abfss://r@shop.dfs.core.windows.net/out"},
-            BILLING | {"output": "abfss://r@shop.blob.core.windows.net/out/"},
-            BROKEN,
-            id="one output by two endpoints",
-        ),
-        pytest.param(
-            {"output": "abfss://r@shop.dfs.core.windows.net/out"},
-            BILLING | {"output": "abfss://r@shop.dfs.core.windows.net/out/b"},
-            BROKEN,
-            id="an output in another's",
-        ),
-        pytest.param(
-            {"output": "abfss://r@shop.dfs.core.windows.net/out"},
-            BILLING | {"output": "abfss://r@dev.dfs.core.windows.net/out"},
-            OK,
-            id="outputs in two accounts",
-        ),
-    ],
-)
+ONE_PREFIX: dict[str, Any] = {"lease_prefix": ""}
+DEFAULT_PREFIX = "servicebus.windows.net/orders/"
+HIDDEN: dict[str, Any] = {"secret": "s", "hubs": None}
+AGAIN: dict[str, Any] = {"name": "again"}
+OUT = "abfss://r@shop.dfs.core.windows.net/out"
+SHARED: dict[str, tuple[dict[str, Any], dict[str, Any], list[Level]]] = {
+    "two hubs with the defaults": ({}, BILLING, OK),
+    "two groups of one hub": ({}, AGAIN | {"group": "again"}, OK),
+    "one group of one hub": ({}, AGAIN, BROKEN),
+    "one hub, spelt otherwise": ({}, AGAIN | {"hub": "Orders"}, BROKEN),
+    "a hub of another namespace": ({}, AGAIN | {"hubs": "b.servicebus.windows.net"}, OK),
+    "another account": ({}, AGAIN | {"account": DEV}, OK),
+    "two hubs with one prefix": (ONE_PREFIX, BILLING | ONE_PREFIX, BROKEN),
+    "two prefixes": ({"lease_prefix": "a/"}, BILLING | {"lease_prefix": "b/"}, OK),
+    "a default and a prefix": ({}, BILLING | ONE_PREFIX, OK),
+    "another's default": ({}, BILLING | {"lease_prefix": f"shop.{DEFAULT_PREFIX}"}, BROKEN),
+    "two hubs in the layout of the SDKs": (SDK, SDK | BILLING, OK),
+    "one hub in the layout of the SDKs": (SDK, SDK | AGAIN, BROKEN),
+    "two layouts": ({}, SDK | AGAIN, OK),
+    "one Secret": (ONE_PREFIX | {"secret": "s"}, BILLING | ONE_PREFIX | {"secret": "s"}, BROKEN),
+    "two Secrets": (ONE_PREFIX | {"secret": "s"}, BILLING | ONE_PREFIX | {"secret": "t"}, WARNING),
+    "Secrets of one name in two namespaces": (
+        ONE_PREFIX | {"secret": "s"}, BILLING | ONE_PREFIX | {"secret": "s", "namespace": "b"}, WARNING,
+    ),
+    "one hidden hub": (HIDDEN, AGAIN | HIDDEN, BROKEN),
+    "two hidden hubs": (HIDDEN, AGAIN | HIDDEN | {"secret": "t"}, UNKNOWN),
+    "a hidden hub and a prefix like a default": (
+        HIDDEN, AGAIN | {"secret": "t", "lease_prefix": f"x.{DEFAULT_PREFIX}"}, UNKNOWN,
+    ),
+    "one sink prefix": ({"prefix": "p"}, BILLING | {"prefix": "p/"}, BROKEN),
+    "two containers": ({"prefix": "p"}, BILLING | {"prefix": "p", "container": "more"}, OK),
+    "a default in another's prefix": ({"prefix": "shop"}, BILLING, BROKEN),
+    "a prefix that another begins with": ({"prefix": "sho"}, BILLING, OK),
+    "another's default prefix": ({"prefix": "shop/billing"}, BILLING, BROKEN),
+    "one output by two endpoints": (
+        {"output": OUT}, BILLING | {"output": "abfss://r@shop.blob.core.windows.net/out/"}, BROKEN,
+    ),
+    "an output in another's": ({"output": OUT}, BILLING | {"output": f"{OUT}/b"}, BROKEN),
+    "outputs in two accounts": ({"output": OUT}, BILLING | {"output": OUT.replace("shop", "dev")}, OK),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "other", "expected"), SHARED.values(), ids=SHARED)
 def test_what_two_consumers_share(one: dict[str, Any], other: dict[str, Any], expected: list[Level]) -> None:
-    assert levels(consumer(**one), consumer(**other)) == expected
+    assert [level for level, _ in found(consumer(**one), consumer(**other))] == expected
 
 
 def test_a_finding_names_both_and_what_they_share() -> None:
@@ -153,13 +121,17 @@ def put(cluster: Any, each: Manifest) -> None:
 def test_doctor_compares_with_the_consumers_of_all_namespaces(shell: Shell) -> None:
     cluster = clinic()
     spec = cluster.objects["eventconsumers", "shop", "orders"]["spec"]
-    seen = shell.run(cluster, "doctor", "orders", "-o", "json")
-    (one,) = [each for each in seen.json["findings"] if each["check"] == "sharing"]
-    assert one["detail"] == "shares no leases, files or output with the 0 other EventConsumers in all namespaces"
+
+    def sharing() -> tuple[int, dict[str, str]]:
+        seen = shell.run(cluster, "doctor", "orders", "-o", "json")
+        (one,) = [each for each in seen.json["findings"] if each["check"] == "sharing"]
+        return seen.code, one
+
+    alone = "shares no leases, files or output with the 0 other EventConsumers in all namespaces"
+    assert sharing()[1]["detail"] == alone
     put(cluster, {"metadata": {"name": "again", "namespace": "shop"}, "spec": spec})
-    seen = shell.run(cluster, "doctor", "orders", "-o", "json")
-    (one,) = [each for each in seen.json["findings"] if each["check"] == "sharing"]
-    assert (seen.code, one["level"], one["consumer"]) == (2, "broken", "shop/orders")
+    code, one = sharing()
+    assert (code, one["level"], one["consumer"]) == (2, "broken", "shop/orders")
     assert "shares with shop/again the leases" in one["detail"]
     cluster.forbidden = {"eventconsumers"}
     assert shell.run(cluster, "doctor").code == 0

@@ -64,24 +64,6 @@ def test_every_link_leads_to_a_section_and_every_row_has_five_cells() -> None:
             assert len(re.split(r"(?<!\\)\|", line)) in {7, 4}, line
 
 
-def test_a_row_has_type_default_limits_and_values() -> None:
-    found = sections()
-    for path, text in (
-        ("spec.eventHub", "| **authentication** |"),
-        ("spec.eventHub", "| name | string |  | fixed; 1 to 256 characters"),
-        ("spec.leaseStore", "| leaseDurationSeconds | integer | `60` | 15 to 60 |"),
-        ("spec.leaseStore", "**container** | string |  | fixed"),
-        ("spec.sink", "| prefix | string |  | fixed;"),
-        ("spec.sink", "| format | string | `Parquet` | fixed; one of `Parquet`, `Avro`"),
-        ("spec.pods.resources", "| limits | map of string to quantity |"),
-        ("spec.pods.resources", "the keys are cpu, memory, ephemeral-storage"),
-        ("spec.scaling", "| replicas | integer |  | 0 to 1024 |"),
-        ("spec.scaling", "scaling.replicas is required with mode: Fixed"),
-        ("status", "| observedGeneration | integer |"),
-    ):
-        assert text in found[path], (path, text)
-
-
 def test_kubectl_explain_has_a_sentence_with_the_unit_for_every_field() -> None:
     for path, sub in FIELDS:
         description = sub.get("description", "")
