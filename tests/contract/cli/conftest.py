@@ -1,6 +1,7 @@
 """A real API server with the CRD, and users whose rights are those that the chart and Kubernetes give people."""
 
 import subprocess
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -8,6 +9,7 @@ import yaml
 
 from tests.contract.operator.conftest import ROOT, Cluster
 from tests.support.apiserver import ApiServerProcess, find_binary
+from tests.support.waiting import HANG_SECONDS
 
 ROLES = {
     # Nothing aggregates roles here, so each part is bound by itself.
@@ -30,9 +32,19 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             for role in roles:
                 name = f"{user}-{role.replace(':', '-')}"
                 made.kubectl("create", "clusterrolebinding", name, f"--clusterrole={role}", f"--user={user}")
+        _wait_for_rights(made)
         yield made
     finally:
         server.stop()
+
+
+def _wait_for_rights(cluster: Cluster) -> None:
+    """Wait until the API server's cache has the last binding that was made."""
+    asked = ("auth", "can-i", "patch", "eventconsumers.eventconsumer.io", "--as=editor")
+    deadline = time.monotonic() + HANG_SECONDS
+    while cluster.kubectl(*asked, check=False).stdout.strip() != "yes":
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def _user_roles() -> str:

@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from eventconsumer_api.kinds import Manifest
 from eventconsumer_cli.doctor import rights
 from eventconsumer_cli.doctor.findings import Level
 from eventconsumer_cli.doctor.installation import DEFINITION_NAME, schema_digest
-from eventconsumer_cli.errors import ClusterError, Failed, Forbidden, NotFound
+from eventconsumer_cli.errors import ClusterError, Forbidden, NotFound
 from eventconsumer_cli.init.manifest import Answers, host_config, manifest
 from eventconsumer_cli.kube import toolpod
 from eventconsumer_cli.kube.client import KubernetesCluster
@@ -24,6 +24,7 @@ from eventconsumer_cli.kube.operators import operator_of
 from eventconsumer_cli.kube.toolbox import Toolbox
 from eventconsumer_cli.main import main
 from tests.contract.operator.conftest import Cluster
+from tests.support.waiting import HANG_SECONDS
 from tests.unit.cli.inside import hosts_of, resource
 from tests.unit.cli.test_doctor import operator
 
@@ -32,16 +33,9 @@ class Echo:
     """A shell whose programs print their arguments."""
 
     def run(
-        self,
-        namespace: str,
-        pod: str,
-        container: str,
-        command: Sequence[str],
-        *,
-        stdin: bytes | None,
-        out: Sink,
-        err: Sink,
-    ) -> int:
+        self, namespace: str, pod: str, container: str, command: Sequence[str], *,
+        stdin: bytes | None, out: Sink, err: Sink,
+    ) -> int:  # fmt: skip
         out(" ".join(command).encode())
         return 0
 
@@ -67,76 +61,42 @@ def consumer(cluster: Cluster, namespace: str) -> Manifest:
     return found
 
 
-def kubelet(cluster: Cluster, namespace: str, ended: threading.Event, status: dict[str, Any]) -> None:
-    """Gives each pod of the namespace a status, as a kubelet would."""
+def kubelet(cluster: Cluster, namespace: str, ended: threading.Event) -> None:
+    """Gives each pod of the namespace the status of a running one, as a kubelet would."""
     admin = as_user(cluster, "admin")
+    state = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+    container = {"name": "tool", "state": state, "ready": True, "restartCount": 0, "image": "i", "imageID": "i"}
+    body = {"status": {"phase": "Running", "containerStatuses": [container]}}
     while not ended.wait(0.2):
         for pod in admin.list(POD, namespace):
             if not pod.get("status", {}).get("containerStatuses"):
                 path = POD.path(namespace, pod["metadata"]["name"], "status")
-                admin.request("PATCH", path, None, {"status": status}, "application/merge-patch+json")
+                admin.request("PATCH", path, None, body, "application/merge-patch+json")
 
 
 @pytest.fixture
-def started(cluster: Cluster, namespace: str) -> Any:
-    """Starts a kubelet that says this of pods."""
-    ended, threads = threading.Event(), []
-
-    def start(state: dict[str, Any], phase: str = "Running") -> None:
-        container = {
-            "name": "tool", "state": state, "ready": True, "restartCount": 0, "image": "i", "imageID": "i",
-        }  # fmt: skip
-        status = {"phase": phase, "containerStatuses": [container]}
-        thread = threading.Thread(target=kubelet, args=(cluster, namespace, ended, status))
-        thread.start()
-        threads.append(thread)
-
-    yield start
+def started(cluster: Cluster, namespace: str) -> Iterator[None]:
+    """A kubelet that starts each pod of the namespace."""
+    ended = threading.Event()
+    thread = threading.Thread(target=kubelet, args=(cluster, namespace, ended))
+    thread.start()
+    yield
     ended.set()
-    for thread in threads:
-        thread.join()
+    thread.join()
 
 
-def gone(cluster: Cluster, namespace: str) -> bool:
-    """Whether no pod stays: nobody confirms a deletion here, so one that is asked for counts."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        if all("deletionTimestamp" in pod["metadata"] for pod in as_user(cluster, "admin").list(POD, namespace)):
-            return True
-        time.sleep(0.2)
-    return False
-
-
-def test_an_editor_makes_the_pod_uses_it_and_removes_it(
-    cluster: Cluster, namespace: str, consumer: Manifest, started: Any
-) -> None:
-    started({"running": {"startedAt": "2026-01-01T00:00:00Z"}})
+@pytest.mark.usefixtures("started")
+def test_an_editor_makes_the_pod_uses_it_and_removes_it(cluster: Cluster, namespace: str, consumer: Manifest) -> None:
     editor = as_user(cluster, "editor")
     with Toolbox(editor, Echo()).at(consumer) as tool:
         pod = editor.get(POD, namespace, tool.place.pod)
         assert pod["metadata"]["ownerReferences"][0]["uid"] == consumer["metadata"]["uid"]
         assert tool.run(["lag"]).output == b"eventconsumer lag"
-    assert gone(cluster, namespace)
-
-
-def test_a_pod_that_does_not_start_is_removed(
-    cluster: Cluster, namespace: str, consumer: Manifest, started: Any
-) -> None:
-    started({"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}, "Pending")
-    with pytest.raises(Failed, match="no such image"), Toolbox(as_user(cluster, "editor"), Echo()).at(consumer):
-        pass
-    assert gone(cluster, namespace)
-
-
-def test_a_viewer_may_not_make_it_and_is_told_what_is_missing(
-    cluster: Cluster, namespace: str, consumer: Manifest
-) -> None:
-    with (
-        pytest.raises(Forbidden, match=f"pods: create is forbidden for you in namespace {namespace}"),
-        Toolbox(as_user(cluster, "viewer"), Echo()).at(consumer),
-    ):
-        pass
-    assert as_user(cluster, "admin").list(POD, namespace) == []
+    # No kubelet confirms a deletion here, so one that is asked for counts.
+    deadline = time.monotonic() + HANG_SECONDS
+    while not all("deletionTimestamp" in pod["metadata"] for pod in editor.list(POD, namespace)):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
 
 
 def test_the_pod_of_a_configuration_is_admitted_where_pods_are_restricted(cluster: Cluster, namespace: str) -> None:
@@ -147,6 +107,11 @@ def test_the_pod_of_a_configuration_is_admitted_where_pods_are_restricted(cluste
 
 
 def test_programs_in_pods_need_a_right_and_a_node(cluster: Cluster, namespace: str, consumer: Manifest) -> None:
+    with (
+        pytest.raises(Forbidden, match=f"pods: create is forbidden for you in namespace {namespace}"),
+        Toolbox(as_user(cluster, "viewer"), Echo()).at(consumer),
+    ):
+        pass
     pod = toolpod.of_consumer(consumer, hosts_of(consumer), "x", 60)
     as_user(cluster, "admin").create(POD, pod)
     name = pod["metadata"]["name"]
@@ -163,29 +128,15 @@ def test_programs_in_pods_need_a_right_and_a_node(cluster: Cluster, namespace: s
         run("editor", name)
 
 
-@pytest.mark.parametrize(
-    ("user", "missing"),
-    [
-        ("editor", set()),
-        (
-            "viewer",
-            {
-                "patch eventconsumers.eventconsumer.io",
-                "create eventconsumers.eventconsumer.io",
-                "create pods/exec",
-                "get pods/exec",
-                "create pods",
-                "delete pods",
-            },
-        ),
-    ],
-)
-def test_rights_are_those_that_the_roles_give(cluster: Cluster, namespace: str, user: str, missing: set[str]) -> None:
-    asked = as_user(cluster, user)
-    lacks = {str(right) for right in rights.NEEDED if not rights.is_allowed(asked, right, namespace)}
-    assert lacks == missing
-    bad = [each for each in rights.look(asked, namespace) if each.level is not Level.OK]
-    assert bool(bad) is bool(missing)
+def test_rights_are_those_that_the_roles_give(cluster: Cluster, namespace: str) -> None:
+    consumers = "eventconsumers.eventconsumer.io"
+    pods = ("create pods", "delete pods", "create pods/exec", "get pods/exec")
+    for user, missing in (("editor", set()), ("viewer", {f"patch {consumers}", f"create {consumers}", *pods})):
+        asked = as_user(cluster, user)
+        lacks = {str(right) for right in rights.NEEDED if not rights.is_allowed(asked, right, namespace)}
+        assert lacks == missing, user
+        bad = [each for each in rights.look(asked, namespace) if each.level is not Level.OK]
+        assert bool(bad) is bool(missing)
 
 
 def test_the_stored_definition_has_the_schema_of_this_version(cluster: Cluster) -> None:

@@ -46,9 +46,10 @@ def test_the_sweeping_containerd_recovers_no_pods() -> None:
     assert "io.containerd.grpc.v1.cri" not in disabled(with_pods=True)
 
 
-def test_every_command_line_names_the_live_directory() -> None:
+def test_every_command_line_names_the_live_directory_and_ports_are_distinct() -> None:
     for component in components(LAYOUT, Network(), binary):
         assert any(f"={LAYOUT.live}/" in word for word in component.argv), component.name
+    assert len(Ports.all()) == sum(1 for name in vars(Ports) if not name.startswith("_") and name != "all")
 
 
 def test_nothing_listens_beyond_the_node() -> None:
@@ -64,33 +65,21 @@ def test_nothing_listens_beyond_the_node() -> None:
     assert probed == {str(network.node)}
 
 
-def test_ports_are_distinct() -> None:
-    assert len(Ports.all()) == sum(1 for name in vars(Ports) if not name.startswith("_") and name != "all")
-
-
 def test_certificates_are_what_kubernetes_expects(tmp_path: Path) -> None:
-    network = Network()
-    write_pki(tmp_path / "pki", network, datetime.datetime.now(datetime.UTC))
-    pki = tmp_path / "pki"
+    network, pki = Network(), tmp_path / "pki"
+    write_pki(pki, network, datetime.datetime.now(datetime.UTC))
+
+    def verified(certificate: str, authority: str) -> bool:
+        command = ["openssl", "verify", "-CAfile", pki / f"{authority}.crt", pki / f"{certificate}.crt"]
+        return subprocess.run(command, check=False, capture_output=True).returncode == 0
+
     serving = x509.load_pem_x509_certificate((pki / "serving.crt").read_bytes())
     names = serving.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert "kubernetes.default.svc" in names.get_values_for_type(x509.DNSName)
     assert set(names.get_values_for_type(x509.IPAddress)) == {network.node, network.api_service}
-    for certificate, authority in [
-        ("serving", "ca"),
-        ("kubelet", "ca"),
-        ("etcd", "etcd-ca"),
-        ("apiserver-etcd-client", "etcd-ca"),
-    ]:
-        subprocess.run(
-            ["openssl", "verify", "-CAfile", pki / f"{authority}.crt", pki / f"{certificate}.crt"],
-            check=True,
-            capture_output=True,
-        )
-    refused = subprocess.run(
-        ["openssl", "verify", "-CAfile", pki / "etcd-ca.crt", pki / "kubelet.crt"], check=False, capture_output=True
-    )
-    assert refused.returncode != 0, "a kubelet's certificate opens etcd"
+    assert verified("serving", "ca") and verified("kubelet", "ca")
+    assert verified("etcd", "etcd-ca") and verified("apiserver-etcd-client", "etcd-ca")
+    assert not verified("kubelet", "etcd-ca"), "a kubelet's certificate opens etcd"
     assert all(path.stat().st_mode & 0o077 == 0 for path in pki.glob("*.key"))
     for client in CLIENTS:
         config = yaml.safe_load((pki / f"{client}.kubeconfig").read_text())

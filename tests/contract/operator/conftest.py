@@ -1,15 +1,22 @@
 """A real API server for this folder, with the CRD, namespaces for tests, and the chart's rights for the operator."""
 
+import functools
 import itertools
+import json
 import os
+import ssl
 import subprocess
 import time
+import urllib.error
+import urllib.request
 from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from kubernetes.aio import client, config
 
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_operator.kube.api import KubernetesApi
 from tests.support.apiserver import ApiServerProcess, find_binary
 from tests.support.waiting import HANG_SECONDS
@@ -38,18 +45,30 @@ class Cluster:
             check=check,
         )
 
+    def apply(self, consumer: Manifest, *, dry_run: bool = False) -> str:
+        """Apply an EventConsumer as kubectl does; return the message of a refusal, else nothing."""
+        place = f"namespaces/{consumer['metadata']['namespace']}/eventconsumers/{consumer['metadata']['name']}"
+        query = "fieldManager=kubectl&force=true" + ("&dryRun=All" if dry_run else "")
+        user = yaml.safe_load(self.server.kubeconfig().read_text())["users"][0]["user"]
+        request = urllib.request.Request(
+            f"{self.server.url}/apis/eventconsumer.io/v1alpha1/{place}?{query}",
+            method="PATCH",
+            data=json.dumps(consumer, default=lambda time: f"{time:%Y-%m-%dT%H:%M:%SZ}").encode(),
+            headers={"Authorization": f"Bearer {user['token']}", "Content-Type": "application/apply-patch+yaml"},
+        )
+        trusted = ssl.create_default_context(cafile=str(self.server.folder / "certs" / "apiserver.crt"))
+        try:
+            urllib.request.urlopen(request, timeout=HANG_SECONDS, context=trusted).close()
+        except urllib.error.HTTPError as refused:
+            return str(json.load(refused)["message"])
+        return ""
+
     def install_chart(self, namespace: str, values: str = "") -> None:
         """Apply what the chart renders for one served namespace, or for all; `values` as helm's --set takes them."""
-        served = [] if "scope=Cluster" in values else ["watchNamespaces={" + namespace + "}"]
-        rendered = subprocess.run(
-            [
-                find_binary("helm"), "template", "eventconsumer", ROOT / "helm/eventconsumer",
-                "--namespace", "operator-system", "--kube-version", "1.35.0",
-                "--set", ",".join([*served, *([values] if values else [])]),
-            ],
-            capture_output=True, text=True, check=True,
-        ).stdout  # fmt: skip
-        self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=rendered)
+        served = [] if "scope=Cluster" in values else ["watchNamespaces={served-namespace}"]
+        text = rendered_chart(",".join([*served, *([values] if values else [])]))
+        manifests = text.replace("served-namespace", namespace)
+        self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifests)
 
     def define(self, file: Path, name: str) -> None:
         """Install a resource definition, and wait until it is served."""
@@ -65,9 +84,22 @@ class Cluster:
     def namespace(self) -> str:
         """Create a namespace that no other test uses; it admits restricted pods only."""
         name = f"test-{next(_names)}"
-        self.kubectl("create", "namespace", name)
-        self.kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
+        labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+        manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+        self.kubectl("create", "-f", "-", stdin=json.dumps(manifest))
         return name
+
+
+@functools.cache
+def rendered_chart(values: str) -> str:
+    """What helm makes of the chart with these values, in the namespace `operator-system`."""
+    return subprocess.run(
+        [
+            find_binary("helm"), "template", "eventconsumer", ROOT / "helm/eventconsumer",
+            "--namespace", "operator-system", "--kube-version", "1.35.0", "--set", values,
+        ],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
 
 
 @pytest.fixture(scope="session")

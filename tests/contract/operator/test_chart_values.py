@@ -20,7 +20,7 @@ from eventconsumer_operator.keys import Key
 from eventconsumer_operator.resource.names import child_labels
 from eventconsumer_operator.settings import Settings, parse_settings
 from tests.contract.operator.conftest import Cluster
-from tests.contract.operator.test_chart import CHART, helm, of_kind, render
+from tests.contract.operator.test_chart import CHART, of_kind, render
 from tests.support.apiserver import find_binary
 
 ROOT = CHART.parents[1]
@@ -66,10 +66,6 @@ def settings_of(*settings: str) -> Settings:
 
 def test_the_operator_understands_its_arguments_and_takes_each_value() -> None:
     default = settings_of()
-    assert default.namespaces == ("home",)
-    assert default.processor_image == VALUES["image"]["processor"]
-    assert default.spark_image == VALUES["image"]["spark"]
-    assert default.resync_seconds == VALUES["resyncSeconds"]
     given = settings_of(
         'image.processor="host:2"',
         'image.spark="spark:2"',
@@ -85,47 +81,54 @@ def test_the_operator_understands_its_arguments_and_takes_each_value() -> None:
         'endpointSuffixes=["blob.example.com"]',
         'networkPolicies.metricsNamespaces=["monitoring"]',
     )
-    assert given.processor_image == "host:2"
-    assert given.spark_image == "spark:2"
-    assert given.namespaces == ("a", "b")
-    assert given.resync_seconds == 33
-    assert given.log_level == "DEBUG"
-    assert given.handler_image_prefixes == ("one/", "two/")
-    assert (default.spark_image_prefixes, given.spark_image_prefixes) == ((), ("three/",))
-    assert (default.spark_launchers, given.spark_launchers) == ((), ("Kubeflow", "Apache"))
-    assert given.allow_insecure_endpoints
-    assert (default.pod_metadata_prefixes, given.pod_metadata_prefixes) == ((), ("shop.example/",))
-    assert (default.priority_classes, given.priority_classes) == ((), ("high",))
-    assert (default.endpoint_suffixes, given.endpoint_suffixes) == (AZURE_SUFFIXES, ("blob.example.com",))
-    assert (default.network_policies, default.metrics_namespaces) == (True, ())
-    assert given.metrics_namespaces == ("monitoring",)
+    expected: dict[str, tuple[Any, Any]] = {
+        "namespaces": (("home",), ("a", "b")),
+        "processor_image": (VALUES["image"]["processor"], "host:2"),
+        "spark_image": (VALUES["image"]["spark"], "spark:2"),
+        "resync_seconds": (VALUES["resyncSeconds"], 33),
+        "log_level": ("INFO", "DEBUG"),
+        "handler_image_prefixes": ((), ("one/", "two/")),
+        "spark_image_prefixes": ((), ("three/",)),
+        "spark_launchers": ((), ("Kubeflow", "Apache")),
+        "allow_insecure_endpoints": (False, True),
+        "pod_metadata_prefixes": ((), ("shop.example/",)),
+        "priority_classes": ((), ("high",)),
+        "endpoint_suffixes": (AZURE_SUFFIXES, ("blob.example.com",)),
+        "metrics_namespaces": ((), ("monitoring",)),
+        "network_policies": (True, True),
+    }
+    for name, values in expected.items():
+        assert (getattr(default, name), getattr(given, name)) == values, name
     assert not settings_of("networkPolicies.enabled=false").network_policies
 
 
 def test_the_operators_pod() -> None:
-    assert container('image.operator="operator:2"', 'image.pullPolicy="Always"')["image"] == "operator:2"
-    assert container('image.pullPolicy="Always"')["imagePullPolicy"] == "Always"
+    placed = {
+        "nodeSelector": {"disk": "ssd"},
+        "tolerations": [{"key": "a", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+        "priorityClassName": "high",
+        "imagePullSecrets": [{"name": "registry"}],
+    }
     limits = {"requests": {"cpu": "2"}, "limits": {"memory": "1Gi"}}
-    assert container(f"resources={json.dumps(limits)}")["resources"]["limits"]["memory"] == "1Gi"
-    for name, value in (
-        ("nodeSelector", {"disk": "ssd"}),
-        ("tolerations", [{"key": "a", "operator": "Exists"}]),
-        ("affinity", {"nodeAffinity": {}}),
-        ("priorityClassName", "high"),
-        ("imagePullSecrets", [{"name": "registry"}]),
-    ):
-        assert name not in pod()["spec"]
-        assert pod(f"{name}={json.dumps(value)}")["spec"][name] == value
+    given = [f"{name}={json.dumps(value)}" for name, value in (placed | {"resources": limits}).items()]
+    assert not placed.keys() & pod()["spec"].keys()
+    made = pod(*given, 'image.operator="operator:2"', 'image.pullPolicy="Always"')["spec"]
+    assert {name: made[name] for name in placed} == placed
+    (container,) = made["containers"]
+    assert (container["image"], container["imagePullPolicy"]) == ("operator:2", "Always")
+    assert container["resources"]["limits"]["memory"] == "1Gi"
 
 
-@pytest.mark.parametrize("who", ["host", "spark"])
-def test_service_accounts(who: str) -> None:
-    name = f"eventconsumer-{who}"
+@pytest.mark.parametrize("account", ["host", "spark"])
+def test_service_accounts(account: str) -> None:
+    name = f"eventconsumer-{account}"
     assert "annotations" not in one("ServiceAccount", name)["metadata"]
-    annotated = one("ServiceAccount", name, f'{who}ServiceAccount.annotations={{"a/b":"c"}}')
-    assert annotated["metadata"]["annotations"] == {"a/b": "c"}
-    secrets = one("ServiceAccount", name, 'imagePullSecrets=[{"name":"registry"}]')["imagePullSecrets"]
-    assert secrets == [{"name": "registry"}]
+    given = (f'{account}ServiceAccount.annotations={{"a/b":"c"}}', 'imagePullSecrets=[{"name":"registry"}]')
+    made = one("ServiceAccount", name, *given)
+    assert made["metadata"]["annotations"] == {"a/b": "c"}
+    assert made["imagePullSecrets"] == [{"name": "registry"}]
+    assert count("ServiceAccount") - count("ServiceAccount", 'hostServiceAccount.name="mine"') == 1
 
 
 def test_two_operators_elect_a_leader_and_outlive_a_drain() -> None:
@@ -145,14 +148,17 @@ def test_cluster_scope_has_cluster_roles_and_makes_no_accounts_elsewhere() -> No
     scope = 'scope="Cluster"'
     assert settings_of(scope).namespaces == ("",)
     assert settings_of(scope).host_service_account == "default"
-    assert settings_of(scope, 'hostServiceAccount.name="mine"').host_service_account == "mine"
-    assert settings_of('hostServiceAccount.name="mine"').host_service_account == "mine"
+    for settings in ((scope, 'hostServiceAccount.name="mine"'), ('hostServiceAccount.name="mine"',)):
+        assert settings_of(*settings).host_service_account == "mine"
     rules = {role["metadata"]["name"]: role["rules"] for role in of_kind(render(), "Role")}
     everywhere = one("ClusterRole", "eventconsumer-operator", scope)
     assert everywhere["rules"] == rules["eventconsumer-operator"], "the same rights, in more places"
-    (binding,) = of_kind(render("--set", "scope=Cluster"), "ClusterRoleBinding")
-    assert binding["subjects"][0]["namespace"] == "home"
-    (monitor,) = of_kind(render("--set", "scope=Cluster,metrics.podMonitor.enabled=true"), "PodMonitor")
+    documents = render("--set", "scope=Cluster,metrics.podMonitor.enabled=true")
+    (binding,) = of_kind(documents, "ClusterRoleBinding")
+    assert binding["metadata"]["name"] == "eventconsumer-operator" and binding["subjects"][0]["namespace"] == "home"
+    assert not of_kind(documents, "Role") and not of_kind(documents, "RoleBinding")
+    assert [each["metadata"]["name"] for each in of_kind(documents, "ServiceAccount")] == ["eventconsumer-operator"]
+    (monitor,) = of_kind(documents, "PodMonitor")
     assert monitor["spec"]["namespaceSelector"] == {"any": True}
 
 
@@ -209,11 +215,6 @@ def test_network_policy() -> None:
     ports = one("NetworkPolicy", "eventconsumer-operator", "networkPolicies.apiServerPorts=[16443]")
     opened = [sorted(port["port"] for port in rule["ports"]) for rule in ports["spec"]["egress"]]
     assert opened == [[53, 53], [16443], [8080]]
-
-
-def test_monitoring_is_off_unless_asked_for() -> None:
-    kinds = {"Service", "ServiceMonitor", "PodMonitor", "PrometheusRule", "ConfigMap"}
-    assert not kinds & {item["kind"] for item in render()}
 
 
 def test_service_monitor_finds_its_service_and_the_service_the_pod() -> None:
@@ -278,6 +279,8 @@ def test_pod_monitor_looks_where_hosts_are() -> None:
 
 
 def test_rules_and_dashboard_are_the_files() -> None:
+    kinds = {"Service", "ServiceMonitor", "PodMonitor", "PrometheusRule", "ConfigMap"}
+    assert not kinds & {item["kind"] for item in render()}, "monitoring is off unless it is enabled"
     on = "metrics.rules.enabled=true"
     rule = one("PrometheusRule", "eventconsumer", on, 'metrics.rules.labels={"release":"p"}')
     assert rule["spec"] == yaml.safe_load((CHART / "files/alerts.yaml").read_text())
@@ -287,13 +290,12 @@ def test_rules_and_dashboard_are_the_files() -> None:
     assert len(rules) > 10
     for each in rules:
         assert each["annotations"]["runbook_url"] == f"https://wiki.example/evc/{each['alert'].lower()}.html"
-    board = one("ConfigMap", "eventconsumer-dashboard", "metrics.dashboard.enabled=true")
-    assert json.loads(board["data"]["eventconsumer.json"]) == json.loads((CHART / "files/dashboard.json").read_text())
-    assert board["metadata"]["labels"]["grafana_dashboard"] == "1"
-    other = one(
-        "ConfigMap", "eventconsumer-dashboard", "metrics.dashboard.enabled=true", 'metrics.dashboard.labels={"x":"y"}'
-    )
-    assert other["metadata"]["labels"]["x"] == "y"
+    dashboard = ("metrics.dashboard.enabled=true", 'metrics.dashboard.labels={"x":"y"}')
+    for settings, label in ((dashboard[:1], ("grafana_dashboard", "1")), (dashboard, ("x", "y"))):
+        board = one("ConfigMap", "eventconsumer-dashboard", *settings)
+        found = json.loads(board["data"]["eventconsumer.json"])
+        assert found == json.loads((CHART / "files/dashboard.json").read_text())
+        assert label in board["metadata"]["labels"].items()
 
 
 def leaves(node: Any, path: str = "") -> dict[str, Any]:
@@ -328,18 +330,14 @@ def test_generated_files_are_what_the_chart_gives() -> None:
             assert (ROOT / "kustomize" / folder / name).read_text() == text, f"{name} drifted: run helm/generate.py"
 
 
-def test_a_value_without_a_description_is_refused() -> None:
-    generate = generator()
-    with pytest.raises(generate.ValuesError, match=r"a\.c"):
-        list(generate.descriptions("a:\n  # Yes.\n  b: 1\n  c: 2\n"))
-
-
 def test_every_value_is_described() -> None:
-    described = {path for path, _ in generator().descriptions((CHART / "values.yaml").read_text())}
-    missing = [
+    generate = generator()
+    described = {path for path, _ in generate.descriptions((CHART / "values.yaml").read_text())}
+    assert not [
         leaf for leaf in leaves(VALUES) if not any(leaf == path or leaf.startswith(f"{path}.") for path in described)
     ]
-    assert not missing
+    with pytest.raises(generate.ValuesError, match=r"a\.c"):
+        list(generate.descriptions("a:\n  # Yes.\n  b: 1\n  c: 2\n"))
 
 
 @pytest.mark.parametrize("overlay", sorted(path.name for path in (ROOT / "kustomize/overlays").iterdir()))
@@ -362,11 +360,3 @@ def test_overlays_build_and_the_api_server_accepts_them(overlay: str, cluster: C
     assert parse_settings(arguments, {"POD_NAMESPACE": namespace}).processor_image.startswith("registry.example.com/")
     cluster.kubectl("create", "namespace", namespace)
     cluster.kubectl("apply", "--dry-run=server", "--server-side", "--force-conflicts", "-f", "-", stdin=built)
-
-
-def test_everything_that_is_optional_is_accepted_by_helm_at_once() -> None:
-    settings = [
-        f"metrics.{part}.enabled=true" for part in ("service", "serviceMonitor", "podMonitor", "rules", "dashboard")
-    ]
-    flags = [part for setting in [*settings, "statusPage.enabled=true"] for part in ("--set", setting)]
-    assert helm("lint", "--strict", str(CHART), *flags).returncode == 0

@@ -1,12 +1,13 @@
 """What the operator relies on in the Kubernetes API: the same tests for the fake and for a real API server."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from eventconsumer_api import labels
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_operator.errors import Changed, Gone
 from eventconsumer_operator.kube.api import Api, KubernetesApi
 from eventconsumer_operator.kube.manifest import CONFIG_MAP, EVENT, EVENT_CONSUMER
@@ -29,6 +30,12 @@ class Place:
         self.namespace = namespace
         self.create = create
 
+    async def found(self, kind: Kind = CONFIG_MAP, name: str = "c") -> Manifest:
+        """An object that exists."""
+        manifest = await self.api.get(kind, self.namespace, name)
+        assert manifest is not None
+        return manifest
+
 
 @pytest.fixture(params=["fake", "real"])
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
@@ -40,8 +47,6 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     api: KubernetesApi = request.getfixturevalue("api")
 
     def create(manifest: Manifest) -> None:
-        import json
-
         cluster.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(manifest))
 
     yield Place(api, cluster.namespace(), create)
@@ -56,47 +61,28 @@ def config_map(place: Place, data: dict[str, str], **metadata: Any) -> Manifest:
     }
 
 
-async def test_get_of_nothing_is_none(place: Place) -> None:
-    assert await place.api.get(CONFIG_MAP, place.namespace, "nobody") is None
-
-
-async def test_apply_creates_then_merges_and_removes_what_was_applied_before(place: Place) -> None:
+async def test_apply_merges_removes_fields_applied_before_and_spares_those_of_others(place: Place) -> None:
+    place.create(config_map(place, {"theirs": "x"}))
     await place.api.apply(config_map(place, {"a": "1", "b": "2"}))
     await place.api.apply(config_map(place, {"b": "3"}))
-    found = await place.api.get(CONFIG_MAP, place.namespace, "c")
-    assert found is not None
-    assert found["data"] == {"b": "3"}
-
-
-async def test_applying_the_same_again_changes_no_version(place: Place) -> None:
-    await place.api.apply(config_map(place, {"a": "1"}))
-    first = await place.api.get(CONFIG_MAP, place.namespace, "c")
-    await place.api.apply(config_map(place, {"a": "1"}))
-    second = await place.api.get(CONFIG_MAP, place.namespace, "c")
-    assert first is not None and second is not None
+    first = await place.found()
+    assert first["data"] == {"theirs": "x", "b": "3"}
+    await place.api.apply(config_map(place, {"b": "3"}))
+    second = await place.found()
     assert first["metadata"]["resourceVersion"] == second["metadata"]["resourceVersion"]
-
-
-async def test_fields_of_others_stay(place: Place) -> None:
-    place.create(config_map(place, {"theirs": "x"}))
-    await place.api.apply(config_map(place, {"ours": "y"}))
-    found = await place.api.get(CONFIG_MAP, place.namespace, "c")
-    assert found is not None
-    assert found["data"] == {"theirs": "x", "ours": "y"}
 
 
 async def test_create_says_whether_the_name_was_free(place: Place) -> None:
     created = await place.api.create(config_map(place, {"a": "1"}))
     assert created is not None and created["data"] == {"a": "1"}
     assert await place.api.create(config_map(place, {"a": "2"})) is None
-    found = await place.api.get(CONFIG_MAP, place.namespace, "c")
-    assert found is not None and found["data"] == {"a": "1"}
+    found = await place.found()
+    assert found["data"] == {"a": "1"}
 
 
 async def test_delete_spares_an_object_with_another_uid(place: Place) -> None:
     await place.api.create(config_map(place, {}))
-    found = await place.api.get(CONFIG_MAP, place.namespace, "c")
-    assert found is not None
+    found = await place.found()
     await place.api.delete(CONFIG_MAP, place.namespace, "c", "00000000-0000-0000-0000-000000000000")
     assert await place.api.get(CONFIG_MAP, place.namespace, "c") is not None
     await place.api.delete(CONFIG_MAP, place.namespace, "c", found["metadata"]["uid"])
@@ -104,11 +90,14 @@ async def test_delete_spares_an_object_with_another_uid(place: Place) -> None:
     await place.api.delete(CONFIG_MAP, place.namespace, "c", found["metadata"]["uid"])  # gone already: no error
 
 
-async def test_list_selects_by_labels_and_names_the_kind(place: Place) -> None:
-    await place.api.create(config_map(place, {}, labels={labels.LABEL_CONSUMER: "orders"}))
+async def test_list_selects_by_labels_and_names_the_kind_also_in_all_namespaces(place: Place) -> None:
+    mine = {labels.LABEL_CONSUMER: f"of-{place.namespace}"}
+    await place.api.create(config_map(place, {}, labels=mine))
     await place.api.create(config_map(place, {}, name="other", labels={labels.LABEL_CONSUMER: "other"}))
-    found = await place.api.list(CONFIG_MAP, place.namespace, {labels.LABEL_CONSUMER: "orders"})
-    assert [(item["kind"], item["metadata"]["name"]) for item in found.items] == [("ConfigMap", "c")]
+    for namespace in (place.namespace, ""):
+        found = await place.api.list(CONFIG_MAP, namespace, mine)
+        assert [(item["kind"], item["metadata"]["name"]) for item in found.items] == [("ConfigMap", "c")]
+        assert [item["metadata"]["namespace"] for item in found.items] == [place.namespace]
 
 
 async def test_a_list_has_a_version_that_is_not_older_than_its_objects(place: Place) -> None:
@@ -118,12 +107,6 @@ async def test_a_list_has_a_version_that_is_not_older_than_its_objects(place: Pl
     assert first is not None
     versions = [int(each["metadata"]["resourceVersion"]) for each in (first, second)]
     assert versions[0] <= int(listing.version) < versions[1]
-
-
-async def test_one_list_covers_all_namespaces(place: Place) -> None:
-    await place.api.create(config_map(place, {}, labels={labels.LABEL_CONSUMER: f"of-{place.namespace}"}))
-    listing = await place.api.list(CONFIG_MAP, "", {labels.LABEL_CONSUMER: f"of-{place.namespace}"})
-    assert [item["metadata"]["namespace"] for item in listing.items] == [place.namespace]
 
 
 async def test_apply_with_a_uid_spares_an_object_with_another(place: Place) -> None:
@@ -165,32 +148,25 @@ async def test_replace_is_refused_where_the_version_is_another(place: Place) -> 
 
 async def test_status_is_written_apart_from_the_spec(place: Place) -> None:
     place.create(event_consumer("orders", SPEC, place.namespace))
-    before = await place.api.get(EVENT_CONSUMER, place.namespace, "orders")
-    assert before is not None
+    before = await place.found(EVENT_CONSUMER, "orders")
     await place.api.apply_status(
         event_consumer("orders", {}, place.namespace) | {"status": {"observedGeneration": 1, "replicas": 3}}
     )
-    after = await place.api.get(EVENT_CONSUMER, place.namespace, "orders")
-    assert after is not None
+    after = await place.found(EVENT_CONSUMER, "orders")
     assert after["status"] == {"observedGeneration": 1, "replicas": 3}
     assert after["spec"] == before["spec"]
     assert after["metadata"]["generation"] == before["metadata"]["generation"]
 
 
-async def test_status_of_another_version_is_not_written(place: Place) -> None:
+async def test_status_of_another_version_or_of_nothing_is_not_written(place: Place) -> None:
     place.create(event_consumer("orders", SPEC, place.namespace))
-    found = await place.api.get(EVENT_CONSUMER, place.namespace, "orders")
-    assert found is not None
+    found = await place.found(EVENT_CONSUMER, "orders")
     manifest = event_consumer("orders", {}, place.namespace) | {"status": {"replicas": 3}}
     manifest["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"]
     await place.api.apply_status(manifest)
     manifest["status"] = {"replicas": 4}
     with pytest.raises(Changed):
         await place.api.apply_status(manifest)
-    after = await place.api.get(EVENT_CONSUMER, place.namespace, "orders")
-    assert after is not None and after["status"] == {"replicas": 3}
-
-
-async def test_status_of_nothing_is_gone(place: Place) -> None:
+    assert (await place.found(EVENT_CONSUMER, "orders"))["status"] == {"replicas": 3}
     with pytest.raises(Gone):
         await place.api.apply_status(event_consumer("nobody", {}, place.namespace) | {"status": {"replicas": 3}})

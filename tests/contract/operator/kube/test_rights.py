@@ -3,7 +3,6 @@
 import asyncio
 import json
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,8 @@ from eventconsumer_operator.kube.leader import NAME
 from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, Listing
 from eventconsumer_operator.kube.store import Store
 from eventconsumer_operator.kube.writethrough import WriteThrough
-from tests.contract.operator.conftest import OPERATOR_USER, ROOT, Cluster, start_cluster
+from tests.contract.operator.conftest import OPERATOR_USER, Cluster, rendered_chart, start_cluster
 from tests.contract.operator.test_operator import SPEC, Hub, Operator, World, build, condition, ready
-from tests.support.apiserver import find_binary
 from tests.support.fakes.kubernetes import event_consumer
 
 Right = tuple[str, str, str]
@@ -36,14 +34,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def render(values: str) -> list[dict[str, Any]]:
     """The chart's objects."""
-    rendered = subprocess.run(
-        [
-            find_binary("helm"), "template", "eventconsumer", ROOT / "helm/eventconsumer",
-            "--namespace", "operator-system", "--kube-version", "1.35.0", "--set", values,
-        ],
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
-    return [each for each in yaml.safe_load_all(rendered) if each]
+    return [each for each in yaml.load_all(rendered_chart(values), yaml.CSafeLoader) if each]
 
 
 def granted(values: str) -> set[Right]:
@@ -79,11 +70,12 @@ def asked(cluster: Cluster) -> set[Right]:
 
 
 async def until_asked(world: World, right: Right) -> None:
-    for _ in range(150):
-        if right in asked(world.cluster):
-            return
-        await asyncio.sleep(0.2)
-    raise AssertionError(f"never asked for {right}\n{world.operator.log.read_text()}")
+    """Wait until the operator asked for a right."""
+
+    async def is_asked() -> bool:
+        return right in asked(world.cluster)
+
+    await world.until_true(is_asked)
 
 
 async def test_the_chart_grants_what_the_operator_asks_for_and_nothing_else(own: Cluster, tmp_path: Path) -> None:
@@ -164,54 +156,24 @@ async def conflict(cluster: Cluster, namespace: str) -> None:
         assert found is not None and found["metadata"]["annotations"]["changed"] == "1"
 
 
-def test_cluster_scope_makes_nothing_in_namespaces_that_the_chart_does_not_know() -> None:
-    documents = render("scope=Cluster")
-    kinds = [(each["kind"], each["metadata"]["name"]) for each in documents]
-    assert ("ClusterRoleBinding", "eventconsumer-operator") in kinds
-    assert not [each for each in kinds if each[0] in {"Role", "RoleBinding"}]
-    accounts = [name for kind, name in kinds if kind == "ServiceAccount"]
-    assert accounts == ["eventconsumer-operator"]
-    (deployment,) = [each for each in documents if each["kind"] == "Deployment"]
-    arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
-    assert {"--all-namespaces", "--host-service-account=default"} <= set(arguments)
-
-
-def test_operators_side_by_side_elect_a_leader_and_one_alone_does_not() -> None:
-    for count, strategy in ((1, "Recreate"), (2, "RollingUpdate")):
-        documents = render(f"replicaCount={count}")
-        (deployment,) = [each for each in documents if each["kind"] == "Deployment"]
-        arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
-        assert deployment["spec"]["replicas"] == count
-        assert deployment["spec"]["strategy"]["type"] == strategy
-        assert ("--leader-elect" in arguments) == (count > 1)
+def test_only_operators_side_by_side_have_rights_to_leases() -> None:
+    for count in (1, 2):
         leases = {right for right in granted(f"replicaCount={count}") if right[2] == "leases"}
         assert bool(leases) == (count > 1)
 
 
-def test_hosts_run_as_the_account_that_the_values_name() -> None:
-    documents = render("hostServiceAccount.name=mine")
-    accounts = [each["metadata"]["name"] for each in documents if each["kind"] == "ServiceAccount"]
-    assert "eventconsumer-host" not in accounts and "eventconsumer-spark" in accounts
-
-
 async def test_one_operator_serves_all_namespaces(own: Cluster, tmp_path: Path) -> None:
-    hub = Hub()
-    async with build(own, hub, tmp_path, "--all-namespaces", values="scope=Cluster") as world:
+    async with build(own, Hub(), tmp_path, "--all-namespaces", values="scope=Cluster") as world:
         world.apply(SPEC)
         await world.until(ready)
         other = own.namespace()
-        own.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(event_consumer("orders", SPEC, other)))
-        for _ in range(100):
-            if own.kubectl("-n", other, "get", "sts", "orders-host", check=False).returncode == 0:
-                break
-            await asyncio.sleep(0.2)
-        else:
-            raise AssertionError(world.operator.log.read_text())
-        uids = {
-            json.loads(own.kubectl("-n", place, "get", "sts", "orders-host", "-o", "json").stdout)["metadata"]["uid"]
-            for place in (world.namespace, other)
-        }
-        assert len(uids) == 2
+        assert own.apply(event_consumer("orders", SPEC, other)) == ""
+
+        async def made() -> bool:
+            return own.kubectl("-n", other, "get", "sts", "orders-host", check=False).returncode == 0
+
+        await world.until_true(made)
+        assert (await world.get("sts", "orders-host"))["spec"]["replicas"] == 4
         assert "forbidden" not in world.operator.log.read_text().lower()
     assert granted("scope=Cluster") <= granted("replicaCount=1")
 
@@ -225,23 +187,23 @@ async def test_of_two_operators_one_works_and_the_other_takes_over(own: Cluster,
         second.start()
         try:
             lease = await holder(own)
-            await asyncio.sleep(5)
+            await asyncio.sleep(2)
             assert await holder(own) == lease and second.running
             world.operator.stop(signal.SIGKILL)
             hub.lag = 4711
             await world.until(lambda status: status["lag"]["events"] == 4711)
             assert await holder(own) != lease
-            # A planned end gives the lead up at once.
+            # A planned end releases the lease at once.
             world.operator.start()
             await asyncio.sleep(2)
             lease = await holder(own)
             assert second.stop(signal.SIGTERM) == 0
-            for _ in range(50):
-                if await holder(own) not in {"", lease}:
-                    break
-                await asyncio.sleep(0.2)
-            else:
-                raise AssertionError(world.operator.log.read_text())
+
+            async def taken_over() -> bool:
+                return await holder(own) not in {"", lease}
+
+            async with asyncio.timeout(10):
+                await world.until_true(taken_over)
         finally:
             if second.running:
                 second.stop(signal.SIGKILL)

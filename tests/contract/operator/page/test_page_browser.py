@@ -199,7 +199,7 @@ def test_what_is_not_of_this_server_may_not_run(page: Page) -> None:
     assert page.browser.execute_script("return window.ran") is None
 
 
-def test_it_says_when_it_is_stale_and_goes_on_when_the_operator_is_back(page: Page, server: PageServer) -> None:
+def test_it_says_when_it_is_stale_and_continues_when_the_operator_is_back(page: Page, server: PageServer) -> None:
     page.open(str(KEY))
     page.one("#heat .cell")
     assert not page.one("#stale").is_displayed()
@@ -210,13 +210,9 @@ def test_it_says_when_it_is_stale_and_goes_on_when_the_operator_is_back(page: Pa
     assert page.all("#heat .cell"), "what was known stays"
     server.start()
     page.until(lambda: not page.one("#stale").is_displayed(), "no notice")
-
-
-def test_it_says_when_the_operator_did_not_look_for_long(page: Page, server: PageServer) -> None:
-    histories = Histories()
-    record(histories, KEY, datetime(2026, 1, 1, tzinfo=UTC), {}, 1)
-    server.histories = histories
-    page.open(str(KEY))
+    # An operator that answers, but did not reconcile for long.
+    server.histories = Histories()
+    record(server.histories, KEY, datetime(2026, 1, 1, tzinfo=UTC), {}, 1)
     page.until(lambda: page.one("#stale").is_displayed(), "the notice")
     assert page.one("#stale").text.startswith("Stale: the operator last reconciled this EventConsumer at ")
 

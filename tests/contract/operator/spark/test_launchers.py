@@ -89,6 +89,9 @@ def test_the_published_definition_has_every_field(
     )
     for name, value in manifest["spec"].items():
         assert contains(live["spec"][name], value), name
+    manifest["spec"]["nonsense"] = 1
+    unknown = defined.kubectl("create", "--validate=strict", "-f", "-", stdin=json.dumps(manifest), check=False)
+    assert unknown.returncode != 0 and "nonsense" in unknown.stderr
 
 
 def contains(live: Any, made: Any) -> bool:
@@ -96,14 +99,6 @@ def contains(live: Any, made: Any) -> bool:
     if isinstance(made, dict):
         return isinstance(live, dict) and all(name in live and contains(live[name], made[name]) for name in made)
     return bool(live == made)
-
-
-def test_an_unknown_field_would_be_refused(defined: Cluster) -> None:
-    for launcher in GROUPS:
-        manifest = made(launcher, defined.namespace(), {}, {})
-        manifest["spec"]["nonsense"] = 1
-        result = defined.kubectl("create", "--validate=strict", "-f", "-", stdin=json.dumps(manifest), check=False)
-        assert result.returncode != 0 and "nonsense" in result.stderr
 
 
 @BOTH
@@ -130,20 +125,14 @@ async def test_a_kind_that_is_not_served_is_refused_with_the_remedy(launcher: st
             await each.create(made(launcher, "default", {}, {}))
 
 
-async def applications(world: World, launcher: str) -> list[dict[str, Any]]:
+async def applications(world: World, launcher: str) -> Any:
     """Without discovery, which kubectl would remember from before the definition was there."""
-    path = KINDS[launcher].path(world.namespace)
-    for _ in range(150):
-        text = await world.kubectl("get", "--raw", path)
-        if text and (found := json.loads(text)["items"]):
-            return list(found)
-        await asyncio.sleep(0.2)
-    raise AssertionError(world.operator.log.read_text())
+    text = await world.kubectl("get", "--raw", KINDS[launcher].path(world.namespace))
+    return json.loads(text)["items"] if text else []
 
 
-@BOTH
-async def test_a_definition_that_is_missing_is_told_and_its_installation_heals(launcher: str, tmp_path: Path) -> None:
-    folder = tmp_path / "server"
+async def test_a_missing_definition_is_named_and_its_installation_is_the_remedy(tmp_path: Path) -> None:
+    launcher, folder = "Apache", tmp_path / "server"
     folder.mkdir()
     servers = start_cluster(folder)
     cluster = next(servers)
@@ -158,39 +147,24 @@ async def test_a_definition_that_is_missing_is_told_and_its_installation_heals(l
             assert plural(launcher) in message(status, "Ready")
             assert "set spec.spark.launcher: Native" in message(status, "Ready")
             await asyncio.to_thread(define, cluster, launcher)
-            (application,) = await applications(world, launcher)
+            (application,) = await world.until_true(lambda: applications(world, launcher))
             await world.until(ready)
-            await until_logged(world, f"{GROUPS[launcher]} is served now")  # and watched from then on
-            await fail(world, launcher, application)
+
+            async def watched() -> bool:
+                return f"{GROUPS[launcher]} is served now" in world.operator.log.read_text()
+
+            await world.until_true(watched)
+            # What the launcher's operator writes when the driver has ended with an error.
+            now = "2026-11-21T12:00:00Z"
+            past = {"currentStateSummary": "Failed", "lastTransitionTime": now, "message": "the driver failed"}
+            final = {"currentStateSummary": "TerminatedWithoutReleaseResources", "lastTransitionTime": now}
+            failed = {"currentState": final, "stateTransitionHistory": {"0": past, "1": final}}
+            name, patch = application["metadata"]["name"], json.dumps({"status": failed})
+            flags = ("--subresource=status", "--type=merge", "-p", patch)
+            await world.kubectl("patch", plural(launcher), name, *flags)
             await world.until(lambda status: status["spark"]["failures"] == 1)
     finally:
         servers.close()
-
-
-async def until_logged(world: World, text: str) -> None:
-    for _ in range(100):
-        if text in world.operator.log.read_text():
-            return
-        await asyncio.sleep(0.2)
-    raise AssertionError(world.operator.log.read_text())
-
-
-async def fail(world: World, launcher: str, application: dict[str, Any]) -> None:
-    """What the launcher's operator writes when the driver has ended with an error."""
-    now = "2026-11-21T12:00:00Z"
-    status: dict[str, Any] = {
-        "applicationState": {"state": "FAILED", "errorMessage": "driver container failed with ExitCode: 1"},
-        "driverInfo": {"podName": "x"},
-        "terminationTime": now,
-    }
-    if launcher == "Apache":
-        past = {"currentStateSummary": "Failed", "lastTransitionTime": now, "message": "the driver failed"}
-        final = {"currentStateSummary": "TerminatedWithoutReleaseResources", "lastTransitionTime": now}
-        status = {"currentState": final, "stateTransitionHistory": {"0": past, "1": final}}
-    world.cluster.kubectl(
-        "-n", world.namespace, "patch", plural(launcher), application["metadata"]["name"],
-        "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}),
-    )  # fmt: skip
 
 
 async def test_rights_are_those_that_the_enabled_launchers_need(defined: Cluster, tmp_path: Path) -> None:

@@ -1,18 +1,14 @@
 """What hosts are told of their fleet: who is ready, who has ended, and that it is signed and sent."""
 
-import asyncio
 import base64
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import hypothesis.strategies as st
 import pytest
-from aiohttp import web
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -24,20 +20,18 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from hypothesis import given
 
-from eventconsumer_api.fleet import FLEET_PATH, FLEET_SIGNATURE_HEADER, FleetMessage
+from eventconsumer_api.fleet import FleetMessage
 from eventconsumer_api.host_report import HostReport, HostState
 from eventconsumer_api.identity import owner_id
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.labels import COMPONENT_HOST
-from eventconsumer_operator.fleet import messages
 from eventconsumer_operator.fleet.host_liveness import REMEMBERED, Liveness, confirm, look, message
 from eventconsumer_operator.fleet.key import FleetKey, FleetKeyError
-from eventconsumer_operator.fleet.messages import Fleets, HttpMessenger
+from eventconsumer_operator.fleet.messages import Fleets
 from eventconsumer_operator.kube.manifest import CONFIG_MAP, POD
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.resource.names import child_labels
 from eventconsumer_operator.resource.observed import Observed
-from tests.support.azurite import free_port
 from tests.support.fakes.kubernetes import FakeKubernetes
 from tests.unit.operator.worlds import KEY, NOW, SETTINGS, fleet, observed, pod, report
 
@@ -301,33 +295,3 @@ async def test_a_resource_of_the_same_name_starts_without_a_memory() -> None:
         await fleets.tell(another, 2)
     assert heard.messages[-1][1].gone == ()
     fleets.forget(KEY)
-
-
-async def test_messages_go_to_all_hosts_at_once_and_one_that_hangs_delays_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(messages, "TIMEOUT", aiohttp.ClientTimeout(total=0.3))
-    bodies: list[tuple[str, bytes, str]] = []
-    end = asyncio.Event()
-
-    async def take(request: web.Request) -> web.Response:
-        host = str(request.url.host)
-        if host == "127.0.0.3":
-            await end.wait()
-        bodies.append((host, await request.read(), request.headers[FLEET_SIGNATURE_HEADER]))
-        return web.Response(status=403 if host == "127.0.0.2" else 204, text="no\n")
-
-    application = web.Application()
-    application.router.add_post(FLEET_PATH, take)
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    port = free_port()
-    await web.TCPSite(runner, "0.0.0.0", port).start()
-    addresses = {f"orders-host-{number}": f"127.0.0.{number}" for number in range(1, 5)} | {"orders-host-6": "::1"}
-    try:
-        async with aiohttp.ClientSession() as session:
-            # Returns although one host never answers: each has a time limit of its own.
-            await HttpMessenger(session, port).tell(addresses, json.dumps({}).encode(), "signature")
-        assert {host for host, _, _ in bodies} == {"127.0.0.1", "127.0.0.2", "127.0.0.4"}
-        assert {(body, signature) for _, body, signature in bodies} == {(b"{}", "signature")}
-    finally:
-        end.set()
-        await runner.cleanup()

@@ -1,0 +1,43 @@
+"""Messages to hosts over HTTP: a host that refuses, hangs or is away delays no other host."""
+
+import asyncio
+import json
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from eventconsumer_api.fleet import FLEET_PATH, FLEET_SIGNATURE_HEADER
+from eventconsumer_operator.fleet import messages
+from eventconsumer_operator.fleet.messages import HttpMessenger
+from tests.support.azurite import free_port
+
+
+async def test_messages_go_to_all_hosts_at_once_and_one_that_hangs_delays_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "TIMEOUT", aiohttp.ClientTimeout(total=0.3))
+    bodies: list[tuple[str, bytes, str]] = []
+    end = asyncio.Event()
+
+    async def take(request: web.Request) -> web.Response:
+        host = str(request.url.host)
+        if host == "127.0.0.3":
+            await end.wait()
+        bodies.append((host, await request.read(), request.headers[FLEET_SIGNATURE_HEADER]))
+        return web.Response(status=403 if host == "127.0.0.2" else 204, text="no\n")
+
+    application = web.Application()
+    application.router.add_post(FLEET_PATH, take)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    port = free_port()
+    await web.TCPSite(runner, "0.0.0.0", port).start()
+    addresses = {f"orders-host-{number}": f"127.0.0.{number}" for number in range(1, 5)} | {"orders-host-6": "::1"}
+    try:
+        async with aiohttp.ClientSession() as session:
+            # Returns although one host never answers: each has a time limit of its own.
+            await HttpMessenger(session, port).tell(addresses, json.dumps({}).encode(), "signature")
+        assert {host for host, _, _ in bodies} == {"127.0.0.1", "127.0.0.2", "127.0.0.4"}
+        assert {(body, signature) for _, body, signature in bodies} == {(b"{}", "signature")}
+    finally:
+        end.set()
+        await runner.cleanup()
