@@ -1,5 +1,6 @@
 """Runs a command as the shell would."""
 
+import functools
 import io
 import json
 from collections.abc import Callable
@@ -7,9 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import typer.main
 
+from eventconsumer_api.crdgen import custom_resource_definition
 from eventconsumer_cli.kube.cluster import Cluster
 from eventconsumer_cli.main import main
+
+# Made once for all tests: they take longer to make than a command takes to run.
+command_of = functools.cache(typer.main.get_command)
+definition = functools.cache(custom_resource_definition)
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,8 @@ class Shell:
         self.clock = Clock()
         for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR"):
             monkeypatch.delenv(name, raising=False)
+        monkeypatch.setattr("typer.main.get_command", command_of)
+        monkeypatch.setattr("eventconsumer_cli.doctor.installation.custom_resource_definition", definition)
         for command in ("suspend", "top"):
             monkeypatch.setattr(f"eventconsumer_cli.commands.{command}.time", self.clock)
 

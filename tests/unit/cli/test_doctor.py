@@ -1,6 +1,7 @@
 """doctor: every finding with its remedy, and an exit code that says how bad it is."""
 
 import base64
+import copy
 import json
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -8,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api.crdgen import custom_resource_definition
 from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_cli.kube.kinds import ACCESS_REVIEW, DEFINITION, DEPLOYMENT, EVENT_CONSUMER, POD, SECRET
 from tests.unit.cli.fakes import HEALTHY
 from tests.unit.cli.inside import Inside, cluster_with, resource
-from tests.unit.cli.running import Ran, Shell
+from tests.unit.cli.running import Ran, Shell, definition
 
 CHECKS: list[dict[str, Any]] = [
     {"check": "hub-reachable", "ok": True, "detail": "2 partitions", "remedy": ""},
@@ -51,8 +51,8 @@ def clinic() -> Clinic:
     value = base64.b64encode(b"Endpoint=sb://secret").decode()
     for name in ("orders-hub", "orders-storage"):
         cluster.put(SECRET, {"metadata": {"name": name, "namespace": "shop"}, "data": {"connectionString": value}})
-    definition = custom_resource_definition() | {"status": {"conditions": [{"type": "Established", "status": "True"}]}}
-    cluster.put(DEFINITION, definition)
+    served = {"status": {"conditions": [{"type": "Established", "status": "True"}]}}
+    cluster.put(DEFINITION, copy.deepcopy(definition()) | served)
     cluster.put(DEPLOYMENT, operator())
     return cluster
 
