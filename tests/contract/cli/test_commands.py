@@ -93,7 +93,9 @@ def test_suspend_is_an_editors(cluster: Cluster, namespace: str, capsys: pytest.
     assert main(["resume", "orders", "--kubeconfig", editor]) == 0
 
 
-def test_nobody_is_told_what_is_missing(cluster: Cluster, namespace: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_user_without_rights_learns_the_missing_right(
+    cluster: Cluster, namespace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     config = str(cluster.server.kubeconfig("nobody", namespace))
     for words in (["status"], ["status", "orders"], ["partitions"], ["top", "--once"]):
         assert main([*words, "--kubeconfig", config]) == 4

@@ -97,14 +97,14 @@ def test_start_wait_stop(tmp_path: Path, table: ProcessTable) -> None:
     assert table.recorded() == {}
 
 
-def test_a_process_that_dies_at_once_is_told_with_its_last_words(tmp_path: Path, table: ProcessTable) -> None:
+def test_a_process_that_dies_at_once_is_reported_with_its_last_output(tmp_path: Path, table: ProcessTable) -> None:
     dying = component(tmp_path, "import sys; print('fatal: no such device', file=sys.stderr); sys.exit(3)")
     table.start(dying, dict(os.environ))
     with pytest.raises(NotReady, match=r"worker ended right after its start.*\n.*no such device"):
         table.wait_ready(dying)
 
 
-def test_a_process_that_never_answers_is_told_with_the_time_waited(tmp_path: Path, table: ProcessTable) -> None:
+def test_a_process_that_never_answers_is_reported_with_the_time_waited(tmp_path: Path, table: ProcessTable) -> None:
     silent = component(tmp_path, "import time; time.sleep(60)", patience=0.3)
     table.start(silent, dict(os.environ))
     with pytest.raises(NotReady, match="not ready after 0 s"):

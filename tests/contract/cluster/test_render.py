@@ -65,7 +65,7 @@ def test_nothing_listens_beyond_the_node() -> None:
     assert probed == {str(network.node)}
 
 
-def test_certificates_are_what_kubernetes_expects(tmp_path: Path) -> None:
+def test_certificates_have_the_names_and_issuers_that_kubernetes_expects(tmp_path: Path) -> None:
     network, pki = Network(), tmp_path / "pki"
     write_pki(pki, network, datetime.datetime.now(datetime.UTC))
 

@@ -127,7 +127,7 @@ def test_without_cargo_or_where_it_fails_nothing_changes(
     assert not list(crate.glob("made/*.whl"))
 
 
-def test_a_source_distribution_needs_no_compiler_and_holds_what_a_wheel_is_made_of(crate: Path) -> None:
+def test_a_source_distribution_needs_no_compiler_and_holds_the_sources_of_a_wheel(crate: Path) -> None:
     (crate / PACKAGE / LIBRARY).write_bytes(b"of this machine")
     done = hatchling(crate, "sdist", PATH="/nowhere")
     assert done.returncode == 0, done.stderr

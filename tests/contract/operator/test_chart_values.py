@@ -234,7 +234,7 @@ def test_service_monitor_finds_its_service_and_the_service_the_pod() -> None:
     assert count("ServiceMonitor", "metrics.service.enabled=true") == 0
 
 
-def test_the_status_page_is_off_by_default_and_open_to_nobody_but_a_port_forward() -> None:
+def test_the_status_page_is_off_by_default_and_only_a_port_forward_reaches_it() -> None:
     assert settings_of().status_page_port is None
     assert [port["name"] for port in container()["ports"]] == ["http"]
     assert count("Service") == 0
@@ -322,7 +322,7 @@ def test_every_value_is_in_the_schema_and_every_property_of_the_schema_is_a_valu
     assert {path for path in known if not path.startswith(free)} == values
 
 
-def test_generated_files_are_what_the_chart_gives() -> None:
+def test_generated_files_equal_the_rendered_chart() -> None:
     generate = generator()
     assert (CHART / "README.md").read_text() == generate.readme(), "run helm/generate.py"
     for folder, scope in generate.SCOPES.items():

@@ -29,6 +29,6 @@ def test_ordinary_text_stays(text: str) -> None:
     assert redact(text) == text
 
 
-def test_what_is_not_secret_in_a_connection_string_stays() -> None:
+def test_parts_of_a_connection_string_that_are_not_secret_stay() -> None:
     text = "Endpoint=sb://a.b/;SharedAccessKeyName=listen;SharedAccessKey=abc=;EntityPath=e"
     assert redact(text) == "Endpoint=sb://a.b/;SharedAccessKeyName=listen;SharedAccessKey=***;EntityPath=e"

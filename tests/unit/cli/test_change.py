@@ -66,7 +66,7 @@ def test_without_a_terminal_only_yes_changes_something(shell: Shell) -> None:
     assert "--allow-behind" in program.done[0]
 
 
-def test_a_refusal_asks_nobody_and_says_what_to_do(shell: Shell, agreed: list[str]) -> None:
+def test_a_refusal_asks_no_question_and_names_the_remedy(shell: Shell, agreed: list[str]) -> None:
     seen = shell.run(cluster_with(Checkpoints(held=True)), *SET)
     assert (seen.code, seen.out, agreed) == (2, "refused\n", [])
     assert "kubectl eventconsumer suspend orders" in seen.err

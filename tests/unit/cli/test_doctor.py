@@ -161,7 +161,7 @@ def test_each_problem_is_named_with_its_remedy(
     assert all(each["remedy"] for each in seen.json["findings"] if each["level"] in {"warning", "broken"})
 
 
-def test_what_may_not_be_looked_at_is_not_known(shell: Shell) -> None:
+def test_without_rights_to_read_a_check_is_unknown(shell: Shell) -> None:
     cluster = clinic()
     cluster.forbidden = {"secrets", "deployments", "customresourcedefinitions"}
     seen = shell.run(cluster, "doctor", "orders", "-o", "json")

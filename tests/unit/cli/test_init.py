@@ -90,7 +90,7 @@ def test_without_an_operator_the_image_must_be_named(shell: Shell) -> None:
     assert seen.code == 0 and cluster.made[0]["spec"]["containers"][0]["image"] == "mine:1"
 
 
-def test_the_configuration_is_what_the_operator_would_make() -> None:
+def test_the_configuration_equals_the_operator_s() -> None:
     resource = manifest(Answers("orders", "shop", "orders", hub_secret="a", storage_secret="b"))
     own = host_config(resource, operator_of(operator()))
     consumer = consumer_from(resource | {"metadata": resource["metadata"] | {"uid": "", "resourceVersion": "1"}})
@@ -115,7 +115,7 @@ def test_answers_that_cannot_be_used(more: dict[str, str], said: str) -> None:
         manifest(Answers(**good | more))
 
 
-def test_questions_are_asked_only_about_what_was_not_said() -> None:
+def test_only_missing_options_are_asked_for() -> None:
     asked: list[str] = []
 
     def prompt(text: str, default: str | None) -> str:

@@ -77,7 +77,7 @@ def test_status_falls_back_on_the_resource_where_hosts_cannot_be_asked(shell: Sh
     assert "pods/proxy is forbidden for you" in seen.out
 
 
-def test_partitions_show_owners_and_who_is_missing(shell: Shell) -> None:
+def test_partitions_show_owners_and_unowned_partitions(shell: Shell) -> None:
     cluster = shop()
     del cluster.reports["orders-host-1"]
     leader = cluster.reports["orders-host-0"]
@@ -213,7 +213,7 @@ def test_a_missing_or_ambiguous_consumer_is_an_error_with_a_remedy(shell: Shell,
         assert seen.code == code and all(text in seen.err for text in says), seen
 
 
-def test_status_of_an_empty_namespace_says_how_to_begin(shell: Shell) -> None:
+def test_status_of_an_empty_namespace_names_the_first_step(shell: Shell) -> None:
     seen = shell.run(FakeCluster(), "status")
     assert seen.code == 0 and seen.out == "" and "init" in seen.err
     assert shell.run(FakeCluster(), "status", "-o", "json").json["items"] == []

@@ -74,7 +74,7 @@ def test_completion_as_kubectl_asks_for_it(capsys: pytest.CaptureFixture[str], m
     assert completed(capsys, monkeypatch, "top", "--sort", "l") == ["lag"]
 
 
-def test_answers_become_errors_that_say_what_to_do() -> None:
+def test_http_answers_become_errors_with_a_remedy() -> None:
     assert isinstance(answer_error(403, "GET", "/x", b'{"message": "pods is forbidden"}'), Forbidden)
     assert isinstance(answer_error(401, "GET", "/x", b""), Forbidden)
     assert isinstance(answer_error(422, "PATCH", "/x", b'{"message": "invalid"}'), RefusedError)

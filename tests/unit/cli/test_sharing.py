@@ -99,11 +99,11 @@ SHARED: dict[str, tuple[dict[str, Any], dict[str, Any], list[Level]]] = {
 
 
 @pytest.mark.parametrize(("one", "other", "expected"), SHARED.values(), ids=SHARED)
-def test_what_two_consumers_share(one: dict[str, Any], other: dict[str, Any], expected: list[Level]) -> None:
+def test_two_consumers_share_storage_or_not(one: dict[str, Any], other: dict[str, Any], expected: list[Level]) -> None:
     assert [level for level, _ in found(consumer(**one), consumer(**other))] == expected
 
 
-def test_a_finding_names_both_and_what_they_share() -> None:
+def test_a_finding_names_both_consumers_and_the_shared_place() -> None:
     ((_, text),) = found(consumer(), consumer("again"))
     assert text == "shop/orders shares with shop/again the leases of consumer group $Default in container leases"
     ((_, text),) = found(consumer(prefix="p"), consumer(**BILLING, prefix="p/in"))

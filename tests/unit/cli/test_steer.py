@@ -24,7 +24,7 @@ def spec_of(cluster: FakeCluster) -> dict[str, object]:
     return dict(cluster.get(EVENT_CONSUMER, "shop", "orders")["spec"])
 
 
-def test_suspend_and_resume_say_what_they_did(shell: Shell) -> None:
+def test_suspend_and_resume_print_the_change(shell: Shell) -> None:
     cluster = shop()
     assert shell.run(cluster, "suspend", "orders").out == "orders suspended\n"
     assert spec_of(cluster)["suspend"] is True
@@ -41,7 +41,7 @@ def test_suspend_waits_for_the_hosts_to_go(shell: Shell) -> None:
     assert shell.clock.steps == [] and spec_of(cluster)["suspend"] is True
 
 
-def test_a_wait_without_success_names_what_it_waited_for(shell: Shell) -> None:
+def test_a_wait_that_times_out_names_the_cause(shell: Shell) -> None:
     cluster = shop()
     seen = shell.run(cluster, "suspend", "--wait", "--timeout", "1")
     assert seen.code == 3 and "still there: orders-host-0, orders-host-1" in seen.err
@@ -58,7 +58,7 @@ def test_a_git_operator_is_named(shell: Shell) -> None:
     assert "argocd-controller manages this resource" in shell.run(cluster, "suspend").err
 
 
-def test_a_missing_right_is_told(shell: Shell) -> None:
+def test_a_missing_right_to_patch_is_named(shell: Shell) -> None:
     cluster = shop()
     cluster.forbidden = {"eventconsumers patch"}
     seen = shell.run(cluster, "suspend")
@@ -88,7 +88,7 @@ def test_logs_of_one_host_and_of_all(shell: Shell) -> None:
     assert "zero" in everything and "three" in everything
 
 
-def test_logs_without_the_right_to_see_pods_say_so(shell: Shell) -> None:
+def test_logs_name_a_missing_right_to_pods(shell: Shell) -> None:
     cluster = shop()
     cluster.forbidden = {"pods"}
     seen = shell.run(cluster, "logs")

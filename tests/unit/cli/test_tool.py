@@ -65,7 +65,7 @@ def test_the_pod_goes_when_the_command_is_stopped(shell: Shell, error: type[Base
     assert len(cluster.made) == 1 and cluster.tool_pods == []
 
 
-def test_what_an_earlier_command_left_is_removed_once_it_has_ended(shell: Shell) -> None:
+def test_an_ended_pod_of_an_earlier_command_is_removed(shell: Shell) -> None:
     cluster = cluster_with(prints, hosts=False)
     for name, phase in (("ended", "Failed"), ("runs", "Running")):
         left = toolpod.of_consumer(resource(), hosts_of(resource()), name, 60)
@@ -83,7 +83,7 @@ def test_a_pod_that_cannot_start_is_named_with_its_reason(shell: Shell) -> None:
     assert cluster.tool_pods == []
 
 
-def test_a_pod_that_nobody_schedules_is_waited_for_only_so_long() -> None:
+def test_the_wait_for_an_unschedulable_pod_is_limited() -> None:
     cluster = cluster_with(prints, hosts=False)
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
     cluster.start = {"phase": "Pending", "conditions": [condition]}

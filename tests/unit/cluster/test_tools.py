@@ -42,7 +42,7 @@ def test_kubernetes_and_its_staging_modules_have_the_pinned_version() -> None:
 
 
 @pytest.mark.parametrize("module", [GITOPS, KUBEFLOW], ids=lambda module: module.name)
-def test_what_only_tests_need_is_no_part_of_the_cluster(module: ToolModule, tmp_path: Path) -> None:
+def test_tools_of_tests_are_no_part_of_the_cluster(module: ToolModule, tmp_path: Path) -> None:
     cluster, extra = Tools(TOOL_MODULES, tmp_path), Tools(TOOL_MODULES, tmp_path, (module,))
     assert module.name not in cluster.fingerprint()
     assert extra.missing() == [module]
@@ -99,7 +99,7 @@ def test_the_lines_that_name_the_cause_are_shown() -> None:
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-def test_progress_numbers_steps_that_overlap_and_tells_failures(terminal: bool) -> None:
+def test_progress_numbers_steps_that_overlap_and_marks_failures(terminal: bool) -> None:
     output = io.StringIO()
     progress = Progress(3, Console(file=output, width=200, force_terminal=terminal))
     with progress.step("one"):

@@ -22,7 +22,7 @@ BOUNDS = {
 }
 
 
-def test_committed_copies_are_what_the_models_give() -> None:
+def test_committed_copies_equal_the_generated_definition() -> None:
     rendered = crdgen.render()
     assert "&id" not in rendered  # the YAML has no anchors
     for copy in ("crds/eventconsumers.yaml", "helm/eventconsumer/files/eventconsumers.yaml"):

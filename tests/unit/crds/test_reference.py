@@ -16,7 +16,7 @@ UNITS = {
 }
 
 
-def test_the_committed_page_is_what_the_models_give() -> None:
+def test_the_committed_page_equals_the_generated_one() -> None:
     assert PAGE.read_text() == TEXT, "it drifted: run `make crds`"
 
 

@@ -52,7 +52,7 @@ def test_the_last_section_ends_with_the_file() -> None:
         ("0.8.0", r"section \[0\.8\.0\] of CHANGELOG.md is empty"),
     ],
 )
-def test_what_is_missing_is_said(version: str, told: str) -> None:
+def test_a_missing_or_incomplete_section_is_an_error(version: str, told: str) -> None:
     with pytest.raises(ReleaseError, match=told):
         section(TEXT, version)
 

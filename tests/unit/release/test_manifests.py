@@ -25,7 +25,7 @@ def installed(registry: str) -> list[dict[str, Any]]:
     return list(yaml.load_all(manifests.install(ROOT, VERSION, registry), yaml.CSafeLoader))
 
 
-def test_an_archive_says_nothing_of_who_made_it() -> None:
+def test_an_archive_does_not_depend_on_its_builder() -> None:
     files = {"b": b"2", "a/x": b"1"}
     package = archive.packed(files, frozenset({"a/x"}), TIME)
     found = members(package)

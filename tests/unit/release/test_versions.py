@@ -58,7 +58,7 @@ def distributions_version(root: Path) -> str:
         ),
     ],
 )
-def test_a_place_that_disagrees_is_named_with_what_to_write(sources: Path, place: str, told: str) -> None:
+def test_a_place_that_disagrees_is_named_with_the_remedy(sources: Path, place: str, told: str) -> None:
     version = distributions_version(sources)
     change(sources / place, version, "9.9.9")
     with pytest.raises(ReleaseError) as refused:
@@ -78,7 +78,7 @@ def test_another_version_names_every_place(sources: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1.2", "v1.2.3", "01.2.3", "1.2.3-snapshot", "1.2.3 ", "1.2.3-rc1", "1.2.3\n"])
-def test_what_is_no_version(tmp_path: Path, text: str) -> None:
+def test_a_text_that_is_no_version_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(ReleaseError, match="is no version"):
         check(tmp_path, text)
 

@@ -40,7 +40,7 @@ def test_images_run_as_an_unprivileged_user(path: Path) -> None:
     assert users and users[-1].partition(":")[0] == "65532"
 
 
-def test_the_host_s_image_compiles_its_decoder_of_what_is_here_alone() -> None:
+def test_the_host_s_image_compiles_its_decoder_offline() -> None:
     text = (ROOT / "processor_image/Dockerfile").read_text().replace("\\\n", " ")
     (build,) = re.findall(r"cargo build [^&]*", text)
     assert {"--locked", "--offline"} <= set(build.split())

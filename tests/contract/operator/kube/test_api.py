@@ -72,7 +72,7 @@ async def test_apply_merges_removes_fields_applied_before_and_spares_those_of_ot
     assert first["metadata"]["resourceVersion"] == second["metadata"]["resourceVersion"]
 
 
-async def test_create_says_whether_the_name_was_free(place: Place) -> None:
+async def test_create_returns_none_where_the_name_is_taken(place: Place) -> None:
     created = await place.api.create(config_map(place, {"a": "1"}))
     assert created is not None and created["data"] == {"a": "1"}
     assert await place.api.create(config_map(place, {"a": "2"})) is None

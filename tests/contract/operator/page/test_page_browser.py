@@ -89,7 +89,7 @@ def page(chrome: Chrome, server: PageServer) -> Iterator[Page]:
     chrome.get("about:blank")
 
 
-def test_the_list_tells_how_each_is_and_leads_to_it(page: Page) -> None:
+def test_the_list_shows_the_state_of_each_consumer_and_links_to_it(page: Page) -> None:
     page.open()
     page.until(lambda: len(page.all("#consumers tr")) == 2, "two consumers")
     orders, payments = page.all("#consumers tr")
@@ -105,7 +105,7 @@ def test_the_list_tells_how_each_is_and_leads_to_it(page: Page) -> None:
     page.until(lambda: page.one("#list").is_displayed(), "the list again")
 
 
-def test_a_condition_that_needs_somebody_has_its_remedy_and_no_message_is_markup(page: Page) -> None:
+def test_a_condition_that_needs_action_has_its_remedy_and_no_message_is_markup(page: Page) -> None:
     page.open(str(BLOCKED))
     page.until(lambda: len(page.all("#conditions tr")) == 7, "conditions")
     (stalled,) = [row for row in page.all("#conditions tr") if row.text.startswith("Stalled")]
@@ -117,7 +117,7 @@ def test_a_condition_that_needs_somebody_has_its_remedy_and_no_message_is_markup
     assert page.errors() == []
 
 
-def test_the_heat_map_has_a_cell_for_each_partition_and_slot_and_tells_it(page: Page) -> None:
+def test_the_heat_map_has_a_cell_with_a_tip_for_each_partition_and_slot(page: Page) -> None:
     page.open(str(KEY))
     page.one("#heat .cell")
     cells = page.all("#heat .cell")
@@ -148,7 +148,7 @@ def test_the_heat_map_can_be_read_by_keys(page: Page) -> None:
     page.until(lambda: not page.one("#tip").is_displayed(), "the tip is gone")
 
 
-def test_owners_moves_files_and_batches_are_drawn_and_told(page: Page) -> None:
+def test_owners_moves_files_and_batches_are_drawn_and_listed(page: Page) -> None:
     page.open(str(KEY))
     page.one("#owners .tenure")
     assert page.text("#hosts-legend").count("orders-host-") == 3
@@ -181,7 +181,7 @@ def test_it_asks_its_own_server_only_and_again_every_few_seconds(page: Page, ser
     assert page.errors() == []
 
 
-def test_what_is_not_of_this_server_may_not_run(page: Page) -> None:
+def test_scripts_and_images_of_other_servers_are_refused(page: Page) -> None:
     page.open()
     page.one("#consumers tr")
     page.browser.execute_script(
@@ -199,7 +199,7 @@ def test_what_is_not_of_this_server_may_not_run(page: Page) -> None:
     assert page.browser.execute_script("return window.ran") is None
 
 
-def test_it_says_when_it_is_stale_and_continues_when_the_operator_is_back(page: Page, server: PageServer) -> None:
+def test_a_stale_page_has_a_notice_until_the_operator_is_back(page: Page, server: PageServer) -> None:
     page.open(str(KEY))
     page.one("#heat .cell")
     assert not page.one("#stale").is_displayed()
@@ -217,7 +217,7 @@ def test_it_says_when_it_is_stale_and_continues_when_the_operator_is_back(page: 
     assert page.one("#stale").text.startswith("Stale: the operator last reconciled this EventConsumer at ")
 
 
-def test_a_consumer_that_goes_is_told_and_an_operator_that_leads_is_found(page: Page, server: PageServer) -> None:
+def test_a_deleted_consumer_is_shown_and_a_leading_operator_is_found(page: Page, server: PageServer) -> None:
     histories, server.histories = server.histories, None
     page.open(str(KEY))
     page.until(lambda: "waits for the lead" in page.text("#freshness"), "no leader")

@@ -33,7 +33,7 @@ async def ask(
         return response, await response.read()
 
 
-async def test_the_list_and_one_consumer_are_what_the_models_say(server: PageServer) -> None:
+async def test_the_list_and_one_consumer_follow_the_models(server: PageServer) -> None:
     response, body = await ask(server, "api/consumers")
     assert (response.status, response.content_type) == (200, "application/json")
     found = ConsumerList.model_validate_json(body)
@@ -71,9 +71,7 @@ async def test_an_unchanged_answer_is_not_sent_again(server: PageServer) -> None
         ("none", 404),
     ],
 )
-async def test_every_answer_tells_browsers_to_run_nothing_from_elsewhere(
-    server: PageServer, path: str, status: int
-) -> None:
+async def test_every_answer_forbids_scripts_of_other_servers(server: PageServer, path: str, status: int) -> None:
     response, _ = await ask(server, path)
     assert response.status == status
     policy = response.headers["Content-Security-Policy"]

@@ -217,5 +217,5 @@ def test_a_fixed_field_cannot_change(
 
 
 @pytest.mark.parametrize("case", ACCEPTED)
-def test_what_breaks_none_is_accepted(cluster: Cluster, namespace: str, case: str) -> None:
+def test_a_resource_that_breaks_no_rule_is_accepted(cluster: Cluster, namespace: str, case: str) -> None:
     assert refusal(cluster, namespace, ACCEPTED[case]) == ""

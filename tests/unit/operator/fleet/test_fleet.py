@@ -169,7 +169,7 @@ def test_an_ended_owner_is_remembered_while_leases_may_name_it_and_then_forgotte
 
 
 @given(st.lists(st.sets(st.integers(0, 4)), min_size=1, max_size=12), st.integers(0, 4))
-def test_a_pod_that_exists_is_never_told_to_have_ended(history: list[set[int]], last: int) -> None:
+def test_a_pod_that_exists_is_never_reported_as_ended(history: list[set[int]], last: int) -> None:
     liveness = Liveness()
     for present in [*history, {last}]:
         pods = [host_pod(number) for number in sorted(present)]
@@ -181,7 +181,7 @@ def test_a_pod_that_exists_is_never_told_to_have_ended(history: list[set[int]], 
 # --- who is ready ---
 
 
-def test_ready_hosts_that_stay_and_can_read_are_told() -> None:
+def test_a_message_names_ready_hosts_that_stay_and_can_read() -> None:
     blocked = RUNNING.model_copy(update={"state": HostState.BLOCKED})
     pods = (host_pod(0), host_pod(1, ready=False), host_pod(2), deleted(host_pod(3)), host_pod(4), host_pod(9))
     each = world(*pods, orders_host_2=blocked)
@@ -259,7 +259,7 @@ def operator(api: FakeKubernetes, clock: list[float]) -> tuple[Fleets, Heard]:
     return found, heard
 
 
-async def test_hosts_that_answer_are_told_under_rising_generations() -> None:
+async def test_hosts_that_answer_get_messages_of_rising_generations() -> None:
     clock = [1000.0]
     fleets, heard = operator(FakeKubernetes(), clock)
     each = world(host_pod(0), host_pod(1))
@@ -272,7 +272,7 @@ async def test_hosts_that_answer_are_told_under_rising_generations() -> None:
     assert len(heard.messages) == 4
 
 
-async def test_an_ended_host_is_told_only_when_the_api_server_does_not_know_it() -> None:
+async def test_a_host_is_reported_as_ended_only_when_the_api_server_does_not_know_it() -> None:
     api = FakeKubernetes()
     fleets, heard = operator(api, [1.0])
     api.put(host_pod(0))

@@ -169,7 +169,7 @@ def test_a_late_list_drops_no_newer_object() -> None:
     assert set(held(store)) == {"a", "b"}
 
 
-def test_news_is_what_was_not_known() -> None:
+def test_only_unknown_versions_are_reported_as_changes() -> None:
     store = Store()
     assert store.put(config_map("a", 5)) is True
     assert store.put(config_map("a", 5)) is False
@@ -254,7 +254,7 @@ class Stale:
         return manifest | {"metadata": manifest["metadata"] | version | metadata}
 
 
-async def test_what_we_write_is_in_the_store_before_any_watch_tells() -> None:
+async def test_own_writes_are_in_the_store_before_any_watch_event() -> None:
     stale = Stale()
     await stale.through.apply_status(stale.status())
     found = stale.store.get(EVENT_CONSUMER, SHOP, "orders")

@@ -165,7 +165,7 @@ class Unlisted(FakeKubernetes):
 
 
 @virtual
-async def test_every_resource_is_told_at_the_start_and_regularly() -> None:
+async def test_every_resource_is_queued_at_the_start_and_regularly() -> None:
     lists = Lists()
     await lists.run(350)
     assert [(key, round(when)) for key, when, _ in lists.told] == [(ORDERS, 100 * number) for number in range(4)]
@@ -181,7 +181,7 @@ async def test_each_kind_is_listed_once_a_namespace_however_many_resources_there
 
 
 @virtual
-async def test_nothing_is_told_before_every_kind_was_listed() -> None:
+async def test_no_key_is_queued_before_every_kind_was_listed() -> None:
     lists = Lists()
     for _ in range(2):
         lists.api.fail_once("list", Transient("away"))
@@ -217,7 +217,7 @@ async def test_a_kind_without_a_definition_blocks_no_key_and_is_found_when_it_co
 
 
 @virtual
-async def test_changes_that_no_watch_reported_are_told_at_once() -> None:
+async def test_changes_that_no_watch_reported_are_queued_at_once() -> None:
     lists = Lists()
     async with background(lists.resync.run()):
         await asyncio.sleep(50)
@@ -250,7 +250,7 @@ async def test_one_list_covers_all_namespaces_in_cluster_mode() -> None:
 
 
 @virtual
-async def test_the_first_lists_after_an_outage_end_what_backoff_holds() -> None:
+async def test_the_first_lists_after_an_outage_end_the_backoff_of_keys() -> None:
     lists = Lists()
     async with background(lists.resync.run()):
         await asyncio.sleep(150)
@@ -262,7 +262,7 @@ async def test_the_first_lists_after_an_outage_end_what_backoff_holds() -> None:
 
 
 @virtual
-async def test_lists_that_fail_for_long_are_noticed_and_say_why() -> None:
+async def test_lists_that_fail_for_long_are_reported_with_the_cause() -> None:
     api = Unlisted()
     resync = Resync(api, Store(), ("shop",), Told(), 100)
     async with background(resync.run()):

@@ -72,7 +72,7 @@ async def test_failures_back_off_one_key_alone_and_success_forgets_them() -> Non
 
 
 @virtual
-async def test_overdue_tells_how_late_the_oldest_due_key_is() -> None:
+async def test_overdue_is_the_delay_of_the_oldest_due_key() -> None:
     queue: WorkQueue[str] = WorkQueue()
     assert queue.overdue() == 0
     queue.add("a", 5)
@@ -132,7 +132,7 @@ def test_no_key_is_lost_and_none_is_handled_twice_at_a_time(
 
 
 @virtual
-async def test_a_key_wakes_one_of_many_waiters_and_one_that_leaves_blocks_nobody() -> None:
+async def test_a_key_wakes_one_of_many_waiters_and_a_cancelled_waiter_blocks_none() -> None:
     queue: WorkQueue[str] = WorkQueue()
     waiting = [asyncio.create_task(queue.get()) for _ in range(64)]
     await asyncio.sleep(1)
@@ -199,7 +199,7 @@ EVENTS = st.lists(
 
 
 @given(EVENTS, st.floats(0, 3), st.integers(0, 3))
-def test_a_failing_key_is_handled_as_often_as_its_backoff_says_and_at_once_when_urgent(
+def test_a_failing_key_is_handled_at_the_end_of_its_backoff_and_at_once_when_urgent(
     events: list[tuple[float, float, str]], seconds: float, after: int
 ) -> None:
     """Whatever is told about a key that always fails, only time and urgent wishes bring it back; others do not wait.

@@ -68,7 +68,7 @@ def test_late_partitions_that_share_a_host_are_helped_by_more_hosts() -> None:
     assert decide(view(*lags, owners=apart | {"1": "0"}), scaling(), memory(4)).replicas == 5
 
 
-def test_the_reason_is_told_and_stays_while_the_number_does() -> None:
+def test_the_reason_stays_while_the_number_of_hosts_does() -> None:
     up = decide(view(*[late(90)] * 3, CALM), scaling(), memory(2))
     assert (up.replicas, up.reason) == (3, "3 partitions more than 60 s late")
     later = decide(view(late(91), CALM, CALM, CALM, now=NOW + timedelta(seconds=3)), scaling(), up)
@@ -185,7 +185,9 @@ def test_from_zero_at_the_first_event_and_only_then() -> None:
 
 
 @pytest.mark.parametrize(("least", "existing", "wanted"), [(0, 0, 1), (1, 0, 1), (3, 0, 3), (3, 5, 5), (0, 99, 8)])
-def test_it_begins_with_what_is_there_or_the_minimum_and_one_at_least(least: int, existing: int, wanted: int) -> None:
+def test_it_begins_with_the_existing_hosts_or_the_minimum_and_one_at_least(
+    least: int, existing: int, wanted: int
+) -> None:
     begun = decide(View(now=NOW, partitions=8, existing=existing), scaling(least=least), None)
     assert (begun.replicas, begun.mode, begun.last_scale_time) == (wanted, ScalingMode.LAG, NOW)
 

@@ -60,7 +60,7 @@ def test_the_number_of_hosts_for_eight_partitions(scaling: dict[str, Any], hosts
     assert scaling_of(observed(status=status(8)), parse_spec(SPEC | {"scaling": scaling})).replicas == hosts
 
 
-def test_a_suspended_consumer_forgets_what_the_lag_asked_for() -> None:
+def test_a_suspended_consumer_forgets_the_number_of_hosts_for_the_lag() -> None:
     before = ScalingStatus.model_validate({"replicas": 8, "reason": "r", "mode": "Lag", "calmSince": NOW})
     spec = parse_spec(LAG | {"suspend": True})
     asleep = scaling_of(observed(status=status(8, before)), spec)
@@ -151,7 +151,7 @@ def test_a_pod_that_never_started_or_is_gone_is_not_waited_for() -> None:
         assert running(replace(world, pods=(*world.pods[:3], *last)), 2) == Running(2)
 
 
-def test_a_lower_number_starts_the_wait_anew_and_a_higher_one_does_not() -> None:
+def test_a_lower_number_restarts_the_wait_and_a_higher_one_does_not() -> None:
     reports = {number: holding(str(number)) for number in range(4)}
     lower = running(leaving_world(reports, SINCE, 100), 1)
     assert lower == Running(4, f"1 {(NOW + timedelta(seconds=100)).isoformat()}")
@@ -166,7 +166,7 @@ def test_growing_suspending_and_stopping_wait_for_no_host(hosts: int) -> None:
     assert running(observed(), 3) == Running(3)
 
 
-def test_the_stateful_set_remembers_since_when_and_the_status_says_it() -> None:
+def test_the_start_of_the_wait_is_an_annotation_and_the_status_shows_the_wait() -> None:
     spec = SPEC | {"scaling": {"mode": "Fixed", "replicas": 2}}
     world = leaving_world({number: holding(str(number)) for number in range(4)})
     world = replace(world, consumer=replace(world.consumer, spec=spec))
