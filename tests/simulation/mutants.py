@@ -191,7 +191,7 @@ MUTANTS: Mapping[str, Mutant] = {
         (Change("partition/pump.py", "fresh = batch.rising().after(expected - 1)", "fresh = batch"),), {"redeliver": 5}
     ),
     "a gap is believed at once": Mutant(
-        (Change("partition/pump.py", "if not self._compacted and self._doubted != expected:", "if False:"),),
+        (Change("partition/gap_detection.py", "if not self._compacted and self._doubted != expected:", "if False:"),),
         {"skip": 8},
     ),
     "a checkpoint behind the end is followed": Mutant(

@@ -5,7 +5,7 @@ scrape, so that a partition that moved, or a lead that was lost, leaves no numbe
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import (
     CollectorRegistry,
@@ -26,7 +26,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the se
 class State(Collector):
     """Gauges of what is, made from a report."""
 
-    def __init__(self, report: Callable[[], HostReport], checkpoints: dict[str, float], *, spark: bool = False) -> None:
+    def __init__(self, report: Callable[[], HostReport], checkpoints: Mapping[str, float], *, spark: bool = False) -> None:
         """Ask at each scrape.
 
         Args:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.host_report import Problem
 from eventconsumer_api.identity import HubSegment
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.layouts import lease_store
@@ -121,6 +122,15 @@ class Running:
     held: HeldLease
     task: asyncio.Task[PumpEnd]
     keeping: asyncio.Task[None]
+
+    def reasons(self) -> list[str]:
+        """The reasons of the pump's problems."""
+        return [problem.reason for problem in self.pump.problems()]
+
+    def problem(self, reason: str) -> Problem:
+        """The only problem with this reason."""
+        (found,) = (problem for problem in self.pump.problems() if problem.reason == reason)
+        return found
 
     async def stop(self) -> PumpEnd:
         """Stop in order and release the lease."""

@@ -135,7 +135,7 @@ class Connection:
                 self._sasl_done = True
                 self._wire.send(amqp.AMQP_HEADER)
             case amqp.OPEN if not self._ready.done():
-                self.session.peer_frame_size = max(_MIN_FRAME_SIZE, fields.number(2, 1 << 20))
+                self.session.limit_frames(max(_MIN_FRAME_SIZE, fields.number(2, 1 << 20)))
                 self._peer_idle = fields.number(4, 0) / 1000
             case amqp.BEGIN if not self._ready.done():
                 self.session.begin(fields)

@@ -48,14 +48,10 @@ class Link(Protocol):
 
 
 class Session:
-    """The one session of a connection.
-
-    Attributes:
-        peer_frame_size: Bytes that the peer takes in a frame.
-    """
+    """The one session of a connection."""
 
     def __init__(self, wire: Wire) -> None:
-        self.peer_frame_size = 0
+        self._peer_frame_size = 0  # bytes that the peer accepts in a frame
         self._wire = wire
         self._error: SourceError | None = None
         self._handle_max = HANDLE_MAX
@@ -66,6 +62,10 @@ class Session:
         self._window = WINDOW  # transfers that the peer may still send
         self._next_outgoing = 0
         self._peer_window = 0
+
+    def limit_frames(self, size: int) -> None:
+        """Record how many bytes the peer accepts in a frame."""
+        self._peer_frame_size = size
 
     @property
     def is_full(self) -> bool:
@@ -130,8 +130,8 @@ class Session:
             raise HubUnreachable("the hub takes no more messages on this connection")
         delivery = self._next_outgoing
         data = amqp.transfer(handle, delivery, payload)
-        if len(data) > self.peer_frame_size:
-            raise HubUnreachable(f"a request of {len(data)} bytes does not fit a frame of {self.peer_frame_size}")
+        if len(data) > self._peer_frame_size:
+            raise HubUnreachable(f"a request of {len(data)} bytes does not fit a frame of {self._peer_frame_size}")
         self._next_outgoing = (delivery + 1) & _WRAP
         self._peer_window -= 1
         self._wire.send(data)

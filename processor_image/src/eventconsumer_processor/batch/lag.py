@@ -56,6 +56,10 @@ class Ledger:
         self.last_event_time = slot.last_enqueued_time
         self.last_file_time = slot.committed_at
 
+    def forget_last_event_time(self) -> None:
+        """Discard the time of the last event: it bounds the age of the next event too loosely."""
+        self.last_event_time = None
+
     def batched(self, position: int) -> None:
         """Files below `position` are in a batch now, also those that were not followed yet."""
         while self.pending and self.pending[0].start < position:
@@ -89,6 +93,14 @@ class Era:
     chain: Callable[[str], Chain]
     ledgers: dict[str, Ledger] = field(default_factory=dict)
     complete: bool = False
+
+    def add(self, ledger: Ledger) -> None:
+        """Add the ledger of one partition."""
+        self.ledgers[ledger.chain.partition] = ledger
+
+    def mark_complete(self) -> None:
+        """Record that all files of the segment are known."""
+        self.complete = True
 
 
 @dataclass(frozen=True, slots=True)

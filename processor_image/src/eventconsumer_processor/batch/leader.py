@@ -116,7 +116,7 @@ class Leader:
     def _forget(self) -> None:
         self.fleet = None
         self.problems = []
-        self._partitions.watched = False
+        self._partitions.allow_rest(True)
         work, batches = self._work, BatchLog(self._blobs, self._work.config.sink.prefix)
         self._measure = Measure(
             work.config, work.hub, work.info, batches=batches, eras=self._eras(), identity=work.chain, now=work.now
@@ -128,7 +128,7 @@ class Leader:
         try:
             await self._measure.follow(partitions, listing)
             await self._batcher.plan()
-            self.problems = self._batcher.problems
+            self.problems = [*self._batcher.problems]
         except StorageError as error:
             if times := self._repeats.again("measure", str(error)):
                 log.warning("failed to measure lag and batches; retrying", error=str(error), times=times)
@@ -138,4 +138,4 @@ class Leader:
             log.info("lag and batches are measured again", failures=times)
         await self._measure.ask_heads(partitions)
         self.fleet = self._measure.report(partitions, listing)
-        self._partitions.watched = self.fleet.lag_events != 0  # new files are noticed by their checkpoints
+        self._partitions.allow_rest(self.fleet.lag_events == 0)  # new files are noticed by their checkpoints

@@ -112,7 +112,7 @@ class Measure:
             if not era.complete:
                 for partition in partitions:
                     await self._open(era, partition)
-                era.complete = True
+                era.mark_complete()
         for partition in partitions:
             ledger = self.ledgers.get(partition)
             if ledger is None:
@@ -307,8 +307,8 @@ class Measure:
         else:
             await ledger.follow()
         # When that file's last event came bounds the age of the next one only loosely: hours may lie between them.
-        ledger.last_event_time = None
-        era.ledgers[partition] = ledger
+        ledger.forget_last_event_time()
+        era.add(ledger)
 
     def _is_due(self, ledger: Ledger, lease: Lease | None) -> bool:
         """Whether to look for a partition's next file."""

@@ -237,6 +237,15 @@ class PartitionContext:
     log: FilteringBoundLogger
     last_enqueued: LastEnqueued | None = None
 
+    def note_batch(self, last_enqueued: LastEnqueued | None) -> None:
+        """For the host: record the runtime metrics of the next batch."""
+        self.last_enqueued = last_enqueued
+
+    def note_processed(self, position: Position) -> None:
+        """For the host: record that all events up to `position` are processed."""
+        self.next_sequence_number = position.sequence_number + 1
+        self.position = position
+
 
 class EventProcessor(ABC):
     """The base of a handler, for its documentation and types; a class with the same methods will do.

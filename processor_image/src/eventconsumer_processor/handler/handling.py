@@ -107,11 +107,9 @@ class PartitionHandler:
         self._failing: Problem | None = None
         self._log = log.bind(partition=place.partition)
 
-    @property
-    def problems(self) -> dict[str, Problem]:
-        """Problems that a user must know, by kind: `handler`, `dead-letters`."""
-        found = {"handler": self._failing, "dead-letters": self._means.letters.problem()}
-        return {kind: problem for kind, problem in found.items() if problem}
+    def problems(self) -> list[Problem]:
+        """Problems of the handler: it fails, or events became dead letters."""
+        return [problem for problem in (self._failing, self._means.letters.problem()) if problem]
 
     async def open(self, epoch: int, position: int) -> None:
         """Make an instance and open it.
@@ -162,7 +160,7 @@ class PartitionHandler:
         """
         assert self._calls is not None and self._context is not None  # noqa: S101, PT018 - open
         rows = batch.rows()
-        self._context.last_enqueued = batch.last_enqueued
+        self._context.note_batch(batch.last_enqueued)
         turn = _Round(rows, stop, self._means.now())
         pending = [_Piece(range(len(batch)), self._means.attempts)]  # the first of them last
         done = 0
@@ -170,8 +168,7 @@ class PartitionHandler:
             pending += await self._give(turn, self._calls, self._context, pending.pop())
             done = pending[-1].indices[0] if pending else len(batch)
             if done:
-                self._context.next_sequence_number = rows.sequence_numbers[done - 1] + 1
-                self._context.position = _position(rows, done - 1)
+                self._context.note_processed(_position(rows, done - 1))
         if not pending:
             self._failing = None
         return done

@@ -81,7 +81,8 @@ class AzureSdkStore:
         """See `LeaseStore`."""
         listed = await self._blobs.list(self._names.folder, metadata=True)
         found = {info.name: info for info in listed}
-        listing = Listing({}, {})
+        leases: dict[str, Lease] = {}
+        invalid: dict[str, Unusable] = {}
         for partition in partitions:
             owned = found.get(self._names.ownership(partition))
             lease = _lease(partition, owned)
@@ -89,12 +90,12 @@ class AzureSdkStore:
             self._remember(lease)
             reached = found.get(self._names.checkpoint(partition))
             try:
-                listing.leases[partition] = self._with_checkpoint(lease, reached)
+                leases[partition] = self._with_checkpoint(lease, reached)
             except LeaseInvalid as error:
-                listing.invalid[partition] = Unusable(
+                invalid[partition] = Unusable(
                     str(error), "Delete the blob to start without it, or set its metadata", rebuild=lease
                 )
-        return listing
+        return Listing(leases, invalid)
 
     async def read(self, partition: str) -> Lease:
         """See `LeaseStore`."""

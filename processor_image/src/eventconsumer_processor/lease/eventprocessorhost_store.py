@@ -69,17 +69,18 @@ class EventProcessorHostStore:
         """See `LeaseStore`. Blobs that are missing are created, as that library does when it registers."""
         listed = await self._blobs.list(self.folder, metadata=True)
         found = {info.name: info for info in listed}
-        listing = Listing({}, {})
+        leases: dict[str, Lease] = {}
+        invalid: dict[str, Unusable] = {}
 
         async def look(partition: str) -> None:
             lease = await self._look(partition, found.get(self.name(partition)))
             if isinstance(lease, Lease):
-                listing.leases[partition] = lease
+                leases[partition] = lease
             else:
-                listing.invalid[partition] = lease
+                invalid[partition] = lease
 
         await for_each(partitions, look)
-        return listing
+        return Listing(leases, invalid)
 
     async def read(self, partition: str) -> Lease:
         """See `LeaseStore`."""

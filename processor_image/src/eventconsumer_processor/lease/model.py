@@ -5,6 +5,7 @@ each acquisition and is never reused. A tenure, the time from an acquisition to 
 token together.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -52,5 +53,5 @@ class Unusable:
 class Listing:
     """All leases of a consumer group."""
 
-    leases: dict[str, Lease]
-    invalid: dict[str, Unusable]
+    leases: Mapping[str, Lease]
+    invalid: Mapping[str, Unusable]

@@ -56,6 +56,14 @@ class Buffer:
             if self._small >= JOINED_BATCHES or self._small_bytes >= JOINED_BYTES:
                 self._join()
 
+    def set_gaps(self, gaps: list[Gap]) -> None:
+        """Replace the known gaps."""
+        self.gaps = [*gaps]
+
+    def add_gaps(self, gaps: list[Gap]) -> None:
+        """Append gaps to the known ones."""
+        self.gaps += gaps
+
     def drop_through(self, sequence_number: int) -> None:
         """Forget the events up to and including `sequence_number`."""
         kept = [batch for batch in (batch.after(sequence_number) for batch in self.batches) if len(batch)]

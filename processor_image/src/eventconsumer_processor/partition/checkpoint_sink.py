@@ -33,7 +33,7 @@ class CheckpointSink:
 
     files = 0
 
-    def __init__(self, work: PumpDependencies, held: HeldLease, chain: Chain, found: dict[str, Problem]) -> None:
+    def __init__(self, work: PumpDependencies, held: HeldLease, chain: Chain) -> None:
         self.position: int | None = None  # behind the last checkpoint written
         self.expected = 0
         self.mark: EventMark | None = None
@@ -43,10 +43,14 @@ class CheckpointSink:
         self._held = held
         self._chain = chain
         self._schedule = CheckpointSchedule(work.config.processing.checkpoint, replaces_files=True)
-        self._problems = found
+        self._problem: Problem | None = None  # events were lost
         self._lost = 0  # events that were missing
         self._done: Checkpoint | None = None  # handled, and not in a checkpoint yet
         self._not_before = 0.0  # the next try, where the last one failed
+
+    def problems(self) -> list[Problem]:
+        """See `PartitionSink`."""
+        return [self._problem] if self._problem else []
 
     async def locate(self) -> None:
         """See `PartitionSink`."""
@@ -66,7 +70,7 @@ class CheckpointSink:
         """See `PartitionSink`."""
         if missing:
             self._lost += sum(map(len, missing))
-            self._problems["gap"] = problems.data_gap(self._chain.partition, self._lost, missing[-1])
+            self._problem = problems.data_gap(self._chain.partition, self._lost, missing[-1])
         self.events += len(batch)
         self.expected = batch.last + 1
         self.mark = marks.last_of(batch)

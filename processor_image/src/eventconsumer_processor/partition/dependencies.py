@@ -1,35 +1,29 @@
 """What all pumps of a host share, and what a pump hands its events to."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from random import Random
 from typing import Any, Protocol
-
-import structlog
 
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.identity import EventMark
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.partition.memory import Memory
-from eventconsumer_processor.sink import gaps
 from eventconsumer_processor.sink.gaps import Gap
 from eventconsumer_processor.sink.row_chunks import Encoder
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import Hub, HubInfo
 from eventconsumer_storage.lease_time import boottime
 
-log = structlog.get_logger(__name__)
-
 
 class Handling(Protocol):
     """The user's code on one partition."""
 
-    @property
-    def problems(self) -> dict[str, Problem]:
-        """Problems that a user must know, by kind."""
+    def problems(self) -> list[Problem]:
+        """Problems of the handler that need an action now."""
 
     async def open(self, epoch: int, position: int) -> None:
         """Begin at `position`."""
@@ -59,17 +53,6 @@ class PumpDependencies:
     memory: Memory = field(default_factory=lambda: Memory(256 * 1024 * 1024))
     handler: Callable[[str], Handling] | None = None  # by partition; None where there is no user code
 
-    def tell_lost(self, partition: str, lost: Sequence[Gap]) -> None:
-        """Count and log events that retention removed before they were read."""
-        count = sum(map(len, lost))
-        self.metrics.gap_events.labels(partition).inc(count)
-        log.error(
-            "events expired before they were read",
-            partition=partition,
-            events=count,
-            first_ranges=gaps.text(lost[: gaps.SHOWN]),
-        )
-
 
 class PartitionSink(Protocol):
     """Where a pump's events go; it knows how far that is, so it says where to read on."""
@@ -82,6 +65,9 @@ class PartitionSink(Protocol):
     @property
     def mark(self) -> EventMark | None:
         """The event before `expected`; None where nothing of it is known."""
+
+    def problems(self) -> list[Problem]:
+        """Problems of the sink that need an action now."""
 
     async def locate(self) -> None:
         """Find where to go on.

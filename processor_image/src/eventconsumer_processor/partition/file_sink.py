@@ -26,6 +26,7 @@ from eventconsumer_processor.partition.buffer import Buffer
 from eventconsumer_processor.partition.checkpoint import enter, resume
 from eventconsumer_processor.partition.checkpoint_policy import CheckpointSchedule
 from eventconsumer_processor.partition.dependencies import PumpDependencies
+from eventconsumer_processor.partition.gap_detection import report_lost_events
 from eventconsumer_processor.sink import gaps
 from eventconsumer_processor.sink.commit import commit
 from eventconsumer_processor.sink.content import Content
@@ -42,7 +43,7 @@ log = structlog.get_logger(__name__)
 class FileSink:
     """The files of one partition; a `PartitionSink`."""
 
-    def __init__(self, work: PumpDependencies, held: HeldLease, chain: Chain, found: dict[str, Problem]) -> None:
+    def __init__(self, work: PumpDependencies, held: HeldLease, chain: Chain) -> None:
         self.position: int | None = None  # start of the next slot
         self.expected = 0
         self.files = 0
@@ -51,7 +52,7 @@ class FileSink:
         self._repeats = LogThrottle(work.clock)
         self._held = held
         self._chain = chain
-        self._problems = found
+        self._problem: Problem | None = None  # of commits
         self._buffer = Buffer()
         self._end: EventMark | None = None  # the last event in a file, or in the checkpoint
         self._window = work.clock()  # when the last file was made: for empty files
@@ -60,6 +61,10 @@ class FileSink:
         self._reached: Checkpoint | None = None  # committed, and perhaps not in a checkpoint yet
         self._log = log.bind(partition=chain.partition)
         self._buffered = work.metrics.buffered.labels(chain.partition)
+
+    def problems(self) -> list[Problem]:
+        """See `PartitionSink`."""
+        return [self._problem] if self._problem else []
 
     async def locate(self) -> None:
         """See `PartitionSink`."""
@@ -76,7 +81,7 @@ class FileSink:
             await self._held.raise_epoch(above=end.epoch)
         if end.checkpoint is not None:
             await self._held.advance(end.checkpoint)
-        self._buffer.gaps = [] if end.skipped is None else [end.skipped]  # located again, it may be another one
+        self._buffer.set_gaps([] if end.skipped is None else [end.skipped])  # a second `locate` may find another one
         self.position, self.expected, self._end = end.next, end.expected, end.mark
 
     def seconds_left(self, now: float) -> float:
@@ -88,7 +93,7 @@ class FileSink:
 
     async def accept(self, batch: EventBatch, missing: list[Gap]) -> None:
         """See `PartitionSink`."""
-        self._buffer.gaps += missing
+        self._buffer.add_gaps(missing)
         self._buffer.add(batch, self._work.clock())
         self.expected = batch.last + 1
         self._keep()
@@ -130,7 +135,7 @@ class FileSink:
         size = content.size
         del make, content  # they hold the events, which are in storage now
         self._failures = 0
-        self._problems.pop("sink", None)
+        self._problem = None
         if winner is None:
             await self._committed(draft, size)
         else:
@@ -188,8 +193,8 @@ class FileSink:
         with contextlib.suppress(SourceError):  # else as it was taken for
             info = await self._work.hub.partition(self._chain.partition)
             if lost := holes.removed(rest, info.earliest):
-                self._work.tell_lost(self._chain.partition, lost)
-                buffer.gaps += lost
+                report_lost_events(self._work.metrics, self._chain.partition, lost)
+                buffer.add_gaps(lost)
                 rest = holes.rest(start, numbers, buffer.gaps)
         return [*buffer.gaps, *holes.counted(rest)]
 
@@ -247,7 +252,7 @@ class FileSink:
         self._work.metrics.commit_retries.labels(self._chain.partition).inc()
         self._failures += 1
         if not isinstance(error, Unavailable) or self._failures >= FAILED_COMMITS:
-            self._problems["sink"] = problems.of(self._work.config, problems.SINK, error)
+            self._problem = problems.of(self._work.config, problems.SINK, error)
         if times := self._repeats.again("commit", str(error)):
             self._log.warning("failed to commit a file; retrying", error=str(error), times=times)
 

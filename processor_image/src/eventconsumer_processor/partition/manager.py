@@ -78,10 +78,11 @@ class PartitionManager:
         self._balancer = Balancer(work.owner, work.rng, shared=work.config.leases.shared)
         self._hurry = False
         self._rest = False
-        self.watched = False  # somebody needs to know the checkpoints as they are: no rest
+        self._rest_allowed = True
         self._owned: dict[str, _Owned] = {}
-        self._acquisitions = Acquisitions(work, leases, self._begin, self._problem_lease)
-        self._problems: dict[str, Problem] = {}
+        self._acquisitions = Acquisitions(work, leases, self._begin, self._report_damaged)
+        self._leases_problem: Problem | None = None  # the leases cannot be listed
+        self._damaged: dict[str, Problem] = {}  # by partition: its lease cannot be used
         self._asked = work.clock()  # when the hub was last asked for its partitions
 
     @property
@@ -91,6 +92,10 @@ class PartitionManager:
         if fleet is None or self._news.late() or pod not in fleet.ready:
             return False
         return ordinal_of(pod) != min((ordinal_of(each) or 0 for each in fleet.ready), default=None)
+
+    def allow_rest(self, allowed: bool) -> None:
+        """Allow or forbid rare scans: the leader of a consumer with lag needs the current checkpoints."""
+        self._rest_allowed = allowed
 
     def renewals(self) -> int:
         """How many leases it renews."""
@@ -108,7 +113,8 @@ class PartitionManager:
     def problems(self) -> list[Problem]:
         """Problems of the leases and of all pumps."""
         pumps = [problem for owned in self._owned.values() for problem in owned.ownership.problems()]
-        return [*self._problems.values(), *pumps]
+        own = [self._leases_problem] if self._leases_problem else []
+        return [*own, *self._damaged.values(), *pumps]
 
     async def run(self, beat: Callable[[], None]) -> None:
         """Scan until cancelled, or until the lease container is gone; `beat` is called after each scan.
@@ -120,7 +126,7 @@ class PartitionManager:
             try:
                 await self._scan()
                 failures = 0
-                self._problems.pop("leases", None)
+                self._leases_problem = None
                 if times := repeats.over("leases"):
                     log.info("leases can be read again", failures=times)
             except NotFound as error:
@@ -132,7 +138,7 @@ class PartitionManager:
                 if times := repeats.again("leases", str(error)):
                     log.warning("failed to read leases; retrying", error=str(error), times=times)
                 if failures >= FAILED_SCANS:
-                    self._problems["leases"] = problems.of(self._work.config, problems.LEASES, error)
+                    self._leases_problem = problems.of(self._work.config, problems.LEASES, error)
             beat()
             await self._pause(beat)
 
@@ -143,9 +149,9 @@ class PartitionManager:
         for _ in range(REST_SCANS if self._rest else 1):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause * self._work.rng.uniform(*SCAN_JITTER)):
-                    await self._news.changed.wait()
+                    await self._news.wait_changed()
             beat()
-            if self._news.changed.is_set() or self._news.late() or self.watched or not self._rest:
+            if self._news.changed or self._news.late() or not self._rest_allowed or not self._rest:
                 return
             known = self.partition_ids
             await self._find_partitions()
@@ -173,7 +179,7 @@ class PartitionManager:
                 await asyncio.wait(late, timeout=RELEASE_SECONDS)
 
     async def _scan(self) -> None:
-        self._news.changed.clear()
+        self._news.acknowledge()
         self._hurry = self._rest = False
         await self._find_partitions()
         tokens = {partition: owned.ownership.token for partition, owned in self._owned.items()}
@@ -181,7 +187,7 @@ class PartitionManager:
             self.listing = await self._leases.list(self.partition_ids)
             await self._confirm(tokens)
             rebuild = await self._rebuildable()
-        leases = self.listing.leases | rebuild
+        leases = {**self.listing.leases, **rebuild}
         me = self._work.owner
         mine = self._acquisitions.partitions | self._owned.keys()
         # A lease in this host's name that it does not hold is left from a process before it in this pod: take it back.
@@ -253,13 +259,13 @@ class PartitionManager:
 
         Without a file of ours the damaged blob may have held the only record of what another program did.
         """
-        self._problems = {key: value for key, value in self._problems.items() if not key.startswith("lease:")}
+        self._damaged = {}
         found: dict[str, Lease] = {}
         for partition, unusable in self.listing.invalid.items():
             if unusable.rebuild is not None and await self._has_begun(partition):
                 found[partition] = unusable.rebuild
             else:
-                self._problem_lease(partition, f"{unusable.why}. {unusable.remedy}")
+                self._report_damaged(partition, f"{unusable.why}. {unusable.remedy}")
         return found
 
     async def _has_begun(self, partition: str) -> bool:
@@ -283,7 +289,7 @@ class PartitionManager:
             self._owned.pop(partition, None)
             self._work.metrics.leases.set(len(self._owned))
 
-    def _problem_lease(self, partition: str, why: str) -> None:
-        self._problems[f"lease:{partition}"] = Problem(
+    def _report_damaged(self, partition: str, why: str) -> None:
+        self._damaged[partition] = Problem(
             field=f"{problems.LEASES}.container", reason=Reason.LEASE_INVALID, message=f"partition {partition}: {why}"
         )

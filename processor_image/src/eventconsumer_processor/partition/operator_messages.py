@@ -45,11 +45,7 @@ class Refused(Exception):
 
 
 class OperatorMessages:
-    """The last message believed.
-
-    Attributes:
-        changed: Set when a message says something new; whoever acts on it clears it.
-    """
+    """The last accepted message of the operator."""
 
     def __init__(
         self,
@@ -68,7 +64,7 @@ class OperatorMessages:
             clock: Seconds; must go on in suspend. Silence is measured by it.
             now: The wall clock, which a message's time is compared with.
         """
-        self.changed = asyncio.Event()
+        self._changed = asyncio.Event()
         self._resource = resource
         self._key_file = key_file
         self._metrics = metrics
@@ -102,7 +98,7 @@ class OperatorMessages:
         except Refused as error:
             self.count_refused(error)
             raise
-        self._metrics.fleet_messages.labels("believed").inc()
+        self._metrics.fleet_messages.labels("accepted").inc()
         self._refused = ""
 
     def believe(self, message: FleetMessage) -> None:
@@ -123,7 +119,7 @@ class OperatorMessages:
         before = self.current()
         self._last, self._heard = message, self._clock()
         if self.current() != before:
-            self.changed.set()
+            self._changed.set()
 
     def count_refused(self, error: Refused) -> None:
         """Count a message that was refused, and say so once while the reason stays the same."""
@@ -131,6 +127,19 @@ class OperatorMessages:
         if self._refused != error.result:
             log.warning("an operator message was rejected", why=str(error))
         self._refused = error.result
+
+    @property
+    def changed(self) -> bool:
+        """Whether an accepted message changed the fleet since the last `acknowledge`."""
+        return self._changed.is_set()
+
+    async def wait_changed(self) -> None:
+        """Wait until `changed`."""
+        await self._changed.wait()
+
+    def acknowledge(self) -> None:
+        """Reset `changed`: the caller acts on the current fleet now."""
+        self._changed.clear()
 
     def current(self) -> Fleet | None:
         """The fleet; None where the operator never spoke, or is silent."""

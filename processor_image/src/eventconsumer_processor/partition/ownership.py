@@ -53,7 +53,7 @@ class PartitionOwnership:
 
     def problems(self) -> list[Problem]:
         """Problems that a user must fix now."""
-        found = list(self._pump.problems.values())
+        found = self._pump.problems()
         if self._losses >= RIVAL_LOSSES and not self._left_alone():
             group = self._work.config.event_hub.consumer_group
             found.append(problems.rival(self._chain.partition, group, reader=self._rival is PumpEnd.STOLEN))

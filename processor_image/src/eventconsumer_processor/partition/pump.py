@@ -23,12 +23,11 @@ from eventconsumer_api.v1alpha1 import HandlerMode
 from eventconsumer_processor import problems
 from eventconsumer_processor.errors import ChainEnded, Fenced, HubUnreachable, LeaseInvalid, LinkStolen, SourceError
 from eventconsumer_processor.lease.held import HeldLease
-from eventconsumer_processor.partition import holes, marks
+from eventconsumer_processor.partition import marks
 from eventconsumer_processor.partition.checkpoint_sink import CheckpointSink
 from eventconsumer_processor.partition.dependencies import PartitionSink, PumpDependencies
 from eventconsumer_processor.partition.file_sink import FileSink
-from eventconsumer_processor.sink import gaps
-from eventconsumer_processor.sink.gaps import Gap
+from eventconsumer_processor.partition.gap_detection import GapDetector
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import PartitionInfo, Source
@@ -36,7 +35,6 @@ from eventconsumer_storage.errors import StorageError, Unavailable
 
 POLL_SECONDS = 0.5  # longest receive, so that stop requests and roll times are seen
 RETRY_SECONDS = 3.0
-EARLIEST_SECONDS = 60.0  # between two questions how far retention has come in a compacted hub
 LOST_LINKS = 2  # in a row, before it is a problem: a link may drop at any time
 
 log = structlog.get_logger(__name__)
@@ -55,8 +53,9 @@ class Pump:
     """The pump of one partition."""
 
     def __init__(self, work: PumpDependencies, held: HeldLease, chain: Chain) -> None:
-        self.stop = asyncio.Event()
-        self._problems: dict[str, Problem] = {}
+        self._stop = asyncio.Event()
+        self._link_problem: Problem | None = None
+        self._chain_problem: Problem | None = None
         self._work = work
         self._repeats = LogThrottle(work.clock)
         self._held = held
@@ -64,35 +63,27 @@ class Pump:
         self._handler = work.handler(chain.partition) if work.handler else None
         self._sink: PartitionSink
         if self._handler is not None and work.config.processing.handler_mode is HandlerMode.REPLACE:
-            self._sink = CheckpointSink(work, held, chain, self._problems)
+            self._sink = CheckpointSink(work, held, chain)
         else:
-            self._sink = FileSink(work, held, chain, self._problems)
+            self._sink = FileSink(work, held, chain)
         self._handler_open = False
         self._source: Source | None = None
-        self._doubted: int | None = None  # where a gap was seen once
-        self._compacted = False  # holes are normal
-        self._earliest = 0  # the first number that the hub retains
-        self._asked = 0.0  # when the hub said so
+        self._gaps = GapDetector(chain.partition, work.hub, work.metrics, work.clock)
         self._failures = 0  # of opening or keeping a link, in a row
         self._last: tuple[int, int, datetime] | None = None  # number, enqueued ms and retrieval time of the last event
         self._log = log.bind(partition=chain.partition)
         self._received = work.metrics.received.labels(chain.partition)
 
-    @property
-    def partition(self) -> str:
-        """The partition's id."""
-        return self._partition
-
-    @property
-    def problems(self) -> dict[str, Problem]:
-        """Problems that a user must fix now, by kind."""
-        return self._problems | (self._handler.problems if self._handler else {})
+    def problems(self) -> list[Problem]:
+        """Problems of the partition that need an action now: of the link, the sink and the handler."""
+        own = [problem for problem in (self._chain_problem, self._link_problem) if problem]
+        return [*own, *self._sink.problems(), *(self._handler.problems() if self._handler else [])]
 
     def report(self) -> PartitionReport:
         """What /status shows."""
         number, enqueued_ms, retrieved = self._last or (None, None, None)
         return PartitionReport(
-            id=self.partition,
+            id=self._partition,
             epoch=self._held.lease.epoch,
             next_sequence_number=self._sink.position,
             sequence_number=number,
@@ -104,7 +95,7 @@ class Pump:
 
     def end(self) -> None:
         """Have `run` end in order, soon: nothing waits for more events."""
-        self.stop.set()
+        self._stop.set()
         if self._source is not None:
             self._source.hurry()
 
@@ -116,7 +107,7 @@ class Pump:
         """
         lost = True
         try:
-            while not self.stop.is_set():
+            while not self._stop.is_set():
                 try:
                     await self._open()
                     await self._receive()
@@ -145,10 +136,10 @@ class Pump:
     async def _wait_ended(self, error: ChainEnded) -> None:
         """Read nothing more: the host registers again, with the segment that follows."""
         self._log.warning("nothing more is written here", error=str(error))
-        self._problems["chain"] = problems.chain_ended(error)
+        self._chain_problem = problems.chain_ended(error)
         await self._detach()
         self._sink.close()  # the next segment starts with these events
-        await self.stop.wait()
+        await self._stop.wait()
 
     # --- open ---
 
@@ -163,16 +154,16 @@ class Pump:
         after = self._sink.expected - 1 if mark is None else mark.sequence_number - 1
         epoch, prefetch = self._held.lease.epoch, self._work.config.processing.prefetch
         try:
-            self._source = await self._work.hub.open(self.partition, after, epoch, prefetch)
+            self._source = await self._work.hub.open(self._partition, after, epoch, prefetch)
         except LinkStolen:
             raise  # whatever else is wrong: never again under this epoch
         except SourceError:
-            self._check_end(await self._work.hub.partition(self.partition))  # a position beyond the end is refused
+            self._check_end(await self._work.hub.partition(self._partition))  # a position beyond the end is refused
             raise
         # Asked behind the attach: no link survives its hub, so what the old hub says now is of the old hub's link.
-        info = await self._work.hub.partition(self.partition)
+        info = await self._work.hub.partition(self._partition)
         self._check_end(info)
-        self._see_earliest(info)
+        self._gaps.note_earliest(info)
         if mark is None or info.earliest > mark.sequence_number:
             await self._check_created(info)  # there is no event to compare
         else:
@@ -205,14 +196,14 @@ class Pump:
         """
         first, source = await self._first(), self._source
         if first is None:
-            if self.stop.is_set() or source is None:
+            if self._stop.is_set() or source is None:
                 return
             if mark.sequence_number == info.last:  # it may have been compacted away
                 await self._compare(mark, marks.end_of(info), info)
                 return
             self._source = None
             await source.abandon()
-            raise HubUnreachable(f"partition {self.partition} has events, but the link gives none: opening a new one")
+            raise HubUnreachable(f"partition {self._partition} has events, but the link gives none: opening a new one")
         if first.first == mark.sequence_number:
             await self._compare(mark, marks.last_of(first), info)
         else:  # retention or compaction removed it meanwhile
@@ -223,7 +214,7 @@ class Pump:
         """The first event of the link; None where none came in time."""
         assert self._source is not None  # noqa: S101 - set by _open
         deadline = self._work.clock() + self._work.config.processing.max_wait_seconds
-        while not self.stop.is_set() and self._work.clock() < deadline:
+        while not self._stop.is_set() and self._work.clock() < deadline:
             batch = await self._source.receive(1, POLL_SECONDS)
             self._held.keeper.check()
             if len(batch):
@@ -250,27 +241,27 @@ class Pump:
         ours = self._sink.mark or EventMark(sequence_number=self._sink.expected - 1)
         if self._sink.forget():
             self._log.warning("events that were in no file are dropped and read again", why=why)
-            return HubUnreachable(f"partition {self.partition}: {why}")
-        problem = problems.diverged(self.partition, ours, marks.end_of(info), why)
+            return HubUnreachable(f"partition {self._partition}: {why}")
+        problem = problems.diverged(self._partition, ours, marks.end_of(info), why)
         return Blocked(problem.field, Reason(problem.reason), problem.message)
 
     def _healed(self) -> None:
         if self._failures:
             self._failures = 0
-            self._problems.pop("source", None)
+            self._link_problem = None
             if times := self._repeats.over("source"):
                 self._log.info("read again", failures=times)
 
     async def _retry_later(self, error: EventConsumerError) -> None:
         if times := self._repeats.again("source", str(error)):
             self._log.warning("not read, will try again", error=str(error), kind=type(error).__name__, times=times)
-        self._work.metrics.receive_errors.labels(self.partition, type(error).__name__).inc()
+        self._work.metrics.receive_errors.labels(self._partition, type(error).__name__).inc()
         await self._detach()
         self._failures += 1
         if not isinstance(error, HubUnreachable | Unavailable) or self._failures >= LOST_LINKS:
-            self._problems["source"] = self._problem_of(error)
+            self._link_problem = self._problem_of(error)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.stop.wait(), RETRY_SECONDS * self._work.rng.uniform(0.5, 1.5))
+            await asyncio.wait_for(self._stop.wait(), RETRY_SECONDS * self._work.rng.uniform(0.5, 1.5))
 
     def _problem_of(self, error: EventConsumerError) -> Problem:
         if isinstance(error, SourceError):
@@ -292,16 +283,16 @@ class Pump:
         processing, clock, memory = self._work.config.processing, self._work.clock, self._work.memory
         heard = clock()
         size = 0  # of the last batch, in bytes
-        while not self.stop.is_set():
+        while not self._stop.is_set():
             self._held.keeper.check()
             left = self._sink.seconds_left(clock())
-            if left <= 0 or memory.must_flush(self.partition):
+            if left <= 0 or memory.must_flush(self._partition):
                 await self._sink.flush()
                 continue
             if memory.full:
                 await memory.room(min(POLL_SECONDS, left))
                 continue
-            with memory.coming(self.partition, size):
+            with memory.coming(self._partition, size):
                 batch = await self._source.receive(processing.max_batch_size, min(POLL_SECONDS, left))
             size = batch.size
             self._held.keeper.check()
@@ -317,50 +308,20 @@ class Pump:
         expected = self._sink.expected
         fresh = batch.rising().after(expected - 1)
         if dropped := len(batch) - len(fresh):
-            self._work.metrics.dropped.labels(self.partition).inc(dropped)
+            self._work.metrics.dropped.labels(self._partition).inc(dropped)
         if not len(fresh):
             return
-        missing = await self._missing(expected, fresh)
+        missing = await self._gaps.lost(expected, fresh)
         self._last = (fresh.last, fresh.last_enqueued_ms, self._work.now())
         self._received.inc(len(fresh))
         if self._handler is not None:
-            done = await self._handler.process(fresh, self.stop)
+            done = await self._handler.process(fresh, self._stop)
             if done < len(fresh):
                 fresh = fresh.head(done)
                 missing = [gap for gap in missing if done and gap.last < fresh.last]
             self._held.keeper.check()
         if len(fresh):
             await self._sink.accept(fresh, missing)
-
-    async def _missing(self, expected: int, fresh: EventBatch) -> list[Gap]:
-        """What retention removed: read again from the first hole once, then believe it, record it and say so.
-
-        Where other events are missing too, the hub is compacted: from then on holes are normal, and the hub is asked
-        now and then how far retention has come.
-
-        Raises:
-            HubUnreachable: The link is to be opened again.
-        """
-        if fresh.last - expected + 1 == len(fresh):
-            return []
-        found = holes.missing(expected, fresh.numbers)
-        if not self._compacted and self._doubted != expected:
-            self._doubted = expected
-            firsts, lasts = (ends[: gaps.SHOWN].tolist() for ends in found)
-            shown = ", ".join(f"{first}-{last}" for first, last in zip(firsts, lasts, strict=True))
-            raise HubUnreachable(f"events {shown} of partition {self.partition} did not come: read again")
-        if not self._compacted or self._work.clock() - self._asked >= EARLIEST_SECONDS:
-            self._see_earliest(await self._work.hub.partition(self.partition))
-        lost = holes.removed(found, self._earliest)
-        if not self._compacted and sum(map(len, lost)) < (found[1] - found[0] + 1).sum():
-            self._compacted = True
-            self._log.info("events are missing in the middle of the partition: log compaction is on", next=expected)
-        if lost:
-            self._work.tell_lost(self.partition, lost)
-        return lost
-
-    def _see_earliest(self, info: PartitionInfo) -> None:
-        self._earliest, self._asked = info.earliest, self._work.clock()
 
     async def _check_link(self) -> None:
         """No event for long: make sure that there is none.
@@ -369,9 +330,9 @@ class Pump:
             HubUnreachable: There are events, so the link is frozen.
         """
         assert self._source is not None  # noqa: S101 - only while receiving
-        info = await self._work.hub.partition(self.partition)
+        info = await self._work.hub.partition(self._partition)
         if info.last < self._sink.expected - 1:
-            raise HubUnreachable(f"partition {self.partition} ends before what was read: opening a new link")
+            raise HubUnreachable(f"partition {self._partition} ends before what was read: opening a new link")
         if info.last < self._sink.expected:
             return
         batch = await self._source.receive(self._work.config.processing.max_batch_size, POLL_SECONDS)
@@ -379,5 +340,5 @@ class Pump:
         if not len(batch):  # else the first one came just now
             source, self._source = self._source, None
             await source.abandon()
-            raise HubUnreachable(f"partition {self.partition} has events, but the link gives none: opening a new one")
+            raise HubUnreachable(f"partition {self._partition} has events, but the link gives none: opening a new one")
         await self._accept(batch)

@@ -76,7 +76,6 @@ class Content:
     Attributes:
         size: Bytes; known once all blocks were made.
         sha256: Of all blocks in a row, hexadecimal; likewise.
-        staged: The blob and the ids of its blocks, once all of them were put.
         check: As given.
     """
 
@@ -96,7 +95,7 @@ class Content:
         self.check = check
         self.size = 0
         self.sha256 = ""
-        self.staged: tuple[str, Sequence[str]] | None = None
+        self._staged: tuple[str, list[str]] | None = None  # the blob and the ids of its blocks, once all were put
         self._make = make
         self._offload = offload
 
@@ -106,6 +105,18 @@ class Content:
         content = cls(lambda: iter(blocks), _here)
         content.size, content.sha256 = sum(map(len, blocks)), hashlib.sha256(b"".join(blocks)).hexdigest()
         return content
+
+    def staged_blocks(self, name: str) -> list[str] | None:
+        """Ids of the blocks that were all put to blob `name`; None where they were not."""
+        return self._staged[1] if self._staged and self._staged[0] == name else None
+
+    def stage(self, name: str, ids: list[str]) -> None:
+        """Record that all blocks were put to blob `name`, under these ids."""
+        self._staged = name, ids
+
+    def unstage(self) -> None:
+        """Record that storage has no blocks of this content."""
+        self._staged = None
 
     async def blocks(self) -> AsyncGenerator[bytes, None]:
         """Its blocks in order; while one is used, the next one is made."""
@@ -138,13 +149,14 @@ async def upload(blobs: BlobStore, name: str, content: Content, facts: Mapping[s
         Unavailable: The outcome is unknown.
         StorageError: Nothing was put.
     """
-    if content.staged is None or content.staged[0] != name:
+    ids = content.staged_blocks(name)
+    if ids is None:
         async with aclosing(content.blocks()) as blocks:
             block: bytes | None = await anext(blocks, b"")
             following = await anext(blocks, None)
             if block is not None and following is None:
                 return await put_if_absent(blobs, name, block, {**facts, "sha256": content.sha256})
-            ids: list[str] = []
+            ids = []
             upload_id = uuid4()  # ids are this try's own, so that writers cannot mix
             while block is not None:
                 ids.append(f"{upload_id}-{len(ids):05d}")
@@ -154,12 +166,12 @@ async def upload(blobs: BlobStore, name: str, content: Content, facts: Mapping[s
                 # second was asked for ahead, to see whether there is one; from the third on each comes by itself.
                 block, following = following, None
                 block = block or await anext(blocks, None)
-        content.staged = name, ids
+        content.stage(name, ids)
     content.check()
     try:
-        return await _join(blobs, name, content.staged[1], {**facts, "sha256": content.sha256})
+        return await _join(blobs, name, ids, {**facts, "sha256": content.sha256})
     except Refused:
-        content.staged = None  # storage does not have them any more
+        content.unstage()  # storage does not have the blocks any more
         raise
 
 

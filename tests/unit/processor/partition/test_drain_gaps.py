@@ -45,7 +45,7 @@ async def test_a_compacted_hub_takes_one_more_link_and_as_many_files_as_its_even
     assert (recorded(stage)[0].first, recorded(stage)[-1].last) == (1, 1999)
     assert sum(map(len, recorded(stage))) == len(HOLES)
     assert not stage.metrics.registry.get_sample_value("eventconsumer_gap_events_total", {"partition": "0"})
-    assert not running.pump.problems
+    assert not running.pump.problems()
 
 
 @virtual

@@ -121,7 +121,7 @@ async def test_replace_a_missing_stretch_is_shown() -> None:
     again = await shop.pump()
     await eventually(lambda: shop.checkpoint() == 59)
     assert shop.handled() == [*range(30), *range(50, 60)]
-    (problem,) = again.pump.problems.values()
+    (problem,) = again.pump.problems()
     assert problem.reason == "DataGap"
     assert "20 events of partition 0 were removed before they were read, 30 to 49 last" in problem.message
     await again.stop()
@@ -187,8 +187,8 @@ async def test_open_that_fails_is_a_problem_and_tried_again() -> None:
     shop.handler = lambda partition: PartitionHandler(PartitionIdentity("n", "h", "g", partition, "host"), means)
     running = await shop.pump()
     await eventually(lambda: tries == 2)
-    (problem,) = running.pump.problems.values()
+    (problem,) = running.pump.problems()
     assert (problem.field, problem.reason) == ("spec.processing.handler", "HandlerFailing")
     await eventually(lambda: shop.checkpoint() == 4)
-    assert running.pump.problems == {}
+    assert running.pump.problems() == []
     await running.stop()
