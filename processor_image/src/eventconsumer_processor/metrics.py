@@ -26,7 +26,9 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the se
 class State(Collector):
     """Gauges of what is, made from a report."""
 
-    def __init__(self, report: Callable[[], HostReport], checkpoints: Mapping[str, float], *, spark: bool = False) -> None:
+    def __init__(
+        self, report: Callable[[], HostReport], checkpoints: Mapping[str, float], *, spark: bool = False
+    ) -> None:
         """Ask at each scrape.
 
         Args:
