@@ -37,7 +37,7 @@ class Leader:
 
     def __init__(
         self,
-        work: PumpDependencies,
+        deps: PumpDependencies,
         *,
         blobs: BlobStore,
         eras: Callable[[], Sequence[Era]],
@@ -45,13 +45,13 @@ class Leader:
     ) -> None:
         self.fleet: FleetReport | None = None
         self.problems: list[Problem] = []
-        self._work = work
+        self._deps = deps
         self._blobs = blobs
-        self._prefix = work.config.sink.prefix
+        self._prefix = deps.config.sink.prefix
         self._eras = eras
         self._partitions = partitions
-        self._seconds = min(work.config.leases.duration_seconds, LEAD_SECONDS)
-        self._repeats = LogThrottle(work.clock)
+        self._seconds = min(deps.config.leases.duration_seconds, LEAD_SECONDS)
+        self._throttle = LogThrottle(deps.clock)
         self._forget()
 
     async def run(self) -> None:
@@ -61,16 +61,16 @@ class Leader:
             try:
                 displaced = await self._elect()
             except StorageError as error:
-                if times := self._repeats.again("lead", str(error)):
+                if times := self._throttle.again("lead", str(error)):
                     log.warning("failed to acquire the leader lease; retrying", error=str(error), times=times)
             else:
-                self._repeats.over("lead")
+                self._throttle.over("lead")
             await self._pause()
 
     async def _pause(self) -> None:
         """Wait for the next attempt: a host that stands by makes one now and then, or once it is the first."""
         for _ in range(STAND_BY):
-            await asyncio.sleep(self._seconds / 3 * self._work.rng.uniform(0.5, 1))
+            await asyncio.sleep(self._seconds / 3 * self._deps.rng.uniform(0.5, 1))
             if not self._partitions.stands_by:
                 return
 
@@ -78,11 +78,11 @@ class Leader:
         """Lead, where no other host does; whether the chain is another resource's."""
         token = str(uuid4())
         try:
-            since = await take_lead(self._blobs, self._prefix, token, self._seconds, self._work.clock)
+            since = await take_lead(self._blobs, self._prefix, token, self._seconds, self._deps.clock)
         except Conflict:
             return False
         try:
-            if await is_displaced(self._blobs, self._prefix, self._work.config.resource):
+            if await is_displaced(self._blobs, self._prefix, self._deps.config.resource):
                 return True
             await self._lead(token, since)
         finally:
@@ -91,10 +91,10 @@ class Leader:
         return False
 
     async def _lead(self, token: str, since: float) -> None:
-        keeper = Keeper("the lead", lambda: self._renew(token), self._seconds, since, self._work.clock)
+        keeper = Keeper("the lead", lambda: self._renew(token), self._seconds, since, self._deps.clock)
         keeping = asyncio.create_task(keeper.run())
         log.info("leading")
-        self._work.metrics.leader.set(1)
+        self._deps.metrics.leader.set(1)
         try:
             while True:
                 keeper.check()
@@ -103,7 +103,7 @@ class Leader:
         except LeaseLost:
             log.warning("leader lease lost: it was not renewed in time; another host takes over")
         finally:
-            self._work.metrics.leader.set(0)
+            self._deps.metrics.leader.set(0)
             self._forget()
             keeping.cancel()
 
@@ -117,11 +117,11 @@ class Leader:
         self.fleet = None
         self.problems = []
         self._partitions.allow_rest(True)
-        work, batches = self._work, BatchLog(self._blobs, self._work.config.sink.prefix)
+        deps, batches = self._deps, BatchLog(self._blobs, self._deps.config.sink.prefix)
         self._measure = Measure(
-            work.config, work.hub, work.info, batches=batches, eras=self._eras(), identity=work.chain, now=work.now
+            deps.config, deps.hub, deps.info, batches=batches, eras=self._eras(), identity=deps.chain, now=deps.now
         )
-        self._batcher = Batcher(work.config, self._measure, batches, now=work.now)
+        self._batcher = Batcher(deps.config, self._measure, batches, now=deps.now)
 
     async def _measure_once(self) -> None:
         partitions, listing = self._partitions.partition_ids, self._partitions.listing
@@ -130,11 +130,11 @@ class Leader:
             await self._batcher.plan()
             self.problems = [*self._batcher.problems]
         except StorageError as error:
-            if times := self._repeats.again("measure", str(error)):
+            if times := self._throttle.again("measure", str(error)):
                 log.warning("failed to measure lag and batches; retrying", error=str(error), times=times)
-            self.problems = [problems.of(self._work.config, problems.SINK, error)]
+            self.problems = [problems.of(self._deps.config, problems.SINK, error)]
             return
-        if times := self._repeats.over("measure"):
+        if times := self._throttle.over("measure"):
             log.info("lag and batches are measured again", failures=times)
         await self._measure.ask_heads(partitions)
         self.fleet = self._measure.report(partitions, listing)

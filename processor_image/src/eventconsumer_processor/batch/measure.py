@@ -76,7 +76,7 @@ class Measure:
         self._batches = batches
         self.eras = list(eras)
         self._now = now
-        self._repeats = LogThrottle(lambda: now().timestamp())
+        self._throttle = LogThrottle(lambda: now().timestamp())
         self._restored = False
         self._heads: dict[str, Heads] = {}
         self._turn = 0  # where the next round of questions starts
@@ -172,12 +172,12 @@ class Measure:
             if not isinstance(error, SourceError):
                 raise error
         if failed:
-            if times := self._repeats.again("heads", str(failed[0])):
+            if times := self._throttle.again("heads", str(failed[0])):
                 log.warning(
                     "could not read the end offsets of partitions; their lag is unknown",
                     error=str(failed[0]), partitions=len(failed), times=times,
                 )  # fmt: skip
-        elif times := self._repeats.over("heads"):
+        elif times := self._throttle.over("heads"):
             log.info("end offsets of partitions can be read again", failures=times)
 
     def _all(self) -> list[Ledger]:

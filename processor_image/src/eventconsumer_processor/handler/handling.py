@@ -97,19 +97,19 @@ class _Round:
 class PartitionHandler:
     """The user's code on one partition, one instance from `open` to `close`."""
 
-    def __init__(self, place: PartitionIdentity, means: HandlerDependencies) -> None:
-        self._place = place
-        self._means = means
+    def __init__(self, identity: PartitionIdentity, deps: HandlerDependencies) -> None:
+        self._identity = identity
+        self._deps = deps
         self._calls: Calls | None = None  # open
         self._context: PartitionContext | None = None
         self._failures = 0  # in a row
-        self._repeats = LogThrottle(lambda: means.now().timestamp())
+        self._throttle = LogThrottle(lambda: deps.now().timestamp())
         self._failing: Problem | None = None
-        self._log = log.bind(partition=place.partition)
+        self._log = log.bind(partition=identity.partition)
 
     def problems(self) -> list[Problem]:
         """Problems of the handler: it fails, or events became dead letters."""
-        return [problem for problem in (self._failing, self._means.letters.problem()) if problem]
+        return [problem for problem in (self._failing, self._deps.letters.problem()) if problem]
 
     async def open(self, epoch: int, position: int) -> None:
         """Make an instance and open it.
@@ -121,13 +121,13 @@ class PartitionHandler:
         Raises:
             Blocked: The user's code failed; the next call tries with a new instance.
         """
-        place = self._place
+        identity = self._identity
         context = PartitionContext(
-            namespace=place.namespace,
-            event_hub=place.event_hub,
-            consumer_group=place.consumer_group,
-            partition_id=place.partition,
-            owner=place.owner,
+            namespace=identity.namespace,
+            event_hub=identity.event_hub,
+            consumer_group=identity.consumer_group,
+            partition_id=identity.partition,
+            owner=identity.owner,
             epoch=epoch,
             next_sequence_number=position,
             position=None,
@@ -135,11 +135,11 @@ class PartitionHandler:
         )
         calls = None
         try:
-            calls = Calls(self._means.factory(), f"handler-{place.partition}", self._slow)
+            calls = Calls(self._deps.factory(), f"handler-{identity.partition}", self._slow)
             await calls.open(context)
         except (Exception, SystemExit) as error:
             self._count(error)
-            message = f"the handler cannot open partition {place.partition}: {describe(error)}; it is tried again"
+            message = f"the handler cannot open partition {identity.partition}: {describe(error)}; it is tried again"
             raise Blocked(FIELD, Reason.HANDLER_FAILING, message) from error
         else:
             self._calls, self._context = calls, context
@@ -161,8 +161,8 @@ class PartitionHandler:
         assert self._calls is not None and self._context is not None  # noqa: S101, PT018 - open
         rows = batch.rows()
         self._context.note_batch(batch.last_enqueued)
-        turn = _Round(rows, stop, self._means.now())
-        pending = [_Piece(range(len(batch)), self._means.attempts)]  # the first of them last
+        turn = _Round(rows, stop, self._deps.now())
+        pending = [_Piece(range(len(batch)), self._deps.attempts)]  # the first of them last
         done = 0
         while pending and not stop.is_set():
             pending += await self._give(turn, self._calls, self._context, pending.pop())
@@ -196,7 +196,7 @@ class PartitionHandler:
         events = Batch(turn.rows, piece.indices)
         piece = replace(piece, given=piece.given + 1)
         try:
-            with self._means.metrics.handler_seconds.time():
+            with self._deps.metrics.handler_seconds.time():
                 await calls.process_events(context, events)
         except TryAgain as error:
             self._failed(error, f"it asks to be given {_named(events)} again", alarm=self._failures >= FAILED_CALLS)
@@ -209,12 +209,12 @@ class PartitionHandler:
                 return await self._reject(turn, context, piece, rejected, cause_of(error, error.reason))
             return await self._again(turn, context, piece, error)
         self._failures = 0
-        self._means.metrics.handled.labels(self._place.partition).inc(len(events))
+        self._deps.metrics.handled.labels(self._identity.partition).inc(len(events))
         return []
 
     async def _again(self, turn: _Round, context: PartitionContext, piece: _Piece, error: Exception) -> list[_Piece]:
         """What follows a failure: the same events once more, or in parts, or the end for the only one."""
-        events, failed = Batch(turn.rows, piece.indices), self._means.attempts - piece.tries + 1
+        events, failed = Batch(turn.rows, piece.indices), self._deps.attempts - piece.tries + 1
         piece = replace(piece, tries=piece.tries - 1)
         if piece.tries:
             self._failed(error, f"it is given {_named(events)} again", alarm=failed >= FAILED_CALLS)
@@ -226,7 +226,7 @@ class PartitionHandler:
         self._failed(error, f"{_named(events)} are divided to find those it fails on", alarm=True)
         middle = len(events) // 2
         return [
-            _Piece(half, self._means.attempts if len(half) == 1 else 1, piece.given)
+            _Piece(half, self._deps.attempts if len(half) == 1 else 1, piece.given)
             for half in (piece.indices[middle:], piece.indices[:middle])
         ]
 
@@ -234,17 +234,17 @@ class PartitionHandler:
         self, turn: _Round, context: PartitionContext, piece: _Piece, rejected: Sequence[int], cause: Cause
     ) -> list[_Piece]:
         """Make events of a piece dead letters; the others of it are left, or all of it where there was a stop."""
-        attempts = Attempts(piece.given, turn.began, self._means.now())
+        attempts = Attempts(piece.given, turn.began, self._deps.now())
         for event in Batch(turn.rows, rejected):
             failures = 0
             while True:
                 try:
-                    await self._means.letters.put(context, event, attempts, cause)
-                    self._repeats.over("letter")
+                    await self._deps.letters.put(context, event, attempts, cause)
+                    self._throttle.over("letter")
                     break
                 except StorageError as error:
                     failures += 1
-                    if times := self._repeats.again("letter", str(error)):
+                    if times := self._throttle.again("letter", str(error)):
                         self._log.warning(
                             "failed to write a dead letter; retrying",
                             number=event.sequence_number, error=str(error), times=times,
@@ -259,7 +259,7 @@ class PartitionHandler:
                 error=cause.type,
                 cause=cause.message,
             )
-            self._means.metrics.dead_letters.labels(self._place.partition).inc()
+            self._deps.metrics.dead_letters.labels(self._identity.partition).inc()
         gone = set(rejected)
         left = [index for index in piece.indices if index not in gone]
         return [replace(piece, indices=left)] if left else []
@@ -272,7 +272,7 @@ class PartitionHandler:
             self._alarm(f"process_events fails with {describe(error)}; {what}")
 
     def _count(self, error: BaseException) -> None:
-        self._means.metrics.handler_failures.labels(self._place.partition, type(error).__name__).inc()
+        self._deps.metrics.handler_failures.labels(self._identity.partition, type(error).__name__).inc()
 
     def _slow(self, method: str, seconds: float) -> None:
         self._log.warning("the handler has not returned", method=method, seconds=round(seconds))
@@ -282,14 +282,14 @@ class PartitionHandler:
         self._failing = Problem(
             field=FIELD,
             reason=Reason.HANDLER_FAILING,
-            message=redact(f"partition {self._place.partition}: {what}"),
+            message=redact(f"partition {self._identity.partition}: {what}"),
         )
 
     async def _pause(self, failures: int, stop: asyncio.Event) -> None:
         """Wait, the longer the more failures there were; no longer than until `stop`."""
         seconds = min(PAUSE_MOST, PAUSE_FIRST * 2 ** min(failures - 1, 16))
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), seconds * self._means.rng.uniform(0.5, 1.5))
+            await asyncio.wait_for(stop.wait(), seconds * self._deps.rng.uniform(0.5, 1.5))
 
 
 def _position(rows: EventRows, index: int) -> Position:

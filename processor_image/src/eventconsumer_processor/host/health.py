@@ -47,7 +47,7 @@ class HealthServer:
         heartbeat: Heartbeat,
         report: Callable[[], HostReport],
         metrics: Metrics,
-        news: OperatorMessages | None = None,
+        messages: OperatorMessages | None = None,
     ) -> None:
         self._heartbeat = heartbeat
         self._report = report
@@ -56,8 +56,8 @@ class HealthServer:
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/status", self._status)
         app.router.add_get("/metrics", self._exposition)
-        if news is not None:
-            self._news = news
+        if messages is not None:
+            self._messages = messages
             app.router.add_post(FLEET_PATH, self._fleet)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
 
@@ -95,7 +95,7 @@ class HealthServer:
         """Take a message of the operator; 204 where it is believed, else why not."""
         try:
             body = await self._body(request)
-            self._news.receive(body, request.headers.get(FLEET_SIGNATURE_HEADER, ""))
+            self._messages.receive(body, request.headers.get(FLEET_SIGNATURE_HEADER, ""))
         except Refused as error:
             return web.Response(status=error.status, text=f"{error}\n")
         return web.Response(status=204)
@@ -108,7 +108,7 @@ class HealthServer:
             error = Refused(413, "too large", f"the message has more than {FLEET_MAX_BYTES} bytes")
         except TimeoutError:
             error = Refused(408, "too slow", f"the message did not come within {BODY_SECONDS:.0f} s")
-        self._news.count_refused(error)
+        self._messages.count_refused(error)
         raise error
 
 

@@ -62,7 +62,7 @@ class Host:
         self._owner = owner
         self._clock = clock
         self._metrics = Metrics()
-        self._news = OperatorMessages(config.resource.path, fleet_key, self._metrics, clock)
+        self._messages = OperatorMessages(config.resource.path, fleet_key, self._metrics, clock)
         self._storage_calls = StorageCalls(self._metrics.observe_storage, clock)
         self._heartbeat = Heartbeat(clock)
         self._stop = asyncio.Event()
@@ -84,7 +84,7 @@ class Host:
         Args:
             port: Of the HTTP side; 0 takes a free one.
         """
-        server = HealthServer(self._heartbeat, self.report, self._metrics, self._news)
+        server = HealthServer(self._heartbeat, self.report, self._metrics, self._messages)
         log.info("listening", port=await server.start(port), owner=self._owner)
         try:
             while not self._stop.is_set():
@@ -125,7 +125,7 @@ class Host:
             partitions.renewals() if partitions else 0,
             self._config.leases.duration_seconds,
             leads=leader is not None and leader.fleet is not None,
-            rests=self._news.current() is not None and not self._config.leases.shared,
+            rests=self._messages.current() is not None and not self._config.leases.shared,
         )
         return StorageReport(calls_per_hour=self._storage_calls.per_hour(), idle_calls_per_hour=idle)
 
@@ -165,7 +165,7 @@ class Host:
         era = segment.incarnation
         encode, chain = files_of(config, info, segment, registration.sink)
         rng = Random()  # noqa: S311 - spreads hosts, guards nothing
-        work = PumpDependencies(
+        deps = PumpDependencies(
             owner=self._owner,
             config=config,
             hub=registration.hub,
@@ -179,9 +179,9 @@ class Host:
             chain=registration.chain,
         )
         leases = lease_store(config, info, registration.leases, self._clock)
-        partitions = self._partitions = PartitionManager(work, leases, chain, self._news)
+        partitions = self._partitions = PartitionManager(deps, leases, chain, self._messages)
         leader = self._leader = Leader(
-            work,
+            deps,
             blobs=registration.sink,
             eras=partial(eras_of, config, info, registration.segments, registration.sink),
             partitions=partitions,
@@ -228,13 +228,13 @@ class Host:
         letters = DeadLetters(
             registration.sink, config.sink.container, config.sink.prefix, era, config.processing.handler
         )
-        means = HandlerDependencies(factory, letters, config.processing.handler_attempts, self._metrics, rng)
+        deps = HandlerDependencies(factory, letters, config.processing.handler_attempts, self._metrics, rng)
 
         def handler(partition: str) -> PartitionHandler:
-            place = PartitionIdentity(
+            identity = PartitionIdentity(
                 info.namespace, info.name, config.event_hub.consumer_group, partition, self._owner
             )
-            return PartitionHandler(place, means)
+            return PartitionHandler(identity, deps)
 
         return handler
 

@@ -48,7 +48,7 @@ class Probe:
         self._config = config
         self._owner = owner
         self._clock = clock
-        self._repeats = LogThrottle(clock)
+        self._throttle = LogThrottle(clock)
         self._metrics = Metrics()
         self._heartbeat = Heartbeat(clock)
         self._stop = asyncio.Event()
@@ -132,17 +132,17 @@ class Probe:
                 short = [measure.shorter(partition, leased.get(partition)) for partition in self._partitions]
                 self._problems = [*batcher.problems, *filter(None, short)]
                 self._fleet = measure.report(self._partitions, listing)
-                if times := self._repeats.over("round"):
+                if times := self._throttle.over("round"):
                     log.info("lag is measured again", failures=times)
                 self._heartbeat.beat()
                 await self._wait(MEASURE_SECONDS)
         except EventConsumerError as error:
             self._forget([problems.of(config, part, error)])
-            if times := self._repeats.again("round", str(error)):
+            if times := self._throttle.again("round", str(error)):
                 log.warning("failed to measure lag; retrying", error=str(error), kind=type(error).__name__, times=times)
         except TimeoutError:
             self._forget([])
-            if times := self._repeats.again("round", part):
+            if times := self._throttle.again("round", part):
                 log.warning("measuring lag timed out; retrying", part=part, times=times)
         finally:
             await registration.close()

@@ -25,7 +25,7 @@ class Acquisitions:
 
     def __init__(
         self,
-        work: PumpDependencies,
+        deps: PumpDependencies,
         leases: LeaseStore,
         taken: Callable[[Taken], None],
         invalid: Callable[[str, str], None],
@@ -33,12 +33,12 @@ class Acquisitions:
         """None yet.
 
         Args:
-            work: Whose owner takes them.
+            deps: Whose owner takes them.
             leases: Where they are.
             taken: Told of each that succeeded.
             invalid: Told of a partition whose lease cannot be understood, and why.
         """
-        self._work = work
+        self._deps = deps
         self._leases = leases
         self._taken = taken
         self._invalid = invalid
@@ -86,11 +86,11 @@ class Acquisitions:
                 return
             try:
                 async with bounded(f"acquiring partition {lease.partition}"):
-                    taken = await self._leases.acquire(lease, self._work.owner, rebuild=how == "rebuilt")
+                    taken = await self._leases.acquire(lease, self._deps.owner, rebuild=how == "rebuilt")
             except LeaseInvalid as error:
                 self._invalid(lease.partition, str(error))
                 return
         if taken is not None:
             log.info("lease " + how, partition=lease.partition, epoch=taken.lease.epoch, before=lease.owner or None)
-            self._work.metrics.lease_changes.labels(how).inc()
+            self._deps.metrics.lease_changes.labels(how).inc()
             self._taken(taken)

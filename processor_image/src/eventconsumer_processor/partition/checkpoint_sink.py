@@ -33,16 +33,16 @@ class CheckpointSink:
 
     files = 0
 
-    def __init__(self, work: PumpDependencies, held: HeldLease, chain: Chain) -> None:
+    def __init__(self, deps: PumpDependencies, held: HeldLease, chain: Chain) -> None:
         self.position: int | None = None  # behind the last checkpoint written
         self.expected = 0
         self.mark: EventMark | None = None
         self.events = 0
-        self._work = work
-        self._repeats = LogThrottle(work.clock)
+        self._deps = deps
+        self._throttle = LogThrottle(deps.clock)
         self._held = held
         self._chain = chain
-        self._schedule = CheckpointSchedule(work.config.processing.checkpoint, replaces_files=True)
+        self._schedule = CheckpointSchedule(deps.config.processing.checkpoint, replaces_files=True)
         self._problem: Problem | None = None  # events were lost
         self._lost = 0  # events that were missing
         self._done: Checkpoint | None = None  # handled, and not in a checkpoint yet
@@ -55,7 +55,7 @@ class CheckpointSink:
     async def locate(self) -> None:
         """See `PartitionSink`."""
         lease = await enter(self._held, self._chain)
-        start = await begin(self._chain, lease, self._work.hub, self._work.config.starting_position)
+        start = await begin(self._chain, lease, self._deps.hub, self._deps.config.starting_position)
         checkpoint = lease.checkpoint
         self.position = self.expected = max(start, checkpoint.sequence_number + 1) if checkpoint else start
         self.mark = mark_at(self._chain, lease, self.expected)
@@ -75,7 +75,7 @@ class CheckpointSink:
         self.expected = batch.last + 1
         self.mark = marks.last_of(batch)
         self._done = Checkpoint(batch.last_offset, batch.last)
-        self._schedule.note(len(batch), self._work.clock())
+        self._schedule.note(len(batch), self._deps.clock())
 
     async def flush(self) -> None:
         """See `PartitionSink`."""
@@ -84,19 +84,19 @@ class CheckpointSink:
         try:
             await self._held.advance(self._done)
         except StorageError as error:  # the next checkpoint covers this one
-            if times := self._repeats.again("checkpoint", str(error)):
+            if times := self._throttle.again("checkpoint", str(error)):
                 log.warning(
                     "failed to write a checkpoint; the next one covers it",
                     partition=self._chain.partition, error=str(error), times=times,
                 )  # fmt: skip
-            self._not_before = self._work.clock() + RETRY_SECONDS
+            self._not_before = self._deps.clock() + RETRY_SECONDS
             return
-        if times := self._repeats.over("checkpoint"):
+        if times := self._throttle.over("checkpoint"):
             log.info("checkpoints are written again", partition=self._chain.partition, failures=times)
         self.position = self._done.sequence_number + 1
         self._done = None
-        self._schedule.written(self._work.clock())
-        self._work.metrics.checkpointed(self._chain.partition)
+        self._schedule.written(self._deps.clock())
+        self._deps.metrics.checkpointed(self._chain.partition)
 
     async def finish(self) -> None:
         """See `PartitionSink`."""

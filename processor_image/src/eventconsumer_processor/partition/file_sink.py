@@ -43,24 +43,24 @@ log = structlog.get_logger(__name__)
 class FileSink:
     """The files of one partition; a `PartitionSink`."""
 
-    def __init__(self, work: PumpDependencies, held: HeldLease, chain: Chain) -> None:
+    def __init__(self, deps: PumpDependencies, held: HeldLease, chain: Chain) -> None:
         self.position: int | None = None  # start of the next slot
         self.expected = 0
         self.files = 0
         self.events = 0
-        self._work = work
-        self._repeats = LogThrottle(work.clock)
+        self._deps = deps
+        self._throttle = LogThrottle(deps.clock)
         self._held = held
         self._chain = chain
         self._problem: Problem | None = None  # of commits
         self._buffer = Buffer()
         self._end: EventMark | None = None  # the last event in a file, or in the checkpoint
-        self._window = work.clock()  # when the last file was made: for empty files
+        self._window = deps.clock()  # when the last file was made: for empty files
         self._failures = 0  # of the commit at hand, in a row
-        self._schedule = CheckpointSchedule(work.config.processing.checkpoint, replaces_files=False)
+        self._schedule = CheckpointSchedule(deps.config.processing.checkpoint, replaces_files=False)
         self._reached: Checkpoint | None = None  # committed, and perhaps not in a checkpoint yet
         self._log = log.bind(partition=chain.partition)
-        self._buffered = work.metrics.buffered.labels(chain.partition)
+        self._buffered = deps.metrics.buffered.labels(chain.partition)
 
     def problems(self) -> list[Problem]:
         """See `PartitionSink`."""
@@ -69,11 +69,11 @@ class FileSink:
     async def locate(self) -> None:
         """See `PartitionSink`."""
         lease = await enter(self._held, self._chain)
-        config = self._work.config
+        config = self._deps.config
         end = await resume(
             self._chain,
             lease,
-            self._work.hub,
+            self._deps.hub,
             config.starting_position,
             shared=config.leases.shared,
         )
@@ -86,15 +86,15 @@ class FileSink:
 
     def seconds_left(self, now: float) -> float:
         """See `PartitionSink`."""
-        roll = self._work.config.roll
-        if not self._buffer and self._work.config.files.empty_files:
+        roll = self._deps.config.roll
+        if not self._buffer and self._deps.config.files.empty_files:
             return max(0.0, self._window + roll.max_seconds - now)
         return self._buffer.seconds_left(roll, now)
 
     async def accept(self, batch: EventBatch, missing: list[Gap]) -> None:
         """See `PartitionSink`."""
         self._buffer.add_gaps(missing)
-        self._buffer.add(batch, self._work.clock())
+        self._buffer.add(batch, self._deps.clock())
         self.expected = batch.last + 1
         self._keep()
 
@@ -113,24 +113,24 @@ class FileSink:
 
     async def flush(self) -> None:
         """Make the buffer a file, or adopt the file that is there instead; then the checkpoint."""
-        self._window = self._work.clock()
+        self._window = self._deps.clock()
         if not self._buffer:
             await self._flush_nothing()
             return
         assert self.position is not None  # noqa: S101 - set by locate
         draft = self._draft(self.position, await self._missing(self.position))
-        work, partition, check = self._work, self._chain.partition, self._held.keeper.check
-        make = partial(work.encode, self._buffer.batches, partition, self._facts(draft))
-        content = Content(make, work.offload, check)
-        with work.memory.leaving(partition):
+        deps, partition, check = self._deps, self._chain.partition, self._held.keeper.check
+        make = partial(deps.encode, self._buffer.batches, partition, self._facts(draft))
+        content = Content(make, deps.offload, check)
+        with deps.memory.leaving(partition):
             winner = await commit(
                 self._chain,
                 draft,
                 content,
                 check=check,
                 failed=self._failed,
-                rng=work.rng,
-                turn=partial(work.memory.writing, self._buffer.size),
+                rng=deps.rng,
+                turn=partial(deps.memory.writing, self._buffer.size),
             )
         size = content.size
         del make, content  # they hold the events, which are in storage now
@@ -154,7 +154,7 @@ class FileSink:
         self._keep()
 
     async def _flush_nothing(self) -> None:
-        if self._work.config.files.empty_files:
+        if self._deps.config.files.empty_files:
             try:
                 await self._chain.put_empty()
             except StorageError as error:  # it says nothing that the next one does not say
@@ -171,12 +171,12 @@ class FileSink:
             last=self._buffer.last,
             count=self._buffer.count,
             epoch=self._held.lease.epoch,
-            writer=self._work.owner,
+            writer=self._deps.owner,
             nonce=str(uuid4()),
             last_offset=last.last_offset,
             last_enqueued_time=datetime.fromtimestamp(last.last_enqueued_ms / 1000, UTC),
             gap=gaps.text(missing),
-            chain=self._work.chain,
+            chain=self._deps.chain,
         )
 
     async def _missing(self, start: int) -> list[Gap]:
@@ -191,9 +191,9 @@ class FileSink:
         numbers = np.concatenate([batch.numbers for batch in buffer.batches])
         rest = holes.rest(start, numbers, buffer.gaps)
         with contextlib.suppress(SourceError):  # else as it was taken for
-            info = await self._work.hub.partition(self._chain.partition)
+            info = await self._deps.hub.partition(self._chain.partition)
             if lost := holes.removed(rest, info.earliest):
-                report_lost_events(self._work.metrics, self._chain.partition, lost)
+                report_lost_events(self._deps.metrics, self._chain.partition, lost)
                 buffer.add_gaps(lost)
                 rest = holes.rest(start, numbers, buffer.gaps)
         return [*buffer.gaps, *holes.counted(rest)]
@@ -205,15 +205,15 @@ class FileSink:
         self.position = draft.last + 1
         self.files += 1
         self.events += draft.count
-        metrics, partition = self._work.metrics, self._chain.partition
+        metrics, partition = self._deps.metrics, self._chain.partition
         metrics.files.labels(partition).inc()
         metrics.events.labels(partition).inc(draft.count)
         metrics.bytes.labels(partition).inc(size)
-        if times := self._repeats.over("commit"):
+        if times := self._throttle.over("commit"):
             self._log.info("file commits succeed again", failures=times)
         self._log.info("file committed", start=draft.start, last=draft.last, events=draft.count, bytes=size)
         self._reached = Checkpoint(draft.last_offset, draft.last)
-        now = self._work.clock()
+        now = self._deps.clock()
         self._schedule.note(draft.count, now)
         if self._schedule.due(now, "file"):
             await self._checkpoint(self._reached)
@@ -229,7 +229,7 @@ class FileSink:
                 f"file {winner.path} has epoch {winner.epoch}, this host {self._held.lease.epoch}: another host owns "
                 f"partition {self._chain.partition}"
             )
-        self._work.metrics.adopted.labels(self._chain.partition).inc()
+        self._deps.metrics.adopted.labels(self._chain.partition).inc()
         self._log.warning("adopting another writer's file", path=winner.path, epoch=winner.epoch)
         self._buffer.drop_through(winner.last)
         self._keep()
@@ -245,17 +245,17 @@ class FileSink:
             self._log.warning("failed to write a checkpoint; the next one covers it", error=str(error))
             return
         self._reached = None
-        self._schedule.written(self._work.clock())
-        self._work.metrics.checkpointed(self._chain.partition)
+        self._schedule.written(self._deps.clock())
+        self._deps.metrics.checkpointed(self._chain.partition)
 
     def _failed(self, error: StorageError) -> None:
-        self._work.metrics.commit_retries.labels(self._chain.partition).inc()
+        self._deps.metrics.commit_retries.labels(self._chain.partition).inc()
         self._failures += 1
         if not isinstance(error, Unavailable) or self._failures >= FAILED_COMMITS:
-            self._problem = problems.of(self._work.config, problems.SINK, error)
-        if times := self._repeats.again("commit", str(error)):
+            self._problem = problems.of(self._deps.config, problems.SINK, error)
+        if times := self._throttle.again("commit", str(error)):
             self._log.warning("failed to commit a file; retrying", error=str(error), times=times)
 
     def _keep(self) -> None:
-        self._work.memory.keep(self._chain.partition, self._buffer.size)
+        self._deps.memory.keep(self._chain.partition, self._buffer.size)
         self._buffered.set(self._buffer.size)

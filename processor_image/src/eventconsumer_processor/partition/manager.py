@@ -64,32 +64,32 @@ class PartitionManager:
 
     def __init__(
         self,
-        work: PumpDependencies,
+        deps: PumpDependencies,
         leases: LeaseStore,
         chain: Callable[[str], Chain],
-        news: OperatorMessages | None = None,
+        messages: OperatorMessages | None = None,
     ) -> None:
-        self.partition_ids: Sequence[str] = work.info.partition_ids
+        self.partition_ids: Sequence[str] = deps.info.partition_ids
         self.listing = Listing({}, {})
-        self._work = work
+        self._deps = deps
         self._leases = leases
         self._chain = chain
-        self._news = news or OperatorMessages(work.config.resource.path, None, work.metrics, work.clock)
-        self._balancer = Balancer(work.owner, work.rng, shared=work.config.leases.shared)
+        self._messages = messages or OperatorMessages(deps.config.resource.path, None, deps.metrics, deps.clock)
+        self._balancer = Balancer(deps.owner, deps.rng, shared=deps.config.leases.shared)
         self._hurry = False
         self._rest = False
         self._rest_allowed = True
         self._owned: dict[str, _Owned] = {}
-        self._acquisitions = Acquisitions(work, leases, self._begin, self._report_damaged)
+        self._acquisitions = Acquisitions(deps, leases, self._begin, self._report_damaged)
         self._leases_problem: Problem | None = None  # the leases cannot be listed
         self._damaged: dict[str, Problem] = {}  # by partition: its lease cannot be used
-        self._asked = work.clock()  # when the hub was last asked for its partitions
+        self._asked = deps.clock()  # when the hub was last asked for its partitions
 
     @property
     def stands_by(self) -> bool:
         """Whether another host is to lead: the operator says so by the first of the hosts that are ready."""
-        fleet, pod = self._news.current(), pod_of(self._work.owner)
-        if fleet is None or self._news.late() or pod not in fleet.ready:
+        fleet, pod = self._messages.current(), pod_of(self._deps.owner)
+        if fleet is None or self._messages.late() or pod not in fleet.ready:
             return False
         return ordinal_of(pod) != min((ordinal_of(each) or 0 for each in fleet.ready), default=None)
 
@@ -103,7 +103,7 @@ class PartitionManager:
 
     def in_doubt(self) -> bool:
         """Whether the chain may be another EventConsumer's, or go on in another segment."""
-        met = others([*self.listing.leases.values()], self._work.config.resource)
+        met = others([*self.listing.leases.values()], self._deps.config.resource)
         return bool(met) or any(problem.reason == Reason.HUB_DIVERGED for problem in self.problems())
 
     def reports(self) -> list[PartitionReport]:
@@ -121,13 +121,13 @@ class PartitionManager:
 
         Whoever registers again creates the container, and first of all the record of whose leases are in it.
         """
-        failures, repeats = 0, LogThrottle(self._work.clock)
+        failures, throttle = 0, LogThrottle(self._deps.clock)
         while True:
             try:
                 await self._scan()
                 failures = 0
                 self._leases_problem = None
-                if times := repeats.over("leases"):
+                if times := throttle.over("leases"):
                     log.info("leases can be read again", failures=times)
             except NotFound as error:
                 log.warning("the lease container is gone, so this host registers again", error=str(error))
@@ -135,10 +135,10 @@ class PartitionManager:
             except StorageError as error:
                 failures += 1
                 self._rest = False
-                if times := repeats.again("leases", str(error)):
+                if times := throttle.again("leases", str(error)):
                     log.warning("failed to read leases; retrying", error=str(error), times=times)
                 if failures >= FAILED_SCANS:
-                    self._leases_problem = problems.of(self._work.config, problems.LEASES, error)
+                    self._leases_problem = problems.of(self._deps.config, problems.LEASES, error)
             beat()
             await self._pause(beat)
 
@@ -148,10 +148,10 @@ class PartitionManager:
         held = {*self._owned}
         for _ in range(REST_SCANS if self._rest else 1):
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause * self._work.rng.uniform(*SCAN_JITTER)):
-                    await self._news.wait_changed()
+                async with asyncio.timeout(pause * self._deps.rng.uniform(*SCAN_JITTER)):
+                    await self._messages.wait_changed()
             beat()
-            if self._news.changed or self._news.late() or not self._rest_allowed or not self._rest:
+            if self._messages.changed or self._messages.late() or not self._rest_allowed or not self._rest:
                 return
             known = self.partition_ids
             await self._find_partitions()
@@ -163,7 +163,7 @@ class PartitionManager:
 
         What is not done after `seconds` is released as it is: its events will be read again.
         """
-        until = self._work.clock() + seconds
+        until = self._deps.clock() + seconds
         for owned in self._owned.values():
             owned.ownership.stop()
         await self._acquisitions.end()
@@ -171,7 +171,7 @@ class PartitionManager:
             owned.ownership.stop()
         tasks = [owned.task for owned in self._owned.values()]
         if tasks:
-            _, late = await asyncio.wait(tasks, timeout=max(0.0, until - self._work.clock() - RELEASE_SECONDS))
+            _, late = await asyncio.wait(tasks, timeout=max(0.0, until - self._deps.clock() - RELEASE_SECONDS))
             for task in late:
                 task.cancel()
             if late:
@@ -179,7 +179,7 @@ class PartitionManager:
                 await asyncio.wait(late, timeout=RELEASE_SECONDS)
 
     async def _scan(self) -> None:
-        self._news.acknowledge()
+        self._messages.acknowledge()
         self._hurry = self._rest = False
         await self._find_partitions()
         tokens = {partition: owned.ownership.token for partition, owned in self._owned.items()}
@@ -188,7 +188,7 @@ class PartitionManager:
             await self._confirm(tokens)
             rebuild = await self._rebuildable()
         leases = {**self.listing.leases, **rebuild}
-        me = self._work.owner
+        me = self._deps.owner
         mine = self._acquisitions.partitions | self._owned.keys()
         # A lease in this host's name that it does not hold is left from a process before it in this pod: take it back.
         # One that it held when the listing began may have been released meanwhile.
@@ -202,22 +202,22 @@ class PartitionManager:
         wanted += [(leases[name], "taken over" if leases[name].leased else "acquired") for name in decision.acquire]
         if decision.steal is not None and not orphans:
             wanted.append((leases[decision.steal], "stolen"))
-            self._work.metrics.rebalances.inc()
+            self._deps.metrics.rebalances.inc()
         for lease, how in wanted:
             self._acquisitions.begin(lease, "rebuilt" if lease.partition in rebuild else how)
         for partition in decision.release:
             self._give(partition)
         await self._acquisitions.settle(HURRY_SECONDS if self._hurry else ACQUIRE_WAIT_SECONDS)
-        self._work.metrics.leases.set(len(self._owned))
+        self._deps.metrics.leases.set(len(self._owned))
 
     def _decide(self, leases: dict[str, Lease], mine: set[str]) -> Decision:
         """What to take and give up; nothing yet while the first word about the fleet is about to come."""
         self._hurry = True
-        if self._news.expected():
+        if self._messages.expected():
             return Decision()
-        held = {partition: Lease(partition, self._work.owner, leased=True) for partition in mine}
-        view = View(self._work.clock(), self.partition_ids, leases | held, mine)
-        decision = self._balancer.decide(view, self._news.current())
+        held = {partition: Lease(partition, self._deps.owner, leased=True) for partition in mine}
+        view = View(self._deps.clock(), self.partition_ids, leases | held, mine)
+        decision = self._balancer.decide(view, self._messages.current())
         self._hurry = decision.hurry
         self._rest = decision.rest and not self.listing.invalid and self._owned.keys() == mine  # nothing under way
         return decision
@@ -227,17 +227,17 @@ class PartitionManager:
         owned = self._owned.get(partition)
         if owned and not owned.ownership.stopping:
             log.info("handing over", partition=partition)
-            self._work.metrics.rebalances.inc()
+            self._deps.metrics.rebalances.inc()
             owned.ownership.stop()
 
     async def _find_partitions(self) -> None:
-        now = self._work.clock()
-        fleet = self._news.current()
+        now = self._deps.clock()
+        fleet = self._messages.current()
         news = fleet is not None and fleet.partitions not in {None, len(self.partition_ids)}
         if news or now - self._asked >= HUB_CHECK_LEASES * self._leases.seconds:
             self._asked = now
             with contextlib.suppress(SourceError):  # pumps say what is wrong with the hub
-                found = await self._work.hub.describe()
+                found = await self._deps.hub.describe()
                 if set(found.partition_ids) > set(self.partition_ids):  # a partition never goes away
                     log.info(
                         "the hub has other partitions", before=len(self.partition_ids), now=len(found.partition_ids)
@@ -275,8 +275,8 @@ class PartitionManager:
 
     def _begin(self, taken: Taken) -> None:
         partition = taken.lease.partition
-        held = HeldLease(self._leases, taken, self._work.clock)
-        ownership = PartitionOwnership(self._work, held, self._chain(partition))
+        held = HeldLease(self._leases, taken, self._deps.clock)
+        ownership = PartitionOwnership(self._deps, held, self._chain(partition))
         self._owned[partition] = _Owned(
             ownership, asyncio.create_task(self._hold(partition, ownership), name=partition)
         )
@@ -284,10 +284,10 @@ class PartitionManager:
     async def _hold(self, partition: str, ownership: PartitionOwnership) -> None:
         try:
             reason = await ownership.run()
-            self._work.metrics.lease_changes.labels(str(reason)).inc()
+            self._deps.metrics.lease_changes.labels(str(reason)).inc()
         finally:
             self._owned.pop(partition, None)
-            self._work.metrics.leases.set(len(self._owned))
+            self._deps.metrics.leases.set(len(self._owned))
 
     def _report_damaged(self, partition: str, why: str) -> None:
         self._damaged[partition] = Problem(

@@ -31,12 +31,12 @@ log = structlog.get_logger(__name__)
 class PartitionOwnership:
     """One partition while this host holds its lease."""
 
-    def __init__(self, work: PumpDependencies, held: HeldLease, chain: Chain) -> None:
-        self._work = work
+    def __init__(self, deps: PumpDependencies, held: HeldLease, chain: Chain) -> None:
+        self._deps = deps
         self._held = held
         self._chain = chain
         self._stop = asyncio.Event()
-        self._pump = Pump(work, held, chain)
+        self._pump = Pump(deps, held, chain)
         self._pump_since: float | None = None  # None: no pump runs
         self._losses = 0  # to a rival, in a row
         self._rival = PumpEnd.STOLEN
@@ -55,7 +55,7 @@ class PartitionOwnership:
         """Problems that a user must fix now."""
         found = self._pump.problems()
         if self._losses >= RIVAL_LOSSES and not self._left_alone():
-            group = self._work.config.event_hub.consumer_group
+            group = self._deps.config.event_hub.consumer_group
             found.append(problems.rival(self._chain.partition, group, reader=self._rival is PumpEnd.STOLEN))
         return found
 
@@ -103,10 +103,10 @@ class PartitionOwnership:
                 return PumpEnd.LEASE_LOST
             if not await self._make_way(reason, keeping):
                 return PumpEnd.LEASE_LOST if self._held.keeper.lost.is_set() else PumpEnd.SHUTDOWN
-            self._pump = Pump(self._work, self._held, self._chain)
+            self._pump = Pump(self._deps, self._held, self._chain)
 
     async def _pump_once(self, keeping: asyncio.Task[None]) -> PumpEnd:
-        self._pump_since = self._work.clock()
+        self._pump_since = self._deps.clock()
         pumping = asyncio.create_task(self._pump.run())
         try:
             await asyncio.wait({keeping, pumping}, return_when=asyncio.FIRST_COMPLETED)
@@ -127,7 +127,7 @@ class PartitionOwnership:
             in_a_row=self._losses,
             pause=pause,
         )
-        self._work.metrics.lease_changes.labels(str(reason)).inc()
+        self._deps.metrics.lease_changes.labels(str(reason)).inc()
         while True:
             await self._pause(pause, keeping)
             if self._stop.is_set() or self._held.keeper.lost.is_set():
@@ -146,13 +146,13 @@ class PartitionOwnership:
         stopping = asyncio.create_task(self._stop.wait())
         await asyncio.wait(
             {keeping, stopping},
-            timeout=seconds * self._work.rng.uniform(0.75, 1.25),
+            timeout=seconds * self._deps.rng.uniform(0.75, 1.25),
             return_when=asyncio.FIRST_COMPLETED,
         )
         await _end(stopping)
 
     def _left_alone(self) -> bool:
-        return self._pump_since is not None and self._work.clock() - self._pump_since >= HEALED_SECONDS
+        return self._pump_since is not None and self._deps.clock() - self._pump_since >= HEALED_SECONDS
 
 
 async def _end(task: asyncio.Task[object]) -> None:

@@ -52,27 +52,27 @@ class PumpEnd(StrEnum):
 class Pump:
     """The pump of one partition."""
 
-    def __init__(self, work: PumpDependencies, held: HeldLease, chain: Chain) -> None:
+    def __init__(self, deps: PumpDependencies, held: HeldLease, chain: Chain) -> None:
         self._stop = asyncio.Event()
         self._link_problem: Problem | None = None
         self._chain_problem: Problem | None = None
-        self._work = work
-        self._repeats = LogThrottle(work.clock)
+        self._deps = deps
+        self._throttle = LogThrottle(deps.clock)
         self._held = held
         self._partition = chain.partition
-        self._handler = work.handler(chain.partition) if work.handler else None
+        self._handler = deps.handler(chain.partition) if deps.handler else None
         self._sink: PartitionSink
-        if self._handler is not None and work.config.processing.handler_mode is HandlerMode.REPLACE:
-            self._sink = CheckpointSink(work, held, chain)
+        if self._handler is not None and deps.config.processing.handler_mode is HandlerMode.REPLACE:
+            self._sink = CheckpointSink(deps, held, chain)
         else:
-            self._sink = FileSink(work, held, chain)
+            self._sink = FileSink(deps, held, chain)
         self._handler_open = False
         self._source: Source | None = None
-        self._gaps = GapDetector(chain.partition, work.hub, work.metrics, work.clock)
+        self._gaps = GapDetector(chain.partition, deps.hub, deps.metrics, deps.clock)
         self._failures = 0  # of opening or keeping a link, in a row
         self._last: tuple[int, int, datetime] | None = None  # number, enqueued ms and retrieval time of the last event
         self._log = log.bind(partition=chain.partition)
-        self._received = work.metrics.received.labels(chain.partition)
+        self._received = deps.metrics.received.labels(chain.partition)
 
     def problems(self) -> list[Problem]:
         """Problems of the partition that need an action now: of the link, the sink and the handler."""
@@ -152,16 +152,16 @@ class Pump:
             self._handler_open = True
         mark = self._sink.mark
         after = self._sink.expected - 1 if mark is None else mark.sequence_number - 1
-        epoch, prefetch = self._held.lease.epoch, self._work.config.processing.prefetch
+        epoch, prefetch = self._held.lease.epoch, self._deps.config.processing.prefetch
         try:
-            self._source = await self._work.hub.open(self._partition, after, epoch, prefetch)
+            self._source = await self._deps.hub.open(self._partition, after, epoch, prefetch)
         except LinkStolen:
             raise  # whatever else is wrong: never again under this epoch
         except SourceError:
-            self._check_end(await self._work.hub.partition(self._partition))  # a position beyond the end is refused
+            self._check_end(await self._deps.hub.partition(self._partition))  # a position beyond the end is refused
             raise
         # Asked behind the attach: no link survives its hub, so what the old hub says now is of the old hub's link.
-        info = await self._work.hub.partition(self._partition)
+        info = await self._deps.hub.partition(self._partition)
         self._check_end(info)
         self._gaps.note_earliest(info)
         if mark is None or info.earliest > mark.sequence_number:
@@ -179,7 +179,7 @@ class Pump:
         """Without an event to compare, the hub is recognised by its creation time; before number 0 there is nothing."""
         if self._sink.expected == 0:
             return
-        found, known = (await self._work.hub.describe()).created_at, self._work.info.created_at
+        found, known = (await self._deps.hub.describe()).created_at, self._deps.info.created_at
         if found != known:
             raise self._diverged(
                 info,
@@ -213,8 +213,8 @@ class Pump:
     async def _first(self) -> EventBatch | None:
         """The first event of the link; None where none came in time."""
         assert self._source is not None  # noqa: S101 - set by _open
-        deadline = self._work.clock() + self._work.config.processing.max_wait_seconds
-        while not self._stop.is_set() and self._work.clock() < deadline:
+        deadline = self._deps.clock() + self._deps.config.processing.max_wait_seconds
+        while not self._stop.is_set() and self._deps.clock() < deadline:
             batch = await self._source.receive(1, POLL_SECONDS)
             self._held.keeper.check()
             if len(batch):
@@ -249,26 +249,26 @@ class Pump:
         if self._failures:
             self._failures = 0
             self._link_problem = None
-            if times := self._repeats.over("source"):
+            if times := self._throttle.over("source"):
                 self._log.info("read again", failures=times)
 
     async def _retry_later(self, error: EventConsumerError) -> None:
-        if times := self._repeats.again("source", str(error)):
+        if times := self._throttle.again("source", str(error)):
             self._log.warning("not read, will try again", error=str(error), kind=type(error).__name__, times=times)
-        self._work.metrics.receive_errors.labels(self._partition, type(error).__name__).inc()
+        self._deps.metrics.receive_errors.labels(self._partition, type(error).__name__).inc()
         await self._detach()
         self._failures += 1
         if not isinstance(error, HubUnreachable | Unavailable) or self._failures >= LOST_LINKS:
             self._link_problem = self._problem_of(error)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stop.wait(), RETRY_SECONDS * self._work.rng.uniform(0.5, 1.5))
+            await asyncio.wait_for(self._stop.wait(), RETRY_SECONDS * self._deps.rng.uniform(0.5, 1.5))
 
     def _problem_of(self, error: EventConsumerError) -> Problem:
         if isinstance(error, SourceError):
             # The hub answered when this host registered: what is not found now is the consumer group.
-            return problems.hub_problem(self._work.config.event_hub, error, group=True)
+            return problems.hub_problem(self._deps.config.event_hub, error, group=True)
         part = problems.LEASES if isinstance(error, LeaseInvalid) else problems.SINK
-        return problems.of(self._work.config, part, error)
+        return problems.of(self._deps.config, part, error)
 
     async def _detach(self) -> None:
         if self._source is not None:
@@ -280,7 +280,7 @@ class Pump:
     async def _receive(self) -> None:
         """Receive until stopped; ends by an error of the link."""
         assert self._source is not None  # noqa: S101 - set by _open
-        processing, clock, memory = self._work.config.processing, self._work.clock, self._work.memory
+        processing, clock, memory = self._deps.config.processing, self._deps.clock, self._deps.memory
         heard = clock()
         size = 0  # of the last batch, in bytes
         while not self._stop.is_set():
@@ -308,11 +308,11 @@ class Pump:
         expected = self._sink.expected
         fresh = batch.rising().after(expected - 1)
         if dropped := len(batch) - len(fresh):
-            self._work.metrics.dropped.labels(self._partition).inc(dropped)
+            self._deps.metrics.dropped.labels(self._partition).inc(dropped)
         if not len(fresh):
             return
         missing = await self._gaps.lost(expected, fresh)
-        self._last = (fresh.last, fresh.last_enqueued_ms, self._work.now())
+        self._last = (fresh.last, fresh.last_enqueued_ms, self._deps.now())
         self._received.inc(len(fresh))
         if self._handler is not None:
             done = await self._handler.process(fresh, self._stop)
@@ -330,12 +330,12 @@ class Pump:
             HubUnreachable: There are events, so the link is frozen.
         """
         assert self._source is not None  # noqa: S101 - only while receiving
-        info = await self._work.hub.partition(self._partition)
+        info = await self._deps.hub.partition(self._partition)
         if info.last < self._sink.expected - 1:
             raise HubUnreachable(f"partition {self._partition} ends before what was read: opening a new link")
         if info.last < self._sink.expected:
             return
-        batch = await self._source.receive(self._work.config.processing.max_batch_size, POLL_SECONDS)
+        batch = await self._source.receive(self._deps.config.processing.max_batch_size, POLL_SECONDS)
         self._held.keeper.check()
         if not len(batch):  # else the first one came just now
             source, self._source = self._source, None
