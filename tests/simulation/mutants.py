@@ -241,7 +241,7 @@ MUTANTS: Mapping[str, Mutant] = {
         (Change("lease/balancer.py", "STEAL_GAP = 2", "STEAL_GAP = 200"),), {"start": 3}
     ),
     "partitions are not given up to the host that the plan says": Mutant(
-        (Change("partition/manager.py", "            self._give(partition)\n", "            pass\n"),), TOLD
+        (Change("partition/manager.py", "            self._hand_over(partition)\n", "            pass\n"),), TOLD
     ),
     "an operator that is silent is believed for ever": Mutant(
         (Change("partition/operator_messages.py", "self._clock() - self._heard >= FLEET_SILENCE_SECONDS", "False"),),

@@ -181,7 +181,7 @@ def test_deleted_lease_container_is_rebuilt_from_the_files(consumer: MakeConsume
     wait_until(lambda: sum(p.events for p in host.report().partitions) == 100, "drained")
     with orders.container(orders.leases) as leases:
         leases.delete_container()
-    wait_until(lambda: "the lease container is gone" in host.log, "the loss is noticed")
+    wait_until(lambda: "the lease container was deleted" in host.log, "the loss is noticed")
     assert_heals(host)
     orders.publish(100, start=100)
     wait_until(lambda: sum(p.next_sequence_number or 0 for p in host.report().partitions) == 200, "drained on")

@@ -1,8 +1,8 @@
-"""Leases on their way to this host: taken a few at a time, beside the scans that decided so.
+"""Acquisitions of leases: they run in the background, a few at a time, after a scan decided on them.
 
-A scan waits for them only a little; a slow one continues, and is not begun again. At the end of the host they are not
-cancelled at once: a request that was sent has its effect, and only who has its answer can undo it. What is taken then
-is given up by the tenure that it becomes.
+A scan waits for them for a short time; a slow acquisition continues and is not started twice. At the end of the host
+they are not cancelled at once: a request that was sent takes effect, and only its response makes it possible to undo
+it. A lease that is acquired then becomes an ownership, which releases it.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from eventconsumer_processor.lease.model import Lease, Taken
 from eventconsumer_processor.lease.store import CONCURRENT_REQUESTS, LeaseStore, bounded
 from eventconsumer_processor.partition.dependencies import PumpDependencies
 
-END_SECONDS = 3.0  # that the host's end waits for them
+END_SECONDS = 3.0  # how long the end of the host waits for acquisitions
 
 log = structlog.get_logger(__name__)
 
 
 class Acquisitions:
-    """Those of one host."""
+    """The acquisitions of one host."""
 
     def __init__(
         self,
@@ -30,13 +30,13 @@ class Acquisitions:
         taken: Callable[[Taken], None],
         invalid: Callable[[str, str], None],
     ) -> None:
-        """None yet.
+        """Create an empty set of acquisitions.
 
         Args:
-            deps: Whose owner takes them.
-            leases: Where they are.
-            taken: Told of each that succeeded.
-            invalid: Told of a partition whose lease cannot be understood, and why.
+            deps: Dependencies of the host.
+            leases: The lease store.
+            taken: Called with each acquired lease.
+            invalid: Called with a partition whose lease cannot be parsed, and the cause.
         """
         self._deps = deps
         self._leases = leases
@@ -48,19 +48,19 @@ class Acquisitions:
 
     @property
     def partitions(self) -> set[str]:
-        """Whose leases are on their way."""
+        """Partitions with an acquisition in progress."""
         return {*self._tasks}
 
     def begin(self, lease: Lease, how: str) -> None:
-        """Take a lease, as listed; `how` is said of it. One that is on its way is let go on."""
+        """Start to acquire a listed lease, unless it is in progress; `how` goes to logs and metrics."""
         if lease.partition not in self._tasks:
             self._tasks[lease.partition] = asyncio.create_task(self._acquire(lease, how))
 
     async def settle(self, seconds: float) -> None:
-        """Give them a little time.
+        """Wait up to `seconds` for the acquisitions in progress.
 
         Raises:
-            StorageError: One failed.
+            StorageError: An acquisition failed.
         """
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=seconds)
@@ -72,7 +72,7 @@ class Acquisitions:
                 raise error
 
     async def end(self) -> None:
-        """Begin no more, and wait for those under way, at most `END_SECONDS`."""
+        """Start no more acquisitions, and wait up to `END_SECONDS` for those in progress."""
         self._ended = True
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=END_SECONDS)

@@ -1,7 +1,7 @@
-"""What a pump has received and not committed: batches in order, and when they must become a file.
+"""The buffer of a pump: received events that are not committed yet, and when they must be written to a file.
 
-A batch takes some kilobytes and some time to encode however few events it holds, so small ones are joined, each event
-once: what the buffer takes stays near the bytes that it counts.
+Each chunk costs some kilobytes of memory and some encoding time, however few events it holds. So small chunks are
+joined, each event once. The memory of the buffer stays close to the bytes that it counts.
 """
 
 from dataclasses import dataclass, field
@@ -10,21 +10,21 @@ from eventconsumer_api.v1alpha1 import Roll
 from eventconsumer_processor.sink.gaps import Gap
 from eventconsumer_processor.source.batch import EventBatch
 
-SMALL_BYTES = 256 * 1024  # a batch below that is joined with others
-JOINED_BYTES = 1024 * 1024  # enough to join them
-JOINED_BATCHES = 64  # likewise
+SMALL_BYTES = 256 * 1024  # smaller chunks are joined
+JOINED_BYTES = 1024 * 1024  # small chunks are joined when they reach this size
+JOINED_BATCHES = 64  # small chunks are joined when there are this many
 
 
 @dataclass(slots=True)
 class Buffer:
-    """Batches of one partition, in sequence order, none of them empty."""
+    """Chunks of events of one partition, in sequence order; no chunk is empty."""
 
     batches: list[EventBatch] = field(default_factory=list)
     size: int = 0  # bytes
     count: int = 0  # events
-    since: float = 0.0  # when the oldest batch came, seconds of the host's clock
-    gaps: list[Gap] = field(default_factory=list)  # before the events or in between
-    _small: int = 0  # batches at the end that are to be joined
+    since: float = 0.0  # when the oldest chunk arrived, seconds of the host's clock
+    gaps: list[Gap] = field(default_factory=list)  # before and between the events
+    _small: int = 0  # small chunks at the end, not joined yet
     _small_bytes: int = 0
 
     def __bool__(self) -> bool:
@@ -41,7 +41,7 @@ class Buffer:
         return self.batches[-1].last
 
     def add(self, batch: EventBatch, now: float) -> None:
-        """Append a batch that is not empty."""
+        """Append a chunk that is not empty."""
         if not self.batches:
             self.since = now
         size = batch.size
@@ -65,7 +65,7 @@ class Buffer:
         self.gaps += gaps
 
     def drop_through(self, sequence_number: int) -> None:
-        """Forget the events up to and including `sequence_number`."""
+        """Drop the events up to and including `sequence_number`."""
         kept = [batch for batch in (batch.after(sequence_number) for batch in self.batches) if len(batch)]
         self.batches = kept
         self._small = self._small_bytes = 0
@@ -74,7 +74,7 @@ class Buffer:
         self.gaps = [rest for gap in self.gaps if (rest := gap.above(sequence_number))]
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop all events and gaps."""
         self.batches = []
         self.size = self.count = self._small = self._small_bytes = 0
         self.gaps.clear()
@@ -85,7 +85,7 @@ class Buffer:
         self._small = self._small_bytes = 0
 
     def seconds_left(self, roll: Roll, now: float) -> float:
-        """Seconds until the buffer must become a file, 0 where it must now; the full age while it is empty."""
+        """Seconds until the buffer must be written to a file; 0: now. The maximum age for an empty buffer."""
         if not self.batches:
             return float(roll.max_seconds)
         if self.size >= roll.max_bytes or self.count >= roll.max_events:

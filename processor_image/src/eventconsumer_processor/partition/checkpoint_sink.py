@@ -1,8 +1,8 @@
-"""One partition's events where the user's handler replaces the files: only checkpoints are kept, by the policy.
+"""Writes checkpoints, and no files, for a partition whose events only the user's handler processes.
 
-The handler has seen everything up to `expected`; the checkpoint follows when it is due, and when the partition is given
-up in order. After a crash the events behind the checkpoint are handled again: at least once. There is no file to record
-missing events in, so they are a problem that is shown for as long as the partition is here.
+The handler has processed all events before `expected`. A checkpoint is written when the policy says so, and at an
+orderly end. After a crash the events after the checkpoint are processed again: at least once. No file can record lost
+events, so they are reported as a problem while this host owns the partition.
 """
 
 import structlog
@@ -34,7 +34,7 @@ class CheckpointSink:
     files = 0
 
     def __init__(self, deps: PumpDependencies, held: HeldLease, chain: Chain) -> None:
-        self.position: int | None = None  # behind the last checkpoint written
+        self.position: int | None = None  # the first sequence number after the last written checkpoint
         self.expected = 0
         self.mark: EventMark | None = None
         self.events = 0
@@ -44,9 +44,9 @@ class CheckpointSink:
         self._chain = chain
         self._schedule = CheckpointSchedule(deps.config.processing.checkpoint, replaces_files=True)
         self._problem: Problem | None = None  # events were lost
-        self._lost = 0  # events that were missing
-        self._done: Checkpoint | None = None  # handled, and not in a checkpoint yet
-        self._not_before = 0.0  # the next try, where the last one failed
+        self._lost = 0  # events that retention removed before they were read
+        self._done: Checkpoint | None = None  # processed, but not checkpointed yet
+        self._not_before = 0.0  # earliest time of the next attempt, after a failure
 
     def problems(self) -> list[Problem]:
         """See `PartitionSink`."""
@@ -83,7 +83,7 @@ class CheckpointSink:
             return
         try:
             await self._held.advance(self._done)
-        except StorageError as error:  # the next checkpoint covers this one
+        except StorageError as error:
             if times := self._throttle.again("checkpoint", str(error)):
                 log.warning(
                     "failed to write a checkpoint; the next one covers it",
@@ -103,7 +103,7 @@ class CheckpointSink:
         await self.flush()
 
     def forget(self) -> bool:
-        """See `PartitionSink`. The handler sees events under these numbers again."""
+        """See `PartitionSink`. The handler receives events with these sequence numbers again."""
         dropped, self._done = self._done is not None, None
         if dropped:
             self.position = None

@@ -1,4 +1,4 @@
-"""What all pumps of a host share, and what a pump hands its events to."""
+"""Dependencies that all pumps of a host share, and the interfaces of a partition sink and a handler."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -20,89 +20,90 @@ from eventconsumer_storage.lease_time import boottime
 
 
 class Handling(Protocol):
-    """The user's code on one partition."""
+    """The user's handler of one partition."""
 
     def problems(self) -> list[Problem]:
         """Problems of the handler that need an action now."""
 
     async def open(self, epoch: int, position: int) -> None:
-        """Begin at `position`."""
+        """Open the handler; `position` is the sequence number of the first event."""
 
     async def process(self, batch: EventBatch, stop: asyncio.Event) -> int:
-        """Hand over a batch; how many of its first events are done: all, unless `stop` was set."""
+        """Process events; returns how many leading events are done: all, unless `stop` was set."""
 
     async def close(self, *, lost: bool) -> None:
-        """End: the lease was lost, or else in order."""
+        """Close the handler; `lost`: the lease was lost."""
 
 
 @dataclass(frozen=True)
 class PumpDependencies:
-    """What all pumps of a host share."""
+    """Dependencies that all pumps of a host share."""
 
     owner: str
     config: HostConfig
     hub: Hub
-    info: HubInfo  # the hub as it was registered, with the creation time that the newest segment records
+    info: HubInfo  # properties at registration, with the creation time that the newest segment records
     encode: Encoder
     metrics: Metrics
     chain: str = ""  # identity of the chain that the files belong to
-    clock: Callable[[], float] = boottime  # for what must not follow the wall clock
-    now: Callable[[], datetime] = lambda: datetime.now(UTC)  # for what people read
+    clock: Callable[[], float] = boottime  # for durations; independent of the wall clock
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)  # wall clock, for times that users see
     rng: Random = field(default_factory=Random)  # spreads retries
     offload: Callable[..., Awaitable[Any]] = asyncio.to_thread  # runs work that takes CPU time
     memory: Memory = field(default_factory=lambda: Memory(256 * 1024 * 1024))
-    handler: Callable[[str], Handling] | None = None  # by partition; None where there is no user code
+    handler: Callable[[str], Handling] | None = None  # by partition; None: no handler is configured
 
 
 class PartitionSink(Protocol):
-    """Where a pump's events go; it knows how far that is, so it says where to read on."""
+    """The destination of a pump's events. The sink knows its last event, so it defines where reading continues."""
 
-    position: int | None  # where the chain or the checkpoint continues; None until located
-    expected: int  # the next sequence number to receive: `position`, or behind what is kept
-    files: int
-    events: int  # done: in files, or handled
+    position: int | None  # first sequence number after the chain or the checkpoint; None until located
+    expected: int  # the next sequence number to receive: `position` plus the buffered events
+    files: int  # committed
+    events: int  # in committed files, or processed by the handler
 
     @property
     def mark(self) -> EventMark | None:
-        """The event before `expected`; None where nothing of it is known."""
+        """The event before `expected`; None if it is unknown."""
 
     def problems(self) -> list[Problem]:
         """Problems of the sink that need an action now."""
 
     async def locate(self) -> None:
-        """Find where to go on.
+        """Find the position to continue from.
 
         Raises:
-            EventConsumerError: It cannot be found now, or a user must fix something.
+            EventConsumerError: A request failed, or a user must fix a problem first.
         """
 
     def seconds_left(self, now: float) -> float:
-        """Seconds until `flush` is due, 0 where it is now."""
+        """Seconds until `flush` is due; 0: now."""
 
     async def accept(self, batch: EventBatch, missing: list[Gap]) -> None:
-        """Take events that are not empty and rise from `expected` on.
+        """Accept events.
 
         Args:
-            batch: The events.
-            missing: What retention removed from between them. What else is missing was removed by log compaction.
+            batch: Not empty, rising, from `expected` on.
+            missing: Gaps before and between the events that retention made. Log compaction made all other gaps.
         """
 
     def forget(self) -> bool:
-        """Drop what is kept and in no file or checkpoint yet: the hub does not have it any more; whether there was any.
+        """Drop the events that are in no file or checkpoint yet: the hub does not have them any more.
 
-        `position` is None then, until located again.
+        Returns:
+            Whether there were any. Then `position` is None until the next `locate`.
         """
 
     async def flush(self) -> None:
-        """Do what became due.
+        """Write the file or the checkpoint that is due.
 
         Raises:
-            LeaseLost: The lease is gone: nothing was done.
-            Fenced: Another host's work is ahead.
+            LeaseLost: The lease is lost: nothing was written.
+            Fenced: Another host with a higher epoch has written files.
         """
 
     async def finish(self) -> None:
-        """Bring everything accepted to its end; raises as `flush` does."""
+        """Write all accepted events and the checkpoint; raises as `flush`."""
 
     def close(self) -> None:
-        """Forget what is kept."""
+        """Drop the buffered events."""

@@ -1,9 +1,9 @@
-"""One partition's events on their way into files: buffer, commit into the chain, checkpoint.
+"""Writes the events of one partition to files: buffer, commit to the chain, checkpoint.
 
-The invariant: a file goes only into the slot that the chain expects next, and a checkpoint is written only after the
-file it covers is committed. Where another writer's file is in the slot, that file is the truth: what it covers is
-dropped and draining continues behind it. The buffer stays until then: of the file itself only a few blocks are ever in
-memory, and every try makes them again. Where the chain was ended, nothing more is written.
+Invariant: a file is written only to the next slot of the chain, and a checkpoint only after the file that it covers is
+committed. If the slot already holds another writer's file, that file is adopted: the events that it covers are dropped
+from the buffer, and the next file follows it. The buffer is kept until the commit: only a few blocks of the file are in
+memory at a time, and each attempt encodes them again. After the chain was ended, no file is written.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ from eventconsumer_processor.sink.slots import Chain, Draft, Slot
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_storage.errors import StorageError, Unavailable
 
-FAILED_COMMITS = 3  # in a row, before it is a problem: storage may fail at any time
+FAILED_COMMITS = 3  # consecutive failures before a problem is reported: storage may fail at any time
 
 log = structlog.get_logger(__name__)
 
@@ -52,13 +52,13 @@ class FileSink:
         self._throttle = LogThrottle(deps.clock)
         self._held = held
         self._chain = chain
-        self._problem: Problem | None = None  # of commits
+        self._problem: Problem | None = None  # commits fail
         self._buffer = Buffer()
-        self._end: EventMark | None = None  # the last event in a file, or in the checkpoint
-        self._window = deps.clock()  # when the last file was made: for empty files
-        self._failures = 0  # of the commit at hand, in a row
+        self._end: EventMark | None = None  # the last event in a file, or the checkpoint
+        self._window = deps.clock()  # when the last file was written, for empty files
+        self._failures = 0  # consecutive failures of the current commit
         self._schedule = CheckpointSchedule(deps.config.processing.checkpoint, replaces_files=False)
-        self._reached: Checkpoint | None = None  # committed, and perhaps not in a checkpoint yet
+        self._reached: Checkpoint | None = None  # the end of the committed files, if not checkpointed yet
         self._log = log.bind(partition=chain.partition)
         self._buffered = deps.metrics.buffered.labels(chain.partition)
 
@@ -77,7 +77,7 @@ class FileSink:
             config.starting_position,
             shared=config.leases.shared,
         )
-        if end.epoch >= lease.epoch:  # the lease blob was rebuilt: an epoch must never come twice
+        if end.epoch >= lease.epoch:  # the lease blob was rebuilt: an epoch must never be used twice
             await self._held.raise_epoch(above=end.epoch)
         if end.checkpoint is not None:
             await self._held.advance(end.checkpoint)
@@ -112,7 +112,7 @@ class FileSink:
         return True
 
     async def flush(self) -> None:
-        """Make the buffer a file, or adopt the file that is there instead; then the checkpoint."""
+        """Commit the buffer as a file, or adopt the file in its slot; then write the checkpoint."""
         self._window = self._deps.clock()
         if not self._buffer:
             await self._flush_nothing()
@@ -133,7 +133,7 @@ class FileSink:
                 turn=partial(deps.memory.writing, self._buffer.size),
             )
         size = content.size
-        del make, content  # they hold the events, which are in storage now
+        del make, content  # they reference the events, which are in storage now
         self._failures = 0
         self._problem = None
         if winner is None:
@@ -157,7 +157,7 @@ class FileSink:
         if self._deps.config.files.empty_files:
             try:
                 await self._chain.put_empty()
-            except StorageError as error:  # it says nothing that the next one does not say
+            except StorageError as error:  # nothing depends on an empty file
                 self._log.warning("failed to write an empty file; it carries no events", error=str(error))
 
     def _facts(self, draft: Draft) -> dict[str, str]:
@@ -180,17 +180,17 @@ class FileSink:
         )
 
     async def _missing(self, start: int) -> list[Gap]:
-        """All that is missing between `start` and the buffer's end.
+        """All missing sequence numbers between `start` and the end of the buffer.
 
-        What is in no gap was taken for compaction when it came. The hub is asked once more, now that all of it was
-        seen: retention may have come farther than it had then.
+        Missing numbers outside the known gaps were attributed to log compaction when the events arrived. Retention may
+        have advanced since then, so the hub is asked once more.
         """
         buffer = self._buffer
         if buffer.last + 1 - start == buffer.count + sum(map(len, buffer.gaps)):
             return buffer.gaps
         numbers = np.concatenate([batch.numbers for batch in buffer.batches])
         rest = holes.rest(start, numbers, buffer.gaps)
-        with contextlib.suppress(SourceError):  # else as it was taken for
+        with contextlib.suppress(SourceError):  # then the attribution stays
             info = await self._deps.hub.partition(self._chain.partition)
             if lost := holes.removed(rest, info.earliest):
                 report_lost_events(self._deps.metrics, self._chain.partition, lost)
@@ -219,15 +219,15 @@ class FileSink:
             await self._checkpoint(self._reached)
 
     async def _adopt(self, winner: Slot) -> None:
-        """Another writer's file is the truth: drop what it covers and go on behind it.
+        """Adopt another writer's file: drop the events that it covers, and continue after it.
 
         Raises:
-            Fenced: It has a higher epoch, so this host is the zombie.
+            Fenced: The file has a higher epoch, so another host owns the partition.
         """
         if winner.epoch > self._held.lease.epoch:
             raise Fenced(
-                f"file {winner.path} has epoch {winner.epoch}, this host {self._held.lease.epoch}: another host owns "
-                f"partition {self._chain.partition}"
+                f"file {winner.path} has epoch {winner.epoch}, this host has epoch {self._held.lease.epoch}: another "
+                f"host owns partition {self._chain.partition}"
             )
         self._deps.metrics.adopted.labels(self._chain.partition).inc()
         self._log.warning("adopting another writer's file", path=winner.path, epoch=winner.epoch)
@@ -241,7 +241,7 @@ class FileSink:
     async def _checkpoint(self, checkpoint: Checkpoint) -> None:
         try:
             await self._held.advance(checkpoint)
-        except StorageError as error:  # a hint only: the next one covers it
+        except StorageError as error:  # a checkpoint is only a hint
             self._log.warning("failed to write a checkpoint; the next one covers it", error=str(error))
             return
         self._reached = None

@@ -57,7 +57,9 @@ class GapDetector:
             self._doubted = expected
             firsts, lasts = (ends[: gaps.SHOWN].tolist() for ends in found)
             shown = ", ".join(f"{first}-{last}" for first, last in zip(firsts, lasts, strict=True))
-            raise HubUnreachable(f"events {shown} of partition {self._partition} did not come: read again")
+            raise HubUnreachable(
+                f"events {shown} of partition {self._partition} were not delivered: reading them again"
+            )
         if not self._compacted or self._clock() - self._asked >= EARLIEST_SECONDS:
             self.note_earliest(await self._hub.partition(self._partition))
         lost = holes.removed(found, self._earliest)

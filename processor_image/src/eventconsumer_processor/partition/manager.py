@@ -1,13 +1,16 @@
-"""The partition manager: scan after scan, leases are listed, taken and given up; each lease held is an ownership.
+"""The partition manager: scans the leases, and acquires and releases partitions. Each held lease is an ownership.
 
-Scans come every sixth of the lease's duration, every four seconds at the latest, since a host that died must not be
-missed for long; with jitter, so that hosts do not move in step; at once when the operator
-says something new about the fleet, and faster while partitions move. While the operator says again and again that all
-hosts are well, and each partition is where it should be, there is little to see, and each look is paid for: then scans
-are rare. Rest ends when the operator says anything else, or nothing for some seconds. A scan lists all leases, makes
-sure of those this host holds where the listing says otherwise, decides which to take and which to give up, and begins
-to (`acquisitions`). Every chain of storage calls is bounded in time, below the two minutes after which a host counts as
-stuck.
+A scan lists all leases, verifies the leases of this host where the listing names another owner, decides which leases to
+acquire and which to release, and starts the acquisitions (`acquisitions`). Every sequence of storage requests has a time
+limit, below the two minutes after which a host counts as stuck.
+
+When scans run:
+
+- normally every sixth of the lease duration, at most every four seconds, so that a dead host is detected soon; with
+  jitter, so that hosts do not scan at the same time;
+- at once when an operator message changes the fleet, and more often while partitions move;
+- rarely at rest: the operator confirms all hosts, and every partition is at its assigned host. Each scan is a paid
+  request. Rest ends when a message changes the fleet, or when messages are late.
 """
 
 import asyncio
@@ -36,20 +39,20 @@ from eventconsumer_processor.partition.ownership import PartitionOwnership
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_storage.errors import NotFound, StorageError
 
-RELEASE_SECONDS = 3.0  # of the drain time, kept for giving leases up
-FAILED_SCANS = 2  # in a row, before it is a problem
-HUB_CHECK_LEASES = 1.0  # partitions may be added: ask the hub every so many durations of a lease
-ACQUIRE_WAIT_SECONDS = 2.0  # that a scan waits for acquisitions; slower ones go on
+RELEASE_SECONDS = 3.0  # part of the drain time that is reserved for releasing leases
+FAILED_SCANS = 2  # consecutive failures before a problem is reported
+HUB_CHECK_LEASES = 1.0  # lease durations between two requests for the hub's partitions, which may be added
+ACQUIRE_WAIT_SECONDS = 2.0  # how long a scan waits for acquisitions; slower ones continue in the background
 HURRY_SECONDS = 0.25  # between scans while a partition is about to move
-SCAN_JITTER = (0.7, 1.0)  # of a pause
-SCAN_SECONDS = 4.0  # the longest pause between scans, whatever the duration of a lease
-REST_SCANS = 30  # a scan at rest comes after so many of the usual pauses
+SCAN_JITTER = (0.7, 1.0)  # factor of a pause
+SCAN_SECONDS = 4.0  # the longest pause between scans, for any lease duration
+REST_SCANS = 30  # pauses between two scans at rest
 
 log = structlog.get_logger(__name__)
 
 
 def scan_pause(seconds: float) -> float:
-    """The longest pause between two scans, seconds, for leases of so many seconds."""
+    """The longest pause between two scans, in seconds, for leases of `seconds`."""
     return min(seconds / 6, SCAN_SECONDS)
 
 
@@ -87,7 +90,7 @@ class PartitionManager:
 
     @property
     def stands_by(self) -> bool:
-        """Whether another host is to lead: the operator says so by the first of the hosts that are ready."""
+        """Whether another host should lead: the ready host with the lowest ordinal leads."""
         fleet, pod = self._messages.current(), pod_of(self._deps.owner)
         if fleet is None or self._messages.late() or pod not in fleet.ready:
             return False
@@ -98,28 +101,28 @@ class PartitionManager:
         self._rest_allowed = allowed
 
     def renewals(self) -> int:
-        """How many leases it renews."""
+        """Number of leases that this host renews."""
         return len(self._owned)
 
     def in_doubt(self) -> bool:
-        """Whether the chain may be another EventConsumer's, or go on in another segment."""
+        """Whether the chain may belong to another EventConsumer, or continue in another segment."""
         met = others([*self.listing.leases.values()], self._deps.config.resource)
         return bool(met) or any(problem.reason == Reason.HUB_DIVERGED for problem in self.problems())
 
     def reports(self) -> list[PartitionReport]:
-        """The partitions owned, by id."""
+        """Reports of the owned partitions, by id."""
         return sorted((owned.ownership.report() for owned in self._owned.values()), key=lambda report: report.id)
 
     def problems(self) -> list[Problem]:
-        """Problems of the leases and of all pumps."""
+        """Problems of the leases and of all owned partitions."""
         pumps = [problem for owned in self._owned.values() for problem in owned.ownership.problems()]
         own = [self._leases_problem] if self._leases_problem else []
         return [*own, *self._damaged.values(), *pumps]
 
     async def run(self, beat: Callable[[], None]) -> None:
-        """Scan until cancelled, or until the lease container is gone; `beat` is called after each scan.
+        """Scan until cancelled, or until the lease container is deleted; `beat` is called after each scan.
 
-        Whoever registers again creates the container, and first of all the record of whose leases are in it.
+        The next registration creates the container with the record of its owner.
         """
         failures, throttle = 0, LogThrottle(self._deps.clock)
         while True:
@@ -128,22 +131,22 @@ class PartitionManager:
                 failures = 0
                 self._leases_problem = None
                 if times := throttle.over("leases"):
-                    log.info("leases can be read again", failures=times)
+                    log.info("leases can be listed again", failures=times)
             except NotFound as error:
-                log.warning("the lease container is gone, so this host registers again", error=str(error))
+                log.warning("the lease container was deleted; registering again", error=str(error))
                 return
             except StorageError as error:
                 failures += 1
                 self._rest = False
                 if times := throttle.again("leases", str(error)):
-                    log.warning("failed to read leases; retrying", error=str(error), times=times)
+                    log.warning("failed to list leases; retrying", error=str(error), times=times)
                 if failures >= FAILED_SCANS:
                     self._leases_problem = problems.of(self._deps.config, problems.LEASES, error)
             beat()
             await self._pause(beat)
 
     async def _pause(self, beat: Callable[[], None]) -> None:
-        """Wait for the time of the next scan, or for a reason to look now."""
+        """Wait until the next scan is due, or until a change requires a scan now."""
         pause = HURRY_SECONDS if self._hurry else scan_pause(self._leases.seconds)
         held = {*self._owned}
         for _ in range(REST_SCANS if self._rest else 1):
@@ -159,9 +162,9 @@ class PartitionManager:
                 return
 
     async def drain(self, seconds: float) -> None:
-        """End all tenures: flush, commit, checkpoint, release.
+        """End all ownerships: flush, commit, checkpoint, release.
 
-        What is not done after `seconds` is released as it is: its events will be read again.
+        After `seconds` the remaining leases are released without a commit: their events are read again.
         """
         until = self._deps.clock() + seconds
         for owned in self._owned.values():
@@ -175,7 +178,10 @@ class PartitionManager:
             for task in late:
                 task.cancel()
             if late:
-                log.error("files could not be committed in time; their events will be read again", partitions=len(late))
+                log.error(
+                    "the drain time is over before all files were committed; their events are read again",
+                    partitions=len(late),
+                )
                 await asyncio.wait(late, timeout=RELEASE_SECONDS)
 
     async def _scan(self) -> None:
@@ -190,8 +196,8 @@ class PartitionManager:
         leases = {**self.listing.leases, **rebuild}
         me = self._deps.owner
         mine = self._acquisitions.partitions | self._owned.keys()
-        # A lease in this host's name that it does not hold is left from a process before it in this pod: take it back.
-        # One that it held when the listing began may have been released meanwhile.
+        # An earlier process of this pod left the leases that name this host as owner but are not held: take them back.
+        # A lease that was held when the listing began may have been released in the meantime.
         orphans = [
             lease
             for lease in leases.values()
@@ -206,12 +212,12 @@ class PartitionManager:
         for lease, how in wanted:
             self._acquisitions.begin(lease, "rebuilt" if lease.partition in rebuild else how)
         for partition in decision.release:
-            self._give(partition)
+            self._hand_over(partition)
         await self._acquisitions.settle(HURRY_SECONDS if self._hurry else ACQUIRE_WAIT_SECONDS)
         self._deps.metrics.leases.set(len(self._owned))
 
     def _decide(self, leases: dict[str, Lease], mine: set[str]) -> Decision:
-        """What to take and give up; nothing yet while the first word about the fleet is about to come."""
+        """The leases to acquire and release; none while the first operator message is expected."""
         self._hurry = True
         if self._messages.expected():
             return Decision()
@@ -219,11 +225,11 @@ class PartitionManager:
         view = View(self._deps.clock(), self.partition_ids, leases | held, mine)
         decision = self._balancer.decide(view, self._messages.current())
         self._hurry = decision.hurry
-        self._rest = decision.rest and not self.listing.invalid and self._owned.keys() == mine  # nothing under way
+        self._rest = decision.rest and not self.listing.invalid and self._owned.keys() == mine  # none in progress
         return decision
 
-    def _give(self, partition: str) -> None:
-        """Hand a partition over to the host that waits for it."""
+    def _hand_over(self, partition: str) -> None:
+        """Release a partition for the host that it is assigned to."""
         owned = self._owned.get(partition)
         if owned and not owned.ownership.stopping:
             log.info("handing over", partition=partition)
@@ -233,19 +239,19 @@ class PartitionManager:
     async def _find_partitions(self) -> None:
         now = self._deps.clock()
         fleet = self._messages.current()
-        news = fleet is not None and fleet.partitions not in {None, len(self.partition_ids)}
-        if news or now - self._asked >= HUB_CHECK_LEASES * self._leases.seconds:
+        added = fleet is not None and fleet.partitions not in {None, len(self.partition_ids)}
+        if added or now - self._asked >= HUB_CHECK_LEASES * self._leases.seconds:
             self._asked = now
-            with contextlib.suppress(SourceError):  # pumps say what is wrong with the hub
+            with contextlib.suppress(SourceError):  # the pumps report problems of the hub
                 found = await self._deps.hub.describe()
-                if set(found.partition_ids) > set(self.partition_ids):  # a partition never goes away
+                if set(found.partition_ids) > set(self.partition_ids):  # partitions are never removed
                     log.info(
-                        "the hub has other partitions", before=len(self.partition_ids), now=len(found.partition_ids)
+                        "partitions were added to the hub", before=len(self.partition_ids), now=len(found.partition_ids)
                     )
                     self.partition_ids = found.partition_ids
 
     async def _confirm(self, tokens: dict[str, str]) -> None:
-        """Make sure of leases that another host holds, by what was listed: its reader may be waiting already."""
+        """Verify the leases that another host holds according to the listing: its reader may wait for the link."""
         doubted = [
             self._owned[partition].ownership
             for partition, token in tokens.items()
@@ -255,9 +261,9 @@ class PartitionManager:
         await for_each(doubted, PartitionOwnership.confirm)
 
     async def _rebuildable(self) -> dict[str, Lease]:
-        """Damaged leases to be rewritten, where the files know how far the partition was read; problems else.
+        """Damaged leases that can be rewritten because files show how far the partition was read; problems for others.
 
-        Without a file of ours the damaged blob may have held the only record of what another program did.
+        Without files of this consumer, the damaged blob may be the only record of another program's progress.
         """
         self._damaged = {}
         found: dict[str, Lease] = {}

@@ -1,9 +1,10 @@
-"""The ownership of a partition: while this host holds its lease, with a keeper and one pump after the other.
+"""The ownership of a partition: the time while this host holds the lease, with a keeper and a pump.
 
-Normally there is one pump. It ends when it is told to (then everything is committed and the lease released), or when
-the lease is lost (then nothing more is written). A pump that lost its link or its slot to somebody while the lease is
-still this host's has a rival: something else reads the consumer group, or drains into the same files. The ownership
-continues under a higher epoch, but waits for longer and longer, and reports it until a pump was left alone for a while.
+Normally an ownership has one pump. The pump ends at a stop (all events are committed and the lease is released) or when
+the lease is lost (nothing more is written). If the pump loses its link or its slot while this host holds the lease, the
+partition has a rival: another program reads the consumer group, or writes to the same files. The ownership then starts
+a new pump with a higher epoch, after a pause that doubles each time. It reports a problem until a pump runs undisturbed
+for a minute.
 """
 
 import asyncio
@@ -22,14 +23,14 @@ from eventconsumer_storage.errors import StorageError
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
-HEALED_SECONDS = 60.0  # a pump that was left alone for so long has no rival
-RIVAL_LOSSES = 2  # in a row, before it is a problem
+HEALED_SECONDS = 60.0  # a pump that runs undisturbed for this long has no rival
+RIVAL_LOSSES = 2  # consecutive losses before a problem is reported
 
 log = structlog.get_logger(__name__)
 
 
 class PartitionOwnership:
-    """One partition while this host holds its lease."""
+    """The ownership of one partition."""
 
     def __init__(self, deps: PumpDependencies, held: HeldLease, chain: Chain) -> None:
         self._deps = deps
@@ -37,54 +38,54 @@ class PartitionOwnership:
         self._chain = chain
         self._stop = asyncio.Event()
         self._pump = Pump(deps, held, chain)
-        self._pump_since: float | None = None  # None: no pump runs
-        self._losses = 0  # to a rival, in a row
+        self._pump_since: float | None = None  # None: no pump is running
+        self._losses = 0  # consecutive losses to a rival
         self._rival = PumpEnd.STOLEN
         self._log = log.bind(partition=chain.partition)
 
     @property
     def token(self) -> str:
-        """Of the lease."""
+        """The token of the lease."""
         return self._held.lease.token
 
     def report(self) -> PartitionReport:
-        """What /status shows."""
+        """The state of the partition for /status."""
         return self._pump.report()
 
     def problems(self) -> list[Problem]:
-        """Problems that a user must fix now."""
+        """Problems of the partition that need an action now."""
         found = self._pump.problems()
-        if self._losses >= RIVAL_LOSSES and not self._left_alone():
+        if self._losses >= RIVAL_LOSSES and not self._is_undisturbed():
             group = self._deps.config.event_hub.consumer_group
             found.append(problems.rival(self._chain.partition, group, reader=self._rival is PumpEnd.STOLEN))
         return found
 
     @property
     def stopping(self) -> bool:
-        """Whether it was told to end."""
+        """Whether `stop` was called."""
         return self._stop.is_set()
 
     def stop(self) -> None:
-        """End in order: flush, commit, checkpoint, release."""
+        """Request an orderly end: flush, commit, checkpoint, release."""
         self._stop.set()
         self._pump.end()
 
     async def confirm(self) -> None:
-        """Look whether the lease is still this host's; if not, `run` ends at once."""
+        """Verify that this host still holds the lease; if not, `run` ends at once."""
         with contextlib.suppress(LeaseLost, StorageError):
             await self._held.refresh()
 
     async def run(self) -> PumpEnd:
-        """Hold the partition until stopped or lost; when cancelled, the lease is released without a commit."""
+        """Hold the partition until it is stopped or lost; a cancellation releases the lease without a commit."""
         reason = PumpEnd.LEASE_LOST
         keeping = asyncio.create_task(self._held.keeper.run())
         try:
-            reason = await self._pump_on(keeping)
+            reason = await self._run_pumps(keeping)
         except asyncio.CancelledError:
             reason = PumpEnd.SHUTDOWN
             raise
         except Exception:
-            self._log.exception("the partition is given up, by a fault of the host: report it with this entry")
+            self._log.exception("internal error: the partition is released; report this log entry as a bug")
         finally:
             if reason is not PumpEnd.LEASE_LOST:
                 await self._held.release()
@@ -92,20 +93,20 @@ class PartitionOwnership:
             self._log.info("pump closed", reason=str(reason))
         return reason
 
-    async def _pump_on(self, keeping: asyncio.Task[None]) -> PumpEnd:
-        """One pump after the other, until it is stopped or the lease is lost."""
+    async def _run_pumps(self, keeping: asyncio.Task[None]) -> PumpEnd:
+        """Run pumps, one after another, until the ownership is stopped or the lease is lost."""
         while True:
-            reason = await self._pump_once(keeping)
+            reason = await self._run_pump(keeping)
             if reason not in {PumpEnd.STOLEN, PumpEnd.FENCED}:
                 return reason
-            await self.confirm()  # usually the lease was taken first, and this host has not heard of it yet
+            await self.confirm()  # usually another host took the lease first
             if self._held.keeper.lost.is_set():
                 return PumpEnd.LEASE_LOST
-            if not await self._make_way(reason, keeping):
+            if not await self._retry_with_higher_epoch(reason, keeping):
                 return PumpEnd.LEASE_LOST if self._held.keeper.lost.is_set() else PumpEnd.SHUTDOWN
             self._pump = Pump(self._deps, self._held, self._chain)
 
-    async def _pump_once(self, keeping: asyncio.Task[None]) -> PumpEnd:
+    async def _run_pump(self, keeping: asyncio.Task[None]) -> PumpEnd:
         self._pump_since = self._deps.clock()
         pumping = asyncio.create_task(self._pump.run())
         try:
@@ -116,13 +117,13 @@ class PartitionOwnership:
         finally:
             await _end(pumping)
 
-    async def _make_way(self, reason: PumpEnd, keeping: asyncio.Task[None]) -> bool:
-        """Pause, then go on under a higher epoch; whether to go on."""
-        self._losses = 1 if self._left_alone() else self._losses + 1
+    async def _retry_with_higher_epoch(self, reason: PumpEnd, keeping: asyncio.Task[None]) -> bool:
+        """Pause and raise the epoch; returns whether to start another pump."""
+        self._losses = 1 if self._is_undisturbed() else self._losses + 1
         self._rival, self._pump_since = reason, None
         pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(self._losses - 1, 10))
         self._log.warning(
-            "another reader or writer uses this partition: check whether its consumer group is used elsewhere",
+            "another reader or writer uses this partition: check whether another program uses the consumer group",
             reason=str(reason),
             in_a_row=self._losses,
             pause=pause,
@@ -136,13 +137,13 @@ class PartitionOwnership:
                 await self._held.raise_epoch(above=self._held.lease.epoch)
             except LeaseLost:
                 return False
-            except StorageError as error:  # never again under an epoch whose link was taken
+            except StorageError as error:  # a lost epoch must not be used again
                 self._log.warning("failed to raise the epoch; retrying", error=str(error))
             else:
-                return not self._stop.is_set()  # it stopped the pump that was, not the one to come
+                return not self._stop.is_set()  # `stop` reached the previous pump only
 
     async def _pause(self, seconds: float, keeping: asyncio.Task[None]) -> None:
-        """Wait; no longer than until the stop, or the end of the lease."""
+        """Wait for `seconds`, or until the stop or the loss of the lease."""
         stopping = asyncio.create_task(self._stop.wait())
         await asyncio.wait(
             {keeping, stopping},
@@ -151,12 +152,12 @@ class PartitionOwnership:
         )
         await _end(stopping)
 
-    def _left_alone(self) -> bool:
+    def _is_undisturbed(self) -> bool:
         return self._pump_since is not None and self._deps.clock() - self._pump_since >= HEALED_SECONDS
 
 
 async def _end(task: asyncio.Task[object]) -> None:
-    """Cancel a task and wait for it; its outcome was or will be seen elsewhere."""
+    """Cancel a task and wait for its end; the caller handles its outcome elsewhere."""
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError, Exception):
         await task

@@ -1,10 +1,15 @@
-"""One partition: open, receive, hand on; again until told to stop or the lease is lost.
+"""The pump of one partition: it opens a link, receives events and passes them to the handler and the sink.
 
-Everything may fail at any point: a lost link is opened again at the next sequence number with what was received kept;
-what comes twice is dropped by its sequence number; while the sink does not take anything, nothing more is received; a
-lost lease ends the pump at once, without a commit. With every link the last event is read again, so that a hub whose
-sequence numbers mean other events is noticed before anything of it is taken. A problem that a user must fix is kept in
-`problems`, and tried again.
+The pump repeats these steps until it is stopped or the lease is lost. Every step may fail:
+
+- A lost link is opened again at the next sequence number. Received events are kept.
+- Events that are received twice are dropped by their sequence number.
+- While the sink accepts no events, the pump receives no events.
+- A lost lease ends the pump at once, without a commit.
+- Each new link reads the last event again. A hub whose sequence numbers now name other events is detected before any
+  of its events is accepted.
+
+A problem that a user must fix is reported by `problems`, and the pump retries.
 """
 
 import asyncio
@@ -33,9 +38,9 @@ from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import PartitionInfo, Source
 from eventconsumer_storage.errors import StorageError, Unavailable
 
-POLL_SECONDS = 0.5  # longest receive, so that stop requests and roll times are seen
+POLL_SECONDS = 0.5  # longest receive: stop requests and roll times are checked between receives
 RETRY_SECONDS = 3.0
-LOST_LINKS = 2  # in a row, before it is a problem: a link may drop at any time
+LOST_LINKS = 2  # consecutive losses before a problem is reported: a single link may drop at any time
 
 log = structlog.get_logger(__name__)
 
@@ -69,7 +74,7 @@ class Pump:
         self._handler_open = False
         self._source: Source | None = None
         self._gaps = GapDetector(chain.partition, deps.hub, deps.metrics, deps.clock)
-        self._failures = 0  # of opening or keeping a link, in a row
+        self._failures = 0  # consecutive failures to open or keep a link
         self._last: tuple[int, int, datetime] | None = None  # number, enqueued ms and retrieval time of the last event
         self._log = log.bind(partition=chain.partition)
         self._received = deps.metrics.received.labels(chain.partition)
@@ -80,7 +85,7 @@ class Pump:
         return [*own, *self._sink.problems(), *(self._handler.problems() if self._handler else [])]
 
     def report(self) -> PartitionReport:
-        """What /status shows."""
+        """The state of the partition for /status."""
         number, enqueued_ms, retrieved = self._last or (None, None, None)
         return PartitionReport(
             id=self._partition,
@@ -94,7 +99,7 @@ class Pump:
         )
 
     def end(self) -> None:
-        """Have `run` end in order, soon: nothing waits for more events."""
+        """Request an orderly end of `run`. A receive that waits for events returns at once."""
         self._stop.set()
         if self._source is not None:
             self._source.hurry()
@@ -103,7 +108,7 @@ class Pump:
         """Pump until stopped.
 
         Raises:
-            LeaseLost: The partition belongs to another host now.
+            LeaseLost: Another host owns the partition.
         """
         lost = True
         try:
@@ -116,7 +121,7 @@ class Pump:
                     return PumpEnd.STOLEN
                 except (SourceError, StorageError, Blocked, LeaseInvalid) as error:
                     await self._retry_later(error)
-            # Nothing more is taken from the link: it closes while what is kept becomes a file.
+            # No more events are received: the link closes while the buffered events are written.
             await asyncio.gather(self._detach(), self._sink.finish())
             lost = False
             return PumpEnd.SHUTDOWN
@@ -125,7 +130,7 @@ class Pump:
             lost = False
             return PumpEnd.SHUTDOWN
         except Fenced as error:
-            self._log.error("this host stops writing the partition", error=str(error))
+            self._log.error("another host owns the partition: this host stops writing", error=str(error))
             return PumpEnd.FENCED
         finally:
             await self._detach()
@@ -134,17 +139,17 @@ class Pump:
                 await self._handler.close(lost=lost)
 
     async def _wait_ended(self, error: ChainEnded) -> None:
-        """Read nothing more: the host registers again, with the segment that follows."""
-        self._log.warning("nothing more is written here", error=str(error))
+        """Receive no more events and wait for the stop: the host registers again with the next segment."""
+        self._log.warning("the chain was ended: the host writes no more files to this segment", error=str(error))
         self._chain_problem = problems.chain_ended(error)
         await self._detach()
-        self._sink.close()  # the next segment starts with these events
+        self._sink.close()  # the next segment starts with the buffered events
         await self._stop.wait()
 
     # --- open ---
 
     async def _open(self) -> None:
-        """Attach where the sink continues, and make sure that the hub still has the event before: see `marks`."""
+        """Attach at the sink's position, and verify that the hub still has the preceding event: see `marks`."""
         if self._sink.position is None:
             await self._sink.locate()
         if self._handler is not None and not self._handler_open:
@@ -156,62 +161,62 @@ class Pump:
         try:
             self._source = await self._deps.hub.open(self._partition, after, epoch, prefetch)
         except LinkStolen:
-            raise  # whatever else is wrong: never again under this epoch
+            raise  # in every case: the epoch must not be used again
         except SourceError:
             self._check_end(await self._deps.hub.partition(self._partition))  # a position beyond the end is refused
             raise
-        # Asked behind the attach: no link survives its hub, so what the old hub says now is of the old hub's link.
+        # Requested after the attach: a link does not outlive its hub, so the answer and the link are of the same hub.
         info = await self._deps.hub.partition(self._partition)
         self._check_end(info)
         self._gaps.note_earliest(info)
         if mark is None or info.earliest > mark.sequence_number:
-            await self._check_created(info)  # there is no event to compare
+            await self._check_created(info)  # no event to compare
         else:
             await self._recognise(mark, info)
         self._log.info("attached", epoch=epoch, next=self._sink.expected)
 
     def _check_end(self, info: PartitionInfo) -> None:
-        """The hub must not end before what was read from it."""
+        """Verify that the hub does not end before the last event that was read."""
         if info.last < self._sink.expected - 1:
             raise self._diverged(info, f"the Event Hub ends before sequence number {self._sink.expected - 1}")
 
     async def _check_created(self, info: PartitionInfo) -> None:
-        """Without an event to compare, the hub is recognised by its creation time; before number 0 there is nothing."""
-        if self._sink.expected == 0:
+        """Recognise the hub by its creation time where no event can be compared."""
+        if self._sink.expected == 0:  # nothing was read
             return
         found, known = (await self._deps.hub.describe()).created_at, self._deps.info.created_at
         if found != known:
             raise self._diverged(
                 info,
-                f"the Event Hub was created at {found.isoformat()}, and the one that was read before at "
-                f"{known.isoformat()}; it has no event any more that could be compared",
+                f"the Event Hub was created at {found.isoformat()}, but the hub that was read before at "
+                f"{known.isoformat()}; no retained event can be compared",
             )
 
     async def _recognise(self, mark: EventMark, info: PartitionInfo) -> None:
-        """Take the first event from the link: it must be the one that was read last, and is not taken twice.
+        """Compare the first event of the link with the last event that was read.
 
         Raises:
-            Blocked: It is another event.
-            HubUnreachable: The link gives none.
+            Blocked: They differ.
+            HubUnreachable: The link delivers no event.
         """
         first, source = await self._first(), self._source
         if first is None:
             if self._stop.is_set() or source is None:
                 return
-            if mark.sequence_number == info.last:  # it may have been compacted away
+            if mark.sequence_number == info.last:  # log compaction may have removed it
                 await self._compare(mark, marks.end_of(info), info)
                 return
             self._source = None
             await source.abandon()
-            raise HubUnreachable(f"partition {self._partition} has events, but the link gives none: opening a new one")
+            raise HubUnreachable(f"partition {self._partition} has events, but its link delivers none: reopening")
         if first.first == mark.sequence_number:
             await self._compare(mark, marks.last_of(first), info)
-        else:  # retention or compaction removed it meanwhile
+        else:  # retention or log compaction removed it in the meantime
             await self._check_created(info)
             await self._accept(first)
 
     async def _first(self) -> EventBatch | None:
-        """The first event of the link; None where none came in time."""
+        """The first event of the link; None if none arrived in time."""
         assert self._source is not None  # noqa: S101 - set by _open
         deadline = self._deps.clock() + self._deps.config.processing.max_wait_seconds
         while not self._stop.is_set() and self._deps.clock() < deadline:
@@ -228,19 +233,19 @@ class Pump:
             case False:
                 raise self._diverged(
                     info,
-                    f"the Event Hub has another event under sequence number {mark.sequence_number} than the one that "
-                    f"was read: it has {problems.shown(found)}",
+                    f"the Event Hub has a different event at sequence number {mark.sequence_number} than the event "
+                    f"that was read: {problems.shown(found)}",
                 )
 
     def _diverged(self, info: PartitionInfo, why: str) -> EventConsumerError:
-        """What to raise where the hub is not what it was.
+        """The error for a hub that has other events than before.
 
-        Events that are in no file yet may just be gone with the old primary: they are dropped, so that what is
-        compared next is the last event in a file.
+        A failover may lose the newest events. So buffered events, which are in no file yet, are dropped first: the
+        next comparison uses the last event in a file.
         """
         ours = self._sink.mark or EventMark(sequence_number=self._sink.expected - 1)
         if self._sink.forget():
-            self._log.warning("events that were in no file are dropped and read again", why=why)
+            self._log.warning("buffered events are dropped and read again", why=why)
             return HubUnreachable(f"partition {self._partition}: {why}")
         problem = problems.diverged(self._partition, ours, marks.end_of(info), why)
         return Blocked(problem.field, Reason(problem.reason), problem.message)
@@ -250,11 +255,13 @@ class Pump:
             self._failures = 0
             self._link_problem = None
             if times := self._throttle.over("source"):
-                self._log.info("read again", failures=times)
+                self._log.info("the partition is read again", failures=times)
 
     async def _retry_later(self, error: EventConsumerError) -> None:
         if times := self._throttle.again("source", str(error)):
-            self._log.warning("not read, will try again", error=str(error), kind=type(error).__name__, times=times)
+            self._log.warning(
+                "failed to read the partition; retrying", error=str(error), kind=type(error).__name__, times=times
+            )
         self._deps.metrics.receive_errors.labels(self._partition, type(error).__name__).inc()
         await self._detach()
         self._failures += 1
@@ -265,7 +272,7 @@ class Pump:
 
     def _problem_of(self, error: EventConsumerError) -> Problem:
         if isinstance(error, SourceError):
-            # The hub answered when this host registered: what is not found now is the consumer group.
+            # The hub answered when this host registered, so "not found" means the consumer group.
             return problems.hub_problem(self._deps.config.event_hub, error, group=True)
         part = problems.LEASES if isinstance(error, LeaseInvalid) else problems.SINK
         return problems.of(self._deps.config, part, error)
@@ -278,11 +285,11 @@ class Pump:
     # --- receive ---
 
     async def _receive(self) -> None:
-        """Receive until stopped; ends by an error of the link."""
+        """Receive until stopped, or until the link fails."""
         assert self._source is not None  # noqa: S101 - set by _open
         processing, clock, memory = self._deps.config.processing, self._deps.clock, self._deps.memory
         heard = clock()
-        size = 0  # of the last batch, in bytes
+        size = 0  # bytes of the last received events
         while not self._stop.is_set():
             self._held.keeper.check()
             left = self._sink.seconds_left(clock())
@@ -324,21 +331,21 @@ class Pump:
             await self._sink.accept(fresh, missing)
 
     async def _check_link(self) -> None:
-        """No event for long: make sure that there is none.
+        """Verify, after a long time without events, that the partition has no new events.
 
         Raises:
-            HubUnreachable: There are events, so the link is frozen.
+            HubUnreachable: The partition has new events, so the link is stuck.
         """
         assert self._source is not None  # noqa: S101 - only while receiving
         info = await self._deps.hub.partition(self._partition)
         if info.last < self._sink.expected - 1:
-            raise HubUnreachable(f"partition {self._partition} ends before what was read: opening a new link")
+            raise HubUnreachable(f"partition {self._partition} ends before the last read event: opening a new link")
         if info.last < self._sink.expected:
             return
         batch = await self._source.receive(self._deps.config.processing.max_batch_size, POLL_SECONDS)
         self._held.keeper.check()
-        if not len(batch):  # else the first one came just now
+        if not len(batch):  # else the events arrived in the meantime
             source, self._source = self._source, None
             await source.abandon()
-            raise HubUnreachable(f"partition {self._partition} has events, but the link gives none: opening a new one")
+            raise HubUnreachable(f"partition {self._partition} has events, but its link delivers none: reopening")
         await self._accept(batch)
