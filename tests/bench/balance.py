@@ -139,7 +139,7 @@ class Fleet:
         )  # fmt: skip
         for host in self.hosts.values():
             if host.running and host.manager:
-                host.news.believe(message)
+                host.news.accept(message)
 
     def settle(self) -> tuple[float, float]:
         """Run until all is owned evenly, read, and stays so; seconds until it was, and the longest unread meanwhile."""

@@ -192,7 +192,7 @@ class Consumer:
         for host in hosts:
             if host.running and not host.machine.paused:
                 with contextlib.suppress(Refused):
-                    host.news.believe(message)
+                    host.news.accept(message)
 
     def tell_wrongly(self, index: int, wanted: int, ready: int, gone: int) -> None:
         """Another operator, or a mistaken one: hosts that live are gone, hosts that do not exist are ready."""

@@ -134,7 +134,7 @@ class Fleet:
             resource="shop/orders", generation=self.generation, time=CREATED, hosts=hosts, ready=ready, gone=gone
         )
         for host in self.hosts.values():
-            host.news.believe(message)
+            host.news.accept(message)
 
     def keep_telling(self, hosts: int, seconds: float = 3) -> None:
         """From now on, tell what is true every few seconds: the hosts that run, and which of their pods ended."""

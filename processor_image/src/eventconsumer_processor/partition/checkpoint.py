@@ -1,13 +1,12 @@
-"""Where a partition continues: its checkpoint is only a hint, the chain of files is the truth.
+"""Finds the position from which a partition continues. A checkpoint is only a hint; the chain of files decides.
 
-On open, a host starts at the checkpoint and follows the chain to its end, adopting files that an earlier owner
-committed without writing its checkpoint. Where nothing is decided yet, the starting position is resolved to a sequence
-number once, for all hosts, by the genesis record; nothing is ever read from "the latest" directly. In a later segment
-the segment's record says where the partition starts.
+A new owner starts at the checkpoint and follows the chain to its end: it adopts files that an earlier owner committed
+without a checkpoint. For a partition without a chain, the genesis record resolves the starting position to a sequence
+number once, for all hosts; no link is opened at "latest". In a later segment, the segment's record defines the start.
 
-A checkpoint must be the end of some file. One inside a file is followed forward; one behind the end of the chain would
-skip events, and is refused, unless other programs share the leases: then they have processed what is between, and it is
-recorded as such.
+A checkpoint must be the end of a file. A checkpoint inside a file is followed forward. A checkpoint beyond the end of
+the chain would skip events and is rejected, unless other programs share the leases: they have processed the events
+between, which are recorded as a gap.
 """
 
 from dataclasses import dataclass, replace
@@ -30,11 +29,11 @@ from eventconsumer_processor.source.hub import Hub
 class Resume:
     """The end of a partition's chain."""
 
-    next: int  # the slot that the next file takes
-    last: Slot | None = None  # the last file found beyond the checkpoint
-    epoch: int = -1  # highest epoch among the files found
-    skipped: Gap | None = None  # what another program processed behind the chain's end
-    mark: EventMark | None = None  # the event before `expected`, to recognise the hub by; None: it is not known
+    next: int  # start of the next slot
+    last: Slot | None = None  # the last file found after the checkpoint
+    epoch: int = -1  # highest epoch of the files found
+    skipped: Gap | None = None  # events after the chain's end that another program processed
+    mark: EventMark | None = None  # the event before `expected`, to recognise the hub; None: unknown
 
     @property
     def expected(self) -> int:
@@ -43,15 +42,15 @@ class Resume:
 
     @property
     def checkpoint(self) -> Checkpoint | None:
-        """The checkpoint that the files found allow."""
+        """The checkpoint at the last file found; None: no file was found."""
         return Checkpoint(self.last.last_offset, self.last.last) if self.last else None
 
 
 async def enter(held: HeldLease, chain: Chain) -> Lease:
-    """The lease as it is now, whose checkpoint is of this segment of the chain.
+    """Read the lease, and make sure that its checkpoint belongs to this segment of the chain.
 
-    The checkpoint of the segment before means nothing here: it is set back before the genesis record is written, so
-    that where there is such a record the checkpoint is of this segment. Nor does that of the next segment.
+    A checkpoint of the previous segment is set back before the genesis record is written. So where a genesis record
+    exists, the checkpoint belongs to this segment.
 
     Raises:
         ChainEnded: The chain continues in the next segment.
@@ -70,7 +69,7 @@ async def enter(held: HeldLease, chain: Chain) -> Lease:
 
 
 def mark_at(chain: Chain, lease: Lease, position: int) -> EventMark | None:
-    """What lease and segment know of the event before `position`; None where they know nothing."""
+    """The event before `position`, from the segment record or the lease; None if it is unknown."""
     opening, reached = chain.opening, lease.checkpoint
     if opening is not None and 0 <= opening.files_end.sequence_number == position - 1:
         return opening.files_end
@@ -80,35 +79,35 @@ def mark_at(chain: Chain, lease: Lease, position: int) -> EventMark | None:
 
 
 async def resume(chain: Chain, lease: Lease, hub: Hub, starting: StartingPosition, *, shared: bool = False) -> Resume:
-    """Find where the files go on.
+    """Find the end of the chain; begin the chain if necessary.
 
     Args:
         chain: The partition's files.
-        lease: Its lease, as it is now.
+        lease: Its current lease.
         hub: For a starting position.
-        starting: Where to start while nothing is decided.
+        starting: The starting position of a partition without a chain.
         shared: Whether other programs write checkpoints too.
 
     Raises:
         Blocked: The checkpoint would skip events.
-        StorageError: A request failed, or a blob in the chain is not a file of ours.
+        StorageError: A request failed, or a blob in the chain is not a file of this consumer.
         SourceError: The starting position could not be resolved.
     """
     return await walk(chain, await begin(chain, lease, hub, starting), lease, shared=shared)
 
 
 async def walk(chain: Chain, start: int, lease: Lease, *, shared: bool = False) -> Resume:
-    """Find the end of a chain that has begun. Only reads.
+    """Find the end of an existing chain. Reads only.
 
     Args:
         chain: The partition's files.
         start: Where it starts.
-        lease: Its lease, as it is now.
+        lease: Its current lease.
         shared: Whether other programs write checkpoints too.
 
     Raises:
         Blocked: The checkpoint would skip events.
-        StorageError: A request failed, or a blob in the chain is not a file of ours.
+        StorageError: A request failed, or a blob in the chain is not a file of this consumer.
     """
     if lease.checkpoint is None or lease.checkpoint.sequence_number < start:
         found_end = follow(start, {slot.start: slot for slot in await chain.listed()})
@@ -137,7 +136,7 @@ async def walk(chain: Chain, start: int, lease: Lease, *, shared: bool = False) 
 
 
 def follow(start: int, slots: dict[int, Slot]) -> Resume:
-    """Follow a chain through the slots known, by their start."""
+    """Follow a chain through the given slots, by their start."""
     end = Resume(start)
     while slot := slots.get(end.next):
         end = Resume(slot.last + 1, slot, max(end.epoch, slot.epoch), mark=slot.mark)
@@ -145,7 +144,7 @@ def follow(start: int, slots: dict[int, Slot]) -> Resume:
 
 
 async def begin(chain: Chain, lease: Lease, hub: Hub, starting: StartingPosition) -> int:
-    """Where the partition starts, decided once for all hosts.
+    """The start of the partition's chain, decided once for all hosts.
 
     Raises:
         StorageError: A request failed.
@@ -159,7 +158,7 @@ async def begin(chain: Chain, lease: Lease, hub: Hub, starting: StartingPosition
 
 
 async def _resolve(partition: str, lease: Lease, hub: Hub, starting: StartingPosition) -> int:
-    if lease.checkpoint is not None:  # read by another program on the same lease before
+    if lease.checkpoint is not None:  # another program has read the partition
         return lease.checkpoint.sequence_number + 1
     wanted = starting.partitions.get(partition, starting)
     info = await hub.partition(partition)

@@ -1,15 +1,15 @@
-"""When a checkpoint is written: a pure rule over what is done and in no checkpoint yet.
+"""The schedule of checkpoints: a pure rule on the events that are done but not checkpointed.
 
-A checkpoint can only stand where everything before it is safe: behind a committed file, or, where a handler replaces
-the files, behind a batch that the handler processed. So the rule is asked at these moments and says whether this one
-is taken:
+A checkpoint is possible only where all earlier events are safe: after a committed file or, without files, after a batch
+that the handler processed. The policy decides at these moments whether to write a checkpoint:
 
     File, Batch   always
-    Events        once `events` events were done since the last checkpoint
-    Interval      once the oldest of them was done `seconds` seconds ago
+    Events        after `events` events since the last checkpoint
+    Interval      when the oldest event since the last checkpoint was done `seconds` seconds ago
 
-With files, Batch is the same as File: a batch is safe when its file is. What no checkpoint covers is read again after a
-crash: it costs time with files, where nothing is written twice, and repeats the work of a handler that replaces them.
+With files, Batch is the same as File: a batch is safe when its file is. After a crash, events after the checkpoint are
+read again. With files this only costs time, as no event is written twice. Without files the handler processes the
+events again.
 """
 
 from typing import Literal
@@ -18,14 +18,14 @@ from eventconsumer_api.v1alpha1 import CheckpointPolicy, CheckpointRule
 
 
 class CheckpointSchedule:
-    """Follows one partition. Times are seconds of any clock that only rises."""
+    """The schedule of one partition. Times are seconds of any monotonic clock."""
 
     def __init__(self, rule: CheckpointRule, *, replaces_files: bool) -> None:
-        """A schedule on which nothing is done yet.
+        """Create a schedule without events.
 
         Args:
             rule: `processing.checkpoint`.
-            replaces_files: Whether there are no files, only a handler: it decides what an absent policy means.
+            replaces_files: Whether the handler replaces the files: it determines the default policy.
         """
         default = CheckpointPolicy.BATCH if replaces_files else CheckpointPolicy.FILE
         self._policy = rule.policy or default
@@ -35,7 +35,7 @@ class CheckpointSchedule:
         self._since: float | None = None
 
     def note(self, events: int, now: float) -> None:
-        """Take in that events are done which no checkpoint covers."""
+        """Record that events are done that no checkpoint covers."""
         if events and self._since is None:
             self._since = now
         self._events += events
@@ -45,7 +45,7 @@ class CheckpointSchedule:
 
         Args:
             now: The time.
-            at: What was just done: a file, or a batch; also asked while nothing comes, so that an interval ends.
+            at: What was completed: a file or a batch. Also called while no events arrive, so that an interval ends.
         """
         if self._since is None or at != self._moment:
             return False
@@ -57,7 +57,7 @@ class CheckpointSchedule:
         return True
 
     def written(self, now: float) -> None:
-        """Take in that a checkpoint covers everything noted."""
+        """Record that a checkpoint covers all events that are done."""
         del now  # an interval starts with the next event that is done
         self._events = 0
         self._since = None

@@ -1,6 +1,6 @@
-"""Holes in the sequence numbers that a partition gives, and what made them. Pure; whole columns at a time.
+"""Holes in the sequence numbers of a partition, and their causes. Pure; works on whole columns.
 
-A compacted hub has holes everywhere, so nothing here costs objects for each of them.
+A compacted hub has many holes, so no function creates an object per hole.
 """
 
 from collections.abc import Iterable
@@ -12,22 +12,22 @@ from eventconsumer_processor.sink.gaps import Gap, GapReason
 
 Numbers = npt.NDArray[np.int64]
 Holes = tuple[Numbers, Numbers]
-"""The first and the last sequence numbers that are missing, rising."""
+"""The first and the last sequence number of each hole, rising."""
 
 
 def missing(expected: int, numbers: Numbers) -> Holes:
-    """Holes in rising `numbers` that should start at `expected`: their first and their last sequence numbers."""
+    """The holes in rising `numbers`, which should start at `expected`."""
     before = np.concatenate(([expected - 1], numbers[:-1]))
     after_hole = np.flatnonzero(numbers - before > 1)
     return before[after_hole] + 1, numbers[after_hole] - 1
 
 
 def removed(holes: Holes, earliest: int) -> list[Gap]:
-    """What retention removed of these holes: all below the earliest event that the hub retains.
+    """The part of the holes that retention made: all numbers below the earliest event that the hub retains.
 
-    Retention removes the oldest events of a partition and nothing behind them. What is missing at or above `earliest`
-    was removed by log compaction (Microsoft, "Log compaction in Azure Event Hubs": sequence numbers of the rest stay),
-    or was never an event, as the markers of Kafka transactions are none.
+    Retention removes only the oldest events of a partition. Log compaction removed the numbers that are missing at or
+    above `earliest` (Microsoft, "Log compaction in Azure Event Hubs": the other events keep their sequence numbers), or
+    they never were events, such as the markers of Kafka transactions.
     """
     below = int(np.searchsorted(holes[0], earliest))
     ends = np.minimum(holes[1][:below], earliest - 1)
@@ -35,12 +35,12 @@ def removed(holes: Holes, earliest: int) -> list[Gap]:
 
 
 def rest(start: int, numbers: Numbers, known: Iterable[Gap]) -> Holes:
-    """What is missing in `numbers` from `start` on, and in no gap that is known.
+    """The holes in `numbers` from `start` on that are outside the known gaps.
 
     Args:
-        start: The first sequence number that should be there.
-        numbers: Those that are, rising.
-        known: Gaps; each begins where a hole begins.
+        start: The first sequence number that should exist.
+        numbers: The existing sequence numbers, rising.
+        known: Gaps; each starts where a hole starts.
     """
     firsts, lasts = missing(start, numbers)
     for gap in known:
@@ -51,7 +51,7 @@ def rest(start: int, numbers: Numbers, known: Iterable[Gap]) -> Holes:
 
 
 def counted(found: Holes) -> list[Gap]:
-    """Holes that log compaction made, as one entry; none for none."""
+    """Holes that log compaction made, as one gap with a count; empty for no holes."""
     firsts, lasts = found
     if not len(firsts):
         return []

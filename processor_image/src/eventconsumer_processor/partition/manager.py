@@ -1,7 +1,7 @@
 """The partition manager: scans the leases, and acquires and releases partitions. Each held lease is an ownership.
 
 A scan lists all leases, verifies the leases of this host where the listing names another owner, decides which leases to
-acquire and which to release, and starts the acquisitions (`acquisitions`). Every sequence of storage requests has a time
+acquire and which to release, and starts the acquisitions (`acquisitions`). Each sequence of storage requests has a time
 limit, below the two minutes after which a host counts as stuck.
 
 When scans run:

@@ -1,9 +1,9 @@
-"""Whether the hub's event under a sequence number is the one that was read before. Pure.
+"""Compares the hub's event at a sequence number with the event that was read before. Pure.
 
-After a forced failover sequence numbers may name other events (Microsoft, "Event Hubs geo-disaster recovery": events
-that were not replicated are lost). An enqueued time is given once, so equal times under one number mean the same event.
-Offsets are opaque; enabling geo-replication changes their form, from a number to a text such as `1:22:333` (Microsoft,
-"Geo-replication", section on offsets), so offsets of different forms say nothing.
+After a forced failover, sequence numbers may name other events (Microsoft, "Event Hubs geo-disaster recovery": events
+that were not replicated are lost). Event Hubs assigns an enqueued time once, so the same number with the same time is
+the same event. Offsets are opaque. Geo-replication changes their form from a number to a text such as `1:22:333`
+(Microsoft, "Geo-replication", section on offsets), so offsets of different forms cannot be compared.
 """
 
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from eventconsumer_api.identity import EventMark
 from eventconsumer_processor.source.hub import PartitionInfo
 
-if TYPE_CHECKING:  # who only asks for facts loads no Arrow
+if TYPE_CHECKING:  # callers that only read properties do not load Arrow
     from eventconsumer_processor.source.batch import EventBatch
 
 
@@ -26,12 +26,12 @@ def last_of(batch: "EventBatch") -> EventMark:
 
 
 def end_of(info: PartitionInfo) -> EventMark:
-    """The last event of a partition. Its offset is left out: Microsoft's SDKs warn that it is no position there."""
+    """The last event of a partition, without its offset: Microsoft's SDKs warn not to use it as a position."""
     return EventMark(sequence_number=info.last, enqueued_time=info.last_enqueued_time if info.last >= 0 else None)
 
 
 def same(ours: EventMark, theirs: EventMark) -> bool | None:
-    """Whether two marks with one sequence number are one event; None where nothing of them can be compared."""
+    """Whether two marks with the same sequence number are the same event; None if they cannot be compared."""
     times = ours.enqueued_time, theirs.enqueued_time
     if times[0] is not None and times[1] is not None and _milliseconds(times[0]) != _milliseconds(times[1]):
         return False

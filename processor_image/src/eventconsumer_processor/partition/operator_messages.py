@@ -1,9 +1,9 @@
-"""What the operator tells this host about the fleet: verified, kept, and forgotten when the operator is silent.
+"""Operator messages about the fleet: verified, stored, and discarded when the operator is silent.
 
-A message is believed when it carries the signature of the operator's key, is for this resource, is newer than the last
-one believed, and was written close to this host's own time. The key is a file of the ConfigMap that is read for each
-message, so a new key needs no restart. A message that is not believed changes nothing but a counter. Whatever a message
-says, it only changes what this host wishes for: the chain of files is safe under any.
+A message is accepted if it has a valid signature of the operator's key, is for this resource, is newer than the last
+accepted message, and its time is close to this host's time. The key is a file of the ConfigMap and is read for each
+message, so a new key needs no restart. A rejected message changes only a counter. A message affects only which leases
+this host acquires and releases: the chain of files is safe with any message.
 """
 
 import asyncio
@@ -23,19 +23,19 @@ from eventconsumer_api.fleet import FLEET_CLOCK_SECONDS, FLEET_MAX_BYTES, FLEET_
 from eventconsumer_processor.lease.planned_balancer import Fleet
 from eventconsumer_processor.metrics import Metrics
 
-LATE_SECONDS = 20.0  # above the operator's pause between two looks at a resting resource: then it may have ended
-FIRST_SECONDS = 5.0  # that a new host waits for the first message before it takes what it may have to give away
+LATE_SECONDS = 20.0  # above the operator's interval for a resource at rest: the operator may be down
+FIRST_SECONDS = 5.0  # how long a new host waits for the first message before it acquires leases
 _KEY_BYTES = 16 * 1024
 
 log = structlog.get_logger(__name__)
 
 
 class Refused(Exception):
-    """A message is not believed.
+    """A message is rejected.
 
     Attributes:
-        status: The HTTP status to answer.
-        result: Label of the metric.
+        status: The HTTP status of the response.
+        result: The label of the metric.
     """
 
     def __init__(self, status: int, result: str, text: str) -> None:
@@ -55,14 +55,14 @@ class OperatorMessages:
         clock: Callable[[], float],
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """Hear nothing yet.
+        """Start without a message.
 
         Args:
             resource: `<namespace>/<name>` of this host's EventConsumer.
-            key_file: The operator's public key (PEM), which may appear later; None: all messages are rejected.
+            key_file: The operator's public key (PEM), which may be created later; None: all messages are rejected.
             metrics: Counts messages by result.
-            clock: Seconds; must go on in suspend. Silence is measured by it.
-            now: The wall clock, which a message's time is compared with.
+            clock: Seconds, for the operator's silence; must advance during suspend.
+            now: The wall clock, for the times of messages.
         """
         self._changed = asyncio.Event()
         self._resource = resource
@@ -76,14 +76,14 @@ class OperatorMessages:
         self._refused = ""
 
     def receive(self, body: bytes, signature: str) -> None:
-        """Take a message from the network.
+        """Verify and store a message from the network.
 
         Args:
             body: `FleetMessage` as JSON.
-            signature: Of the body, base64.
+            signature: The signature of the body, base64.
 
         Raises:
-            Refused: It is not believed, and nothing changed.
+            Refused: The message is rejected.
         """
         try:
             if len(body) > FLEET_MAX_BYTES:
@@ -93,25 +93,25 @@ class OperatorMessages:
                 message = FleetMessage.model_validate_json(body)
             except ValidationError as error:
                 where = ".".join(str(part) for part in error.errors()[0]["loc"])
-                raise Refused(400, "unreadable", f"the message does not fit at {where or 'its root'}") from None
-            self.believe(message)
+                raise Refused(400, "unreadable", f"the message is invalid at {where or 'its root'}") from None
+            self.accept(message)
         except Refused as error:
             self.count_refused(error)
             raise
         self._metrics.fleet_messages.labels("accepted").inc()
         self._refused = ""
 
-    def believe(self, message: FleetMessage) -> None:
-        """Take a message that is known to be the operator's.
+    def accept(self, message: FleetMessage) -> None:
+        """Store a message whose signature is verified.
 
         Raises:
-            Refused: It is not for this host and this time.
+            Refused: It is for another resource, has a wrong time, or is not newer than the last accepted message.
         """
         last = self._last
         if message.resource != self._resource:
             raise Refused(403, "other resource", "the message is for another EventConsumer")
         if message.time.tzinfo is None:
-            raise Refused(400, "unreadable", "the message's time has no zone")
+            raise Refused(400, "unreadable", "the message's time has no time zone")
         if abs((message.time - self._now()).total_seconds()) > FLEET_CLOCK_SECONDS:
             raise Refused(403, "clock", f"the message's time is more than {FLEET_CLOCK_SECONDS:.0f} s from this host's")
         if last is not None and message.generation <= last.generation:
@@ -122,7 +122,7 @@ class OperatorMessages:
             self._changed.set()
 
     def count_refused(self, error: Refused) -> None:
-        """Count a message that was refused, and say so once while the reason stays the same."""
+        """Count a rejected message; repeated rejections with the same result are logged once."""
         self._metrics.fleet_messages.labels(error.result).inc()
         if self._refused != error.result:
             log.warning("an operator message was rejected", why=str(error))
@@ -142,18 +142,18 @@ class OperatorMessages:
         self._changed.clear()
 
     def current(self) -> Fleet | None:
-        """The fleet; None where the operator never spoke, or is silent."""
+        """The fleet; None before the first message, and while the operator is silent."""
         last = self._last
         if last is None or self._clock() - self._heard >= FLEET_SILENCE_SECONDS:
             return None
         return Fleet(last.hosts, frozenset(last.ready), frozenset(last.gone), last.partitions)
 
     def late(self) -> bool:
-        """Whether a message should have come by now: until the next one, nothing is certain."""
+        """Whether the next message is overdue: the fleet is uncertain until it arrives."""
         return self._last is None or self._clock() - self._heard >= LATE_SECONDS
 
     def expected(self) -> bool:
-        """Whether a first message should come any moment: this host just started, and knows an operator's key."""
+        """Whether the first message is expected soon: this host just started and has the operator's key."""
         if self._last is not None or self._clock() - self._began >= FIRST_SECONDS:
             return False
         return self._key_file is not None and self._key_file.exists()
@@ -163,12 +163,12 @@ class OperatorMessages:
         try:
             key.verify(base64.b64decode(signature, validate=True), body)
         except (InvalidSignature, binascii.Error, ValueError):
-            raise Refused(403, "bad signature", "the signature is not the operator's") from None
+            raise Refused(403, "bad signature", "the signature does not match the operator's key") from None
 
     def _key(self) -> Ed25519PublicKey:
         try:
             if self._key_file is None:
-                raise FileNotFoundError("no operator is known")
+                raise FileNotFoundError("no operator key is configured")
             with self._key_file.open("rb") as file:
                 key = load_pem_public_key(file.read(_KEY_BYTES))
         except (OSError, ValueError, UnsupportedAlgorithm) as error:
