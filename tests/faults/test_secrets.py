@@ -35,7 +35,7 @@ def test_22_the_hubs_key_is_rotated(stage: Stage) -> None:
     rights = ["Listen", "Send", "Manage"]
     stage.emulator.admin.set_policies((KEY_NAME, KEY, rights), ("drain", NEW_KEY, ["Listen"]))
     orders.hub_secret.write_text(stage.emulator.connection_string(orders.hub, "drain", NEW_KEY))
-    wait_until(lambda: bool(logged(host, "a credential changed: connecting again")), "the change is seen")
+    wait_until(lambda: bool(logged(host, "a credential changed; registering again")), "the change is seen")
     wait_until(lambda: len(host.owned()) == 2, f"the same process goes on: {host.log[-2000:]}")
     publish(orders, 100, start=200)
     stage.settled(orders, 400)

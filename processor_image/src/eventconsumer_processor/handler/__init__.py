@@ -1,4 +1,4 @@
-"""User code: the class that a user writes and its parts, loading it, giving it events, and dead letters."""
+"""The handler: the class that a user writes, and how the host loads it, calls it and writes dead letters."""
 
 from eventconsumer_processor.handler.api import (
     Batch,

@@ -1,4 +1,4 @@
-"""User code: the class a user writes, and what it is given.
+"""The handler API: the class that a user writes, and the objects that it receives.
 
 A handler is a class named by `spec.processing.handler` as `package.module:Class`, in an image built FROM the processor
 image:
@@ -10,17 +10,16 @@ image:
         async def process_events(self, context: PartitionContext, batch: Batch) -> None: ...
         async def close(self, context: PartitionContext, reason: CloseReason) -> None: ...
 
-What holds:
+Guarantees:
 
-- Each partition that a host owns has an instance of its own, made without arguments; one instance gets one call at a
-  time. Instances of different partitions take turns on one event loop: what waits must be awaited, never block. A
-  method that is a plain `def` runs in a thread of its instance's own and may block.
-- `process_events` returning means that all events of the batch are done; raising means that none is, and the batch
-  comes again (see `handling`). Successful calls come in rising order of sequence numbers, without holes but for dead
-  letters.
-- At least once: after a crash, a lost lease or a failure, events since the last checkpoint come again. A handler that
-  needs exactly once stores `context.partition_id` and the event's sequence number together with its result.
-- `open` comes before the first batch, `close` after the last one; a process that is killed closes nothing.
+- Each partition that a host owns has its own instance, created without arguments. An instance gets one call at a time.
+  Instances of different partitions share one event loop: an `async def` method must await and never block. A `def`
+  method runs in a thread of its instance and may block.
+- If `process_events` returns, all events of the batch are done. If it raises, none is, and the batch is passed again:
+  see `handling`. Successful calls are in rising order of sequence numbers, without holes except for dead letters.
+- At least once: after a crash, a lost lease or a failure, events since the last checkpoint are passed again. A handler
+  that needs exactly once stores `context.partition_id` and the sequence number of the event together with its result.
+- `open` is called before the first batch, `close` after the last one. A process that is killed calls no `close`.
 """
 
 from abc import ABC, abstractmethod
@@ -42,23 +41,23 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class CloseReason(StrEnum):
     """Why a partition is closed."""
 
-    LEASE_LOST = "LeaseLost"  # another host has it, or will: what was not checkpointed is processed there again
-    SHUTDOWN = "Shutdown"  # this host gives the partition up in order: everything done is checkpointed
+    LEASE_LOST = "LeaseLost"  # another host owns it or will: events after the checkpoint are processed again there
+    SHUTDOWN = "Shutdown"  # this host releases the partition: all processed events are checkpointed
 
 
-class TryAgain(Exception):  # noqa: N818 - what the handler asks for
-    """Raise it when no event is at fault, as while a database is down: the batch comes again until it is done.
+class TryAgain(Exception):  # noqa: N818 - a request of the handler
+    """Raise it when no event is at fault, such as while a database is down: the batch is passed again until it is done.
 
-    It may come again for ever and makes no dead letters; every other error does, after `processing.handlerAttempts`.
+    There is no limit of attempts, and no dead letter; every other error has `processing.handlerAttempts`.
     """
 
 
-class RejectEvents(Exception):  # noqa: N818 - what the handler does
-    """Raise it to make events of the batch dead letters at once; the others of the batch come again without them.
+class RejectEvents(Exception):  # noqa: N818 - an action of the handler
+    """Raise it to make events of the batch dead letters at once; the other events of the batch are passed again.
 
     Args:
-        sequence_numbers: Of the events to reject.
-        reason: Why, for the dead letters.
+        sequence_numbers: Sequence numbers of the events to reject.
+        reason: The cause, for the dead letters.
     """
 
     def __init__(self, sequence_numbers: Iterable[int], reason: str) -> None:
@@ -69,13 +68,13 @@ class RejectEvents(Exception):  # noqa: N818 - what the handler does
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event. Property values are text: strings as they are, other types as JSON, just as in the files.
+    """One event. Property values are text: strings unchanged, other types as JSON, as in the files.
 
     Attributes:
         sequence_number: Its number in the partition; rises by one from event to event.
         offset: An opaque text of the hub.
-        enqueued_time: When the hub took it, UTC.
-        partition_key: What the publisher chose; None where it chose none.
+        enqueued_time: When the hub received it, UTC.
+        partition_key: The key that the publisher set; None: no key.
         body: As published; may be empty.
     """
 
@@ -94,7 +93,7 @@ class Event:
 class Batch(Sequence[Event]):
     """Events of one partition in sequence order: a read-only view, as events one by one or as columns.
 
-    Iterating makes each `Event` as it is asked for. A column, such as `batch.bodies`, costs no object per event.
+    Iteration creates each `Event` on demand. A column, such as `batch.bodies`, creates no object per event.
     """
 
     __slots__ = ("_events", "_indices")
@@ -103,8 +102,8 @@ class Batch(Sequence[Event]):
         """A view on some events of a batch.
 
         Args:
-            events: The batch's.
-            indices: Rising positions in them; absent: all.
+            events: The events of the batch.
+            indices: Rising positions in `events`; absent: all.
         """
         self._events = events
         self._indices = range(len(events)) if indices is None else indices
@@ -145,7 +144,7 @@ class Batch(Sequence[Event]):
 
     @property
     def partition_keys(self) -> tuple[str | None, ...]:
-        """None where the publisher chose none."""
+        """None: the publisher set no key."""
         return self._column(self._events.partition_keys)
 
     @property
@@ -160,7 +159,7 @@ class Batch(Sequence[Event]):
 
     @property
     def system_properties(self) -> tuple[dict[str, str], ...]:
-        """Message annotations and AMQP properties that have no column of their own."""
+        """Message annotations and AMQP properties without their own column."""
         return tuple(self._events.system_properties.entries(index) for index in self._indices)
 
     @property
@@ -199,7 +198,7 @@ class Batch(Sequence[Event]):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in a partition: an event that is done."""
+    """A position in a partition: an event that is done."""
 
     sequence_number: int
     offset: str
@@ -208,22 +207,21 @@ class Position:
 
 @dataclass(slots=True)
 class PartitionContext:
-    """The partition that a call is about. It is the same object in all calls of an instance; change nothing in it.
+    """The partition of a call. All calls of an instance get the same object, which only the host changes.
 
     Attributes:
         namespace: Host name of the Event Hubs namespace.
         event_hub: Name of the hub.
         consumer_group: Name of the consumer group.
         partition_id: Id of the partition.
-        owner: This host.
-        epoch: How often the partition changed hands: rises with each owner, so what was written under a higher epoch is
-            newer.
-        next_sequence_number: Of the event that comes next.
-        position: The last event that is done in this instance; None before.
-        log: Writes structured lines to the host's log.
-        last_enqueued: How far the partition's log had come when an event of this batch, or one received with it, was
-            sent; None unless `processing.runtimeMetrics` is true. It makes each event some 155 bytes larger on the
-            wire, and says nothing while no event comes: lag is not measured by it.
+        owner: Id of this host.
+        epoch: Rises with each owner of the partition: data that was written with a higher epoch is newer.
+        next_sequence_number: Sequence number of the next event.
+        position: The last event that this instance has processed; None: none yet.
+        log: A structured logger of the host.
+        last_enqueued: The last event of the partition when the hub sent an event of this batch or of the same receive;
+            None unless `processing.runtimeMetrics` is true. It adds about 155 bytes per event on the wire, and gives no
+            information while no events arrive: lag is not measured with it.
     """
 
     namespace: str
@@ -248,13 +246,13 @@ class PartitionContext:
 
 
 class EventProcessor(ABC):
-    """The base of a handler, for its documentation and types; a class with the same methods will do.
+    """The base class of a handler, for documentation and types; any class with the same methods works.
 
     Each method may be `async def` or `def`.
     """
 
     def open(self, context: PartitionContext) -> Awaitable[None] | None:
-        """Get ready. An error has it called again, on a new instance, after a pause."""
+        """Prepare the instance. After an error, a new instance is opened after a pause."""
         return None
 
     @abstractmethod
@@ -262,14 +260,14 @@ class EventProcessor(ABC):
         """Process a batch that is not empty.
 
         Raises:
-            TryAgain: Not now: the batch comes again.
+            TryAgain: The batch cannot be processed now and is passed again.
             RejectEvents: Some events can never be processed: they become dead letters.
-            Exception: The batch comes again, up to `processing.handlerAttempts` times; then it is divided to find the
-                events that fail, and those become dead letters.
+            Exception: The batch is passed again, up to `processing.handlerAttempts` times; then it is divided to find
+                the events that fail, which become dead letters.
         """
 
     def close(self, context: PartitionContext, reason: CloseReason) -> Awaitable[None] | None:
-        """Let go of what `open` made. With `LEASE_LOST`, `process_events` may have been cancelled before."""
+        """Release the resources of `open`. With `LEASE_LOST`, `process_events` may have been cancelled before."""
         return None
 
 

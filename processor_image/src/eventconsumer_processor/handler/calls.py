@@ -1,9 +1,9 @@
-"""Calls the methods of one instance of user code, one at a time, whichever kind each is.
+"""Calls the methods of one handler instance, one at a time; methods may be `async def` or `def`.
 
-An `async def` runs on the host's event loop, a plain `def` in a thread of the instance's own: it may block, it may keep
-things that belong to one thread, and it cannot starve others. A cancelled call is cancelled inside an `async def`; a
-thread cannot be cancelled, so the next call waits for it. The thread is a daemon: code that never returns does not keep
-the process from ending.
+An `async def` method runs on the host's event loop. A `def` method runs in a thread of the instance: it may block, may use
+thread-local objects, and does not delay other partitions. A cancelled call is cancelled inside an `async def`; a
+thread cannot be cancelled, so the next call waits for it. The thread is a daemon: a method that never returns does not
+prevent the end of the process.
 """
 
 import asyncio
@@ -18,23 +18,23 @@ from typing import Any
 from eventconsumer_processor.handler.api import Batch, CloseReason, EventProcessor, PartitionContext
 
 SLOW_SECONDS = 60.0
-CANCEL_SECONDS = 2.0  # for an `async def` to end when it is cancelled
+CANCEL_SECONDS = 2.0  # for an `async def` to end after it is cancelled
 
 
 class Ended(RuntimeError):
-    """User code tried to end the process or cancelled itself, which is a failure like any other."""
+    """The handler tried to end the process or cancelled itself: a failure like any other."""
 
 
 class Calls:
-    """The calls of one instance."""
+    """The calls to one handler instance."""
 
     def __init__(self, processor: EventProcessor, name: str, slow: Callable[[str, float], None]) -> None:
         """Wrap an instance.
 
         Args:
             processor: The instance; `open` and `close` may be missing.
-            name: Of its thread.
-            slow: Told every `SLOW_SECONDS` that a method has not returned, with the seconds it has taken.
+            name: Name of its thread.
+            slow: Called every `SLOW_SECONDS` while a method has not returned, with its name and duration in seconds.
         """
         self._processor = processor
         self._name = name
@@ -54,13 +54,13 @@ class Calls:
         await self._call("close", context, reason)
 
     def end(self) -> None:
-        """Let the thread end behind its last call."""
+        """End the thread after its last call."""
         if self._thread is not None:
             self._thread.end()
 
     async def _call(self, name: str, *arguments: object) -> None:
         method = getattr(self._processor, name, None)
-        if method is None:  # open and close may be left out
+        if method is None:  # open and close are optional
             return
         call = asyncio.create_task(self._run(method, arguments))
         began = asyncio.get_running_loop().time()
@@ -71,7 +71,7 @@ class Calls:
             call.cancel()
             await asyncio.wait({call}, timeout=CANCEL_SECONDS)
             if call.done() and not call.cancelled():
-                call.exception()  # seen: no caller is left
+                call.exception()  # retrieved, because no caller is left
             raise
         if call.cancelled():
             raise Ended(f"{name} cancelled itself")
@@ -92,20 +92,20 @@ class Calls:
 
 
 class _Thread:
-    """Runs functions one after the other in a thread."""
+    """Runs functions in a thread, one after another."""
 
     def __init__(self, name: str) -> None:
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         threading.Thread(target=self._loop, name=name, daemon=True).start()
 
     async def run(self, function: Callable[..., Any], arguments: tuple[object, ...]) -> Any:
-        """Run a function behind all before it."""
+        """Run a function after all earlier ones."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         context = contextvars.copy_context()
 
         def settle(result: object, error: BaseException | None) -> None:
-            if future.done():  # cancelled meanwhile
+            if future.done():  # cancelled in the meantime
                 return
             if error is None:
                 future.set_result(result)
@@ -122,14 +122,14 @@ class _Thread:
             except BaseException as error:
                 failure = Ended(f"it raised {type(error).__name__}")
                 failure.__cause__ = error
-            with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits
+            with contextlib.suppress(RuntimeError):  # the loop is closed: no task is waiting
                 loop.call_soon_threadsafe(settle, result, failure)
 
         self._work.put(work)
         return await future
 
     def end(self) -> None:
-        """End behind the work at hand."""
+        """End after the queued functions."""
         self._work.put(None)
 
     def _loop(self) -> None:

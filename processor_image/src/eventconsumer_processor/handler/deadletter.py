@@ -1,10 +1,9 @@
-"""Dead letters: events that the user's code could not process, each a small JSON file with all that is known.
+"""Dead letters: events that the handler could not process, each in a JSON file with the event and the error.
 
     <prefix>/_deadletters/inc=<incarnation>/partition=<p>/seq=<20 digits>.json
 
-A letter is written once: the first host to give up on an event wins, and a later one that comes to the same event
-finds it done. Nothing reads or removes letters but people and their tools; an event that is a dead letter is in the
-drained files all the same, where there are files.
+A dead letter is written once: if another host already wrote the letter of an event, it is kept. Only users and their
+tools read or remove dead letters. Where a consumer writes files, they contain the event too.
 """
 
 import base64
@@ -24,12 +23,12 @@ from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import Conflict
 
 MESSAGE_CHARACTERS = 4_096
-TRACEBACK_CHARACTERS = 32_768  # the end is kept: it says where
+TRACEBACK_CHARACTERS = 32_768  # the end is kept: it names the place of the error
 
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """How often an event was given to the user's code, and when."""
+    """How often an event was passed to the handler, and when."""
 
     count: int
     first: datetime
@@ -38,7 +37,7 @@ class Attempts:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why it became a dead letter; redacted."""
+    """The cause of a dead letter; redacted."""
 
     type: str
     message: str
@@ -46,11 +45,11 @@ class Cause:
 
 
 def cause_of(error: BaseException, message: str | None = None) -> Cause:
-    """The cause that an error is.
+    """The cause for an error.
 
     Args:
-        error: What the user's code raised.
-        message: Said instead of the error's own message.
+        error: The error that the handler raised.
+        message: Replaces the error's message.
     """
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
@@ -60,7 +59,7 @@ def cause_of(error: BaseException, message: str | None = None) -> Cause:
 
 
 def text_of(error: BaseException) -> str:
-    """An error's own message, whatever its class makes of that."""
+    """An error's message, even if its class fails to produce one."""
     try:
         return str(error)
     except Exception as failure:
@@ -68,7 +67,7 @@ def text_of(error: BaseException) -> str:
 
 
 class DeadLetters:
-    """The dead letters of one consumer, as one host writes them."""
+    """The dead letters of one consumer that one host writes."""
 
     def __init__(self, blobs: BlobStore, container: str, prefix: str, incarnation: str, handler: str) -> None:
         self._blobs = blobs
@@ -79,23 +78,23 @@ class DeadLetters:
         self._written: Counter[str] = Counter()
 
     def path(self, partition: str, sequence_number: int) -> str:
-        """Name of an event's letter."""
+        """Name of an event's dead letter."""
         return f"{self._folder}partition={partition}/seq={sequence_number:020d}.json"
 
     async def put(self, context: PartitionContext, event: Event, attempts: Attempts, cause: Cause) -> None:
-        """Write a letter; nothing to do where the event has one already.
+        """Write a dead letter, unless the event has one.
 
         Raises:
-            StorageError: It was not written, or that is unknown: try again.
+            StorageError: It was not written, or the outcome is unknown: try again.
         """
         text = json.dumps(self._letter(context, event, attempts, cause), ensure_ascii=False, indent=1)
-        data = text.encode(errors="backslashreplace")  # half a surrogate pair becomes its JSON escape
-        with contextlib.suppress(Conflict):  # perhaps from an earlier try whose answer was lost
+        data = text.encode(errors="backslashreplace")  # an unpaired surrogate becomes its JSON escape
+        with contextlib.suppress(Conflict):  # possibly from an earlier attempt whose response was lost
             await self._blobs.put(self.path(context.partition_id, event.sequence_number), data, if_absent=True)
         self._written[context.partition_id] += 1
 
     def problem(self) -> Problem | None:
-        """What the user is told; None where no letter was written since this host started."""
+        """The problem for the user; None if no dead letter was written since this host started."""
         if not self._written:
             return None
         each = ", ".join(f"{count} of partition {partition}" for partition, count in sorted(self._written.items()))
@@ -103,7 +102,7 @@ class DeadLetters:
             field="spec.processing.handler",
             reason=Reason.DEAD_LETTERS,
             message=f"the handler kept failing on {self._written.total()} events since this host started ({each}): "
-            f"they are in container {self._container} under {self._folder}, with the errors; correct the handler, and "
+            f"they are in container {self._container} under {self._folder}, with the errors; fix the handler, and "
             "process them from there",
         )
 
@@ -136,7 +135,7 @@ class DeadLetters:
 
 
 def _text(body: bytes) -> str | None:
-    """The body as text; None where it is no UTF-8."""
+    """The body as text; None if it is not UTF-8."""
     try:
         return body.decode()
     except UnicodeDecodeError:

@@ -1,18 +1,18 @@
-"""Gives a partition's events to the user's code until each is done: processed, or a dead letter. None is skipped.
+"""Calls the user's handler with the events of a partition until each is done: processed, or a dead letter.
 
-What "in order" means: a call that succeeds covers events behind all that were done before, and every event in front of
-them is done. So the number of leading events that are done says all, and a checkpoint may follow it.
+No event is skipped, and events are done in order: when a call succeeds, all earlier events are done. So the number of
+leading events that are done describes the progress, and a checkpoint may follow them.
 
-What happens on errors:
+Errors:
 
-    batch fails      -> the whole batch again, after growing pauses, `attempts` times in all
-    still fails      -> its first half, then its second, each once; a half that fails is divided again
-    one event fails  -> alone again, after growing pauses, `attempts` times in all, then it is a dead letter
-    TryAgain         -> the same events again, after growing pauses, for as long as it takes
-    RejectEvents     -> these events are dead letters now, the others of the call come again at once
+    a batch fails    -> the whole batch again, after growing pauses, `attempts` times in total
+    it still fails   -> its first half, then its second half, once each; a half that fails is divided again
+    one event fails  -> the event again, after growing pauses, `attempts` times in total; then it is a dead letter
+    TryAgain         -> the same events again, after growing pauses, without limit
+    RejectEvents     -> the named events are dead letters; the other events of the call are passed again at once
 
-A letter is written before its event counts as done, and while it cannot be written nothing continues. Every pause ends
-when the partition is to stop; what is not done then is processed by the next owner.
+A dead letter is written before its event counts as done; while it cannot be written, processing waits. A stop ends each
+pause; the next owner processes the remaining events.
 """
 
 import asyncio
@@ -47,15 +47,15 @@ from eventconsumer_storage.errors import StorageError
 
 PAUSE_FIRST = 0.5  # seconds, doubled each time
 PAUSE_MOST = 30.0
-FAILED_CALLS = 3  # in a row, before it is a problem: a call may fail at any time
-CLOSE_SECONDS = 10.0  # for the user's close
+FAILED_CALLS = 3  # consecutive failures before a problem is reported: a call may fail at any time
+CLOSE_SECONDS = 10.0  # time limit of the handler's close
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionIdentity:
-    """The partition that a handler is for."""
+    """The partition of a handler."""
 
     namespace: str
     event_hub: str
@@ -66,7 +66,7 @@ class PartitionIdentity:
 
 @dataclass(frozen=True)
 class HandlerDependencies:
-    """What the handlers of all partitions share."""
+    """Dependencies that the handlers of all partitions share."""
 
     factory: Factory
     letters: DeadLetters
@@ -78,16 +78,16 @@ class HandlerDependencies:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Some events of a batch, given in one call."""
+    """Events of a batch that are passed in one call."""
 
     indices: Sequence[int]
-    tries: int  # how often they may still fail together
-    given: int = 0  # how often they were given, together or with more
+    tries: int  # remaining attempts of the events together
+    given: int = 0  # attempts so far, together or with other events
 
 
 @dataclass(frozen=True, slots=True)
 class _Round:
-    """One batch on its way through the user's code."""
+    """The processing of one batch."""
 
     rows: EventRows
     stop: asyncio.Event
@@ -95,14 +95,14 @@ class _Round:
 
 
 class PartitionHandler:
-    """The user's code on one partition, one instance from `open` to `close`."""
+    """The handler of one partition: one instance from `open` to `close`."""
 
     def __init__(self, identity: PartitionIdentity, deps: HandlerDependencies) -> None:
         self._identity = identity
         self._deps = deps
-        self._calls: Calls | None = None  # open
+        self._calls: Calls | None = None  # None: not open
         self._context: PartitionContext | None = None
-        self._failures = 0  # in a row
+        self._failures = 0  # consecutive
         self._throttle = LogThrottle(lambda: deps.now().timestamp())
         self._failing: Problem | None = None
         self._log = log.bind(partition=identity.partition)
@@ -112,14 +112,14 @@ class PartitionHandler:
         return [problem for problem in (self._failing, self._deps.letters.problem()) if problem]
 
     async def open(self, epoch: int, position: int) -> None:
-        """Make an instance and open it.
+        """Create an instance and open it.
 
         Args:
-            epoch: Of the lease.
-            position: Sequence number of the first event to come.
+            epoch: The epoch of the lease.
+            position: Sequence number of the first event.
 
         Raises:
-            Blocked: The user's code failed; the next call tries with a new instance.
+            Blocked: The handler failed; the next call tries a new instance.
         """
         identity = self._identity
         context = PartitionContext(
@@ -139,7 +139,7 @@ class PartitionHandler:
             await calls.open(context)
         except (Exception, SystemExit) as error:
             self._count(error)
-            message = f"the handler cannot open partition {identity.partition}: {describe(error)}; it is tried again"
+            message = f"the handler cannot open partition {identity.partition}: {describe(error)}; the host retries"
             raise Blocked(FIELD, Reason.HANDLER_FAILING, message) from error
         else:
             self._calls, self._context = calls, context
@@ -149,20 +149,20 @@ class PartitionHandler:
                 calls.end()
 
     async def process(self, batch: EventBatch, stop: asyncio.Event) -> int:
-        """Give a batch to the user's code, until all its events are done.
+        """Pass events to the handler until all of them are done.
 
         Args:
-            batch: Events behind all that were given before.
-            stop: Set when the partition is given up: a call under way is waited for, and no other begins.
+            batch: Events that follow all earlier ones.
+            stop: Set when the partition stops: a call in progress is awaited, and no further call is made.
 
         Returns:
-            How many leading events are done; fewer than all only where `stop` was set.
+            The number of leading events that are done; fewer than all only if `stop` was set.
         """
         assert self._calls is not None and self._context is not None  # noqa: S101, PT018 - open
         rows = batch.rows()
         self._context.note_batch(batch.last_enqueued)
         turn = _Round(rows, stop, self._deps.now())
-        pending = [_Piece(range(len(batch)), self._deps.attempts)]  # the first of them last
+        pending = [_Piece(range(len(batch)), self._deps.attempts)]  # the first piece is last
         done = 0
         while pending and not stop.is_set():
             pending += await self._give(turn, self._calls, self._context, pending.pop())
@@ -174,10 +174,10 @@ class PartitionHandler:
         return done
 
     async def close(self, *, lost: bool) -> None:
-        """Close the instance, if one is open; never fails, and takes no longer than `CLOSE_SECONDS`.
+        """Close the open instance, if any; never fails, and takes at most `CLOSE_SECONDS`.
 
         Args:
-            lost: The lease was lost, or else the partition is given up in order.
+            lost: Whether the lease was lost; else the partition stops in an orderly way.
         """
         calls, self._calls = self._calls, None
         if calls is None or self._context is None:
@@ -187,19 +187,19 @@ class PartitionHandler:
                 await calls.close(self._context, CloseReason.LEASE_LOST if lost else CloseReason.SHUTDOWN)
         except Exception as error:
             self._count(error)
-            self._log.error("the handler's close failed: correct it in the handler's image", error=describe(error))
+            self._log.error("the handler's close failed: fix it in the handler's image", error=describe(error))
         finally:
             calls.end()
 
     async def _give(self, turn: _Round, calls: Calls, context: PartitionContext, piece: _Piece) -> list[_Piece]:
-        """Make one call, and pause behind it where that failed; what is left of the piece, the first part last."""
+        """Make one call, and pause if it failed; returns the remaining pieces, the first one last."""
         events = Batch(turn.rows, piece.indices)
         piece = replace(piece, given=piece.given + 1)
         try:
             with self._deps.metrics.handler_seconds.time():
                 await calls.process_events(context, events)
         except TryAgain as error:
-            self._failed(error, f"it asks to be given {_named(events)} again", alarm=self._failures >= FAILED_CALLS)
+            self._failed(error, f"it requests {_named(events)} again", alarm=self._failures >= FAILED_CALLS)
             await self._pause(self._failures, turn.stop)
             return [piece]
         except Exception as error:
@@ -213,17 +213,17 @@ class PartitionHandler:
         return []
 
     async def _again(self, turn: _Round, context: PartitionContext, piece: _Piece, error: Exception) -> list[_Piece]:
-        """What follows a failure: the same events once more, or in parts, or the end for the only one."""
+        """After a failure: try the same events again, divide them, or make the only one a dead letter."""
         events, failed = Batch(turn.rows, piece.indices), self._deps.attempts - piece.tries + 1
         piece = replace(piece, tries=piece.tries - 1)
         if piece.tries:
-            self._failed(error, f"it is given {_named(events)} again", alarm=failed >= FAILED_CALLS)
+            self._failed(error, f"{_named(events)} will be retried", alarm=failed >= FAILED_CALLS)
             await self._pause(failed, turn.stop)
             return [piece]
         if len(events) == 1:
             self._failed(error, f"{_named(events)} becomes a dead letter", alarm=True)
             return await self._reject(turn, context, piece, piece.indices, cause_of(error))
-        self._failed(error, f"{_named(events)} are divided to find those it fails on", alarm=True)
+        self._failed(error, f"{_named(events)} are divided to find the events that fail", alarm=True)
         middle = len(events) // 2
         return [
             _Piece(half, self._deps.attempts if len(half) == 1 else 1, piece.given)
@@ -233,7 +233,7 @@ class PartitionHandler:
     async def _reject(
         self, turn: _Round, context: PartitionContext, piece: _Piece, rejected: Sequence[int], cause: Cause
     ) -> list[_Piece]:
-        """Make events of a piece dead letters; the others of it are left, or all of it where there was a stop."""
+        """Write dead letters; returns the remaining events of the piece, or the whole piece after a stop."""
         attempts = Attempts(piece.given, turn.began, self._deps.now())
         for event in Batch(turn.rows, rejected):
             failures = 0
@@ -249,12 +249,12 @@ class PartitionHandler:
                             "failed to write a dead letter; retrying",
                             number=event.sequence_number, error=str(error), times=times,
                         )  # fmt: skip
-                    self._alarm(f"a dead letter cannot be written, so nothing goes on: {error}")
+                    self._alarm(f"a dead letter cannot be written, so processing waits: {error}")
                 await self._pause(failures, turn.stop)
                 if turn.stop.is_set():
                     return [piece]
             self._log.error(
-                "the handler rejected an event: it is a dead letter",
+                "an event became a dead letter",
                 number=event.sequence_number,
                 error=cause.type,
                 cause=cause.message,
@@ -276,7 +276,7 @@ class PartitionHandler:
 
     def _slow(self, method: str, seconds: float) -> None:
         self._log.warning("the handler has not returned", method=method, seconds=round(seconds))
-        self._alarm(f"{method} has not returned for {seconds:.0f} s, and nothing goes on before it does")
+        self._alarm(f"{method} has not returned for {seconds:.0f} s; the partition waits for it")
 
     def _alarm(self, what: str) -> None:
         self._failing = Problem(
@@ -286,7 +286,7 @@ class PartitionHandler:
         )
 
     async def _pause(self, failures: int, stop: asyncio.Event) -> None:
-        """Wait, the longer the more failures there were; no longer than until `stop`."""
+        """Wait, longer with each failure; a stop ends the wait."""
         seconds = min(PAUSE_MOST, PAUSE_FIRST * 2 ** min(failures - 1, 16))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), seconds * self._deps.rng.uniform(0.5, 1.5))

@@ -1,8 +1,8 @@
-"""Finds the user's class by its name, and says what is wrong with it before a partition is opened.
+"""Loads the user's handler class by its name, and validates it before a partition is opened.
 
-Everything a user can get wrong is a `Blocked` with the field `spec.processing.handler`, the cause and the remedy: the
-module or the class is missing, importing fails, it is no class, a method is missing or takes something else, or it
-cannot be made without arguments.
+A mistake raises `Blocked` with the field `spec.processing.handler`, the cause and the remedy: the module or the class is
+missing, the import fails, the name is not a class, a method is missing or has other parameters, or the class cannot
+be created without arguments.
 """
 
 import importlib
@@ -17,26 +17,26 @@ from eventconsumer_processor.handler.api import EventProcessor
 from eventconsumer_processor.handler.deadletter import text_of
 
 FIELD = "spec.processing.handler"
-_METHODS = {"open": 1, "process_events": 2, "close": 2}  # how many arguments each is given
+_METHODS = {"open": 1, "process_events": 2, "close": 2}  # number of arguments of each
 _OPTIONAL = {"open", "close"}
 
 Factory = Callable[[], EventProcessor]
-"""Makes a new instance; raises what the user's constructor raises."""
+"""Creates a new instance; raises the errors of the constructor."""
 
 
 def load(spec: str) -> Factory:
-    """Import a handler class and try it once. Takes as long as the user's imports: call it in a thread.
+    """Import a handler class and create one instance. The imports may take long: call it in a thread.
 
     Args:
         spec: `package.module:Class`.
 
     Raises:
-        Blocked: It cannot be used.
+        Blocked: The class cannot be used.
     """
     module_name, _, class_name = spec.partition(":")
     found = getattr(_import(spec, module_name), class_name, None)
     if found is None:
-        raise _invalid(f"module {module_name} has no class {class_name}: correct the name, or add the class")
+        raise _invalid(f"module {module_name} has no class {class_name}: fix the name, or add the class")
     if not isinstance(found, type):
         raise _invalid(f"{spec} is {_kind(found)}, not a class: name a class with the method process_events")
     _check_methods(spec, found)
@@ -44,14 +44,14 @@ def load(spec: str) -> Factory:
         first = found()
     except (Exception, SystemExit) as error:
         raise _invalid(
-            f"{spec}() fails with {describe(error)}: it must be possible to make one without arguments; put what can "
-            "fail for a time into open"
+            f"{spec}() fails with {describe(error)}: the class must be created without arguments; move code that "
+            "can fail temporarily to open"
         ) from error
     return _FirstThenNew(found, first)
 
 
 def describe(error: BaseException) -> str:
-    """An error in one line: its type, its message, and where it was raised."""
+    """An error in one line: its type, its message, and the place where it was raised."""
     text = text_of(error).strip().splitlines()
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({frames[-1].filename.rsplit('/', 1)[-1]}, line {frames[-1].lineno})" if frames else ""
@@ -59,7 +59,7 @@ def describe(error: BaseException) -> str:
 
 
 class _FirstThenNew:
-    """Gives out the instance that was made for trying first, so that no instance is made for nothing."""
+    """Returns the instance of the validation first, then new instances."""
 
     def __init__(self, made_by: Factory, first: EventProcessor) -> None:
         self._made_by = made_by
@@ -86,7 +86,7 @@ def _import(spec: str, name: str) -> object:
             f"module {name} needs the module {missing}, which is not in the image: install it there"
         ) from error
     except (Exception, SystemExit) as error:
-        raise _invalid(f"importing {name} for {spec} fails with {describe(error)}: correct the module") from error
+        raise _invalid(f"importing {name} for {spec} fails with {describe(error)}: fix the module") from error
 
 
 def _check_methods(spec: str, found: type) -> None:

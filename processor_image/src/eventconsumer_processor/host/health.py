@@ -1,8 +1,7 @@
-"""The host's HTTP side: /healthz, /status and /metrics, and /fleet, on which the operator tells what the fleet is.
+"""The host's HTTP server: /healthz, /status, /metrics, and /fleet for operator messages.
 
-/healthz answers 200 as long as the host's loops turn, also while it is blocked by something a person must change: a
-restart would heal nothing. It answers 503 when no loop has turned for two minutes, so that the kubelet restarts a stuck
-process.
+/healthz returns 200 while the host's loops run, even if a problem that a user must fix blocks the host: a restart would
+not help. It returns 503 when no loop has run for two minutes, so that the kubelet restarts a stuck process.
 """
 
 import asyncio
@@ -18,29 +17,29 @@ from eventconsumer_processor.errors import PortTaken
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.partition.operator_messages import OperatorMessages, Refused
 
-BODY_SECONDS = 5.0  # in which a message must have come
-STUCK_SECONDS = 120.0  # above the longest scan of a storage account that does not answer
+BODY_SECONDS = 5.0  # within which a message must arrive completely
+STUCK_SECONDS = 120.0  # above the longest scan of a storage account that does not respond
 
 
 class Heartbeat:
-    """When the host's loop last turned."""
+    """The time of the last iteration of the host's loops."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._last = clock()
 
     def beat(self) -> None:
-        """The loop turned."""
+        """Record an iteration."""
         self._last = self._clock()
 
     @property
     def age(self) -> float:
-        """Seconds since then."""
+        """Seconds since the last iteration."""
         return self._clock() - self._last
 
 
 class HealthServer:
-    """Serves the paths on one port."""
+    """Serves the endpoints on one port."""
 
     def __init__(
         self,
@@ -62,10 +61,16 @@ class HealthServer:
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
 
     async def start(self, port: int) -> int:
-        """Listen on all addresses; the port, which is a free one where 0 was asked for.
+        """Listen on all addresses.
+
+        Args:
+            port: 0: any free port.
+
+        Returns:
+            The port.
 
         Raises:
-            PortTaken: Another program listens there, or it may not be used.
+            PortTaken: Another program uses the port, or the process may not use it.
         """
         await self._runner.setup()
         try:
@@ -82,7 +87,7 @@ class HealthServer:
     async def _healthz(self, _: web.Request) -> web.Response:
         age = self._heartbeat.age
         if age > STUCK_SECONDS:
-            return web.Response(status=503, text=f"no loop has turned for {age:.0f} s\n")
+            return web.Response(status=503, text=f"no loop has run for {age:.0f} s\n")
         return web.Response(text="ok\n")
 
     async def _status(self, _: web.Request) -> web.Response:
@@ -92,7 +97,7 @@ class HealthServer:
         return web.Response(body=self._metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _fleet(self, request: web.Request) -> web.Response:
-        """Take a message of the operator; 204 where it is believed, else why not."""
+        """Receive an operator message: 204 if it is accepted, else the cause of the rejection."""
         try:
             body = await self._body(request)
             self._messages.receive(body, request.headers.get(FLEET_SIGNATURE_HEADER, ""))
@@ -107,13 +112,13 @@ class HealthServer:
         except web.HTTPRequestEntityTooLarge:
             error = Refused(413, "too large", f"the message has more than {FLEET_MAX_BYTES} bytes")
         except TimeoutError:
-            error = Refused(408, "too slow", f"the message did not come within {BODY_SECONDS:.0f} s")
+            error = Refused(408, "too slow", f"the message did not arrive within {BODY_SECONDS:.0f} s")
         self._messages.count_refused(error)
         raise error
 
 
 def _listen(port: int) -> socket.socket:
-    """One socket for IPv4 and IPv6, so that a free port is the same for both."""
+    """One socket for IPv4 and IPv6: a free port is then the same for both."""
     if socket.has_dualstack_ipv6():
         return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
     return socket.create_server(("", port))

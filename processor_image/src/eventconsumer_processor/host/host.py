@@ -1,13 +1,13 @@
-"""One host process: register, drain while registered, and hand everything over at SIGTERM.
+"""One host: it registers, runs its partitions while registered, and releases them at SIGTERM.
 
     Starting ──register──> Running ──SIGTERM──> Draining ──> exit 0
         │  ▲                  │
         ▼  │ every few        │ a credential changed
       Blocked  seconds  <─────┘
 
-While blocked, the process stays up and says in /status which field to change; a credential file that appears or changes
-is read again. A change while running ends the session in order (flush, commit, checkpoint, release) and registers
-again.
+While blocked, the process stays up and reports in /status which field to change. It registers again when a credential
+file is created or changes. If that happens while it is running, the host first drains (flush, commit, checkpoint,
+release).
 """
 
 import asyncio
@@ -49,7 +49,7 @@ log = structlog.get_logger(__name__)
 
 
 class Host:
-    """A host; `run` returns after a stop was requested and everything was handed over."""
+    """A host; `run` returns after `request_stop`, when all partitions are released."""
 
     def __init__(
         self,
@@ -70,19 +70,19 @@ class Host:
         self._blocked: list[Problem] = []
         self._partitions: PartitionManager | None = None
         self._leader: Leader | None = None
-        self.replayed: Totals | None = None  # what a complete replay wrote
+        self.replayed: Totals | None = None  # the totals of a completed replay
         self._metrics.follow(self.report, spark=self._config.batches is not None)
 
     def request_stop(self) -> None:
-        """Stop in order."""
+        """Request an orderly stop."""
         self._state = HostState.DRAINING
         self._stop.set()
 
     async def run(self, port: int) -> None:
-        """Serve and drain until stopped.
+        """Serve HTTP and run the partitions until stopped.
 
         Args:
-            port: Of the HTTP side; 0 takes a free one.
+            port: HTTP port; 0: any free port.
         """
         server = HealthServer(self._heartbeat, self.report, self._metrics, self._messages)
         log.info("listening", port=await server.start(port), owner=self._owner)
@@ -92,14 +92,14 @@ class Host:
                 registered = await register(self._config, self._storage_calls.observe)
                 self._heartbeat.beat()
                 if isinstance(registered, Registration):
-                    await self._session(registered, seen)
+                    await self._run_registered(registered, seen)
                 else:
                     await self._wait_blocked(registered, seen)
         finally:
             await server.stop()
 
     def report(self) -> HostReport:
-        """What /status answers."""
+        """The report for /status."""
         partitions, leader = self._partitions, self._leader
         found = [*self._blocked]
         if partitions:
@@ -140,7 +140,7 @@ class Host:
         if found != self._blocked:
             for problem in found:
                 log.error(
-                    "no events can be read until this is corrected",
+                    "the host is blocked: no events are read until this problem is fixed",
                     field=problem.field,
                     reason=problem.reason,
                     cause=problem.message,
@@ -151,7 +151,7 @@ class Host:
             async with asyncio.timeout(REGISTER_RETRY_SECONDS):
                 await self._changed(seen)
 
-    async def _session(self, registration: Registration, seen: str) -> None:
+    async def _run_registered(self, registration: Registration, seen: str) -> None:
         config, info = self._config, registration.info
         self._blocked = []
         log.info(
@@ -164,7 +164,7 @@ class Host:
         segment = registration.segments[-1]
         era = segment.incarnation
         encode, chain = files_of(config, info, segment, registration.sink)
-        rng = Random()  # noqa: S311 - spreads hosts, guards nothing
+        rng = Random()  # noqa: S311 - for jitter, not for security
         deps = PumpDependencies(
             owner=self._owner,
             config=config,
@@ -200,7 +200,7 @@ class Host:
         try:
             ended, _ = await asyncio.wait(loops, return_when=asyncio.FIRST_COMPLETED)
             for loop in ended:
-                loop.result()  # a loop that failed ends the process: the kubelet starts a fresh one
+                loop.result()  # a failed loop ends the process: the kubelet restarts it
         finally:
             for loop in loops:
                 loop.cancel()
@@ -213,7 +213,7 @@ class Host:
             await registration.close()
 
     async def _finish_replay(self, hub: BoundedHub, chain: Callable[[str], Chain]) -> None:
-        """Look whether the files are complete; if not, a credential changed, or the next attempt continues."""
+        """Check whether the files are complete; if not, the host registers again or the next attempt continues."""
         with contextlib.suppress(StorageError):
             self.replayed = await totals(hub, chain)
         if self.replayed is not None:
@@ -221,7 +221,7 @@ class Host:
             self.request_stop()
 
     def _handlers(self, registration: Registration, era: str, rng: Random) -> Callable[[str], PartitionHandler] | None:
-        """The user's code for each partition."""
+        """A factory of handlers by partition; None: no handler is configured."""
         config, info, factory = self._config, registration.info, registration.handler
         if factory is None or config.processing.handler is None:
             return None
@@ -239,12 +239,12 @@ class Host:
         return handler
 
     async def _changed(self, seen: str) -> None:
-        """Return when a stop is requested or a credential file differs from what was seen."""
+        """Return when a stop is requested or a credential file differs from the fingerprint `seen`."""
         while not self._stop.is_set() and fingerprint(self._credentials()) == seen:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), WATCH_SECONDS)
         if not self._stop.is_set():
-            log.info("a credential changed: connecting again")
+            log.info("a credential changed; registering again")
 
     def _enter(self, state: HostState) -> None:
         if self._state is not HostState.DRAINING:
@@ -252,5 +252,5 @@ class Host:
 
 
 def _distinct(found: list[Problem]) -> list[Problem]:
-    """One problem for each field and reason: the first."""
+    """The first problem of each field and reason."""
     return list({(problem.field, problem.reason): problem for problem in reversed(found)}.values())[::-1]

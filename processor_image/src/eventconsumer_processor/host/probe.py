@@ -1,13 +1,13 @@
-"""The probe: looks for events while no host runs (`eventconsumer probe`), and tells the operator what it finds.
+"""The probe (`eventconsumer probe`): looks for new events while no host runs, and reports them to the operator.
 
-It registers and measures as a leading host does and answers /status with the same report, but owns nothing: it reads no
-event, takes no lease and writes no file or checkpoint. What it writes are the manifests of Spark batches: files that
-wait become batches when their time comes, and commits are seen, whether or not a host runs. A manifest is put if
-absent, so a host that leads at the same time does no harm.
+The probe registers and measures the lag like a leading host and serves the same report at /status. It owns no
+partitions: it reads no events, acquires no leases, and writes no files or checkpoints. It freezes Spark batches:
+pending files become a batch when its trigger fires, even while no host runs. A manifest is written only if absent, so a leading
+host at the same time does no harm.
 
-The hub is asked for its heads every 10 s, which costs nothing; storage only once a minute, or when there are events
-that may be in no file, but while a batch is open for its commit each time. Nothing that reads or writes events is
-loaded, and no code of the user's.
+Each round reads the end offsets of the hub, which is free. It reads leases and files once a minute, or when events may
+be in no file; while a batch is open, each round looks for its commit record. The probe loads neither the code that
+reads and writes events nor the user's handler.
 """
 
 import asyncio
@@ -34,15 +34,15 @@ from eventconsumer_storage.credential import fingerprint
 from eventconsumer_storage.lease_time import boottime
 
 MEASURE_SECONDS = 10.0
-STORAGE_SECONDS = 60.0  # between two looks at leases and files while there is nothing new
+STORAGE_SECONDS = 60.0  # between two listings of leases and files while there are no new events
 RETRY_SECONDS = 5.0
-ROUND_SECONDS = 60.0  # longest round
+ROUND_SECONDS = 60.0  # time limit of a round
 
 log = structlog.get_logger(__name__)
 
 
 class Probe:
-    """A probe; `run` returns after a stop was requested."""
+    """A probe; `run` returns after `request_stop`."""
 
     def __init__(self, config: HostConfig, owner: str, clock: Callable[[], float] = boottime) -> None:
         self._config = config
@@ -57,14 +57,14 @@ class Probe:
         self._partitions: tuple[str, ...] = ()
 
     def request_stop(self) -> None:
-        """Stop."""
+        """Request a stop."""
         self._stop.set()
 
     async def run(self, port: int) -> None:
-        """Serve and measure until stopped.
+        """Serve HTTP and measure until stopped.
 
         Args:
-            port: Of the HTTP side; 0 takes a free one.
+            port: HTTP port; 0: any free port.
         """
         processing = self._config.processing.model_copy(update={"handler": None})
         without_handler = self._config.model_copy(update={"processing": processing})
@@ -76,7 +76,7 @@ class Probe:
                 seen = self._fingerprint()
                 registered = await register(without_handler, self._metrics.observe_storage)
                 if isinstance(registered, Registration):
-                    await self._session(registered, seen)
+                    await self._run_registered(registered, seen)
                 else:
                     self._forget(registered)
                 self._heartbeat.beat()
@@ -85,7 +85,7 @@ class Probe:
             await server.stop()
 
     def report(self) -> HostReport:
-        """What /status answers."""
+        """The report for /status."""
         state = HostState.DRAINING if self._stop.is_set() else HostState.RUNNING if self._fleet else HostState.STARTING
         return HostReport(
             owner=self._owner,
@@ -95,9 +95,9 @@ class Probe:
             fleet=self._fleet,
         )
 
-    async def _session(self, registration: Registration, seen: str) -> None:
-        """Measure until stopped, until a credential changes, or until something cannot be asked."""
-        part = problems.HUB  # what is being asked
+    async def _run_registered(self, registration: Registration, seen: str) -> None:
+        """Measure until stopped, until a credential changes, or until a request fails."""
+        part = problems.HUB  # the part that the current request concerns
         config, info = self._config, registration.info
         leases = lease_store(config, info, registration.leases, self._clock)
         batches = BatchLog(registration.sink, config.sink.prefix)
@@ -113,7 +113,7 @@ class Probe:
                     part = problems.HUB
                     self._partitions = (await registration.hub.describe()).partition_ids
                     await measure.ask_heads(self._partitions)
-                    # Before events are told of, look whether they are in files by now.
+                    # Before new events are reported, check whether they are in files already.
                     if (
                         listing is None
                         or self._is_behind(measure, listing)

@@ -1,9 +1,13 @@
-"""The process of a host or a probe: its configuration, its logs, its signals.
+"""The process of a host or a probe: configuration, logs and signals.
 
-Environment: EVENTCONSUMER_CONFIG (the HostConfig file, beside which the operator's public key is; or
-EVENTCONSUMER_CONFIG_JSON, its content), POD_NAME and POD_UID (who this host is), EVENTCONSUMER_PORT (of the HTTP side;
-0 takes a free port and logs it). Exit codes: 0 after an orderly stop, 1 where a replay was stopped before its end, 2
-where the configuration cannot be read.
+Environment:
+
+- EVENTCONSUMER_CONFIG: the HostConfig file; the operator's public key is in the same folder.
+- EVENTCONSUMER_CONFIG_JSON: the content of the HostConfig, instead of a file.
+- POD_NAME and POD_UID: the identity of this host.
+- EVENTCONSUMER_PORT: the HTTP port; 0: any free port, which is logged.
+
+Exit codes: 0 after an orderly stop, 1 if a replay was stopped before its end, 2 if the configuration cannot be read.
 """
 
 import asyncio
@@ -32,7 +36,7 @@ TERMINATION_LOG = Path("/dev/termination-log")
 
 def main() -> int:
     """Run a host until SIGTERM or SIGINT; the exit code."""
-    from eventconsumer_processor.host.allocator import return_freed_memory  # the probe needs none of what this loads
+    from eventconsumer_processor.host.allocator import return_freed_memory  # loads Arrow, which the probe does not need
 
     return_freed_memory()
     return _main(_run)
@@ -59,7 +63,7 @@ def _main(run: Callable[[HostConfig, str, int, Path], Coroutine[Any, Any, Totals
     except ValidationError as error:
         fields = [".".join(map(str, problem["loc"])) + ": " + problem["msg"] for problem in error.errors()]
         log.error(
-            "the configuration does not fit this version of the host: run operator and hosts at the same version",
+            "the configuration is invalid for this version of the host: run operator and hosts at the same version",
             path=str(path),
             fields=fields,
         )
@@ -84,7 +88,7 @@ def _main(run: Callable[[HostConfig, str, int, Path], Coroutine[Any, Any, Totals
 
 
 def _replayed(found: Totals | None) -> int:
-    """Tell the kubelet what a replay wrote, which tells the operator."""
+    """Write the totals of a replay to the termination log, where the operator reads them."""
     if found is None:
         return 1
     if TERMINATION_LOG.exists():
@@ -116,6 +120,6 @@ def _stop_by_signal(request_stop: Callable[[], None]) -> None:
 
 
 def configure_logging(**context: str) -> None:
-    """One form for all that is logged; pyamqp reports every lost link by itself, which the pump does better."""
+    """Configure the log format, and silence pyamqp's report of each lost link: the pump logs it."""
     logs.configure("INFO", stream=None, **context)
     logging.getLogger("azure").setLevel(logging.ERROR)

@@ -1,8 +1,8 @@
-"""Registration: reach the hub and both containers, load the user's handler, and find whose chain and leases these are.
+"""Registration: connect to the hub and both containers, load the handler, and claim the chain and the leases.
 
-All parts are tried at once and every problem is collected, so that one never hides another. The newest segment of the
-chain (`sink.segments`) says which folder the files go to. Whether the hub still has the events that are in the files
-is found out where a partition is opened (`pump`), by reading the last of them again.
+All parts are tried concurrently and all problems are collected, so that no problem hides another. The newest segment of
+the chain (`identity.segments`) defines the folder of the files. The pump verifies that the hub still has the events in
+the files: it reads the last one again when it opens a partition.
 """
 
 import asyncio
@@ -38,23 +38,23 @@ from eventconsumer_storage.errors import Unavailable
 from eventconsumer_storage.lease_time import boottime
 
 T = TypeVar("T")
-REACH_SECONDS = 10.0  # a silent server must show in /status soon
+REACH_SECONDS = 10.0  # a server that does not respond must appear in /status soon
 TIMES = Times(utc_now, boottime)
 
 
 @dataclass(frozen=True)
 class Registration:
-    """Everything a host works with, reached and checked."""
+    """The connections and facts of a registered host."""
 
     hub: Hub
-    info: HubInfo  # with the creation time that the newest segment records
+    info: HubInfo  # properties, with the creation time that the newest segment records
     leases: BlobStore
     sink: BlobStore
-    memory: Memory  # for events, also for those that wait on the hub's links
+    memory: Memory  # for events, including events that wait on links
     chain: str = ""  # identity of the chain that the files belong to
-    segments: tuple[HubSegment, ...] = ()  # of the chain, the newest last
-    handler: Factory | None = None  # of the user's code, if there is any
-    replay: BoundedHub | None = None  # the hub, where this is a replay
+    segments: tuple[HubSegment, ...] = ()  # of the chain; the newest is last
+    handler: Factory | None = None  # None: no handler is configured
+    replay: BoundedHub | None = None  # the hub of a replay; None: no replay
 
     async def close(self) -> None:
         """Close all connections."""
@@ -62,7 +62,7 @@ class Registration:
 
 
 async def register(config: HostConfig, observe: Observer) -> Registration | list[Problem]:
-    """Reach everything once; the registration, or all problems found."""
+    """Try to register once; returns the registration, or all problems found."""
     found: list[Problem] = []
     memory = Memory(config.processing.buffer_bytes)
 
@@ -119,18 +119,18 @@ async def _load_handler(name: str | None) -> Factory | None:
 
 
 def hub_of(config: HostConfig, memory: Memory | None = None) -> Hub:
-    """The hub, by the adapter that the resource asks for; nothing is asked of it yet.
+    """The hub, through the receiver that the resource selects; sends no request.
 
     Args:
         config: The consumer.
-        memory: Says how much may wait on its links.
+        memory: Limits the bytes that wait on links.
 
     Raises:
         Blocked: The credential cannot be used.
     """
     access = hub_access(config.event_hub, config.allow_insecure_endpoints, config.endpoint_suffixes)
     processing = config.processing
-    runtime_metrics = processing.runtime_metrics and processing.handler is not None  # who else would look at them
+    runtime_metrics = processing.runtime_metrics and processing.handler is not None  # only a handler uses them
     if processing.source is SourceKind.SDK:
         return SdkHub(access, runtime_metrics=runtime_metrics)
     linger = linger_seconds(config.roll, processing)
@@ -139,7 +139,7 @@ def hub_of(config: HostConfig, memory: Memory | None = None) -> Hub:
 
 
 def receiver_of(config: HostConfig) -> str:
-    """What receives, and what decodes, for whoever looks why a host is slow."""
+    """Name of the receiver and its decoder, for the log."""
     return "sdk" if config.processing.source is SourceKind.SDK else f"amqp, {compiled.kind()} decoder"
 
 

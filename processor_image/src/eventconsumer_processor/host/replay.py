@@ -1,8 +1,8 @@
-"""A replay: a host that reads retained events up to an end into chains of its own, and stops there.
+"""A replay: a host that reads retained events up to an end into its own chains, and then stops.
 
-Everything is a host's: leases, pumps, files, in places of the replay's own. Only the hub looks as if nothing had come
-behind the end. Where that is, is decided once, by a record beside the files (`<prefix>/_replay.json`, put-if-absent),
-so that a replay that is started again continues to the same end, and one that is complete finds nothing to do.
+A replay uses the same code as any host, with its own leases and files. It sees the hub as if no events had arrived
+after the end. A record beside the files (`<prefix>/_replay.json`, written only if absent) stores the end of each
+partition, so a restarted replay continues to the same end, and a completed replay has nothing left to do.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from eventconsumer_processor.source.batch import EventBatch
 
 LOOK_SECONDS = 1.0
-ASK_SECONDS = 10.0  # between two questions to the hub whether what is missing is still there
-_EPOCH = 0  # to look for the end with: no other reader uses the replay's consumer group yet
+ASK_SECONDS = 10.0  # between two requests whether the hub still retains the missing events
+_EPOCH = 0  # to find the end: no other reader uses the replay's consumer group yet
 _RECORD_LIMIT = 256 * 1024
 
 log = structlog.get_logger(__name__)
@@ -37,14 +37,14 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a complete replay wrote."""
+    """The files and events of a completed replay."""
 
     files: int = 0
     events: int = 0
 
 
 class BoundedHub:
-    """A `Hub` that has only some partitions, each up to an end (exclusive)."""
+    """A `Hub` with a subset of the partitions, each up to an end (exclusive)."""
 
     def __init__(self, hub: Hub, ends: Mapping[str, int]) -> None:
         self.ends = ends
@@ -55,7 +55,7 @@ class BoundedHub:
         return self.narrowed(await self._hub.describe())
 
     def narrowed(self, info: HubInfo) -> HubInfo:
-        """The hub's facts with the replay's partitions only."""
+        """The hub's properties, with the partitions of the replay only."""
         return replace(info, partition_ids=tuple(part for part in info.partition_ids if part in self.ends))
 
     async def partition(self, partition: str) -> PartitionInfo:
@@ -108,11 +108,11 @@ class _BoundedSource:
 
 
 async def bounded(hub: Hub, info: HubInfo, config: ReplayConfig, sink: BlobStore, prefix: str) -> BoundedHub:
-    """The hub as a replay sees it.
+    """The hub, limited to the partitions and ends of a replay.
 
     Raises:
-        Blocked: The hub has no such partition.
-        EventConsumerError: The end could not be found or recorded.
+        Blocked: The hub lacks a requested partition.
+        EventConsumerError: The ends could not be determined or recorded.
     """
     if missing := sorted(set(config.partitions) - set(info.partition_ids)):
         raise Blocked(
@@ -133,7 +133,7 @@ async def bounded(hub: Hub, info: HubInfo, config: ReplayConfig, sink: BlobStore
 
 
 async def completed(hub: BoundedHub, reports: Callable[[], Sequence[PartitionReport]]) -> None:
-    """Return when everything up to the end was received, or is not in the hub any more."""
+    """Return when all events up to the ends were received, or were removed by retention."""
     clock = asyncio.get_running_loop().time
     missing, asked = set(hub.ends), clock()
     while missing:
@@ -148,7 +148,7 @@ async def completed(hub: BoundedHub, reports: Callable[[], Sequence[PartitionRep
 
 
 async def totals(hub: BoundedHub, chain: Callable[[str], Chain]) -> Totals | None:
-    """What the files hold, from the files; None where some do not reach the end.
+    """Count the files and their events; None if a partition's files do not reach its end.
 
     Raises:
         StorageError: A request failed.
@@ -165,11 +165,11 @@ async def totals(hub: BoundedHub, chain: Callable[[str], Chain]) -> Totals | Non
 
 
 async def _removed(hub: BoundedHub, partition: str) -> bool:
-    """Whether retention took all that is below the end."""
+    """Whether retention removed all events before the end."""
     try:
         return (await hub.partition(partition)).earliest >= hub.ends[partition]
     except EventConsumerError as error:
-        log.warning("no answer from the hub for a partition; retrying", partition=partition, error=str(error))
+        log.warning("failed to read the properties of a partition; retrying", partition=partition, error=str(error))
         return False
 
 

@@ -1,8 +1,8 @@
-"""How many storage requests this host makes: in the last minutes, and what it would make if nothing happened.
+"""The storage requests of this host: the current rate, and the expected rate at idle.
 
-Every request is paid for, and most of an idle consumer's are made to keep leases. The rate is over a window that slides
-in whole minutes, so that a burst does not look like a habit. What rest costs follows from the configuration and from
-what the host holds: see `lease.keeper` (renewals), `partitions` (scans) and `leader` (the lead).
+Each request is paid for; an idle consumer makes most of its requests to renew leases. The rate is measured over a
+sliding window, so that a short burst has little weight. The idle rate follows from the configuration and the held
+leases: see `lease.keeper` (renewals), `partition.manager` (scans) and `batch.leader` (the leader lease).
 """
 
 from collections import deque
@@ -15,23 +15,23 @@ from eventconsumer_processor.partition.manager import REST_SCANS, SCAN_JITTER, s
 from eventconsumer_storage.async_blobs import Observer
 
 WINDOW_SECONDS = 900.0
-SOON_SECONDS = 300.0  # before this much is known, there is no rate
+SOON_SECONDS = 300.0  # the shortest time over which a rate is computed
 _SLICE_SECONDS = 60.0
 _HOUR = 3600.0
 
 
 class StorageCalls:
-    """Counts requests on their way to the metrics."""
+    """Counts storage requests."""
 
     def __init__(self, observe: Observer, clock: Callable[[], float]) -> None:
-        """Pass everything on to `observe`; `clock` gives seconds and must go on in suspend."""
+        """Forward each request to `observe`; `clock` returns seconds and must advance during suspend."""
         self._pass_on = observe
         self._clock = clock
         self._began = clock()
-        self._slices: deque[list[float]] = deque()  # when it began, and how many requests since
+        self._slices: deque[list[float]] = deque()  # start of the slice, and its requests
 
     def observe(self, operation: str, outcome: str) -> None:
-        """One request ended; see `storage.Observer`."""
+        """Count one completed request; see `Observer`."""
         self._pass_on(operation, outcome)
         now = self._clock()
         if not self._slices or now - self._slices[-1][0] >= _SLICE_SECONDS:
@@ -40,7 +40,7 @@ class StorageCalls:
         self._slices[-1][1] += 1
 
     def per_hour(self) -> float | None:
-        """Requests an hour at the rate of the last quarter of an hour; None while too little is known."""
+        """Requests per hour, at the rate of the last 15 minutes; None in the first 5 minutes."""
         now = self._clock()
         self._forget(now)
         seconds = min(WINDOW_SECONDS, now - self._began)
@@ -54,13 +54,13 @@ class StorageCalls:
 
 
 def idle_per_hour(renewed: int, seconds: float, *, leads: bool, rests: bool) -> float:
-    """Requests an hour of a host at rest.
+    """Requests per hour of an idle host.
 
     Args:
-        renewed: Leases that it renews, the lead not counted.
+        renewed: Number of leases that it renews, without the leader lease.
         seconds: Duration of a lease.
         leads: Whether it leads.
-        rests: Whether its scans rest: the operator tells it about the fleet.
+        rests: Whether its scans are at rest: it receives operator messages.
     """
     renewals = renewed * _HOUR / (RENEW * seconds)
     scans = _HOUR / (scan_pause(seconds) * sum(SCAN_JITTER) / 2 * (REST_SCANS if rests else 1))

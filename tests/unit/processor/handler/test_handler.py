@@ -100,7 +100,7 @@ GOOD = "def process_events(self, context, batch): pass"
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ("", "module orders has no class Orders: correct the name, or add the class"),
+        ("", "module orders has no class Orders: fix the name, or add the class"),
         ("def Orders(): pass", "orders:Orders is a function, not a class"),
         ("Orders = 5", "orders:Orders is a value of type int, not a class"),
         ("class Orders: pass", "orders:Orders has no method process_events: add it"),
@@ -123,7 +123,7 @@ GOOD = "def process_events(self, context, batch): pass"
         ),
         (
             f"class Orders:\n    {GOOD}\n    def __init__(self, url): pass",
-            "it must be possible to make one without arguments",
+            "the class must be created without arguments",
         ),
         ("import missing_client", "module orders needs the module missing_client, which is not in the image"),
         ("import sys\nsys.exit(3)", "importing orders for orders:Orders fails with SystemExit: 3"),

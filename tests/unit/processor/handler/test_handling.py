@@ -264,7 +264,7 @@ async def test_nothing_goes_on_while_a_dead_letter_cannot_be_written() -> None:
     assert recorder.succeeded == []
     (problem,) = bench.handler.problems()
     assert problem.reason == "HandlerFailing"
-    assert "a dead letter cannot be written, so nothing goes on" in problem.message
+    assert "a dead letter cannot be written, so processing waits" in problem.message
     assert await processing == 2
     assert (recorder.succeeded, bench.letters()) == ([11], [10])
     (problem,) = bench.handler.problems()
