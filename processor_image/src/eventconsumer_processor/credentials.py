@@ -1,4 +1,4 @@
-"""How the host signs in to Event Hubs: a connection string from a mounted file, or workload identity."""
+"""The host's credential for Event Hubs: a connection string from a mounted file, or workload identity."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -22,9 +22,9 @@ from eventconsumer_storage.credential import (
 
 @dataclass(frozen=True)
 class HubAccess:
-    """An Event Hub and how to sign in to it: exactly one of `connection_string` and `identity` is set."""
+    """An Event Hub and its credential: exactly one of `connection_string` and `identity` is set."""
 
-    host: str  # host name, with the port where the connection string has one
+    host: str  # host name, with the port if the connection string has one
     name: str
     consumer_group: str
     connection_string: str | None = field(default=None, repr=False)
@@ -32,21 +32,21 @@ class HubAccess:
 
     @property
     def namespace(self) -> str:
-        """Host name in lower case without a port: the same for every way of writing it."""
+        """Host name in lower case without a port: equal for all spellings."""
         return self.host.partition(":")[0].lower()
 
 
 def hub_access(config: HubConfig, allow_insecure: bool, suffixes: Collection[str]) -> HubAccess:
-    """How to reach the Event Hub.
+    """Read and validate the credential of an Event Hub.
 
     Args:
         config: The hub and its credential.
-        allow_insecure: Whether plain connections, and any host, are allowed.
-        suffixes: Else the domains under which its host name must be.
+        allow_insecure: Whether connections without TLS, and any host, are allowed.
+        suffixes: The allowed domains otherwise.
 
     Raises:
-        Blocked: The Secret's key is missing, the text is no connection string of Event Hubs, contradicts the resource,
-            or names a plain connection or a host that the administrator has not allowed.
+        Blocked: The Secret's key is missing; or the text is not a connection string of Event Hubs, contradicts the
+            resource, or names a connection without TLS or a host that the administrator has not allowed.
     """
     credential = config.credential
     if credential.client_id is not None:
@@ -83,7 +83,7 @@ def hub_access(config: HubConfig, allow_insecure: bool, suffixes: Collection[str
         raise Blocked(
             "spec.eventHub.name",
             Reason.CONNECTION_STRING_INVALID,
-            f"no Event Hub is named: set spec.eventHub.name, or add EntityPath=<hub> to {place(credential)}",
+            f"the Event Hub has no name: set spec.eventHub.name, or add EntityPath=<hub> to {place(credential)}",
         )
     if parts.get("usedevelopmentemulator", "").lower() == "true" and not allow_insecure:
         raise insecure(credential, "asks for a connection without TLS (UseDevelopmentEmulator=true)")
@@ -94,6 +94,6 @@ def hub_access(config: HubConfig, allow_insecure: bool, suffixes: Collection[str
 
 def _identity(credential: Credential, reason: Reason) -> AsyncTokenCredential:
     check_identity(credential, reason)
-    from azure.identity.aio import WorkloadIdentityCredential  # takes half a second: only where it is used
+    from azure.identity.aio import WorkloadIdentityCredential  # the import takes half a second: only if it is used
 
     return WorkloadIdentityCredential(client_id=credential.client_id)

@@ -3,18 +3,18 @@
 EventConsumerError
 ├── SourceError         a link or a hub request failed
 │   ├── HubNotFound     no such hub, consumer group or partition
-│   ├── HubUnauthorized the credential is refused
+│   ├── HubUnauthorized the hub rejects the credential
 │   ├── HubUnreachable  no connection, a time-out, or a lost link: open it again
-│   │   └── PositionRefused the partition ends before the position asked for
+│   │   └── PositionRefused the partition ends before the requested position
 │   └── LinkStolen      a reader with an equal or higher epoch attached: stop, never retry
-├── LeaseInvalid        the body of a lease blob cannot be read
-├── LeaseLost           the partition belongs to another host now: stop at once, commit nothing
-├── ChainEnded          `hub accept` ended the chain: go on in the next segment
-├── Fenced              a file of a higher epoch is in the chain: this host is a zombie, halt
+├── LeaseInvalid        the body of a lease blob cannot be parsed
+├── LeaseLost           another host owns the partition: stop at once, commit nothing
+├── ChainEnded          `hub accept` ended the chain: continue in the next segment
+├── Fenced              a file of a higher epoch is in the chain: this host is a zombie and must stop
 └── CommandError        a command cannot run as it was called
 """
 
-# ruff: noqa: N818 - the names say what happened
+# ruff: noqa: N818 - the names describe the event
 
 from eventconsumer_api.errors import EventConsumerError
 
@@ -28,7 +28,7 @@ class HubNotFound(SourceError):
 
 
 class HubUnauthorized(SourceError):
-    """The hub refuses the credential."""
+    """The hub rejects the credential."""
 
 
 class HubUnreachable(SourceError):
@@ -36,7 +36,7 @@ class HubUnreachable(SourceError):
 
 
 class PositionRefused(HubUnreachable):
-    """The partition ends before the position that a link was to start at."""
+    """The partition ends before the requested position of a link."""
 
 
 class LinkStolen(SourceError):
@@ -44,11 +44,11 @@ class LinkStolen(SourceError):
 
 
 class LeaseInvalid(EventConsumerError):
-    """The body of a lease blob cannot be read."""
+    """The body of a lease blob cannot be parsed."""
 
 
 class LeaseLost(EventConsumerError):
-    """The partition belongs to another host now."""
+    """Another host owns the partition."""
 
 
 class Fenced(EventConsumerError):
@@ -60,8 +60,8 @@ class ChainEnded(EventConsumerError):
 
     def __init__(self, partition: str) -> None:
         super().__init__(
-            f"the files of partition {partition} were ended by kubectl eventconsumer hub accept: they go on in the "
-            "next segment"
+            f"the files of partition {partition} were ended by kubectl eventconsumer hub accept: they continue in "
+            "the next segment"
         )
 
 
@@ -70,4 +70,4 @@ class CommandError(EventConsumerError):
 
 
 class PortTaken(Exception):
-    """The HTTP side's port cannot be listened on."""
+    """The HTTP port cannot be used."""

@@ -1,7 +1,7 @@
-"""What a host counts, in Prometheus terms. docs/reference/metrics.md is made from the names, labels and texts here.
+"""The Prometheus metrics of a host. docs/reference/metrics.md is generated from the names, labels and texts here.
 
-What happens is counted where it happens. What is (leases held, lag) comes from the host's own report at the time of a
-scrape, so that a partition that moved, or a lead that was lost, leaves no number behind.
+Counters are incremented where the event happens. Gauges of the current state (held leases, lag) come from the host's
+report at each scrape, so that no value remains of a partition that moved or of a leader lease that was lost.
 """
 
 import time
@@ -20,32 +20,32 @@ from prometheus_client.registry import Collector
 
 from eventconsumer_api.host_report import FleetReport, HostReport, HostState
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the series, and nobody asks for them
+disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the number of series
 
 
 class State(Collector):
-    """Gauges of what is, made from a report."""
+    """Gauges of the current state, from the host's report."""
 
     def __init__(
         self, report: Callable[[], HostReport], checkpoints: Mapping[str, float], *, spark: bool = False
     ) -> None:
-        """Ask at each scrape.
+        """Create the collector.
 
         Args:
-            report: Asked.
-            checkpoints: Unix times of this host's own, by partition.
-            spark: Whether files become batches: only then do they wait for Spark.
+            report: Called at each scrape.
+            checkpoints: Unix times of this host's checkpoints, by partition.
+            spark: Whether Spark batches are configured: else no file waits for one.
         """
         self._report = report
         self._checkpoints = checkpoints
         self._spark = spark
 
     def describe(self) -> list[Metric]:
-        """Names are known without asking."""
+        """No descriptions: the registry need not call `report` at registration."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Ask and tell."""
+        """The gauges at present."""
         report = self._report()
         state = _gauge("host_state", "1 for the state of the host: Starting, Running, Blocked, Draining.", "state")
         for each in HostState:
@@ -105,7 +105,7 @@ def _batches(fleet: FleetReport | None) -> Iterator[Metric]:
         batch.add_metric(["committed"], fleet.committed_batch)
         if fleet.open_batch:
             batch.add_metric(["open"], fleet.open_batch.number)
-        if fleet.last_commit or not fleet.committed_batch:  # else its record cannot be read: nothing is known
+        if fleet.last_commit or not fleet.committed_batch:  # else its record cannot be parsed: unknown
             left_files.add_metric([], fleet.last_commit.quarantined_files if fleet.last_commit else 0)
             left_rows.add_metric([], fleet.last_commit.quarantined_rows if fleet.last_commit else 0)
     yield from (files, size, seconds, batch, left_files, left_rows)
@@ -116,7 +116,7 @@ def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
 
 
 class Metrics:
-    """The metrics of one host, in a registry of its own."""
+    """The metrics of one host, in a separate registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -167,11 +167,11 @@ class Metrics:
         self._checkpoints: dict[str, float] = {}
 
     def follow(self, report: Callable[[], HostReport], *, spark: bool = False) -> None:
-        """Show the state that `report` tells; see `State`."""
+        """Add the gauges of the state in `report`; see `State`."""
         self.registry.register(State(report, self._checkpoints, spark=spark))
 
     def checkpointed(self, partition: str) -> None:
-        """This host wrote a partition's checkpoint now."""
+        """Record that this host wrote a checkpoint now."""
         self._checkpoints[partition] = time.time()
 
     def observe_storage(self, operation: str, outcome: str) -> None:
@@ -179,7 +179,7 @@ class Metrics:
         self.storage_calls.labels(operation, outcome).inc()
 
     def text(self) -> bytes:
-        """The exposition format."""
+        """The metrics in the exposition format."""
         return generate_latest(self.registry)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:

@@ -1,7 +1,7 @@
-"""Turns errors into problems that a user can act on: the field, what is wrong, what to do.
+"""Converts errors to problems that a user can fix: the field, the cause and the remedy. Pure.
 
-Pure: every message names the thing, the cause and the remedy, and holds no secret (errors are redacted where they are
-built).
+Each message names the object, the cause and the remedy. It contains no secret: errors are redacted where they are
+created.
 """
 
 from eventconsumer_api.conditions import Reason
@@ -21,32 +21,32 @@ HANDLER = "spec.processing.handler"
 
 
 def hub_problem(config: HubConfig, error: SourceError, *, group: bool = False) -> Problem:
-    """The problem behind a failed hub request.
+    """The problem for a failed hub request.
 
     Args:
         config: The hub's configuration.
-        error: What failed.
-        group: The hub itself answered, so what was not found is the consumer group.
+        error: The error of the request.
+        group: Whether the hub itself responded, so "not found" means the consumer group.
     """
     name = config.name or "named by EntityPath"
     if isinstance(error, HubNotFound) and group:
         return Problem(
             field=f"{HUB}.consumerGroup",
             reason=Reason.EVENT_HUB_NOT_FOUND,
-            message=f"Event Hub {name} has no consumer group {config.consumer_group}: create it, or name "
-            f"another one ({error})",
+            message=f"Event Hub {name} has no consumer group {config.consumer_group}: create it, or "
+            f"set another name ({error})",
         )
     if isinstance(error, HubNotFound):
         return Problem(
             field=f"{HUB}.name",
             reason=Reason.EVENT_HUB_NOT_FOUND,
-            message=f"there is no Event Hub {name} in this namespace: create it, or correct the name ({error})",
+            message=f"the namespace has no Event Hub {name}: create it, or fix the name ({error})",
         )
     if isinstance(error, HubUnauthorized):
         return Problem(
             field=config.credential.field,
             reason=Reason.EVENT_HUB_UNAUTHORIZED,
-            message=f"Event Hubs refuses the credential: give it the right Listen, or renew its key ({error})",
+            message=f"Event Hubs rejects the credential: grant it the right Listen, or renew its key ({error})",
         )
     if isinstance(error, PositionRefused):
         return position_refused(error)
@@ -58,20 +58,20 @@ def hub_problem(config: HubConfig, error: SourceError, *, group: bool = False) -
 
 
 def storage_problem(owner_field: str, location: BlobContainer, error: StorageError) -> Problem:
-    """The problem behind a failed storage request.
+    """The problem for a failed storage request.
 
     Args:
         owner_field: `LEASES` or `SINK`.
         location: The account and container.
-        error: What failed.
+        error: The error of the request.
     """
     endpoint_field = f"{owner_field}.storageAccountUrl" if location.storage_account_url else location.credential.field
     if isinstance(error, Unauthorized):
         return Problem(
             field=location.credential.field,
             reason=Reason.STORAGE_UNAUTHORIZED,
-            message=f"storage refuses the credential for container {location.container}: give it the role Storage Blob "
-            f"Data Contributor, or renew its key ({error})",
+            message=f"storage rejects the credential for container {location.container}: grant it the role Storage "
+            f"Blob Data Contributor, or renew its key ({error})",
         )
     if isinstance(error, Damaged):
         return Problem(field=f"{owner_field}.container", reason=Reason.CHAIN_INVALID, message=str(error))
@@ -79,39 +79,39 @@ def storage_problem(owner_field: str, location: BlobContainer, error: StorageErr
         return Problem(
             field=f"{owner_field}.container",
             reason=Reason.CONTAINER_INVALID,
-            message=f"storage refuses the container name {location.container!r}: use 3 to 63 lower-case letters, "
+            message=f"storage rejects the container name {location.container!r}: use 3 to 63 lower-case letters, "
             f"digits and single hyphens ({error})",
         )
     return Problem(
         field=endpoint_field,
         reason=Reason.STORAGE_UNREACHABLE,
-        message=f"the storage account of container {location.container} does not answer as it should: check the host "
+        message=f"the storage account of container {location.container} does not respond correctly: check the host "
         f"name, DNS, firewall and network policies ({error})",
     )
 
 
 def diverged(partition: str, ours: EventMark, hubs: EventMark, why: str) -> Problem:
-    """A partition's hub does not have what was read from it before: nothing may be read across.
+    """The hub does not have the events that were read from a partition before.
 
     Args:
         partition: Its id.
-        ours: The last event of its files, or of its checkpoint; number -1: there is none.
+        ours: The last event of its files, or of its checkpoint; number -1: none.
         hubs: The hub's last event.
-        why: What was found.
+        why: The difference.
     """
     return Problem(
         field=f"{HUB}.name",
         reason=Reason.HUB_DIVERGED,
         message=f"partition {partition}: {why}. The last event that was read before is {shown(ours)}, the last event "
-        f"in the Event Hub is {shown(hubs)}. A forced failover or a hub that was created again uses sequence numbers "
-        "again, so this partition is not read. To continue from the events that the hub has now, run "
-        "kubectl eventconsumer hub accept NAME, which shows its plan first. If the hub comes back as it was, reading "
-        "goes on by itself",
+        f"in the Event Hub is {shown(hubs)}. After a forced failover, or if the hub was created again, sequence "
+        "numbers are used again, so this partition is not read. To continue with the events that the hub has now, run "
+        "kubectl eventconsumer hub accept NAME, which shows its plan first. If the hub has its old events again, "
+        "reading continues automatically",
     )
 
 
 def shown(mark: EventMark) -> str:
-    """An event's number, offset and time, for messages."""
+    """The number, offset and time of an event, for messages."""
     if mark.sequence_number < 0:
         return "none"
     offset = f", offset {mark.offset}" if mark.offset else ""
@@ -120,16 +120,16 @@ def shown(mark: EventMark) -> str:
 
 
 def position_refused(error: PositionRefused) -> Problem:
-    """A link was refused because the partition ends before its position, and then did not."""
+    """The hub rejected a link with a position beyond the end of the partition."""
     return Problem(
         field=f"{HUB}.name",
         reason=Reason.HUB_DIVERGED,
-        message=f"Event Hubs refuses a position beyond the end of a partition; it is tried again ({error})",
+        message=f"Event Hubs rejects a position beyond the end of a partition; the host retries ({error})",
     )
 
 
 def another_hub(drained: HubName, found: HubInfo) -> Problem:
-    """The files are of another hub."""
+    """The files belong to another hub."""
     return Problem(
         field=f"{SINK}.prefix",
         reason=Reason.HUB_DIVERGED,
@@ -140,7 +140,7 @@ def another_hub(drained: HubName, found: HubInfo) -> Problem:
 
 
 def development_layout(prefix: str) -> Problem:
-    """The files were written by a development version."""
+    """A development version wrote the files."""
     return Problem(
         field=f"{SINK}.prefix",
         reason=Reason.CHAIN_INVALID,
@@ -150,35 +150,35 @@ def development_layout(prefix: str) -> Problem:
 
 
 def chain_ended(error: ChainEnded) -> Problem:
-    """The chain was ended while this host wrote it."""
+    """The chain was ended while this host wrote to it."""
     return Problem(
         field=f"{HUB}.name",
         reason=Reason.HUB_DIVERGED,
-        message=f"{error}. The host registers again as soon as the record of that segment is there; if it does not "
-        "come, run kubectl eventconsumer hub accept NAME --yes again",
+        message=f"{error}. The host registers again as soon as the record of that segment exists; if it does not "
+        "appear, run kubectl eventconsumer hub accept NAME --yes again",
     )
 
 
 def chain_in_use(prefix: str, other: ResourceRef, own: ResourceRef) -> Problem:
-    """Another resource drains into the same chain.
+    """Another resource writes to the same chain.
 
     Args:
         prefix: Folder of the files.
         other: The resource whose hosts run.
-        own: This one.
+        own: This resource.
     """
     names = f"EventConsumer {other.path} (uid {other.uid}) drains into the files at {prefix}"
     if other.path == own.path:
         return Problem(
             field=f"{SINK}.prefix",
             reason=Reason.CHAIN_IN_USE,
-            message=f"{names}, and {own.path} (uid {own.uid}) was applied since: its hosts begin when those of the "
-            "first have ended, at the latest when their leases have run out",
+            message=f"{names}, and {own.path} (uid {own.uid}) was applied since: its hosts start when the hosts of "
+            "the first have ended, at the latest when their leases have expired",
         )
     return Problem(
         field=f"{SINK}.prefix",
         reason=Reason.CHAIN_IN_USE,
-        message=f"{names}, so {own.path} (uid {own.uid}) must not: give it another spec.sink.prefix, or, to move the "
+        message=f"{names}, so {own.path} (uid {own.uid}) is blocked: set another spec.sink.prefix, or, to move the "
         f"files to it, suspend or delete {other.path}",
     )
 
@@ -188,8 +188,8 @@ def leases_in_use(container: str, folder: str, found: LeaseRecord, wanted: Lease
 
     Args:
         container: The lease container.
-        folder: What the names of the leases start with.
-        found: Whose they are.
+        folder: The prefix of the lease names.
+        found: The record of their owner.
         wanted: The record of this consumer.
     """
     whose = (
@@ -201,34 +201,34 @@ def leases_in_use(container: str, folder: str, found: LeaseRecord, wanted: Lease
             field=f"{LEASES}.prefix",
             reason=Reason.LEASE_STORE_IN_USE,
             message=f"{whose}; this consumer drains Event Hub {wanted.hub} in {wanted.namespace}: remove "
-            "spec.leaseStore.prefix, so that the leases get a folder of this hub's own, or set one that nothing uses",
+            "spec.leaseStore.prefix, so that the leases get a separate folder, or set an unused prefix",
         )
     return Problem(
         field=f"{LEASES}.prefix",
         reason=Reason.LEASE_STORE_IN_USE,
         message=f"{whose}; this consumer drains into {wanted.sink}, and checkpoints of other files would skip events: "
-        "give it a consumer group of its own, or, to move these files, see kubectl eventconsumer adopt",
+        "give it a separate consumer group, or, to move these files, see kubectl eventconsumer adopt",
     )
 
 
 def leases_do_not_fit(container: str, folder: str, why: str) -> Problem:
-    """Leases that no record names an owner of are not of this hub, or are held.
+    """Leases without a record of their owner do not belong to this hub, or are held.
 
     Args:
         container: The lease container.
-        folder: What the names of the leases start with.
-        why: What does not fit, with the remedy where it is not another folder.
+        folder: The prefix of the lease names.
+        why: The conflict, with the remedy if it is not another folder.
     """
     return Problem(
         field=f"{LEASES}.prefix",
         reason=Reason.LEASE_STORE_IN_USE,
-        message=f"the leases at {folder} in container {container} were made by another program and are not taken over: "
-        f"{why}. If they are of another hub, remove spec.leaseStore.prefix or set one that nothing uses",
+        message=f"the leases at {folder} in container {container} belong to another program and are not taken over: "
+        f"{why}. If they are of another hub, remove spec.leaseStore.prefix or set an unused prefix",
     )
 
 
 def checkpoint_above_end(partition: str, reached: int, end: int) -> Problem:
-    """The checkpoint is ahead of the files: going on there would skip events."""
+    """The checkpoint is ahead of the files: to continue there would skip events."""
     return Problem(
         field=f"{LEASES}.prefix",
         reason=Reason.CHECKPOINT_INVALID,
@@ -245,47 +245,46 @@ def start_beyond_end(partition: str, wanted: int, last: int) -> Problem:
         field="spec.startingPosition.sequenceNumber",
         reason=Reason.POSITION_INVALID,
         message=f"the starting position of partition {partition} is sequence number {wanted}, but the hub's last is "
-        f"{last}: name one that exists, or use type Latest",
+        f"{last}: set an existing number, or use type Latest",
     )
 
 
 def rival(partition: str, group: str, *, reader: bool) -> Problem:
-    """Something else works on a partition whose lease this host holds.
+    """Another program uses a partition whose lease this host holds.
 
     Args:
         partition: Its id.
         group: The consumer group.
-        reader: It takes the link; else it writes the files.
+        reader: Whether it takes the link; else it writes files.
     """
     if reader:
         return Problem(
             field=f"{HUB}.consumerGroup",
             reason=Reason.FENCED,
-            message=f"another reader of consumer group {group} takes partition {partition} again and again, with an "
-            "equal or higher epoch, and holds none of these leases: end it, or give each program a consumer group of "
-            "its own",
+            message=f"another reader of consumer group {group} takes partition {partition} repeatedly, with an equal "
+            "or higher epoch, and holds none of these leases: stop it, or give each program a separate consumer group",
         )
     return Problem(
         field=f"{SINK}.prefix",
         reason=Reason.FENCED,
-        message=f"files of partition {partition} under a higher epoch appear again and again, written by something "
-        "that holds none of these leases: another EventConsumer drains into the same sink.prefix with another lease "
+        message=f"files of partition {partition} with a higher epoch appear repeatedly, written by a program that "
+        "holds none of these leases: another EventConsumer drains into the same sink.prefix with another lease "
         "store; delete one of the two",
     )
 
 
 def data_gap(partition: str, lost: int, newest: Gap) -> Problem:
-    """Events were removed before a handler without files got them."""
+    """Retention removed events before a handler without files processed them."""
     return Problem(
         field=f"{HUB}.name",
         reason=Reason.DATA_GAP,
-        message=f"{lost} events of partition {partition} were removed before they were read, {newest.first} to "
-        f"{newest.last} last: raise the hub's retention, or the number of hosts",
+        message=f"{lost} events of partition {partition} were removed before they were read, the newest are "
+        f"{newest.first} to {newest.last}: raise the hub's retention, or the number of hosts",
     )
 
 
 def of(config: HostConfig, part: str, error: EventConsumerError) -> Problem:
-    """The problem behind any error of one part (`HUB`, `LEASES` or `SINK`)."""
+    """The problem for any error of one part (`HUB`, `LEASES` or `SINK`)."""
     if isinstance(error, Blocked):
         return error.problem
     if isinstance(error, ChainEnded):

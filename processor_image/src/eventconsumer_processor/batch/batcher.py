@@ -1,7 +1,7 @@
-"""Freezes the next Spark batch when its time has come: the leading host does, and the probe while no host runs.
+"""Freezes the next Spark batch when a trigger fires, in the leading host, or in the probe while no host runs.
 
-Both at once, or two leaders, are harmless: a manifest is put if absent, so one of them wins and the other goes by what
-is there. When a batch starts and what it takes is decided in `batchplan`.
+Several batchers at once do no harm: a manifest is written only if absent, so one of them wins and the others use its
+manifest. `batchplan` decides when a batch starts and which files it contains.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class Batcher:
     """The batches of one consumer.
 
     Attributes:
-        problems: Problems that a user must fix: a schedule or a commit record that cannot be read.
+        problems: Problems that need an action: a schedule or a commit record that cannot be parsed.
     """
 
     def __init__(
@@ -38,11 +38,11 @@ class Batcher:
         *,
         now: Callable[[], datetime],
     ) -> None:
-        """Plan for what `measure` knows.
+        """Create a batcher.
 
         Args:
             config: The consumer.
-            measure: Its files and its last batch; told of the batches that are frozen here.
+            measure: Its files and its last batch; receives the batches that are frozen here.
             batches: Its batches.
             now: Wall clock, in UTC.
         """
@@ -53,10 +53,10 @@ class Batcher:
         self._now = now
 
     async def plan(self) -> None:
-        """Freeze the next batch if one is due and none is open.
+        """Freeze the next batch if it is due and no batch is open.
 
         Raises:
-            StorageError: The manifest was not written, or that is unknown: plan again.
+            StorageError: The manifest was not written, or the outcome is unknown: plan again.
         """
         when, state = self._config.batches, self._measure.state
         self.problems = [problems.of(self._config, problems.SINK, state.damage)] if state.damage else []
@@ -69,7 +69,7 @@ class Batcher:
     def _tick(self, when: BatchConfig) -> datetime | None:
         try:
             return last_tick(when.trigger.schedule, self._now())
-        except Blocked as error:  # the other triggers go on
+        except Blocked as error:  # the other triggers still work
             self.problems.append(error.problem)
             return None
 
@@ -84,7 +84,7 @@ class Batcher:
         reason = trigger(when.trigger, measure.waiting(), now, tick)
         if not reason:
             return
-        # In a thread: a batch of many files takes seconds, in which leases are renewed.
+        # In a thread: a batch of many files takes seconds, and leases must be renewed meanwhile.
         files = await asyncio.to_thread(take, pending, when.limits, tick if reason == SCHEDULE else None)
         manifest = await asyncio.to_thread(
             freeze,

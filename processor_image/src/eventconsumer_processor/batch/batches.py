@@ -1,9 +1,9 @@
-"""The manifests and commit records of Spark batches in storage, and how a new leader continues where the last stopped.
+"""The manifests and commit records of Spark batches in storage, and how a new leader restores its state from them.
 
-A batch is frozen by a manifest and finished by a commit record, both put-if-absent, so that two leaders cannot
-disagree. Everything is derived from storage: the last manifest says where the next batch starts in each partition.
-That a commit record is there counts, whatever is in it: one that cannot be read is a problem to tell, and no reason to
-process files twice.
+A manifest freezes a batch, and a commit record finishes it. Both are written only if absent, so two leaders cannot
+disagree. All state is in storage: the last manifest has the start of the next batch in each partition. The existence of
+a commit record counts, independent of its content: a record that cannot be parsed is reported as a problem, but its
+files are not processed again.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import Damaged, StorageError
 
 MANIFEST_LIMIT = 256 * 1024 * 1024
-COMMIT_LIMIT = 4 * 1024 * 1024  # it names the files that were left out, which may be all of a manifest
+COMMIT_LIMIT = 4 * 1024 * 1024  # it lists the quarantined files, at most all files of a manifest
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class BatchState:
     """The last batch.
 
     Attributes:
-        last: Its manifest; None: there is none.
+        last: Its manifest; None: no batch yet.
         committed: Whether it has a commit record.
         committed_reason: Why the last committed batch started.
-        commit: What the record of the last committed batch says; None where there is none, or it cannot be read.
-        damage: Why it cannot be read.
+        commit: The record of the last committed batch; None: no such record, or it cannot be parsed.
+        damage: Why it cannot be parsed.
     """
 
     last: BatchManifest | None = None
@@ -46,7 +46,7 @@ class BatchState:
 
     @property
     def committed_number(self) -> int:
-        """Number of the last committed batch, 0 where there is none."""
+        """Number of the last committed batch; 0: none."""
         return 0 if self.last is None else self.last.number - (0 if self.committed else 1)
 
     @property
@@ -58,13 +58,13 @@ class BatchState:
 
     @property
     def processed_bytes(self) -> int:
-        """Size of them."""
+        """Bytes of the files in committed batches."""
         if self.last is None:
             return 0
         return self.last.totals.bytes - (0 if self.committed else sum(file.size for file in self.last.files))
 
     def then(self, manifest: BatchManifest) -> "BatchState":
-        """The state once the next batch is frozen."""
+        """The state after the next batch is frozen."""
         return replace(self, last=manifest, committed=False)
 
 
@@ -76,10 +76,10 @@ class BatchLog:
         self._prefix = prefix
 
     async def restore(self) -> BatchState:
-        """The state that storage holds.
+        """The state in storage.
 
         Raises:
-            StorageError: A request failed, or a manifest cannot be read.
+            StorageError: A request failed, or a manifest cannot be parsed.
         """
         folder = manifest_name(self._prefix, 0).rpartition("/")[0] + "/"
         names = [info.name for info in await self._blobs.list(folder)]
@@ -95,7 +95,7 @@ class BatchLog:
         return replace(state, committed_reason=before.reason, commit=commit, damage=damage)
 
     async def poll(self, state: BatchState) -> BatchState:
-        """The state after looking for the open batch's commit record, and again for one that could not be read."""
+        """Look for the commit record of the open batch, and read a damaged one again; returns the new state."""
         if state.damage:
             _, commit, damage = await self._commit(state.committed_number)
             state = replace(state, commit=commit, damage=damage)
@@ -107,12 +107,12 @@ class BatchLog:
         return replace(state, committed=True, committed_reason=state.open.reason, commit=commit, damage=damage)
 
     async def freeze(self, manifest: BatchManifest) -> BatchManifest:
-        """Write a manifest; the one that is there where another leader was faster."""
+        """Write a manifest; returns the existing one if another leader was faster."""
         data = await asyncio.to_thread(lambda: manifest.model_dump_json(by_alias=True).encode())
         try:
             await self._blobs.put(manifest_name(self._prefix, manifest.number), data, if_absent=True)
         except StorageError:
-            there = await self._find(manifest.number)  # ours or another's: what is there counts
+            there = await self._find(manifest.number)  # ours or another leader's: the existing manifest counts
             if there is None:
                 raise
             return there
@@ -135,7 +135,7 @@ class BatchLog:
             raise Damaged(f"batch manifest {name} cannot be read: restore it from a backup") from None
 
     async def _commit(self, number: int) -> tuple[bool, CommitReport | None, Damaged | None]:
-        """Whether a batch is committed, what its record says, and why that cannot be read."""
+        """Whether a batch is committed, its commit record, and why the record cannot be parsed."""
         name = commit_name(self._prefix, number)
         blob = await self._blobs.read(name, COMMIT_LIMIT)
         if blob is None:

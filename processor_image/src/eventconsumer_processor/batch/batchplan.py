@@ -1,12 +1,13 @@
-"""PURE: when a batch starts, which files it takes, and the manifest that freezes them.
+"""When a batch starts, which files it contains, and the manifest that freezes them. Pure.
 
-S8: in each partition and segment a batch takes the oldest files that are in none, without a hole, so successive batches
-are disjoint and contiguous and everything comes in the end. Where a batch cannot take all, files go by the time of
-their commit, whatever their partition, so that no partition waits for another.
+S8: in each partition and segment, a batch contains the oldest files that are in no batch, without a hole. So successive
+batches are disjoint and contiguous, and every file is in a batch in the end. If a batch cannot contain all files, it
+takes them by the time of their commit, over all partitions, so that no partition waits for another.
 
-A scheduled time makes due what was committed by then, and no more: what came later waits for the next time. It starts
-one batch. It is spent when a batch was frozen after it, unless that batch was full: then what it had to leave follows.
-All of this is told by the last manifest and the files, so that a new leader neither repeats nor misses a time.
+A scheduled time starts one batch with the files that were committed until then; later files wait for the next time. A
+scheduled time is spent when a batch was frozen after it, unless that batch was full: then another batch follows with
+the remaining files. The last manifest and the files determine all of this, so a new leader neither repeats nor misses a
+scheduled time.
 """
 
 import heapq
@@ -27,7 +28,7 @@ FILES, BYTES, AGE, SCHEDULE = "Files", "Bytes", "Age", "Schedule"
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The files in no batch: how many, how many bytes, and when the oldest was committed."""
+    """The files in no batch: their number, their bytes, and the commit time of the oldest."""
 
     files: int = 0
     bytes: int = 0
@@ -35,7 +36,7 @@ class Waiting:
 
 
 def trigger(when: Trigger, waiting: Waiting, now: datetime, tick: datetime | None = None) -> str:
-    """What starts a batch now: Files, Bytes, Age or Schedule; empty: nothing does.
+    """The trigger that starts a batch now: Files, Bytes, Age or Schedule; empty: none.
 
     Args:
         when: The limits.
@@ -57,12 +58,12 @@ def trigger(when: Trigger, waiting: Waiting, now: datetime, tick: datetime | Non
 def unspent(
     tick: datetime | None, last: BatchManifest | None, limits: BatchLimits, oldest: Slot | None
 ) -> datetime | None:
-    """The scheduled time `tick` where it may still start a batch, else None.
+    """The scheduled time `tick` if it may still start a batch, else None.
 
     Args:
         tick: The last scheduled time, if any.
         last: The last batch, if any.
-        limits: How much a batch takes.
+        limits: The limits of a batch.
         oldest: The oldest file in no batch, if any.
     """
     if tick is None or last is None or tick > last.created_at or oldest is None:
@@ -73,7 +74,7 @@ def unspent(
 
 
 def oldest_first(pending: Mapping[str, Sequence[Slot]]) -> Iterator[tuple[str, Slot]]:
-    """All files with their partitions, by the time of their commit; in each partition in chain order."""
+    """All files with their partitions, by commit time; in chain order within each partition."""
     by_partition = ([(partition, slot) for slot in slots] for partition, slots in pending.items())
     return heapq.merge(*by_partition, key=lambda found: found[1].committed_at)
 
@@ -81,20 +82,20 @@ def oldest_first(pending: Mapping[str, Sequence[Slot]]) -> Iterator[tuple[str, S
 def take(
     pending: Mapping[str, Sequence[Slot]], limits: BatchLimits, until: datetime | None = None
 ) -> dict[str, list[Slot]]:
-    """The files of the next batch, by partition, in chain order: one at least, unless none is due.
+    """The files of the next batch, by partition, in chain order: at least one, unless none is due.
 
     Args:
         pending: Files in no batch, in chain order, by partition.
-        limits: How much a batch takes.
-        until: Only files committed by then; None: all.
+        limits: The limits of a batch.
+        until: Only files that were committed until then; None: all.
     """
     taken: dict[str, list[Slot]] = {}
     files = size = 0
     for partition, slot in oldest_first(pending):
         if until is not None and slot.committed_at > until:
-            break  # it is the oldest of what is left
+            break  # it is the oldest remaining file
         if files and (files >= limits.max_files or size + slot.size > limits.max_bytes):
-            break  # not a smaller one of another partition instead: this one might wait for ever
+            break  # a smaller file must not overtake it: it might wait forever
         taken.setdefault(partition, []).append(slot)
         files, size = files + 1, size + slot.size
     return taken
@@ -112,21 +113,21 @@ def freeze(
     now: datetime,
     file_format: FileFormat = FileFormat.PARQUET,
 ) -> BatchManifest:
-    """The next batch: all these files.
+    """The manifest of the next batch with all these files.
 
     Args:
-        last: The batch before, if any.
+        last: The previous batch, if any.
         slots: Files in no batch, in chain order, by partition.
-        starts: Where each partition's chain starts.
+        starts: The start of each partition's chain.
         resource: The consumer.
         chain: Identity of its chain.
-        incarnation: Of the segment that the files are of: a batch takes files of one segment.
-        reason: What fired.
+        incarnation: The segment of the files: a batch contains files of one segment.
+        reason: The trigger.
         now: Wall clock.
-        file_format: Of the files.
+        file_format: The format of the files.
     """
-    goes_on = last is not None and last.incarnation == incarnation  # else the first batch of a segment
-    before = {**starts, **(last.next if last and goes_on else {})}
+    continues = last is not None and last.incarnation == incarnation  # else the first batch of a segment
+    before = {**starts, **(last.next if last and continues else {})}
     after = dict(before)
     files: list[BatchFile] = []
     ranges: dict[str, Range] = {}

@@ -1,4 +1,4 @@
-"""PURE: what a batch and its commit record say, for reports."""
+"""Reports of batches and commit records. Pure."""
 
 from eventconsumer_api.batch import BatchCommit, BatchManifest, Quarantine
 from eventconsumer_api.host_report import BatchReport, CommitReport
@@ -8,7 +8,7 @@ _LONGEST = 600  # characters of a cause
 
 
 def batch_report(batch: BatchManifest) -> BatchReport:
-    """A frozen batch."""
+    """The report of a frozen batch."""
     return BatchReport(
         number=batch.number,
         files=len(batch.files),
@@ -20,7 +20,7 @@ def batch_report(batch: BatchManifest) -> BatchReport:
 
 
 def commit_report(commit: BatchCommit) -> CommitReport:
-    """A committed batch."""
+    """The report of a committed batch."""
     return CommitReport(
         number=commit.number,
         committed_at=commit.committed_at,
@@ -36,7 +36,7 @@ def commit_report(commit: BatchCommit) -> CommitReport:
 
 
 def quarantine_text(left: Quarantine) -> str:
-    """What a batch left out, where it is, and why; empty for nothing."""
+    """The quarantined files and events of a batch, their location and the cause; empty for none."""
     parts = []
     if left.files:
         named = [f"partition {file.partition} {file.first}-{file.last} ({file.path})" for file in left.files[:_NAMED]]

@@ -1,8 +1,8 @@
-"""What the leading host knows about the whole consumer: its chains, and how far they are behind the hub.
+"""The state of the lag measurement: the chains of the consumer, and the end of each partition in the hub.
 
-`Ledger` is one partition's chain as followed so far: only files that are new since the last look are asked for. `Heads`
-remembers when each head was seen, which bounds the age of the oldest event that is in no file without reading it. What
-retention removed is no lag, whatever the checkpoint says; it is a gap.
+A `Ledger` follows the chain of one partition: only files after the last known one are requested. `Heads` stores when
+each end was observed, which limits the age of the oldest event that is in no file without reading that event. Events
+that retention removed are not lag, independent of the checkpoint; they are a gap.
 """
 
 from collections import deque
@@ -18,8 +18,8 @@ from eventconsumer_processor.sink.gaps import GapReason
 from eventconsumer_processor.sink.slots import Chain, Slot
 from eventconsumer_processor.source.hub import PartitionInfo
 
-LOOKS = 2000  # remembered for each partition: at one in 5 s almost 3 hours in full
-STALE = timedelta(seconds=60)  # what the hub said longer ago is not known any more
+LOOKS = 2000  # stored observations per partition: almost 3 hours at one in 5 s
+STALE = timedelta(seconds=60)  # an older response of the hub is not used
 
 
 @dataclass
@@ -27,25 +27,25 @@ class Ledger:
     """A partition's chain, followed up to `next`."""
 
     chain: Chain
-    start: int  # where the files in no batch start
+    start: int  # start of the first file that is in no batch
     next: int
-    keep: bool = True  # remember each file in no batch; else only count them
+    keep: bool = True  # store each file that is in no batch; else only count them
     pending: deque[Slot] = field(default_factory=deque)  # files in no batch, in chain order
-    files: int = 0  # in no batch
+    files: int = 0  # files in no batch
     events: int = 0
     bytes: int = 0
-    gap_events: int = 0  # removed by retention before files in no batch
-    newest_gap: str = ""  # such as 17-20
-    last_event_time: datetime | None = None  # when the last event in a file was enqueued
+    gap_events: int = 0  # events that retention removed, recorded in files that are in no batch
+    newest_gap: str = ""  # for example 17-20
+    last_event_time: datetime | None = None  # enqueued time of the last event in a file
     last_file_time: datetime | None = None
 
     async def follow(self) -> None:
-        """Ask for files from `next` on until there is none."""
+        """Request files from `next` on until none exists."""
         while slot := await self.chain.at(self.next):
             self.add(slot)
 
     def add(self, slot: Slot) -> None:
-        """Take the slot at `next`. Files that were cleaned up before any batch are not there for batches."""
+        """Add the slot at `next`. Batches do not contain files that were pruned before the first batch."""
         if self.keep and slot.tombstone and not self.pending:
             self.start = slot.last + 1
         else:
@@ -61,11 +61,11 @@ class Ledger:
         self.last_event_time = None
 
     def batched(self, position: int) -> None:
-        """Files below `position` are in a batch now, also those that were not followed yet."""
+        """Record that all files below `position` are in a batch, including files that were not followed yet."""
         while self.pending and self.pending[0].start < position:
             self._count(self.pending.popleft(), -1)
         self.start = max(self.start, position)
-        if self.next < position:  # somebody else froze the batch, and saw more
+        if self.next < position:  # another host froze the batch and knew more files
             self.next, self.last_event_time = position, None
 
     def _count(self, slot: Slot, sign: int) -> None:
@@ -83,10 +83,10 @@ class Era:
     """The files of one segment of the chain.
 
     Attributes:
-        incarnation: Names their folder.
-        chain: Of a partition.
-        ledgers: By partition, of those whose chain has begun.
-        complete: All its files are known: the segment was ended.
+        incarnation: Name of their folder.
+        chain: Factory of chains by partition.
+        ledgers: By partition, for partitions whose chain has begun.
+        complete: Whether all files are known: the segment has ended.
     """
 
     incarnation: str
@@ -105,43 +105,43 @@ class Era:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """A head, as seen once."""
+    """One observation of the end of a partition."""
 
     when: datetime
     last: int
-    last_time: datetime  # when the hub enqueued it
+    last_time: datetime  # enqueued time of the last event
 
 
 @dataclass
 class Heads:
-    """One partition's end in the hub, as seen over time."""
+    """The end of one partition in the hub, over time."""
 
     info: PartitionInfo | None = None
-    asked: datetime | None = None  # when the hub said so
-    _looks: deque[_Look] = field(default_factory=deque)  # one for each head; the newest at which it was still the head
+    asked: datetime | None = None  # time of the response
+    _looks: deque[_Look] = field(default_factory=deque)  # the latest observation of each end
 
     def see(self, info: PartitionInfo, now: datetime) -> None:
-        """Note what the hub says."""
+        """Record a response of the hub."""
         self.info, self.asked = info, now
         if self._looks and self._looks[-1].last == info.last:
             self._looks.pop()
-        elif len(self._looks) >= LOOKS:  # a long lag is told less exactly; the first look is kept
+        elif len(self._looks) >= LOOKS:  # a long lag is less exact; the first observation is kept
             self._looks = deque(islice(self._looks, 0, None, 2))
         self._looks.append(_Look(now, info.last, info.last_enqueued_time))
 
     def known(self, now: datetime) -> PartitionInfo | None:
-        """What the hub says; None where it said nothing lately."""
+        """The last response of the hub; None if it is stale."""
         return self.info if self.asked and now - self.asked < STALE else None
 
     def age(self, number: int, since: datetime | None, now: datetime) -> timedelta:
-        """How old the event `number` is, which is retained and not the head of all looks.
+        """The age of the retained event `number`.
 
-        It was enqueued after the last look that did not see it yet, so it is at most so old. Before there is such a
-        look, as when a new leader finds events waiting, it is at least as old as the head of the first look.
+        The event was enqueued after the last observation without it, which is the upper limit of its age. Without such
+        an observation (a new leader finds waiting events), the age of the end in the first observation is used.
 
         Args:
-            number: Its sequence number; it never falls from call to call.
-            since: A time that it is known not to be older than.
+            number: Its sequence number; must not fall between calls.
+            since: A time before which it was not enqueued, if known.
             now: Wall clock.
         """
         while len(self._looks) > 1 and self._looks[1].last < number:
@@ -155,16 +155,16 @@ class Heads:
 
 
 def lag_of(heads: Heads, reached: int, since: datetime | None, now: datetime) -> PartitionLag:
-    """How far a partition is behind: what is retained from `reached` on.
+    """The lag of a partition: the retained events from `reached` on.
 
     Args:
         heads: Its end in the hub.
         reached: Sequence number of the first event that is in no file.
-        since: A time that this event is known not to be older than, if any.
+        since: A time before which this event was not enqueued, if known.
         now: Wall clock.
 
     Returns:
-        Nothing known where the hub is silent, or ends before `reached`: then it is not the hub that the files are of.
+        An unknown lag if the hub does not respond, or ends before `reached`: then the files are of another hub.
     """
     info = heads.known(now)
     if info is None or info.last + 1 < reached:
@@ -176,10 +176,9 @@ def lag_of(heads: Heads, reached: int, since: datetime | None, now: datetime) ->
 
 
 def first_wanted(wanted: Position, info: PartitionInfo) -> int:
-    """Where a partition that no host has opened yet will start.
+    """The start of a partition that no host has opened yet.
 
-    A time or an offset that lies among the retained events can only be found by a reader: all of them count until one
-    did.
+    Only a reader can find a time or an offset among the retained events. Until then all retained events count.
     """
     nothing = info.last + 1
     match wanted.type:

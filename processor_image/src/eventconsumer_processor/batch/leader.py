@@ -1,7 +1,7 @@
-"""The leading host: elected by a lease on `<prefix>/_leader`, it measures the whole consumer and freezes Spark batches.
+"""The leading host: elected by a lease on `<prefix>/_leader`, it measures the lag and freezes Spark batches.
 
-Leading is a convenience, never a matter of safety: two leaders at once would measure twice and race for the same
-put-if-absent manifest. A new leader derives everything from storage and the hub: see `measure`.
+Correctness does not depend on a single leader: two leaders measure twice, and only one of them can write a manifest. A
+new leader derives its state from storage and the hub: see `measure`.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import Conflict, StorageError
 
 MEASURE_SECONDS = 5.0
-STAND_BY = 30  # the pauses after which a host tries that is not to lead
+STAND_BY = 30  # pauses between two attempts of a host that stands by
 
 log = structlog.get_logger(__name__)
 
 
 class Leader:
-    """Leads while it can."""
+    """The leader election of one host, and its work as the leader."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Leader:
         self._forget()
 
     async def run(self) -> None:
-        """Try to lead, and lead, until cancelled or until the chain is another resource's; then give the lead up."""
+        """Compete for the leader lease until cancelled, or until another resource owns the chain."""
         displaced = False
         while not displaced:
             try:
@@ -68,14 +68,14 @@ class Leader:
             await self._pause()
 
     async def _pause(self) -> None:
-        """Wait for the next attempt: a host that stands by makes one now and then, or once it is the first."""
+        """Wait for the next attempt; a host that stands by waits longer."""
         for _ in range(STAND_BY):
             await asyncio.sleep(self._seconds / 3 * self._deps.rng.uniform(0.5, 1))
             if not self._partitions.stands_by:
                 return
 
     async def _elect(self) -> bool:
-        """Lead, where no other host does; whether the chain is another resource's."""
+        """Lead if no other host does; returns whether another resource owns the chain."""
         token = str(uuid4())
         try:
             since = await take_lead(self._blobs, self._prefix, token, self._seconds, self._deps.clock)
@@ -91,7 +91,7 @@ class Leader:
         return False
 
     async def _lead(self, token: str, since: float) -> None:
-        keeper = Keeper("the lead", lambda: self._renew(token), self._seconds, since, self._deps.clock)
+        keeper = Keeper("the leader", lambda: self._renew(token), self._seconds, since, self._deps.clock)
         keeping = asyncio.create_task(keeper.run())
         log.info("leading")
         self._deps.metrics.leader.set(1)

@@ -1,7 +1,7 @@
-"""Measures a whole consumer: follows its files in storage, asks the hub for its heads, and says how far apart they are.
+"""Measures the lag of a consumer: follows its files in storage, and compares them with the ends of the partitions.
 
-The leading host does it, and the probe that looks for events while no host runs. Nothing is written, no link is
-opened, no lease taken. Whoever begins derives everything from storage again.
+The leading host measures, and the probe while no host runs. A measurement writes nothing, opens no link and acquires no
+lease. Its state is derived from storage at the start.
 """
 
 import asyncio
@@ -30,21 +30,21 @@ from eventconsumer_processor.source.hub import Hub, HubInfo, PartitionInfo
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import Damaged
 
-# Files are normally noticed by the checkpoint behind them. Where that is written later than the files, or failed, one
-# request looks for the next file of a partition that is behind.
-RARE_LOOK_SECONDS = 15.0  # beyond the time in which a file is made
-OFTEN_LOOK_SECONDS = 10.0  # where the rule is that checkpoints come later
+# Normally the checkpoint after a file reveals the file. If the checkpoint is written later or fails, one request looks
+# for the next file of a partition with lag.
+RARE_LOOK_SECONDS = 15.0  # after the time within which a file is written
+OFTEN_LOOK_SECONDS = 10.0  # for policies that write checkpoints later than files
 
 log = structlog.get_logger(__name__)
 
 
 def eras_of(config: HostConfig, info: HubInfo, segments: Sequence[HubSegment], blobs: BlobStore) -> list[Era]:
-    """The files of each segment, the newest last; nothing is asked of storage yet."""
+    """The files of each segment, the newest last; sends no request."""
     return [Era(segment.incarnation, chains_of(config, info, segment, blobs)) for segment in segments]
 
 
 class Measure:
-    """What is known about one consumer, from when this began to measure."""
+    """The measurement of one consumer."""
 
     def __init__(
         self,
@@ -57,16 +57,16 @@ class Measure:
         now: Callable[[], datetime],
         identity: str = "",
     ) -> None:
-        """Know nothing yet.
+        """Create a measurement without data.
 
         Args:
             config: The consumer.
             hub: Its hub.
-            info: The hub as it was when the consumer was checked against it.
+            info: The properties of the hub at registration.
             batches: Its Spark batches.
             eras: Its files, one for each segment, the newest last.
             now: Wall clock, in UTC.
-            identity: Of the consumer's chain.
+            identity: Identity of the consumer's chain.
         """
         self.identity = identity
         self.state = BatchState()
@@ -79,8 +79,8 @@ class Measure:
         self._throttle = LogThrottle(lambda: now().timestamp())
         self._restored = False
         self._heads: dict[str, Heads] = {}
-        self._turn = 0  # where the next round of questions starts
-        self._looked: dict[str, datetime] = {}  # partition -> when its next file was last looked for
+        self._turn = 0  # start index of the next round of requests
+        self._looked: dict[str, datetime] = {}  # partition -> time of the last request for its next file
         self._replaced = config.processing.handler is not None and (
             config.processing.handler_mode is HandlerMode.REPLACE
         )
@@ -94,14 +94,14 @@ class Measure:
         return self.eras[-1].ledgers
 
     async def follow(self, partitions: Sequence[str], listing: Listing) -> None:
-        """Find the files that are new, and what became of the open batch.
+        """Find new files, and the commit record of the open batch.
 
         Args:
             partitions: All partition ids.
             listing: Their leases.
 
         Raises:
-            StorageError: A request failed, or a blob is not what it should be.
+            StorageError: A request failed, or a blob is damaged.
         """
         if not self._restored:
             self.state = await self._batches.restore()
@@ -123,7 +123,7 @@ class Measure:
         await self.poll()
 
     async def poll(self) -> None:
-        """Find out what became of the open batch, if there is one: the files may have been asked for before.
+        """Look for the commit record of the open batch, if any.
 
         Raises:
             StorageError: A request failed.
@@ -131,7 +131,7 @@ class Measure:
         self.state = await self._batches.poll(self.state)
 
     def froze(self, manifest: BatchManifest) -> None:
-        """Go on from the next batch."""
+        """Record that the next batch was frozen."""
         self.state = self.state.then(manifest)
         for era in self.eras:
             if era.incarnation == manifest.incarnation:
@@ -139,11 +139,11 @@ class Measure:
                     ledger.batched(manifest.next.get(partition, ledger.start))
 
     def due(self) -> Era | None:
-        """The files that the next batch takes from: of the oldest segment that has files in no batch."""
+        """The segment of the next batch: the oldest segment with files in no batch; None: no such files."""
         return next((era for era in self.eras if any(ledger.pending for ledger in era.ledgers.values())), None)
 
     def waiting(self) -> Waiting:
-        """The files in no batch, where there are batches."""
+        """The files in no batch; none if batches are not configured."""
         if self._config.batches is None:
             return Waiting()
         ledgers = self._all()
@@ -154,9 +154,9 @@ class Measure:
         )
 
     async def ask_heads(self, partitions: Sequence[str]) -> None:
-        """Ask the hub where partitions end, at the pace of `pace`: all of them, or those whose turn it is.
+        """Request the ends of the partitions of this round (see `rate_limit`).
 
-        What it does not answer stays as it was, and grows stale.
+        After a failed request the previous response stays until it is stale.
         """
         chosen, self._turn = turn(partitions, self._turn)
 
@@ -184,27 +184,27 @@ class Measure:
         return [ledger for era in self.eras for ledger in era.ledgers.values()]
 
     def _begin_at(self, last: BatchManifest) -> None:
-        """Files of segments before that of the last batch are all in batches.
+        """Skip the segments before the last batch: all their files are in batches.
 
         Raises:
-            Damaged: The last batch is of no segment.
+            Damaged: The last batch belongs to no segment.
         """
         names = [era.incarnation for era in self.eras]
         if last.incarnation not in names:
             raise Damaged(
                 f"batch manifest {last.number} is of incarnation {last.incarnation}, which no segment of the chain "
-                "has: something else wrote it, or this host has not registered with the newest segment yet"
+                "has: another program wrote it, or this host has not registered with the newest segment yet"
             )
         del self.eras[: names.index(last.incarnation)]
 
     def head(self, partition: str) -> int | None:
-        """The hub's last sequence number; None where it did not say lately."""
+        """The last sequence number in the hub; None if it is unknown."""
         heads = self._heads.get(partition)
         info = heads.known(self._now()) if heads else None
         return info.last if info else None
 
     def lag(self, partition: str, lease: Lease | None) -> PartitionLag:
-        """How far one partition is behind.
+        """The lag of one partition.
 
         Args:
             partition: Its id.
@@ -219,7 +219,7 @@ class Measure:
         return lag_of(heads, self._reached(partition, lease, info), ledger.last_event_time if ledger else None, now)
 
     def shorter(self, partition: str, lease: Lease | None) -> Problem | None:
-        """The problem of a partition that ends before its files do: the hub lost events, or was created again.
+        """The problem of a partition that ends before its files: the hub lost events, or was created again.
 
         Args:
             partition: Its id.
@@ -239,17 +239,17 @@ class Measure:
         ledger = self.ledgers.get(partition)
         if ledger is not None:
             if checkpoint and (self._replaced or self._config.leases.shared):
-                return max(ledger.next, checkpoint)  # processed without a file of ours
+                return max(ledger.next, checkpoint)  # processed without a file of this consumer
             return ledger.next
         if (opening := self.eras[-1].chain(partition).opening) is not None:
             return opening.start
-        if checkpoint is not None:  # read by another program before
+        if checkpoint is not None:  # another program has read the partition
             return checkpoint
         starting = self._config.starting_position
         return first_wanted(starting.partitions.get(partition, starting), info)
 
     def report(self, partitions: Sequence[str], listing: Listing) -> FleetReport:
-        """Everything measured.
+        """The report of the consumer.
 
         Args:
             partitions: All partition ids.
@@ -300,33 +300,33 @@ class Measure:
         if start is None:
             return  # no host has opened the partition yet
         ledger = Ledger(chain, start, start, keep=self._config.batches is not None)
-        if not batched:  # perhaps many files: one listing instead of a request for each
+        if not batched:  # possibly many files: one listing instead of a request per file
             slots = {slot.start: slot for slot in await chain.listed()}
             while slot := slots.get(ledger.next):
                 ledger.add(slot)
         else:
             await ledger.follow()
-        # When that file's last event came bounds the age of the next one only loosely: hours may lie between them.
+        # The last event of an old file limits the age of the next event only loosely: hours may be between them.
         ledger.forget_last_event_time()
         era.add(ledger)
 
     def _is_due(self, ledger: Ledger, lease: Lease | None) -> bool:
-        """Whether to look for a partition's next file."""
+        """Whether to request the next file of a partition."""
         if self._replaced:
-            return False  # there are none
+            return False  # the consumer writes no files
         if lease and lease.checkpoint and lease.checkpoint.sequence_number >= ledger.next:
             return True
         partition, now = ledger.chain.partition, self._now()
         heads = self._heads.get(partition)
         info = heads.known(now) if heads else None
         if info is None or info.last < ledger.next:
-            self._looked[partition] = now  # nothing to look for
+            self._looked[partition] = now  # no newer events
             return False
         looked = self._looked.setdefault(partition, now)
         return (now - looked).total_seconds() >= self._look_seconds
 
     def _totals(self) -> Totals:
-        """Of all chains: the files in a manifest, and those behind it."""
+        """The totals of all chains: the files in manifests, and the files after them."""
         base = self.state.last.totals if self.state.last else Totals()
         ledgers = self._all()
         return Totals(

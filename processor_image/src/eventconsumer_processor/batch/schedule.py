@@ -1,7 +1,7 @@
 """Cron schedules in UTC. Pure.
 
-The operator refuses an expression that cannot be read; a host that meets one all the same (the operator may be of
-another version) tells of it and goes by the other triggers.
+The operator rejects an invalid expression. If a host gets one (from an operator of another version), it reports a
+problem and uses the other triggers.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -15,18 +15,18 @@ FIELD = "spec.spark.trigger.schedule"
 
 
 def last_tick(expression: str, now: datetime) -> datetime | None:
-    """The last scheduled time up to `now`, to the second; None where none was within 50 years.
+    """The last scheduled time up to `now`, to the second; None if there was none within 50 years.
 
     Args:
-        expression: Five fields of cron; empty: there is no schedule.
+        expression: A cron expression of five fields; empty: no schedule.
         now: Wall clock.
 
     Raises:
-        Blocked: The expression cannot be read.
+        Blocked: The expression is invalid.
     """
     if not expression:
         return None
-    # Backwards it finds what lies before: a second later `now` itself counts.
+    # The search goes backwards from an exclusive end: one second later, `now` itself is included.
     after = now.astimezone(UTC).replace(microsecond=0) + timedelta(seconds=1)
     try:
         return next(CronSim(expression, after, reverse=True), None)
@@ -34,5 +34,5 @@ def last_tick(expression: str, now: datetime) -> datetime | None:
         raise Blocked(
             FIELD,
             Reason.SPEC_INVALID,
-            f"{expression!r} is no cron expression of five fields ({error}): write one such as 0 * * * *",
+            f"{expression!r} is not a cron expression of five fields ({error}): use one such as 0 * * * *",
         ) from None

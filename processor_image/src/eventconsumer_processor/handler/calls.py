@@ -1,7 +1,7 @@
 """Calls the methods of one handler instance, one at a time; methods may be `async def` or `def`.
 
-An `async def` method runs on the host's event loop. A `def` method runs in a thread of the instance: it may block, may use
-thread-local objects, and does not delay other partitions. A cancelled call is cancelled inside an `async def`; a
+An `async def` method runs on the host's event loop. A `def` method runs in a thread of the instance: it may block, may
+use thread-local objects, and does not delay other partitions. A cancelled call is cancelled inside an `async def`; a
 thread cannot be cancelled, so the next call waits for it. The thread is a daemon: a method that never returns does not
 prevent the end of the process.
 """

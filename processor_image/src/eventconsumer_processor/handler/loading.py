@@ -1,7 +1,7 @@
 """Loads the user's handler class by its name, and validates it before a partition is opened.
 
-A mistake raises `Blocked` with the field `spec.processing.handler`, the cause and the remedy: the module or the class is
-missing, the import fails, the name is not a class, a method is missing or has other parameters, or the class cannot
+A mistake raises `Blocked` with the field `spec.processing.handler`, the cause and the remedy: the module or the class
+is missing, the import fails, the name is not a class, a method is missing or has other parameters, or the class cannot
 be created without arguments.
 """
 

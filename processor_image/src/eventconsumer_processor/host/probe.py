@@ -2,8 +2,8 @@
 
 The probe registers and measures the lag like a leading host and serves the same report at /status. It owns no
 partitions: it reads no events, acquires no leases, and writes no files or checkpoints. It freezes Spark batches:
-pending files become a batch when its trigger fires, even while no host runs. A manifest is written only if absent, so a leading
-host at the same time does no harm.
+pending files become a batch when its trigger fires, even while no host runs. A manifest is written only if absent, so a
+leading host at the same time does no harm.
 
 Each round reads the end offsets of the hub, which is free. It reads leases and files once a minute, or when events may
 be in no file; while a batch is open, each round looks for its commit record. The probe loads neither the code that

@@ -1,13 +1,13 @@
-"""Encodes batches as an Avro file in the schema of Event Hubs Capture, byte by byte.
+"""Encodes events as an Avro file that is byte-compatible with Event Hubs Capture.
 
-The header is that of Capture's own files: the codec `null`, the schema's text, 490 bytes. So a file without events,
-which is the header and one empty block, has 508 bytes. Nothing of ours is in the file: the slot's facts are in the
-blob's metadata.
+The header is identical to Capture's: the codec `null` and the text of the schema, 490 bytes. So a file without events,
+the header and one empty block, has 508 bytes. The file contains no data of this project: the metadata of the slot is in
+the metadata of the blob.
 
-What Capture's schema has no place for is among the system properties, under its AMQP name: x-opt-partition-key,
-message-id, correlation-id, content-type, and x-opt-enqueued-time with the milliseconds that EnqueuedTimeUtc lacks.
-Integers of 64 bits are `long`, floating point numbers `double`, binaries `bytes`, and all other types the text that
-`source.columns` makes of them. Encoding is pure and takes CPU time: take blocks in a thread.
+Fields that Capture's schema lacks are system properties under their AMQP names: x-opt-partition-key, message-id,
+correlation-id, content-type, and x-opt-enqueued-time with the milliseconds that EnqueuedTimeUtc lacks. Integers of 64
+bits are `long`, floating point numbers `double`, binaries `bytes`; all other types are the text of `source.columns`.
+Encoding is pure and takes CPU time: consume the blocks in a thread.
 """
 
 import base64
@@ -27,7 +27,7 @@ from eventconsumer_processor.sink.row_chunks import groups
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.rows import EventRows, FlatMap, Kind
 
-AVRO_BLOCK_BYTES = 1024**2  # of records, and of events that are rows at a time
+AVRO_BLOCK_BYTES = 1024**2  # of records in a block, and of events that are converted to rows at a time
 SYNC_BYTES = 16
 _PARSED = fastavro.parse_schema(json.loads(AVRO_SCHEMA))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -35,19 +35,19 @@ _AMQP_NAMES = {name.replace("-", "_"): name for name in AMQP_FIELDS}
 
 
 def encode(batches: Iterable[EventBatch], partition: str, facts: Mapping[str, str]) -> Iterator[bytes]:
-    """The Avro file of these batches, in blocks.
+    """Encode an Avro file, in blocks.
 
     Args:
         batches: Events of one partition, in sequence order.
-        partition: Its id, which Capture's files do not hold.
-        facts: The file's metadata; equal facts give an equal sync marker.
+        partition: Its id, which Capture's files do not contain.
+        facts: The file's metadata; equal metadata gives an equal sync marker.
     """
     sync = _sync(json.dumps([partition, *sorted(facts.items())]))
     blocks = BlockWriter()
     blocks.write(header(sync))
     records, count = io.BytesIO(), 0
-    for stretch in chain.from_iterable(groups(batches, AVRO_BLOCK_BYTES)):
-        for record in _records(stretch.rows()):
+    for chunk in chain.from_iterable(groups(batches, AVRO_BLOCK_BYTES)):
+        for record in _records(chunk.rows()):
             fastavro.schemaless_writer(records, _PARSED, record)
             count += 1
             if records.tell() >= AVRO_BLOCK_BYTES:
@@ -60,20 +60,20 @@ def encode(batches: Iterable[EventBatch], partition: str, facts: Mapping[str, st
 
 
 def empty_file(name: str) -> bytes:
-    """The file of a window without events: 508 bytes, the same for the same name."""
+    """The file of a window without events: 508 bytes, always equal for a name."""
     sync = _sync(name)
     return header(sync) + _block(0, b"", sync)
 
 
 def header(sync: bytes) -> bytes:
-    """The first 490 bytes of every file: Avro's mark, the codec, the schema, the sync marker."""
+    """The first 490 bytes of each file: the magic bytes, the codec, the schema, the sync marker."""
     entries = {"avro.codec": b"null", "avro.schema": AVRO_SCHEMA.encode()}
     meta = b"".join(_bytes(key.encode()) + _bytes(value) for key, value in entries.items())
     return b"Obj\x01" + _long(len(entries)) + meta + _long(0) + sync
 
 
 def enqueued_time(milliseconds: int) -> str:
-    """As Capture writes it: `11/16/2016 4:44:11 PM`."""
+    """The enqueued time in Capture's format: `11/16/2016 4:44:11 PM`."""
     time = _EPOCH + timedelta(milliseconds=milliseconds)
     hour = time.hour % 12 or 12
     half = "AM" if time.hour < 12 else "PM"
@@ -106,7 +106,7 @@ def _system(rows: EventRows, row: int, found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _maps(column: FlatMap) -> Iterator[dict[str, Any]]:
-    """One map an event, with typed values."""
+    """One map per event, with typed values."""
     entries = zip(column.keys, map(_value, column.values, column.kinds), strict=True)
     start = 0
     for end in column.ends:
@@ -140,7 +140,7 @@ def _bytes(value: bytes) -> bytes:
 
 
 def _long(value: int) -> bytes:
-    """A number that is not negative in Avro's variable length."""
+    """A number >= 0 in Avro's variable-length encoding."""
     rest, encoded = value << 1, bytearray()
     while rest > 0x7F:
         encoded.append(rest & 0x7F | 0x80)

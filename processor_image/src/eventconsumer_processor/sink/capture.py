@@ -3,10 +3,10 @@
     <prefix>/<Namespace>/<EventHub>/<PartitionId>/<Y>/<M>/<D>/<h>/<m>/<s>.avro    the events
     <prefix>/inc=<incarnation>/partition=<p>/from=<20 digits>.json                the slot: which file, and its facts
 
-A name with a time in it cannot be what two writers collide on, so the record is: it is put only after the data file is
-there, and only where no record is. A data file that no record names is not of the chain, whatever is in it. One that
-lost its slot to another writer's is removed, since its record can never be put any more; one whose writer died stays,
-and the auditor lists it.
+Two writers use different names for their data files, because the names contain a time. So the commit record decides
+between them: it is written after the data file, and only if no record exists. A data file without a record is not part
+of the chain. If a writer loses the slot to another writer, it removes its data file. If a writer dies, its data file
+stays, and the auditor reports it.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ class _DataFile:
 
     nonce: str
     time: datetime  # in its name
-    etag: str = ""  # empty while it is not known to be there
+    etag: str = ""  # empty until the file is known to exist
     size: int = 0
     sha256: str = ""
 
@@ -51,7 +51,7 @@ class CaptureChain(Chain):
         successor: str = "",
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """Face a chain; see `Chain`."""
+        """Create a chain; see `Chain`."""
         super().__init__(
             blobs, prefix, incarnation, partition, suffix=".json", opening=opening, successor=successor, now=now
         )
@@ -59,11 +59,11 @@ class CaptureChain(Chain):
         self._file: _DataFile | None = None
 
     def data_path(self, time: datetime) -> str:
-        """Name of the data file of a second."""
+        """Name of the data file for a time, to the second."""
         return f"{self._stem}/{time.astimezone(UTC):%Y/%m/%d/%H/%M/%S}.avro"
 
     async def put(self, draft: Draft, content: Content | bytes) -> None:
-        """See `Chain`. A second try for the same draft continues with the data file of the first."""
+        """See `Chain`. A second attempt for the same draft continues with the data file of the first."""
         content = content if isinstance(content, Content) else Content.of(content)
         facts = draft.metadata()
         file = self._file
@@ -78,7 +78,7 @@ class CaptureChain(Chain):
         await put_if_absent(self._blobs, self.path(draft.start), record, facts)
 
     async def forsake(self, draft: Draft) -> None:
-        """See `Chain`. The record in the slot is another's for ever, so no record will name this draft's data file."""
+        """See `Chain`. The slot holds another writer's record, so no record can name the data file of this draft."""
         file, self._file = self._file, None
         if file is None or file.nonce != draft.nonce:
             return
@@ -88,18 +88,18 @@ class CaptureChain(Chain):
                 await self._blobs.remove(info.name, if_match=info.etag)
 
     async def seal(self, start: int, content: bytes) -> bool:
-        """See `Chain`. What is in the slot is a record, not a file."""
+        """See `Chain`. The slot holds a record, not a file."""
         return await super().seal(start, json.dumps({"sealed": start}).encode())
 
     async def put_empty(self) -> None:
-        """See `Chain`. Where the second is taken, the window was not empty, or another host was faster."""
+        """See `Chain`. If the name is taken, the window was not empty, or another host was faster."""
         name = self.data_path(self._now())
         if await self._blobs.head(name) is None:
             with contextlib.suppress(Conflict):
                 await put_if_absent(self._blobs, name, empty_file(name), {"empty": "true"})
 
     async def _put_data(self, file: _DataFile, content: Content, facts: Mapping[str, str]) -> _DataFile:
-        """Put the data file, or find that it is there: in the next second where another file is in this one."""
+        """Upload the data file, or find it; if another file has the name, use the next second."""
         while True:
             name = self.data_path(file.time)
             info = await self._blobs.head(name)
@@ -123,13 +123,13 @@ class CaptureChain(Chain):
             return replace(slot, path=facts["path"], etag=facts["etag"], size=size)
         except (KeyError, ValueError) as error:
             raise Damaged(
-                f"commit record {info.name} does not say which file it commits ({error!r} in its metadata): it was "
-                "written or changed by something else; restore it"
+                f"commit record {info.name} does not say which file it commits ({error!r} in its metadata): another "
+                "program wrote or changed it; restore it"
             ) from None
 
 
 def namespace_name(host: str) -> str:
-    """A namespace's name, as Capture has it in paths: the first label of its host name."""
+    """The name of a namespace in Capture's paths: the first label of its host name."""
     with contextlib.suppress(ValueError):
         return str(ipaddress.ip_address(host))
     return host.partition(".")[0]

@@ -1,4 +1,4 @@
-"""Chooses the layout of a consumer's files. Who only looks at them needs no encoder, and none is loaded here."""
+"""Selects the layout of a consumer's files. Loads no encoder, which readers of the chain do not need."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -16,12 +16,12 @@ SUFFIXES = {FileFormat.PARQUET: ".parquet", FileFormat.AVRO: ".avro"}
 def chains_of(
     config: HostConfig, info: HubInfo, segment: HubSegment, blobs: BlobStore, now: Callable[[], datetime] = utc_now
 ) -> Callable[[str], Chain]:
-    """The chain of a partition, by its id.
+    """A factory of chains, by partition id.
 
     Args:
         config: The consumer.
         info: Its hub.
-        segment: Of the chain.
+        segment: The segment of the chain.
         blobs: The container of the files.
         now: Wall clock, in UTC.
     """

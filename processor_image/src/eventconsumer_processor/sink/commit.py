@@ -1,9 +1,9 @@
-"""Commits one file to a chain, whatever storage answers.
+"""Commits one file to a chain, for any response of the storage service.
 
-A put may be applied although its answer was lost, and another writer may be faster. After every answer but success the
-slot is looked at: our nonce means that it is committed; another nonce means that another writer's file is the truth, to
-be adopted; an empty slot means try again; a seal means that the chain was ended. Nothing here gives up: the lease
-does, or the caller cancels.
+A put may be applied although its response was lost, and another writer may be faster. So after each failure the slot is
+read: our nonce means that the file is committed; another nonce means that another writer's file is in the slot and must
+be adopted; an empty slot means that the put is retried; a seal means that the chain was ended. Retries end only
+when the lease is lost or the caller cancels.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from eventconsumer_storage.errors import Conflict, StorageError
 
 BACKOFF_FIRST = 0.2
 BACKOFF_MOST = 5.0
-RETRY_AFTER_MOST = 30.0  # the longest wait that storage may ask for
+RETRY_AFTER_MOST = 30.0  # the longest Retry-After that is respected
 
 
 async def commit(
@@ -32,16 +32,16 @@ async def commit(
     rng: Random,
     turn: Callable[[], AbstractAsyncContextManager[Any]] = nullcontext,
 ) -> Slot | None:
-    """Put a file into its slot; None where it is in there now, else the winner's file.
+    """Write a file to its slot; None if it is committed, else another writer's file in the slot.
 
     Args:
         chain: The partition's chain.
-        draft: The file's facts.
-        content: What it holds.
-        check: Asked before every attempt; raises `LeaseLost` when the lease is gone.
-        failed: Told of every failure that will be tried again.
-        rng: Spreads retries.
-        turn: Makes what is held during each attempt, and not between them.
+        draft: The file's metadata.
+        content: The file's content.
+        check: Called before each attempt; raises `LeaseLost` if the lease is lost.
+        failed: Called with each failure that is retried.
+        rng: For the jitter of retries.
+        turn: Returns a context manager that is held during each attempt, but not between attempts.
 
     Raises:
         LeaseLost: From `check`.

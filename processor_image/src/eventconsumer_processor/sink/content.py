@@ -1,12 +1,12 @@
-"""A file's content: blocks that are made while others are on their way, and how it is put where no blob is yet.
+"""The content of a file, as blocks that are encoded during the upload, and its upload if no blob exists yet.
 
-An encoder writes into a `BlockWriter`, which cuts what it gets into blocks. A file is never in memory as a whole: the
-next block is made in a thread while one is put, and none is kept. So a try that fails makes the blocks again, and what
-they are made of has to stay until the file is committed; only where all blocks were put and just the answer about the
-list of them is missing does the list alone go again.
+An encoder writes to a `BlockWriter`, which splits the data into blocks. A file is never in memory as a whole: a thread
+encodes the next block while the current one is uploaded, and no block is kept. So a failed attempt encodes the blocks
+again, and the events are kept until the file is committed. Only if all blocks were uploaded, and the outcome of the
+block list is unknown, does the next attempt send the block list alone.
 
-A small file is one request; a large one goes up block by block, each request bounded in time, and appears as a whole
-with its metadata when the list of blocks is written. Either way nothing that is there is replaced.
+A small file is one request. A large file is uploaded block by block, each request with a time limit; it appears as a
+whole with its metadata when the block list is written. In both cases no existing blob is replaced.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ BLOCK_BYTES = 8 * 1024**2
 
 
 class BlockWriter:
-    """A binary file to write into, as far as encoders need one; what was written leaves it in blocks."""
+    """The part of a writable binary file that encoders need; returns the written data in blocks."""
 
     def __init__(self, block_bytes: int = BLOCK_BYTES) -> None:
         self.closed = False
@@ -50,17 +50,17 @@ class BlockWriter:
         """Nothing to do."""
 
     def close(self) -> None:
-        """Nothing to do: `rest` is what ends a file."""
+        """Mark as closed; `rest` returns the last blocks."""
         self.closed = True
 
     def full(self) -> Iterator[bytes]:
-        """The blocks that are full, each let go as it is taken."""
+        """The full blocks; each is released when it is taken."""
         self._full.reverse()
         while self._full:
             yield self._full.pop()
 
     def rest(self) -> Iterator[bytes]:
-        """All blocks that are left."""
+        """All remaining blocks."""
         self._cut()
         return self.full()
 
@@ -71,12 +71,12 @@ class BlockWriter:
 
 
 class Content:
-    """What a file holds, made again whenever it is needed.
+    """The content of a file, encoded again for each attempt.
 
     Attributes:
-        size: Bytes; known once all blocks were made.
-        sha256: Of all blocks in a row, hexadecimal; likewise.
-        check: As given.
+        size: Bytes; known when all blocks were encoded.
+        sha256: Hash of all blocks, hexadecimal; known when all blocks were encoded.
+        check: See `__init__`.
     """
 
     def __init__(
@@ -85,12 +85,12 @@ class Content:
         offload: Callable[..., Awaitable[Any]] = asyncio.to_thread,
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        """Content that is not made yet.
+        """Create content without encoding it.
 
         Args:
-            make: Gives its blocks; all times the same ones.
+            make: Returns the blocks; each call returns the same blocks.
             offload: Runs work that takes CPU time.
-            check: Asked before each request of a large file; raises where it must not be put any more.
+            check: Called before each request of a large file; raises if the upload must stop.
         """
         self.check = check
         self.size = 0
@@ -101,7 +101,7 @@ class Content:
 
     @classmethod
     def of(cls, *blocks: bytes) -> "Content":
-        """Content that is made already."""
+        """Content of existing blocks."""
         content = cls(lambda: iter(blocks), _here)
         content.size, content.sha256 = sum(map(len, blocks)), hashlib.sha256(b"".join(blocks)).hexdigest()
         return content
@@ -119,7 +119,7 @@ class Content:
         self._staged = None
 
     async def blocks(self) -> AsyncGenerator[bytes, None]:
-        """Its blocks in order; while one is used, the next one is made."""
+        """The blocks in order; while one is used, the next one is encoded."""
         made, digest, size = self._make(), hashlib.sha256(), 0
 
         def following() -> bytes | None:
@@ -142,12 +142,12 @@ class Content:
 
 
 async def upload(blobs: BlobStore, name: str, content: Content, facts: Mapping[str, str]) -> str:
-    """Put a file where no blob is yet, with `facts` and its hash as metadata, and return its etag.
+    """Upload a file if no blob exists, with `facts` and its hash as metadata, and return its etag.
 
     Raises:
-        Conflict: A blob is there, perhaps this very one.
+        Conflict: A blob exists, possibly this file.
         Unavailable: The outcome is unknown.
-        StorageError: Nothing was put.
+        StorageError: The file was not written.
     """
     ids = content.staged_blocks(name)
     if ids is None:
@@ -157,13 +157,13 @@ async def upload(blobs: BlobStore, name: str, content: Content, facts: Mapping[s
             if block is not None and following is None:
                 return await put_if_absent(blobs, name, block, {**facts, "sha256": content.sha256})
             ids = []
-            upload_id = uuid4()  # ids are this try's own, so that writers cannot mix
+            upload_id = uuid4()  # unique for each attempt, so that blocks of two writers do not mix
             while block is not None:
                 ids.append(f"{upload_id}-{len(ids):05d}")
                 content.check()
                 await blobs.put_block(name, ids[-1], block)
-                # The one that was put is let go before the next one is waited for: two at a time are all there are. The
-                # second was asked for ahead, to see whether there is one; from the third on each comes by itself.
+                # The uploaded block is released before the next one is awaited: at most two are in memory. The second
+                # block was requested early, to detect a file of one block.
                 block, following = following, None
                 block = block or await anext(blocks, None)
         content.stage(name, ids)
@@ -176,10 +176,10 @@ async def upload(blobs: BlobStore, name: str, content: Content, facts: Mapping[s
 
 
 async def put_if_absent(blobs: BlobStore, name: str, data: bytes, metadata: Mapping[str, str]) -> str:
-    """Put a small blob where none is yet, and return its etag; raises as `upload` does.
+    """Write a small blob if none exists, and return its etag; raises as `upload`.
 
-    Blocks of a writer that never finished make some storages answer "exists" to a single put although no reader can see
-    a blob. A list of blocks does not mind them, so it is what follows then.
+    If an unfinished upload left uncommitted blocks, some storage services reject a single put with "exists" although
+    readers see no blob. A block list succeeds there, so it is tried next.
     """
     try:
         return await blobs.put(name, data, metadata=metadata, if_absent=True)

@@ -1,4 +1,4 @@
-"""Chooses how a consumer's files look: the encoder of their format, and the chain of their layout (see `chains`)."""
+"""Selects the format and the layout of a consumer's files: an encoder, and chains (see `chains`)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -18,17 +18,17 @@ from eventconsumer_storage.blobs import BlobStore
 def files_of(
     config: HostConfig, info: HubInfo, segment: HubSegment, blobs: BlobStore, now: Callable[[], datetime] = utc_now
 ) -> tuple[Encoder, Callable[[str], Chain]]:
-    """How a consumer's files are encoded, and where they go.
+    """The encoder and the chains of a consumer's files.
 
     Args:
         config: The consumer.
         info: Its hub.
-        segment: Of the chain.
+        segment: The segment of the chain.
         blobs: The container of the files.
         now: Wall clock, in UTC.
 
     Returns:
-        The encoder, which adds the hub and the incarnation to a file's metadata; and the chain of a partition.
+        The encoder, which adds the hub and the incarnation to a file's metadata; and a factory of chains by partition.
     """
     encode = parquet.encode if config.files.format is FileFormat.PARQUET else avro.encode
     hub = {"hub": f"{info.namespace}/{info.name}", "incarnation": segment.incarnation}

@@ -1,14 +1,13 @@
-"""Gaps: sequence numbers that are in no file, and why. Pure.
+"""Gaps: sequence numbers that are in no file, and their cause. Pure.
 
-A gap is never skipped silently: it is recorded in the metadata of the file behind it, and from there it reaches the
-resource's status.
+Every gap is recorded: in the metadata of the next file, and from there in the resource's status.
 
-- `retention`: the hub no longer had the events when they were to be read;
-- `foreign`: another program that shares the leases processed them, as its checkpoint says;
-- `compaction`: log compaction removed them, or there never were any: no event is lost with these.
+- `retention`: retention removed the events before they were read;
+- `foreign`: another program that shares the leases processed the events, according to its checkpoint;
+- `compaction`: log compaction removed the events, or the numbers were never events; no event is lost.
 
-Ranges that are many are one entry with the first and the last number that is missing and how many are, such as
-`compaction:17-90/31`; those of log compaction always are.
+Many ranges become one entry with the first and the last missing number and their count, such as `compaction:17-90/31`.
+Ranges of log compaction always do.
 """
 
 import re
@@ -16,13 +15,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-RANGES = 100  # at most 4 KB of the 8 KiB that a blob's metadata may have
-SHOWN = 10  # in a log line
+RANGES = 100  # at most 4 KB of the 8 KiB limit of a blob's metadata
+SHOWN = 10  # ranges in a log line
 _RANGE = re.compile(r"(\d+)-(\d+)(?:/(\d+))?", re.ASCII)
 
 
 class GapReason(StrEnum):
-    """Why events are in no file."""
+    """The cause of a gap."""
 
     RETENTION = "retention"
     FOREIGN = "foreign"
@@ -42,16 +41,16 @@ class Gap:
         return self.last - self.first + 1 if self.count is None else self.count
 
     def above(self, sequence_number: int) -> "Gap | None":
-        """What of it is above `sequence_number`."""
+        """The part of the gap above `sequence_number`; None: no part."""
         if self.last <= sequence_number:
             return None
         return Gap(max(self.first, sequence_number + 1), self.last, self.reason)
 
 
 def text(found: Iterable[Gap]) -> str:
-    """As in a file's metadata, such as `foreign:3-9;retention:17-20,22-22`; empty for none.
+    """Gaps as text for a file's metadata, such as `foreign:3-9;retention:17-20,22-22`; empty for no gaps.
 
-    More than `RANGES` of one reason are one entry with a count.
+    More than `RANGES` gaps of one reason become one entry with a count.
     """
     by_reason: dict[GapReason, list[Gap]] = {}
     for gap in found:
@@ -71,7 +70,7 @@ def _range(gap: Gap) -> str:
 
 
 def parse(value: str) -> list[Gap]:
-    """The gaps in a file's metadata; parts that cannot be read are left out."""
+    """The gaps in a file's metadata; parts that cannot be parsed are ignored."""
     found = []
     for part in filter(None, value.split(";")):
         reason, _, ranges = part.partition(":")

@@ -1,9 +1,9 @@
-"""Encodes batches as one Parquet file, the format of drained files.
+"""Encodes events as a Parquet file.
 
-Columns and their order are fixed (`SCHEMA`); rows are in sequence order; the file's key/value metadata repeats the
-slot's facts, so that a file says by itself where it belongs. Row groups are made and written one after the other, and
-what is written leaves in blocks, so that encoding needs memory for one row group, however large the file is. Encoding
-is pure and takes CPU time: take blocks in a thread.
+The columns and their order are fixed (`SCHEMA`); rows are in sequence order. The key/value metadata of the file repeats
+the metadata of the slot, so that a file identifies its place in the chain. Row groups are encoded one after another and
+returned in blocks, so encoding needs memory for one row group, for any size of the file. Encoding is pure and takes CPU
+time: consume the blocks in a thread.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,12 +31,12 @@ SCHEMA = pa.schema(
     ]
 )
 ZSTD_LEVEL = 1
-ROW_GROUP_BYTES = 32 * 1024**2  # of events, before they are compressed
-PAGE_BYTES = 1024**2  # likewise
+ROW_GROUP_BYTES = 32 * 1024**2  # of events, before compression
+PAGE_BYTES = 1024**2  # of events, before compression
 
 
 def encode(batches: Sequence[EventBatch], partition: str, facts: Mapping[str, str]) -> Iterator[bytes]:
-    """The Parquet file of these batches, in blocks.
+    """Encode a Parquet file, in blocks.
 
     Args:
         batches: Events of one partition, in sequence order.
@@ -68,14 +68,14 @@ def encode(batches: Sequence[EventBatch], partition: str, facts: Mapping[str, st
 
 
 def _rows_at_a_time(batches: Sequence[EventBatch]) -> int:
-    """How many rows the writer takes before it looks whether a page is full: 1,024 as ever, fewer of large events."""
+    """Rows that the writer takes before it checks whether a page is full: 1,024, fewer for large events."""
     rows = sum(map(len, batches))
     size = sum(batch.size for batch in batches)
     return max(1, min(1024, PAGE_BYTES * rows // max(1, size)))
 
 
 def _table(batches: Sequence[EventBatch], partition: str) -> pa.Table:
-    """The file's columns of these batches, which share their memory."""
+    """The columns of the file, which share the memory of the events."""
     table = pa.Table.from_batches([batch.columns for batch in batches])
     ids = pa.repeat(pa.scalar(partition, pa.string()), table.num_rows)
     columns = [ids if name == "partition_id" else table.column(name) for name in SCHEMA.names]

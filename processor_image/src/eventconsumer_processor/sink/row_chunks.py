@@ -1,6 +1,6 @@
-"""Cuts batches into stretches of rows, so that an encoder works on a bounded number of bytes at a time. Pure.
+"""Splits events into chunks of rows, so that an encoder works on a limited number of bytes at a time. Pure.
 
-A stretch is a part of a batch and shares its memory: a batch may hold many events of a megabyte each.
+A chunk is a part of an `EventBatch` and shares its memory: a batch may hold many events of a megabyte each.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,12 +10,12 @@ import numpy as np
 from eventconsumer_processor.source.batch import EventBatch
 
 Encoder = Callable[[Sequence[EventBatch], str, Mapping[str, str]], Iterator[bytes]]
-"""Turns the batches of one partition into the blocks of a file: batches, partition id, metadata. Equal batches and
-metadata give equal blocks."""
+"""Encodes events of one partition as the blocks of a file: batches, partition id, metadata. Equal arguments give equal
+blocks."""
 
 
 def groups(batches: Iterable[EventBatch], limit: int) -> Iterator[list[EventBatch]]:
-    """All rows in order, in groups of at most `limit` bytes; a larger row is a group of its own."""
+    """All rows in order, in groups of at most `limit` bytes; a larger row is a separate group."""
     group: list[EventBatch] = []
     used = 0
     for batch in batches:

@@ -1,11 +1,13 @@
-"""The slot chain: a partition's files, each event in exactly one of them, without a database.
+"""The slot chain: the files of a partition, with each event in exactly one of them, without a database.
 
-A slot's name is the sequence number that was *expected next* (the previous file's last + 1), never the first one that
-was seen; so two hosts that write the same stretch collide on one name, and put-if-absent lets one of them win. A
-genesis record, also put-if-absent, fixes where the chain starts. A chain whose hub came back with other events under
-the same numbers is ended by a seal: a file without rows in the slot that is next, so that no host can commit there.
-Names are a pure function of the chain: no clock, host or epoch is in them. Files are never deleted or changed, but for
-one thing: cleaning up takes a file's content away and leaves a tombstone, which is a slot like any other.
+The name of a slot is the sequence number that was *expected next* (the last one of the previous file + 1), never the
+first one that was received. So two hosts that write the same events use the same name, and a put that succeeds only if
+no blob exists lets one of them win. A genesis record, written in the same way, defines the start of the chain. If the
+hub later has other events at the same sequence numbers, a seal ends the chain: a file without rows in the next slot, so
+that no host can commit there.
+
+Names are a pure function of the chain: they contain no clock, host or epoch. Files are never deleted or changed, with
+one exception: pruning replaces a file with a tombstone, which is a slot like any other.
 """
 
 import hashlib
@@ -22,14 +24,14 @@ from eventconsumer_storage.errors import Conflict, Damaged
 
 _GENESIS_LIMIT = 4096
 _DIGITS = 20  # of a sequence number in a name
-_NEAR_DIGITS = 17  # the first look is at the 1,000 sequence numbers around
-_PAGE = 5000  # names in one look: one answer of storage
-_SEAL = "sealed"  # metadata of the blob that ends a chain: since when
+_NEAR_DIGITS = 17  # the first listing covers the nearest 1,000 sequence numbers
+_PAGE = 5000  # names in one listing: one response of storage
+_SEAL = "sealed"  # metadata of the blob that ends a chain: the time of the seal
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A file about to be committed."""
+    """A file to be committed."""
 
     start: int  # expected sequence number, the slot's name
     first: int
@@ -40,7 +42,7 @@ class Draft:
     nonce: str
     last_offset: str
     last_enqueued_time: datetime
-    gap: str = ""  # why `first` is above `start`
+    gap: str = ""  # the gaps before and between the events
     chain: str = ""  # identity of the chain
 
     def metadata(self) -> dict[str, str]:
@@ -63,7 +65,7 @@ class Slot:
 
     path: str  # of the blob with the events
     etag: str  # of that blob
-    size: int  # bytes of that blob; 0 where it is a tombstone
+    size: int  # bytes of that blob; 0 for a tombstone
     committed_at: datetime
     start: int
     first: int
@@ -74,7 +76,7 @@ class Slot:
     last_offset: str
     last_enqueued_time: datetime
     gap: str = ""
-    tombstone: bool = False  # its content was removed by cleaning up
+    tombstone: bool = False  # pruning removed its content
 
     @property
     def mark(self) -> EventMark:
@@ -86,7 +88,7 @@ def incarnation(hub: HubInfo, segment: int = 1) -> str:
     """16 hexadecimal digits that name the folder of a segment's files.
 
     Args:
-        hub: The hub, with the creation time that it had when the segment began.
+        hub: The hub, with its creation time when the segment began.
         segment: Number of the segment.
     """
     created = hub.created_at.astimezone(UTC).isoformat(timespec="milliseconds")
@@ -114,17 +116,17 @@ class Chain:
         successor: str = "",
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """Face a chain; nothing is asked of storage yet.
+        """Create a chain; sends no request.
 
         Args:
             blobs: The container.
             prefix: Folder of the consumer's files.
-            incarnation: The hub's.
+            incarnation: The incarnation of the segment.
             partition: Partition id.
-            suffix: How names of slots end.
-            opening: How the partition came into this segment; None in the first segment.
-            successor: Blob name of the record of the next segment; empty: there will be none.
-            now: Wall clock, for what people read.
+            suffix: Suffix of the slot names.
+            opening: Where the partition starts in this segment; None in the first segment.
+            successor: Blob name of the record of the next segment; empty: no next segment is possible.
+            now: Wall clock, for times that users see.
         """
         self.partition = partition
         self.opening = opening
@@ -140,7 +142,7 @@ class Chain:
         return f"{self._folder}{start:0{_DIGITS}d}{self._suffix}"
 
     async def start(self) -> int | None:
-        """Where the chain starts; None where that is not decided yet.
+        """The start of the chain; None if it is not decided yet.
 
         Raises:
             Damaged: The genesis record cannot be read.
@@ -155,7 +157,7 @@ class Chain:
             raise Damaged(f"genesis record {self._genesis} cannot be read: restore it from a backup") from None
 
     async def begin(self, start: int) -> int:
-        """Decide where the chain starts; the first host to do so wins, and all get its answer."""
+        """Decide the start of the chain; the first host wins, and all hosts get its decision."""
         try:
             await self._blobs.put(self._genesis, json.dumps({"start": start}).encode(), if_absent=True)
         except Conflict:
@@ -169,14 +171,14 @@ class Chain:
         return None if info is None or _is_seal(info) else self._slot(info, start)
 
     async def seal(self, start: int, content: bytes) -> bool:
-        """End the chain at `start` for good; False where a file is in this slot.
+        """End the chain at `start` permanently; False if a file is in this slot.
 
         Args:
-            start: The slot that the next file would take.
+            start: The start of the next slot.
             content: A file of this format without rows: some programs read all files of the folder.
 
         Raises:
-            StorageError: It was not ended, or that is unknown: do it again.
+            StorageError: The chain was not ended, or the outcome is unknown: call it again.
         """
         try:
             facts = {_SEAL: self._now().isoformat(timespec="seconds")}
@@ -195,7 +197,7 @@ class Chain:
         return info is not None and _is_seal(info)
 
     async def is_superseded(self) -> bool:
-        """Whether there is a next segment.
+        """Whether a next segment exists.
 
         Raises:
             StorageError: The request failed.
@@ -206,28 +208,28 @@ class Chain:
         """Commit a file.
 
         Raises:
-            Conflict: The slot is taken, perhaps by this very file.
+            Conflict: The slot is taken, possibly by this file.
             Unavailable: The outcome is unknown.
-            StorageError: It was not committed, or that is unknown: look at the slot.
+            StorageError: The file was not committed, or the outcome is unknown: read the slot.
         """
         content = content if isinstance(content, Content) else Content.of(content)
         await upload(self._blobs, self.path(draft.start), content, draft.metadata())
 
     async def forsake(self, draft: Draft) -> None:
-        """Clean up what was put for a draft whose slot another writer's file is in; never fails."""
+        """Remove the blobs of a draft whose slot holds another writer's file; never fails."""
 
     async def put_empty(self) -> None:
-        """Write the empty file of a window without events, where the layout has such.
+        """Write the empty file of a window without events, if the layout has empty files.
 
         Raises:
-            StorageError: It was not written, or that is unknown; nothing depends on it.
+            StorageError: It was not written, or the outcome is unknown; no other file depends on it.
         """
 
     async def last_before(self, number: int) -> Slot | None:
-        """The slot with the greatest start up to `number`, in few and short listings however long the chain is.
+        """The slot with the greatest start up to `number`; the listings are few and short for any length of the chain.
 
-        Ever shorter prefixes of the number list ever wider ranges around it. A range with too many slots is looked at
-        in tenths, the highest below the number first.
+        Shorter prefixes of the number list wider ranges around it. A range with too many slots is listed in tenths,
+        from the number downwards.
         """
         if number < 0:
             return None
@@ -243,18 +245,18 @@ class Chain:
         return None
 
     async def listed(self) -> list[Slot]:
-        """All slots, by one listing: cheaper than following a long chain."""
+        """All slots, from one listing: cheaper than following a long chain."""
         return [
             self._slot(info, start) for info, start in self._named(await self._blobs.list(self._folder, metadata=True))
         ]
 
     async def content(self, slot: Slot) -> bytes | None:
-        """What is in a slot's file; None where it is gone."""
+        """The content of a slot's file; None if it does not exist."""
         blob = await self._blobs.read(slot.path, max(1, slot.size))
         return blob.data if blob else None
 
     async def _descend(self, digits: str, number: int) -> Slot | None:
-        """The greatest slot among the names with these first digits, all of them below `number`."""
+        """The greatest slot whose name starts with these digits, all of which are below `number`."""
         found, complete = await self._greatest(digits, number)
         if complete:
             return found
@@ -264,10 +266,10 @@ class Chain:
         return None
 
     async def _greatest(self, digits: str, number: int) -> tuple[Slot | None, bool]:
-        """The greatest slot up to `number` among the names with these first digits.
+        """The greatest slot up to `number` whose name starts with these digits.
 
         Returns:
-            The slot, and whether all that are up to `number` were seen; if not, the slot is None.
+            The slot, and whether the listing had all slots up to `number`; if not, the slot is None.
         """
         found = await self._blobs.list(f"{self._folder}{digits}", metadata=True, limit=_PAGE)
         slots = self._named(found)
@@ -276,7 +278,7 @@ class Chain:
         return (self._slot(*below[-1]) if below and complete else None), complete
 
     def _named(self, found: list[BlobInfo]) -> list[tuple[BlobInfo, int]]:
-        """The slots among blobs, with their starts; what has another name is not of the chain, and seals are none."""
+        """The slots among blobs, with their starts, without seals and blobs with other names."""
         slots = (info for info in found if not _is_seal(info))
         named = ((info, info.name.removeprefix(self._folder).removesuffix(self._suffix)) for info in slots)
         return [(info, int(name)) for info, name in named if len(name) == _DIGITS and name.isdecimal()]
@@ -290,7 +292,7 @@ def _is_seal(info: BlobInfo) -> bool:
 
 
 def slot_of(info: BlobInfo, start: int) -> Slot:
-    """The slot that a blob is.
+    """The slot of a blob.
 
     Raises:
         Damaged: The blob lacks the metadata of a slot.
@@ -315,6 +317,6 @@ def slot_of(info: BlobInfo, start: int) -> Slot:
         )
     except (KeyError, ValueError) as error:
         raise Damaged(
-            f"blob {info.name} is not a file of the chain ({error!r} in its metadata): it was written or changed by "
-            "something else; restore it"
+            f"blob {info.name} is not a file of the chain ({error!r} in its metadata): another program wrote or "
+            "changed it; restore it"
         ) from None

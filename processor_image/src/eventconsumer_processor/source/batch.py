@@ -1,8 +1,8 @@
-"""Events as columns: what moves from a source through the pump to the sink.
+"""Events as columns: the form in which a source, the pump and the sink pass events.
 
-A batch is an Arrow record batch, so there is no object for an event on its way: counting, cutting and encoding cost the
-same for any receiver, and a part of a batch shares its memory. Code that wants events one by one takes `rows`. A source
-may give an event again; `rising` and `after` drop what is not new.
+An `EventBatch` is an Arrow record batch, so no object exists per event: counting, slicing and encoding cost the same
+for every receiver, and a slice shares the memory of its batch. Code that needs single events uses `rows`. A source may
+deliver an event again; `rising` and `after` drop the repeated events.
 """
 
 from collections.abc import Sequence
@@ -27,21 +27,21 @@ COLUMNS = pa.schema(
         ("content_type", pa.string()),
         ("message_id", pa.string()),
         ("correlation_id", pa.string()),
-        ("property_kinds", pa.list_(pa.uint8())),  # a `rows.Kind` for each value
+        ("property_kinds", pa.list_(pa.uint8())),  # a `rows.Kind` per value
         ("system_property_kinds", pa.list_(pa.uint8())),
-        ("size", pa.int64()),  # bytes of body, key and properties, and the overhead
+        ("size", pa.int64()),  # bytes of body, key and properties, plus the overhead
     ]
 )
 
 
 class EventBatch:
-    """Events of one partition, in sequence order; never changed.
+    """Events of one partition, in sequence order; immutable.
 
     Attributes:
-        columns: Their record batch, as `COLUMNS` says.
+        columns: The record batch with the schema `COLUMNS`.
         numbers: Sequence numbers.
         sizes: Bytes of each event.
-        last_enqueued: What came with the last of them, or with one behind it, where runtime metrics were asked for.
+        last_enqueued: Runtime metrics of the last event or a later one, if they were requested.
     """
 
     __slots__ = ("columns", "last_enqueued", "numbers", "sizes")
@@ -54,7 +54,7 @@ class EventBatch:
 
     @classmethod
     def of(cls, rows: EventRows) -> "EventBatch":
-        """The columns of rows."""
+        """Create a batch from rows."""
         properties, system = rows.properties, rows.system_properties
         columns: list[Any] = [
             rows.sequence_numbers, rows.offsets, rows.enqueued_ms, rows.partition_keys, rows.bodies,
@@ -69,15 +69,15 @@ class EventBatch:
 
     @classmethod
     def joined(cls, batches: "Sequence[EventBatch]") -> "EventBatch":
-        """Batches that follow each other as one, which copies them."""
+        """Consecutive batches as one batch; copies the events."""
         return cls(pa.concat_batches([batch.columns for batch in batches]), batches[-1].last_enqueued)
 
     def noting(self, last_enqueued: LastEnqueued | None) -> "EventBatch":
-        """The same events, with what came along."""
+        """The same events, with runtime metrics."""
         return EventBatch(self.columns, last_enqueued)
 
     def rows(self) -> EventRows:
-        """The same as lists, which costs objects for each event; not kept here."""
+        """The events as lists, which creates objects per event; not cached."""
         names = ("sequence_number", "offset", "enqueued_time", "partition_key", "body")
         number, offset, time, key, body = (self.columns.column(name) for name in names)
         own = (self.columns.column(name).to_pylist() for name in ("content_type", "message_id", "correlation_id"))
@@ -117,7 +117,7 @@ class EventBatch:
 
     @property
     def last_enqueued_ms(self) -> int:
-        """When the last event was enqueued: milliseconds since 1970, UTC."""
+        """Enqueued time of the last event: milliseconds since 1970, UTC."""
         return int(self.columns.column("enqueued_time")[-1].value)
 
     def slice(self, start: int, stop: int) -> "EventBatch":
@@ -125,7 +125,7 @@ class EventBatch:
         return EventBatch(self.columns.slice(start, stop - start), self.last_enqueued)
 
     def rising(self) -> "EventBatch":
-        """The events without any that does not rise above all before it, as redelivered ones do not."""
+        """The events whose sequence number is above all earlier ones, which drops redelivered events."""
         numbers = self.numbers
         if bool(np.all(numbers[1:] > numbers[:-1])):
             return self
@@ -133,17 +133,17 @@ class EventBatch:
         return EventBatch(self.columns.take(pa.array(np.flatnonzero(keep))), self.last_enqueued)
 
     def head(self, count: int) -> "EventBatch":
-        """The first `count` events; itself where these are all."""
+        """The first `count` events; the batch itself if it has no more."""
         return self if count >= len(self) else self.slice(0, count)
 
     def after(self, sequence_number: int) -> "EventBatch":
-        """The events above `sequence_number`; itself where all are. Sequence numbers must rise."""
+        """The events above `sequence_number`; the batch itself if all are. Sequence numbers must rise."""
         start = int(np.searchsorted(self.numbers, sequence_number, side="right"))
         return self.slice(start, len(self)) if start else self
 
 
 def sizes_of(columns: Sequence[pa.Array]) -> pa.Int64Array:
-    """Bytes of each event's body, key and properties, and the overhead; of columns that were made whole."""
+    """Bytes of each event's body, key and properties, plus the overhead; the columns must not be slices."""
     _, _, _, key, body, properties, system, *_ = columns
     sizes = EVENT_OVERHEAD_BYTES + np.diff(_ends(body)) + np.diff(_ends(key))
     for maps in (properties, system):
@@ -154,7 +154,7 @@ def sizes_of(columns: Sequence[pa.Array]) -> pa.Int64Array:
 
 
 def _ends(column: pa.Array) -> npt.NDArray[np.int64]:
-    """Where the values of a column end, behind where the first one starts; the column is no slice."""
+    """The start of the first value and the end of each value; the column must not be a slice."""
     count = len(column)
     if not count or column.null_count == count:
         return np.zeros(count + 1, np.int64)

@@ -1,20 +1,20 @@
-"""How many bytes of events may wait on the links of a host: one budget, in equal parts for the links that are open.
+"""The bytes of events that may wait on the links of a host: one budget, in equal parts for the open links.
 
-What waits came before its reader asked for it, so that no reader has to wait for the hub. A few MiB a link do that, and
-so large a batch costs little for each event; where many links share little, each has less.
+Events are prefetched, so that a reader does not wait for the hub. A few MiB per link are enough for that, and for a low
+cost per event. If many links share a small budget, each link has less.
 """
 
 from collections.abc import Callable
 
-LINK_BYTES = 4 * 1024 * 1024  # for one link at most: more makes nothing faster
-WAITING_BYTES = 32 * 1024 * 1024  # for all, unless set otherwise
+LINK_BYTES = 4 * 1024 * 1024  # limit of one link: a higher limit gives no more throughput
+WAITING_BYTES = 32 * 1024 * 1024  # default for all links
 
 
 class Budget:
-    """Bytes for links.
+    """The budget of all links.
 
     Args:
-        whole: How many all together may have now. Each may have one event more than its part, however large.
+        whole: Returns the bytes for all links at present. A link may exceed its part by one event of any size.
     """
 
     def __init__(self, whole: Callable[[], int] = lambda: WAITING_BYTES) -> None:
@@ -23,18 +23,18 @@ class Budget:
 
     @property
     def each(self) -> int:
-        """Bytes that may wait on one link now."""
+        """Bytes that may wait on one link at present."""
         return min(LINK_BYTES, self._whole() // max(1, len(self._links)))
 
     @property
     def many(self) -> int:
-        """Bytes that are enough to be taken from a link at once: what comes meanwhile has the other half."""
+        """Bytes to take from a link at once: the other half is for events that arrive in the meantime."""
         return self.each // 2
 
     def join(self, link: object) -> None:
-        """Tell that a link is open."""
+        """Add an open link."""
         self._links.add(link)
 
     def leave(self, link: object) -> None:
-        """Tell that it is not; it may never have been."""
+        """Remove a link; no effect if it was never added."""
         self._links.discard(link)

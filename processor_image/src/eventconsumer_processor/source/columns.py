@@ -1,9 +1,8 @@
-"""Turns decoded AMQP messages into columns.
+"""Converts decoded AMQP messages to columns.
 
-Properties become text: strings as they are, everything else as JSON, so that nothing is lost; the kind of each value
-tells 5 from "5". Bytes that are no UTF-8 become {"$binary": "<base64>"}.
-(pyamqp gives strings, symbols and binaries all as bytes, and timestamps as integers, so these cannot be told apart
-here.)
+Properties become text: strings unchanged, all other types as JSON, so that no information is lost. The kind of each
+value distinguishes 5 from "5". Bytes that are not UTF-8 become {"$binary": "<base64>"}. (pyamqp decodes strings,
+symbols and binaries as bytes, and timestamps as integers, so this module cannot distinguish them.)
 """
 
 import base64
@@ -35,7 +34,7 @@ class Properties(Protocol):
 
 
 class Message(Protocol):
-    """A decoded AMQP message, as pyamqp gives it."""
+    """A decoded AMQP message of pyamqp."""
 
     message_annotations: Mapping[Any, Any] | None
     application_properties: Mapping[Any, Any] | None
@@ -46,7 +45,7 @@ class Message(Protocol):
 
 
 def to_batch(messages: Iterable[Message]) -> EventBatch:
-    """The columns of messages of one partition, in the order they came."""
+    """The columns of messages of one partition, in the order of arrival."""
     rows = EventRows()
     for message in messages:
         append(rows, message)
@@ -54,7 +53,7 @@ def to_batch(messages: Iterable[Message]) -> EventBatch:
 
 
 def append(rows: EventRows, message: Message) -> None:
-    """Add one message behind the others."""
+    """Append one message."""
     annotations = message.message_annotations or {}
     key = annotations.get(PARTITION_KEY)
     rows.sequence_numbers.append(int(annotations[SEQUENCE_NUMBER]))
@@ -100,7 +99,7 @@ def _extend(column: FlatMap, items: Iterable[tuple[Any, Any]]) -> None:
 
 
 def entry(value: Any) -> tuple[str, Kind]:
-    """A property's value as text, and what it is."""
+    """A property's value as text, and its kind."""
     if isinstance(value, bytes):
         try:
             return value.decode(), Kind.TEXT
@@ -118,7 +117,7 @@ def _optional(value: Any) -> str | None:
 
 
 def as_text(value: Any) -> str:
-    """A value as text: strings as they are, other types as JSON."""
+    """A value as text: strings unchanged, other types as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, bytes):
@@ -132,7 +131,7 @@ def as_text(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value that JSON can hold."""
+    """A value that JSON can represent."""
     if isinstance(value, bytes):
         try:
             return value.decode()

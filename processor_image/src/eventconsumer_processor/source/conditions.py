@@ -1,4 +1,4 @@
-"""What went wrong at a hub, by the conditions and texts that Event Hubs gives: the error of our tree for each."""
+"""Maps error conditions and texts of Event Hubs to the host's errors."""
 
 import re
 
@@ -12,15 +12,15 @@ from eventconsumer_processor.errors import (
 )
 
 _MISSING = ("not-found", "status code: 404", "resource-deleted", "entity-disabled")
-# The text that users published: Azure/azure-event-hubs-spark issue 315, Azure/azure-sdk-for-java issue 10215.
+# The text as published by users: Azure/azure-event-hubs-spark issue 315, Azure/azure-sdk-for-java issue 10215.
 _BEYOND = re.compile(r"the supplied (sequence number|offset) '[^']*' is invalid\. the last \1 in the system is")
 _REFUSED = ("status code: 401", "status code: 403", "unauthorized-access", "auth-failed", "invalidsignature")
 
 
 def error_for(condition: str, text: str) -> SourceError:
-    """The error for an AMQP condition (may be empty) and what the service says about it.
+    """The error for an AMQP condition (may be empty) and the text of the service.
 
-    What has no name of its own is `HubUnreachable`: the link is to be opened again.
+    All other conditions are `HubUnreachable`: the link must be opened again.
     """
     marks = f"{condition} {text}".lower()
     if "link:stolen" in marks:

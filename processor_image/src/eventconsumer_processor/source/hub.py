@@ -1,7 +1,7 @@
-"""What the host needs from an Event Hub: facts about it, and a reader per partition.
+"""The interface of an Event Hub: its properties, and one reader per partition.
 
-All methods raise `errors.SourceError`. A `Source` is one attached link; when it fails it is closed and another one is
-opened, so retries, epochs and positions are decided in one place, the pump.
+All methods raise `errors.SourceError`. A `Source` is one attached link. When it fails, it is closed and a new one is
+opened: only the pump decides on retries, epochs and positions.
 """
 
 from dataclasses import dataclass
@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Protocol
 
 from eventconsumer_api.v1alpha1 import Position
 
-if TYPE_CHECKING:  # who only asks for facts loads no Arrow
+if TYPE_CHECKING:  # callers that only read properties do not load Arrow
     from eventconsumer_processor.source.batch import EventBatch
 
 
 @dataclass(frozen=True, slots=True)
 class HubInfo:
-    """The hub as it is now; another `created_at` means that it was deleted and created again."""
+    """The properties of the hub; another `created_at` means that it was deleted and created again."""
 
     namespace: str
     name: str
     created_at: datetime
     partition_ids: tuple[str, ...]
-    host: str = ""  # the endpoint as connection strings spell it, with a port where one is there
+    host: str = ""  # the endpoint as in the connection string, with the port if it has one
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """A partition's retained range; both sequence numbers are -1 where it never had an event."""
+    """The retained range of a partition; both sequence numbers are -1 if it never had an event."""
 
     first: int
     last: int
@@ -37,7 +37,7 @@ class PartitionInfo:
 
     @property
     def earliest(self) -> int:
-        """Sequence number of the first event that can still be read, or of the next one where there is none."""
+        """Sequence number of the first retained event, or of the next event if no event is retained."""
         return self.last + 1 if self.is_empty else self.first
 
 
@@ -45,46 +45,46 @@ class Source(Protocol):
     """One attached link to a partition."""
 
     async def receive(self, max_events: int, max_wait: float) -> "EventBatch":
-        """Wait up to `max_wait` seconds for events; an empty batch when none came.
+        """Wait up to `max_wait` seconds for events; an empty batch if none arrived.
 
         Raises:
             LinkStolen: A reader with an equal or higher epoch attached.
-            SourceError: The link is gone.
+            SourceError: The link is lost.
         """
 
     def hurry(self) -> None:
-        """End a `receive` that waits, and wait for no more: the reader is about to leave."""
+        """End a waiting `receive`, and do not wait in later ones: the reader is about to close."""
 
     async def close(self) -> None:
         """Detach; never fails."""
 
     async def abandon(self) -> None:
-        """Detach a link that gives nothing although there are events; what carries it is not relied on any more."""
+        """Detach a link that delivers no events although there are some; its connection is not used for new links."""
 
 
 class Hub(Protocol):
     """An Event Hub."""
 
     async def describe(self) -> HubInfo:
-        """Ask for the hub's properties."""
+        """Request the properties of the hub."""
 
     async def partition(self, partition: str) -> PartitionInfo:
-        """Ask for a partition's properties."""
+        """Request the properties of a partition."""
 
     async def open(self, partition: str, after: int, epoch: int, prefetch: int) -> Source:
-        """Attach a reader for the events with a sequence number above `after`, under the given epoch."""
+        """Attach a reader with the given epoch, for the events with a sequence number above `after`."""
 
     async def locate(self, partition: str, position: Position, epoch: int) -> int:
-        """Sequence number of the first event at a position given by time or offset; of the next one if there is none.
+        """Sequence number of the first event at a time or an offset; of the next event if there is none.
 
         Args:
             partition: Its id.
-            position: Of type EnqueuedTime (the first event at or after it) or Offset (the first event behind it).
-            epoch: To read with.
+            position: Of type EnqueuedTime (the first event at or after it) or Offset (the first event after it).
+            epoch: Epoch of the reader.
         """
 
     async def check_consumer_group(self, partition: str) -> None:
-        """Make sure that the consumer group exists.
+        """Verify that the consumer group exists.
 
         Raises:
             HubNotFound: It does not.

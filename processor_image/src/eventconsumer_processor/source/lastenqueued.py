@@ -1,8 +1,8 @@
-"""How far a partition's log had come when an event was sent: the receiver's runtime metrics.
+"""Runtime metrics of a receiver: the last event of the partition when the hub sent an event.
 
-A reader may ask the hub for them; then each event carries them as delivery annotations, about 155 bytes. So they are
-asked for where a handler wants them (`processing.runtimeMetrics`), and are not what lag is measured by: a question on
-the management link costs 0.22 ms, however many events come, and is answered while none does.
+If a reader requests them, each event carries them as delivery annotations, about 155 bytes. So they are requested only
+for handlers that need them (`processing.runtimeMetrics`). Lag is not measured with them: a request on the management
+link costs 0.22 ms for any number of events, and is answered while no events arrive.
 """
 
 from collections.abc import Mapping
@@ -16,13 +16,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class LastEnqueued:
-    """The last event that the partition had when it sent one.
+    """The last event of the partition when the hub sent an event.
 
     Attributes:
-        sequence_number: Its number.
+        sequence_number: Its sequence number.
         offset: An opaque text of the hub.
-        enqueued_time: When the hub took it, UTC.
-        retrieval_time: When the hub looked, UTC.
+        enqueued_time: When the hub received it, UTC.
+        retrieval_time: When the hub read these values, UTC.
     """
 
     sequence_number: int
@@ -32,7 +32,7 @@ class LastEnqueued:
 
 
 def last_enqueued(annotations: Mapping[Any, Any] | None) -> LastEnqueued | None:
-    """What an event's delivery annotations say; None where they say nothing that can be read.
+    """Parse the delivery annotations of an event; None if they have no valid runtime metrics.
 
     Args:
         annotations: Decoded: names and the offset are bytes, times are milliseconds since 1970.

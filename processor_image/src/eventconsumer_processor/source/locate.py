@@ -1,4 +1,4 @@
-"""Which sequence number a time or an offset stands for: the hub itself is asked."""
+"""Resolves a time or an offset to a sequence number, with a link to the hub."""
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
@@ -15,13 +15,13 @@ async def locate(
     open_at: Callable[[str | datetime, bool], Awaitable[Source]],
     seconds: float,
 ) -> int:
-    """See `Hub.locate`: a link at the position gives its first event.
+    """See `Hub.locate`: opens a link at the position and reads its first event.
 
     Args:
         partition: Its id.
         position: Of type EnqueuedTime or Offset.
-        end: Where the partition ends.
-        open_at: Attaches a reader behind an offset or a time; at it, where the second argument is true.
+        end: The properties of the partition.
+        open_at: Attaches a reader after an offset or a time; at it if the second argument is true.
         seconds: How long to wait for the event.
     """
     by_time = position.type is PositionType.ENQUEUED_TIME
@@ -38,5 +38,5 @@ async def locate(
     finally:
         await source.close()
     if not len(found):
-        raise HubUnreachable(f"partition {partition} gave no event at {where} within {seconds:.0f} s")
+        raise HubUnreachable(f"partition {partition} delivered no event at {where} within {seconds:.0f} s")
     return found.first

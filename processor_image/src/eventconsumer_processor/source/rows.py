@@ -1,20 +1,20 @@
-"""Events as lists, one item for each event: for code that takes them one by one.
+"""Events as lists with one item per event, for code that needs single events.
 
-Application and system properties are flat: keys and values of all events in a row, and for each event where its own
-end. Values are text; their kinds say what they were, for formats that tell 5 from "5".
+Application and system properties are flat: the keys and values of all events in one list, and the end of each event's
+entries. Values are text; their kinds record the original type, for formats that distinguish 5 from "5".
 """
 
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-EVENT_OVERHEAD_BYTES = 64  # what an event costs besides its body, key and properties
+EVENT_OVERHEAD_BYTES = 64  # the cost of an event besides its body, key and properties
 
 
 class Kind(IntEnum):
-    """What a property's value is the text of."""
+    """The original type of a property's value."""
 
-    TEXT = 0  # a string, or JSON of a type that no format has: a truth value, a list, a map
-    INTEGER = 1  # of 64 bits, signed
+    TEXT = 0  # a string, or JSON of a type that no format has: a boolean, a list, a map
+    INTEGER = 1  # signed, 64 bits
     FLOAT = 2
     NULL = 3
     BINARY = 4  # {"$binary":"<base64>"}
@@ -27,7 +27,7 @@ class FlatMap:
     ends: list[int] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     values: list[str] = field(default_factory=list)
-    kinds: bytearray = field(default_factory=bytearray)  # a `Kind` for each value; empty: all are texts
+    kinds: bytearray = field(default_factory=bytearray)  # a `Kind` per value; empty: all are text
 
     def entries(self, index: int) -> dict[str, str]:
         """The map of one event."""

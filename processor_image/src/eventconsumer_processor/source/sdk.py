@@ -1,17 +1,17 @@
-"""Event Hubs through azure-eventhub 5.15.1: the one module that touches the SDK, and its private parts.
+"""Event Hubs through azure-eventhub 5.15.1: the only module that uses the SDK and its private attributes.
 
-The public `receive` retries, balances and rewinds on its own, which is exactly what must not happen under our leases.
-So a link is opened with `_create_consumer`, its client is driven here one read at a time, and every error comes back to
-the pump. What this module sees to, each a trap of the SDK:
+The public `receive` retries, balances and rewinds by itself, which conflicts with the leases of this host. So a link is
+opened with `_create_consumer`, its client is driven here one read at a time, and the pump gets every error. This module
+works around these properties of the SDK:
 
-- messages are taken straight from the link: no EventData, no 50 ms sleep between reads, no second task;
-- credit is given again at half, not at zero; nothing is read while the pump does not ask, which is the backpressure;
-- the number of frames a read may wait for adapts, as a read of n frames returns only after n frames or a pause of 0.2
-  s, and it stays small where events are large: what was not read waits in the socket, not in memory;
+- messages are read directly from the link: no EventData, no sleep of 50 ms between reads, no second task;
+- credit is renewed at half, not at zero; without a `receive` of the pump nothing is read, which gives backpressure;
+- the number of frames of a read adapts: a read of n frames returns only after n frames or a pause of 0.2 s. It stays
+  small for large events, so that unread events wait in the socket and not in memory;
 - delivery tags, which pyamqp keeps for the life of a link, are dropped;
-- the keep-alive task, which reads from the same socket, is off: the pump reads often enough;
-- AMQP types that the decoder lacks (char, decimal32, decimal64) or fails on (decimal128, by value) are added: one event
-  with them would stop its partition.
+- the keep-alive task, which reads from the same socket, is disabled: the pump reads often enough;
+- AMQP types that the decoder lacks (char, decimal32, decimal64) or fails to decode (decimal128) are added: one event
+  with such a value would stop its partition.
 """
 
 import asyncio
@@ -38,10 +38,10 @@ from eventconsumer_processor.source.locate import locate
 if TYPE_CHECKING:
     from eventconsumer_processor.source.batch import EventBatch
 
-REQUEST_SECONDS = 10.0  # connecting, signing in and one answer
+REQUEST_SECONDS = 10.0  # to connect, authenticate and get one response
 CLOSE_SECONDS = 2.0
-READ_BYTES = 4 * 1024 * 1024  # of one read, about
-FAST_READ_SECONDS = 0.02  # a read that took less had its frames waiting: read more of them next time
+READ_BYTES = 4 * 1024 * 1024  # approximate size of one read
+FAST_READ_SECONDS = 0.02  # the frames of a faster read were waiting: the next read takes more frames
 _ERRORS = (
     EventHubError,
     AMQPException,
@@ -55,7 +55,7 @@ _ERRORS = (
 
 
 def _complete_decoder() -> None:
-    """Add the decoders that pyamqp lacks or has wrong; a char becomes its UTF-8 bytes, decimals stay raw."""
+    """Add decoders that are missing or wrong in pyamqp; a char becomes its UTF-8 bytes, decimals stay raw."""
     table = _decode._DECODE_BY_CONSTRUCTOR
     table[0x73] = lambda buffer: (buffer[4:], chr(struct.unpack(">I", buffer[:4])[0]).encode())
     table[0x74] = lambda buffer: (buffer[4:], buffer[:4].tobytes())
@@ -70,8 +70,8 @@ class SdkHub:
     """`source.hub.Hub` on the SDK's consumer client.
 
     Args:
-        access: The hub, and how to sign in.
-        runtime_metrics: Whether to have events carry how far their partition has come.
+        access: The hub and its credential.
+        runtime_metrics: Whether to request runtime metrics: see `lastenqueued`.
     """
 
     def __init__(self, access: HubAccess, *, runtime_metrics: bool = False) -> None:
@@ -134,7 +134,7 @@ class SdkHub:
     async def check_consumer_group(self, partition: str) -> None:
         """See `Hub`."""
         source = SdkSource(self._consumer(partition, "@latest", prefetch=1), prefetch=1)
-        with contextlib.suppress(HubUnreachable, LinkStolen):  # an epoch reader is there: so the group exists
+        with contextlib.suppress(HubUnreachable, LinkStolen):  # a reader with an epoch is attached, so the group exists
             await source.open()
         await source.close()
 
@@ -174,7 +174,7 @@ class SdkHub:
         except _ERRORS as error:
             raise source_error(error) from error
         if not answer:
-            raise HubUnreachable("the hub gave an empty answer to a management request")
+            raise HubUnreachable("the hub returned an empty response to a management request")
         return answer
 
 
@@ -182,7 +182,7 @@ class SdkSource:
     """`source.hub.Source` on one link of the SDK."""
 
     def __init__(self, consumer: Any, prefetch: int) -> None:
-        from eventconsumer_processor.source.columns import to_batch  # who only asks needs none of what this loads
+        from eventconsumer_processor.source.columns import to_batch  # loads Arrow, which requests do not need
 
         self._to_batch = to_batch
         self._consumer = consumer
@@ -191,7 +191,7 @@ class SdkSource:
         self._frames = 1  # how many frames the next read may wait for
 
     async def open(self) -> None:
-        """Connect, sign in and attach.
+        """Connect, authenticate and attach.
 
         Raises:
             SourceError: See `Hub.open`.
@@ -225,10 +225,10 @@ class SdkSource:
         return batch
 
     def hurry(self) -> None:
-        """See `Source`. A read of the SDK cannot be ended; it is short."""
+        """See `Source`. A read of the SDK cannot be ended early, but it is short."""
 
     async def close(self) -> None:
-        """See `Source`. The SDK stops half-way in closing a broken connection, so the socket is closed here."""
+        """See `Source`. The SDK does not close the socket of a broken connection, so it is closed here."""
         handler = self._consumer._handler
         connection = handler._connection if handler else None
         with contextlib.suppress(*_ERRORS):
@@ -238,11 +238,11 @@ class SdkSource:
             connection._transport.writer.close()
 
     async def abandon(self) -> None:
-        """See `Source`. Each link has a connection of its own."""
+        """See `Source`. Each link has its own connection."""
         await self.close()
 
     def _fitting(self) -> int:
-        """How many frames like those just read make `READ_BYTES`."""
+        """Number of frames of `READ_BYTES`, from the size of the last read."""
         size = sum(len(part) for message in self._messages for part in message.data or ())
         return max(1, READ_BYTES * self._frames // max(1, size))
 
@@ -261,11 +261,11 @@ class SdkSource:
 
 
 async def _unused_callback(*_: Any) -> None:
-    """The SDK wants a callback for its own loop, which is not used."""
+    """Required by the SDK for its own loop, which is not used."""
 
 
 def source_error(error: BaseException) -> SourceError:
-    """The error of our tree for an error of the SDK."""
+    """The host's error for an error of the SDK."""
     if isinstance(error, SourceError):
         return error
     condition = getattr(error, "condition", None) or getattr(error, "error", None) or ""

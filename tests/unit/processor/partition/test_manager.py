@@ -295,7 +295,7 @@ def test_a_rival_of_a_higher_epoch_is_told_and_asked_less_and_less(layout: str) 
         await until(lambda: bool(host.problems("Fenced")), 10)
         (problem,) = host.problems("Fenced")
         assert problem.field == "spec.eventHub.consumerGroup"
-        assert "$Default" in problem.message and "partition 0" in problem.message and "end it" in problem.message
+        assert "$Default" in problem.message and "partition 0" in problem.message and "stop it" in problem.message
         before = host.manager.reports()[0].epoch
         await asyncio.sleep(600)
         attempts = host.manager.reports()[0].epoch - before

@@ -123,7 +123,7 @@ async def test_replace_a_missing_stretch_is_shown() -> None:
     assert shop.handled() == [*range(30), *range(50, 60)]
     (problem,) = again.pump.problems()
     assert problem.reason == "DataGap"
-    assert "20 events of partition 0 were removed before they were read, 30 to 49 last" in problem.message
+    assert "20 events of partition 0 were removed before they were read, the newest are 30 to 49" in problem.message
     await again.stop()
 
 
