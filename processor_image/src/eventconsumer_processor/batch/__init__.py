@@ -1,1 +1,1 @@
-"""The consumer as a whole: its lag, and the Spark batches that the leading host freezes."""
+"""The lag of a consumer, and the Spark batches that the leading host freezes."""

@@ -1,1 +1,1 @@
-"""The process of a pod: its configuration, registration, HTTP side, metrics and signals."""
+"""The process of a pod: configuration, registration, HTTP server and signals."""

@@ -1,1 +1,1 @@
-"""One partition: who holds its lease, what is received, which files and checkpoints it becomes."""
+"""The partitions of a host: leases and ownerships, pumps, and the sinks that write files and checkpoints."""

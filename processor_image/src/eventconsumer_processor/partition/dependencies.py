@@ -57,10 +57,21 @@ class PumpDependencies:
 class PartitionSink(Protocol):
     """The destination of a pump's events. The sink knows its last event, so it defines where reading continues."""
 
-    position: int | None  # first sequence number after the chain or the checkpoint; None until located
-    expected: int  # the next sequence number to receive: `position` plus the buffered events
-    files: int  # committed
-    events: int  # in committed files, or processed by the handler
+    @property
+    def position(self) -> int | None:
+        """The first sequence number after the chain or the checkpoint; None until located."""
+
+    @property
+    def expected(self) -> int:
+        """The next sequence number to receive: `position`, or the one after the buffered events."""
+
+    @property
+    def files(self) -> int:
+        """Committed files."""
+
+    @property
+    def events(self) -> int:
+        """Events in committed files, or processed by the handler."""
 
     @property
     def mark(self) -> EventMark | None:

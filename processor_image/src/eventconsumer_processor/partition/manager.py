@@ -15,7 +15,8 @@ When scans run:
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import structlog
@@ -62,6 +63,20 @@ class _Owned:
     task: asyncio.Task[None]
 
 
+def _orphans(leases: Mapping[str, Lease], owner: str, held: AbstractSet[str]) -> list[Lease]:
+    """Leases that an earlier process of this pod left: they name this host as owner but are not held."""
+    return [lease for lease in leases.values() if lease.owner == owner and lease.leased and lease.partition not in held]
+
+
+def _wanted(leases: Mapping[str, Lease], orphans: Sequence[Lease], decision: Decision) -> list[tuple[Lease, str]]:
+    """The leases to acquire, each with the kind of its acquisition for logs and metrics."""
+    wanted = [(lease, "acquired") for lease in orphans]
+    wanted += [(leases[name], "taken over" if leases[name].leased else "acquired") for name in decision.acquire]
+    if decision.steal is not None and not orphans:
+        wanted.append((leases[decision.steal], "stolen"))
+    return wanted
+
+
 class PartitionManager:
     """All partitions of one host."""
 
@@ -72,8 +87,8 @@ class PartitionManager:
         chain: Callable[[str], Chain],
         messages: OperatorMessages | None = None,
     ) -> None:
-        self.partition_ids: Sequence[str] = deps.info.partition_ids
-        self.listing = Listing({}, {})
+        self._partition_ids: Sequence[str] = deps.info.partition_ids
+        self._listing = Listing({}, {})
         self._deps = deps
         self._leases = leases
         self._chain = chain
@@ -87,6 +102,16 @@ class PartitionManager:
         self._leases_problem: Problem | None = None  # the leases cannot be listed
         self._damaged: dict[str, Problem] = {}  # by partition: its lease cannot be used
         self._asked = deps.clock()  # when the hub was last asked for its partitions
+
+    @property
+    def partition_ids(self) -> Sequence[str]:
+        """Ids of all partitions of the hub."""
+        return self._partition_ids
+
+    @property
+    def listing(self) -> Listing:
+        """The leases at the last scan."""
+        return self._listing
 
     @property
     def stands_by(self) -> bool:
@@ -190,43 +215,32 @@ class PartitionManager:
         await self._find_partitions()
         tokens = {partition: owned.ownership.token for partition, owned in self._owned.items()}
         async with bounded("listing the leases"):
-            self.listing = await self._leases.list(self.partition_ids)
+            self._listing = await self._leases.list(self.partition_ids)
             await self._confirm(tokens)
             rebuild = await self._rebuildable()
         leases = {**self.listing.leases, **rebuild}
-        me = self._deps.owner
         mine = self._acquisitions.partitions | self._owned.keys()
-        # An earlier process of this pod left the leases that name this host as owner but are not held: take them back.
         # A lease that was held when the listing began may have been released in the meantime.
-        orphans = [
-            lease
-            for lease in leases.values()
-            if lease.owner == me and lease.leased and lease.partition not in mine | tokens.keys()
-        ]
+        orphans = _orphans(leases, self._deps.owner, mine | tokens.keys())
         decision = self._decide(leases, mine)
-        wanted = [(lease, "acquired") for lease in orphans]
-        wanted += [(leases[name], "taken over" if leases[name].leased else "acquired") for name in decision.acquire]
-        if decision.steal is not None and not orphans:
-            wanted.append((leases[decision.steal], "stolen"))
-            self._deps.metrics.rebalances.inc()
-        for lease, how in wanted:
+        self._hurry = decision.hurry
+        self._rest = decision.rest and not self.listing.invalid and self._owned.keys() == mine  # none in progress
+        for lease, how in _wanted(leases, orphans, decision):
+            if how == "stolen":
+                self._deps.metrics.rebalances.inc()
             self._acquisitions.begin(lease, "rebuilt" if lease.partition in rebuild else how)
         for partition in decision.release:
             self._hand_over(partition)
         await self._acquisitions.settle(HURRY_SECONDS if self._hurry else ACQUIRE_WAIT_SECONDS)
         self._deps.metrics.leases.set(len(self._owned))
 
-    def _decide(self, leases: dict[str, Lease], mine: set[str]) -> Decision:
+    def _decide(self, leases: Mapping[str, Lease], mine: set[str]) -> Decision:
         """The leases to acquire and release; none while the first operator message is expected."""
-        self._hurry = True
         if self._messages.expected():
-            return Decision()
+            return Decision(hurry=True)
         held = {partition: Lease(partition, self._deps.owner, leased=True) for partition in mine}
-        view = View(self._deps.clock(), self.partition_ids, leases | held, mine)
-        decision = self._balancer.decide(view, self._messages.current())
-        self._hurry = decision.hurry
-        self._rest = decision.rest and not self.listing.invalid and self._owned.keys() == mine  # none in progress
-        return decision
+        view = View(self._deps.clock(), self.partition_ids, {**leases, **held}, mine)
+        return self._balancer.decide(view, self._messages.current())
 
     def _hand_over(self, partition: str) -> None:
         """Release a partition for the host that it is assigned to."""
@@ -248,7 +262,7 @@ class PartitionManager:
                     log.info(
                         "partitions were added to the hub", before=len(self.partition_ids), now=len(found.partition_ids)
                     )
-                    self.partition_ids = found.partition_ids
+                    self._partition_ids = found.partition_ids
 
     async def _confirm(self, tokens: dict[str, str]) -> None:
         """Verify the leases that another host holds according to the listing: its reader may wait for the link."""

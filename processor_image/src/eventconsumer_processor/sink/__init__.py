@@ -1,1 +1,1 @@
-"""Where events go: Parquet files, committed to a chain of slots exactly once."""
+"""The files of events, Parquet or Avro: each event is committed to a chain of slots exactly once."""

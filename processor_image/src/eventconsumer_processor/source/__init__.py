@@ -1,1 +1,1 @@
-"""Where events come from: the columnar batch, the protocol of a hub, and the adapter to the Event Hubs SDK."""
+"""The source of events: columnar batches, the interface of a hub, and the adapter for the Event Hubs SDK."""
