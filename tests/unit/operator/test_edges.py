@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from eventconsumer_api import logs
+from eventconsumer_operator.conditions.messages import pods_failing
 from eventconsumer_operator.resource.podfailures import pod_failures
 from eventconsumer_operator.settings import parse_settings
 from tests.unit.operator.worlds import pod
@@ -62,13 +63,13 @@ def container(**state: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("pods", "sentences"),
+    ("pods", "sentence"),
     [
-        ([pod(phase="Running", **container(state={"running": {}}))], ()),
-        ([pod(phase="Pending", **container(state={"waiting": {"reason": "ContainerCreating"}}))], ()),
+        ([pod(phase="Running", **container(state={"running": {}}))], ""),
+        ([pod(phase="Pending", **container(state={"waiting": {"reason": "ContainerCreating"}}))], ""),
         (
             [pod(phase="Pending", **container(state={"waiting": {"reason": "ErrImageNeverPull"}}))],
-            ("pod orders-host-0: ErrImageNeverPull: image host:1",),
+            "pod orders-host-0: ErrImageNeverPull: image host:1",
         ),
         (
             [
@@ -80,10 +81,8 @@ def container(**state: Any) -> dict[str, Any]:
                     ),
                 )
             ],
-            (
-                "pod orders-host-0: CrashLoopBackOff: the container ended with exit code 3 (Error); "
-                "kubectl logs --previous shows why",
-            ),
+            "pod orders-host-0: CrashLoopBackOff: the container exited with code 3 (Error); "
+            "kubectl logs --previous shows the cause",
         ),
         (
             [
@@ -101,16 +100,16 @@ def container(**state: Any) -> dict[str, Any]:
                 )
                 for number in range(3)
             ],
-            ("pod orders-host-0 (and 2 more): Unschedulable: 0/1 nodes are available: 1 Insufficient cpu.",),
+            "pod orders-host-0 (and 2 more): Unschedulable: 0/1 nodes are available: 1 Insufficient cpu.",
         ),
         (
             [pod(phase="Failed", reason="Evicted", message="the node was low on memory")],
-            ("pod orders-host-0: Evicted: the node was low on memory",),
+            "pod orders-host-0: Evicted: the node was low on memory",
         ),
     ],
 )
-def test_why_pods_do_not_start(pods: list[Any], sentences: tuple[str, ...]) -> None:
-    assert pod_failures(pods) == sentences
+def test_why_pods_do_not_start(pods: list[Any], sentence: str) -> None:
+    assert pods_failing(pod_failures(pods)) == sentence
 
 
 def test_a_pod_that_is_being_deleted_does_not_count() -> None:

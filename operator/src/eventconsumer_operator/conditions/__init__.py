@@ -1,1 +1,1 @@
-"""What people are told: conditions, status and Kubernetes events, from facts."""
+"""Conditions, status and Kubernetes Events: facts, checks, messages."""

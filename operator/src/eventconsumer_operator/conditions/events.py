@@ -1,9 +1,8 @@
-"""Kubernetes Events: what `kubectl describe` shows beside the status, written when something changes and not before.
+"""Kubernetes Events: changes of conditions and restarts of pods, as `kubectl describe` shows them.
 
-Aggregated: one Event object for each resource, subject and reason, whose count, time and message move on when it
-recurs, so that a resource that flaps fills no namespace. The reasons are fixed and documented in
-docs/reference/events.md. Events are a courtesy: losing one harms nothing, so failures to write them are logged and
-forgotten.
+Events are aggregated: there is one Event object for each resource, subject and reason. When it recurs, its count, time
+and message are updated, so a resource that flaps does not fill its namespace. The reasons are documented in
+docs/reference/events.md. Events are best effort: a failure to write one is logged, and it is not retried.
 """
 
 import hashlib
@@ -16,6 +15,7 @@ from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.labels import FIELD_MANAGER
 from eventconsumer_api.redaction import redact
 from eventconsumer_api.status import Condition, EventConsumerStatus
+from eventconsumer_operator.conditions.messages import restart_event
 from eventconsumer_operator.errors import Gone, OperatorError
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.api import Api
@@ -25,25 +25,25 @@ from eventconsumer_operator.resource.podfailures import Restart, restarts
 
 _log = structlog.get_logger(__name__)
 
-# Conditions people want to hear about, and the status that is a warning.
-_ANNOUNCED = {
+ANNOUNCED = {
     ConditionType.READY: "",
     ConditionType.STALLED: "True",
     ConditionType.SPARK_HEALTHY: "False",
     ConditionType.DATA_GAP: "True",
 }
+"""Conditions whose changes are Events, and the status that is a warning; empty: none is."""
 _MESSAGE_LIMIT = 1024
 
 
 @dataclass(frozen=True)
 class News:
-    """Something to tell about a resource.
+    """The content of an Event.
 
     Attributes:
-        subject: What it is about: a condition's type, or Pod.
+        subject: A condition's type, or Pod.
         reason: One of the documented reasons.
-        warning: Whether it is bad news.
-        message: For people.
+        warning: Whether its type is Warning; else Normal.
+        message: Its message.
     """
 
     subject: str
@@ -57,19 +57,19 @@ def changes(previous: EventConsumerStatus, status: EventConsumerStatus) -> list[
     result = []
     for condition in status.conditions:
         before = previous.condition(condition.type)
-        if condition.type not in _ANNOUNCED:
+        if condition.type not in ANNOUNCED:
             continue
         warning = _is_warning(condition)
         if condition.type is not ConditionType.READY and not warning and not (before and _is_warning(before)):
-            continue  # that nothing is wrong is news only where something was
+            continue  # a good state is an Event only after a warning
         if before is None or (before.status, before.reason) != (condition.status, condition.reason):
             result.append(_of_condition(condition, warning=warning))
     return result
 
 
 def _is_warning(condition: Condition) -> bool:
-    # Files that were left out stay out, although processing continues.
-    return condition.status == _ANNOUNCED[condition.type] or condition.reason == Reason.SPARK_QUARANTINED
+    # Quarantined files stay unprocessed although processing continues.
+    return condition.status == ANNOUNCED[condition.type] or condition.reason == Reason.SPARK_QUARANTINED
 
 
 def _of_condition(condition: Condition, *, warning: bool) -> News:
@@ -77,19 +77,24 @@ def _of_condition(condition: Condition, *, warning: bool) -> News:
 
 
 def _of_restart(restart: Restart) -> News:
-    return News("Pod", restart.reason, True, f"pod {restart.pod}: {restart.message}")
+    return News("Pod", restart.reason, True, restart_event(restart))
 
 
 @dataclass
 class _Memory:
-    """What was told about one resource: how often by Event name, and which restarts."""
+    """Events of one resource that were written: counts by Event name, and identities of restarts."""
 
     counts: dict[str, int] = field(default_factory=dict)
-    restarts: set[str] = field(default_factory=set)
+    restarts: frozenset[str] = frozenset()
+
+    def new_restarts(self, recent: tuple[Restart, ...]) -> list[Restart]:
+        """Those that were not recent before; they are remembered."""
+        before, self.restarts = self.restarts, frozenset(each.identity for each in recent)
+        return [each for each in recent if each.identity not in before]
 
 
 class Recorder:
-    """Writes Events and counts them. What it forgets with a restart of the operator, it reads from their answers."""
+    """Writes Events and counts them. After a restart of the operator, counts are read from the API server."""
 
     def __init__(self, api: Api) -> None:
         """Write with `api`."""
@@ -97,16 +102,15 @@ class Recorder:
         self._memory: dict[Key, _Memory] = {}
 
     def forget(self, key: Key) -> None:
-        """There is no such resource any more."""
+        """Forget a resource that was deleted."""
         self._memory.pop(key, None)
 
     async def record(self, observed: Observed, status: EventConsumerStatus) -> None:
-        """Announce what changed between the previous status and `status`, and restarts that were not announced."""
+        """Write Events for changes since the previous status, and for restarts without an Event."""
         memory = self._memory.setdefault(observed.consumer.key, _Memory())
         recent = restarts(observed.pods, observed.now)
-        untold = [restart for restart in recent if restart.identity not in memory.restarts]
-        memory.restarts = {restart.identity for restart in recent}
-        for news in (*changes(observed.consumer.status, status), *map(_of_restart, untold)):
+        unrecorded = memory.new_restarts(recent)
+        for news in (*changes(observed.consumer.status, status), *map(_of_restart, unrecorded)):
             try:
                 await self._announce(observed, news, memory.counts)
             except OperatorError as error:
@@ -124,20 +128,20 @@ class Recorder:
             if await self._api.create(manifest) is not None:
                 counts[name] = 1
                 return
-            # An operator before this one counted.
+            # An earlier operator process wrote it.
             found = await self._api.merge(EVENT, namespace, name, again)
             counts[name] = found.get("count") or 1
         try:
             await self._api.merge(EVENT, namespace, name, again | {"count": counts[name] + 1})
             counts[name] += 1
         except Gone:
-            # Events live for an hour.
+            # The API server deletes Events after an hour.
             await self._api.create(manifest)
             counts[name] = 1
 
 
 def event(observed: Observed, news: News) -> Manifest:
-    """The Event that tells the news for the first time."""
+    """The Event as it is first written."""
     consumer = observed.consumer
     when = observed.now.isoformat().replace("+00:00", "Z")
     identity = f"{consumer.uid}/{news.subject}/{news.reason}"

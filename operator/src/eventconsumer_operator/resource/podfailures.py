@@ -1,12 +1,14 @@
-"""Why pods do not start and why they were restarted, as text for people. Pure.
+"""Why pods do not start and why they were restarted, as facts. Pure.
 
-A failure is what will not pass by itself: a container that is being created is none, an image that is not there is
-one. A restart is over when it is seen; it is told for a while, with what would prevent the next one.
+A failure does not pass without an action: a container that is being created is no failure, a missing image is one. A
+restart is reported for ten minutes, with the change that would prevent the next one. `conditions.messages` has the
+sentences.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import Enum
 
 from eventconsumer_api.conditions import PodReason
 from eventconsumer_api.kinds import Manifest
@@ -22,11 +24,10 @@ _WAITING_FAILURES = {
     "RunContainerError",
     "CrashLoopBackOff",
 }
-_MESSAGE_LIMIT = 300
 RECENT = timedelta(minutes=10)
-# A host is ready within seconds of its start; to pull an image or to add a node takes longer.
+# A host is ready within seconds of its start; pulling an image or adding a node takes longer.
 SLOW = timedelta(minutes=3)
-# How a container ends that was told to: by itself, by SIGTERM, or by SIGKILL at the end of its grace time.
+# Exit codes of a container that was stopped: it ended by itself, by SIGTERM, or by SIGKILL after its grace period.
 _STOPPED_CODES = {0, 137, 143}
 _POD_REASONS = {"Evicted", "NodeLost", "NodeShutdown", "Terminated", "Preempting"}
 _DISRUPTIONS = {
@@ -37,54 +38,94 @@ _DISRUPTIONS = {
 }
 
 
+class PodCause(Enum):
+    """Cause of a pod that does not start."""
+
+    ENDED = "ended"  # the pod has failed
+    UNSCHEDULABLE = "unschedulable"  # no node fits
+    WAITING = "waiting"  # the kubelet cannot start a container
+    CRASHED = "crashed"  # a container ends again and again
+    OUT_OF_MEMORY = "out of memory"  # a container ends again and again because of its memory limit
+
+
 @dataclass(frozen=True)
-class Restart:
-    """A pod's container ended, or the pod is made to go.
+class PodFailure:
+    """A pod that does not start, for a reason that does not pass without an action.
 
     Attributes:
         pod: Name of the pod.
-        identity: The same for the same restart, however often it is seen.
+        cause: What kind of failure.
+        reason: The reason that Kubernetes gives, such as ImagePullBackOff.
+        text: What Kubernetes or the container said; empty for nothing.
+        image: Image of the container.
+        exit_code: Exit code of the container's last run.
+    """
+
+    pod: str
+    cause: PodCause
+    reason: str
+    text: str = ""
+    image: str = ""
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True)
+class SlowPod:
+    """A pod that has not been ready for minutes, and whose status does not say why.
+
+    Attributes:
+        pod: Name of the pod.
+        since: Since when, as the API server writes times.
+    """
+
+    pod: str
+    since: str
+
+
+@dataclass(frozen=True)
+class Restart:
+    """A container was restarted, or the cluster terminates the pod.
+
+    Attributes:
+        pod: Name of the pod.
+        identity: Identifies the restart across reconciles.
         reason: What happened.
-        message: What happened and what would prevent it, for people.
+        text: What Kubernetes or the container said; empty for nothing.
+        exit_code: Exit code of the container; None for a pod that is terminated.
     """
 
     pod: str
     identity: str
     reason: PodReason
-    message: str
+    text: str = ""
+    exit_code: int | None = None
 
 
 def is_unstartable(pod: Manifest) -> bool:
-    """Whether a container of the pod cannot start, for a reason that does not pass by itself."""
+    """Whether a container of the pod cannot start, for a reason that does not pass without an action."""
     containers = pod.get("status", {}).get("containerStatuses", [])
     waiting = (container.get("state", {}).get("waiting", {}).get("reason") for container in containers)
     return not is_being_deleted(pod) and any(reason in _WAITING_FAILURES for reason in waiting)
 
 
-def pod_failures(pods: Iterable[Manifest]) -> tuple[str, ...]:
-    """One sentence for each distinct reason, naming the first pod that has it and how many share it."""
-    found: dict[str, list[tuple[str, str]]] = {}
-    for pod in sorted(pods, key=name_of):
-        if is_being_deleted(pod):
-            continue
-        for reason, message in _failures(pod):
-            found.setdefault(reason, []).append((name_of(pod), message))
-            break
-    return tuple(_sentence(reason, affected) for reason, affected in sorted(found.items()))
+def pod_failures(pods: Iterable[Manifest]) -> tuple[PodFailure, ...]:
+    """The first failure of each pod, by pod name."""
+    found = (next(_failures(pod), None) for pod in sorted(pods, key=name_of) if not is_being_deleted(pod))
+    return tuple(failure for failure in found if failure)
 
 
 def out_of_memory(pod: Manifest) -> bool:
-    """Whether a container of the pod ended because it needed more memory than its limit."""
+    """Whether a container of the pod was killed because it exceeded its memory limit."""
     return any(ended.get("reason") == "OOMKilled" for ended in _terminated(pod))
 
 
 def termination_message(pod: Manifest) -> str:
-    """What a container said when it ended; empty for nothing."""
+    """The termination message of a container; empty for none."""
     return next((text for ended in _terminated(pod) if (text := ended.get("message", "").strip())), "")
 
 
 def disruption(pod: Manifest) -> str:
-    """What made the pod go, where that was not its owner: a drained node, say; empty for nothing."""
+    """Why the cluster, not its owner, terminated the pod (for example a drained node); empty for no disruption."""
     status = pod.get("status", {})
     for condition in status.get("conditions", []):
         if condition["type"] == "DisruptionTarget" and condition["status"] == "True":
@@ -98,25 +139,23 @@ def _terminated(pod: Manifest) -> Iterator[Manifest]:
             yield ended
 
 
-def slow_pods(pods: Iterable[Manifest], now: datetime) -> tuple[str, ...]:
-    """One sentence about the pods that have not been ready for long, and are none of `pod_failures`.
+def slow_pods(pods: Iterable[Manifest], now: datetime) -> tuple[SlowPod, ...]:
+    """Pods that have not been ready for long, and are none of `pod_failures`.
 
-    Their status does not say why; the kubelet's events do, and the operator may not read those.
+    Their status does not say why. The kubelet's events do, but the operator has no permission to read them.
     """
-    slow = [
-        (name_of(pod), since)
+    return tuple(
+        SlowPod(name_of(pod), since)
         for pod in sorted(pods, key=name_of)
         if (since := _unready_since(pod)) and now - datetime.fromisoformat(since) >= SLOW
-    ]
-    if not slow:
-        return ()
-    name, since = slow[0]
-    others = f" (and {len(slow) - 1} more)" if len(slow) > 1 else ""
-    return (f"pod {name}{others} is not ready since {since}: kubectl describe pod {name} shows why",)
+    )
 
 
 def _unready_since(pod: Manifest) -> str:
-    """Since when a pod is not ready, as the API server writes times; empty: it is, or says why not, or it goes."""
+    """Since when a pod is not ready, as the API server writes times.
+
+    Empty where the pod is ready, is being deleted, or says why it is not ready.
+    """
     conditions = {condition["type"]: condition for condition in pod.get("status", {}).get("conditions", [])}
     ready = conditions.get("Ready", {})
     if ready.get("status") == "True" or is_being_deleted(pod) or any(_failures(pod)):
@@ -125,7 +164,7 @@ def _unready_since(pod: Manifest) -> str:
 
 
 def restarts(pods: Iterable[Manifest], now: datetime) -> tuple[Restart, ...]:
-    """What made pods end within the last minutes, by pod name."""
+    """Restarts and disruptions of the last ten minutes, by pod name."""
     return tuple(
         restart
         for pod in sorted(pods, key=name_of)
@@ -134,47 +173,30 @@ def restarts(pods: Iterable[Manifest], now: datetime) -> tuple[Restart, ...]:
     )
 
 
-def restart_texts(found: Iterable[Restart]) -> tuple[str, ...]:
-    """One sentence for each distinct reason of restarts."""
-    by_reason: dict[str, list[tuple[str, str]]] = {}
-    for restart in found:
-        by_reason.setdefault(restart.reason, []).append((restart.pod, restart.message))
-    return tuple(_sentence(reason, affected) for reason, affected in sorted(by_reason.items()))
-
-
-def _sentence(reason: str, affected: list[tuple[str, str]]) -> str:
-    name, message = affected[0]
-    others = f" (and {len(affected) - 1} more)" if len(affected) > 1 else ""
-    return f"pod {name}{others}: {reason}: {message[:_MESSAGE_LIMIT]}"
-
-
-def _failures(pod: Manifest) -> Iterator[tuple[str, str]]:
-    status = pod.get("status", {})
+def _failures(pod: Manifest) -> Iterator[PodFailure]:
+    status, name = pod.get("status", {}), name_of(pod)
     if status.get("phase") == "Failed":
-        yield status.get("reason", "Failed"), status.get("message", "the pod ended")
+        yield PodFailure(name, PodCause.ENDED, status.get("reason", "Failed"), status.get("message", ""))
     for condition in status.get("conditions", []):
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            yield condition.get("reason", "Unschedulable"), condition.get("message", "no node takes the pod")
+            reason, text = condition.get("reason", "Unschedulable"), condition.get("message", "")
+            yield PodFailure(name, PodCause.UNSCHEDULABLE, reason, text)
     for container in status.get("containerStatuses", []):
         waiting = container.get("state", {}).get("waiting", {})
         if waiting.get("reason") in _WAITING_FAILURES:
-            yield waiting["reason"], _explain(container, waiting)
+            yield _waiting(name, container, waiting)
 
 
-def _explain(container: Manifest, waiting: Manifest) -> str:
+def _waiting(name: str, container: Manifest, waiting: Manifest) -> PodFailure:
+    reason = waiting["reason"]
     ended = container.get("lastState", {}).get("terminated", {})
-    if waiting["reason"] == "CrashLoopBackOff" and ended:
-        # "back-off 5m0s restarting …" counts up and explains nothing; how the last run ended does.
+    if reason == "CrashLoopBackOff" and ended:
+        # The kubelet's "back-off 5m0s restarting …" explains nothing; the end of the last run does.
         if ended.get("reason") == "OOMKilled":
-            return _OUT_OF_MEMORY
-        why = ended.get("message") or ended.get("reason", "")
-        return f"the container ended with exit code {ended.get('exitCode')} ({why}); kubectl logs --previous shows why"
-    return str(waiting.get("message") or f"image {container.get('image')}")
-
-
-_OUT_OF_MEMORY = (
-    "the container needed more memory than its limit and was killed: raise spec.pods.resources.limits.memory"
-)
+            return PodFailure(name, PodCause.OUT_OF_MEMORY, reason)
+        text = ended.get("message") or ended.get("reason", "")
+        return PodFailure(name, PodCause.CRASHED, reason, text, exit_code=ended.get("exitCode"))
+    return PodFailure(name, PodCause.WAITING, reason, waiting.get("message", ""), image=container.get("image", ""))
 
 
 def _ended(pod: Manifest) -> Iterator[tuple[datetime, Restart]]:
@@ -183,40 +205,26 @@ def _ended(pod: Manifest) -> Iterator[tuple[datetime, Restart]]:
         ended = container.get("lastState", {}).get("terminated")
         if not ended or not ended.get("finishedAt"):
             continue
-        reason, message = _why_ended(ended)
         identity = f"{pod['metadata'].get('uid')}/{container.get('restartCount')}/{ended['finishedAt']}"
-        yield datetime.fromisoformat(ended["finishedAt"]), Restart(name_of(pod), identity, reason, message)
+        text = ended.get("message") or ended.get("reason") or ""
+        restart = Restart(name_of(pod), identity, _why_ended(ended), text, ended.get("exitCode"))
+        yield datetime.fromisoformat(ended["finishedAt"]), restart
 
 
-def _why_ended(ended: Manifest) -> tuple[PodReason, str]:
-    code = ended.get("exitCode")
+def _why_ended(ended: Manifest) -> PodReason:
     if ended.get("reason") == "OOMKilled":
-        return PodReason.OUT_OF_MEMORY, _OUT_OF_MEMORY
-    if code in _STOPPED_CODES:
-        # Nobody but the kubelet tells a host to end while its pod stays.
-        return PodReason.PROBE_FAILED, (
-            f"the kubelet stopped the container (exit code {code}), as it does when the liveness probe fails: "
-            "kubectl logs --previous shows what kept it from answering; if it lacked processor time, raise "
-            "spec.pods.resources.requests.cpu"
-        )
-    why = ended.get("message") or ended.get("reason") or "no reason given"
-    return PodReason.EXITED, (
-        f"the container ended with exit code {code} ({why[:100]}): kubectl logs --previous shows why"
-    )
+        return PodReason.OUT_OF_MEMORY
+    # Only the kubelet stops a container while its pod stays.
+    return PodReason.PROBE_FAILED if ended.get("exitCode") in _STOPPED_CODES else PodReason.EXITED
 
 
 def _disrupted(pod: Manifest) -> Iterator[tuple[datetime, Restart]]:
-    """Pods that something other than their owner makes go."""
+    """Pods that the cluster, not their owner, terminates."""
     status = pod.get("status", {})
     for condition in status.get("conditions", []):
         reason = _DISRUPTIONS.get(condition.get("reason", ""))
         if condition["type"] == "DisruptionTarget" and condition["status"] == "True" and reason:
-            what = condition.get("message") or status.get("message") or condition["reason"]
+            text = condition.get("message") or status.get("message") or condition["reason"]
             identity = f"{pod['metadata'].get('uid')}/{condition['reason']}"
-            remedy = (
-                "its partitions move when the pod is certainly gone: bring the node back, or delete its Node object"
-                if reason is PodReason.NODE_LOST
-                else "another pod takes its place; raise its requests in spec.pods.resources if the node ran short"
-            )
             when = datetime.fromisoformat(condition["lastTransitionTime"])
-            yield when, Restart(name_of(pod), identity, reason, f"{what}: {remedy}")
+            yield when, Restart(name_of(pod), identity, reason, text)

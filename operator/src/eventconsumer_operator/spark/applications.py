@@ -1,7 +1,6 @@
-"""What the applications of a resource say of themselves, whatever launched them. Pure.
+"""Reads applications of all launchers into one record, `Application`. Pure.
 
-Launchers have words of their own; here they become one vocabulary, `ApplicationState`, and one record, `Application`.
-Nothing in it tells whether a batch was processed: that is read from its commit record alone.
+An application does not show whether its batch was processed: only the batch's commit record does.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +18,7 @@ from eventconsumer_operator.kube.manifest import (
     kind_of,
     name_of,
 )
-from eventconsumer_operator.spark.applicationstate import ApplicationState, Said, moment
+from eventconsumer_operator.spark.applicationstate import ApplicationState, LauncherMessage, Said, moment
 from eventconsumer_operator.spark.operators import said_by_apache, said_by_kubeflow
 
 __all__ = ["Application", "ApplicationState", "Said", "application_of", "moment"]
@@ -31,13 +30,13 @@ class Application:
 
     Attributes:
         name: Its name.
-        kind: What it is an object of.
-        batch: Number of its batch; 0: of none, or that cannot be read.
-        attempt: Which attempt at the batch it is, from 1.
+        kind: Kind of its object.
+        batch: Number of its batch; 0: none, or unreadable.
+        attempt: Number of the attempt at the batch, from 1.
         state: Its state.
-        message: Why it failed, or what it waits for, as its launcher says it; empty where it says nothing.
+        message: Why it failed or waits, from its launcher; empty for nothing.
         started: When it was created.
-        finished: When it ended; None while it has not.
+        finished: When it ended; None while it runs.
         uid: Its uid.
         deleted: Whether it is being deleted and waits for its finalizers.
     """
@@ -47,7 +46,7 @@ class Application:
     batch: int
     attempt: int
     state: ApplicationState
-    message: str
+    message: LauncherMessage
     started: datetime | None
     finished: datetime | None
     uid: str
@@ -55,12 +54,12 @@ class Application:
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended by itself."""
+        """Whether it succeeded or failed."""
         return self.state in {ApplicationState.SUCCEEDED, ApplicationState.FAILED}
 
 
 def said_by_job(job: Manifest) -> Said:
-    """Read a Job: its conditions when it has ended, else whether its pod runs."""
+    """Read a Job: its conditions if it has ended, else whether its pod is ready."""
     status = job.get("status", {})
     for condition in status.get("conditions", []):
         if condition.get("status") != "True":
@@ -79,7 +78,7 @@ READERS: Mapping[Kind, Callable[[Manifest], Said]] = {
     KUBEFLOW_APPLICATION: said_by_kubeflow,
     APACHE_APPLICATION: said_by_apache,
 }
-"""How the status of each kind of application is read."""
+"""Reads the status of each kind of application."""
 
 
 def application_of(manifest: Manifest) -> Application:
@@ -88,7 +87,7 @@ def application_of(manifest: Manifest) -> Application:
     metadata = manifest["metadata"]
     said = READERS[kind](manifest)
     started = moment(metadata.get("creationTimestamp"))
-    # An end without a time would never be over: then it counts from the beginning.
+    # Without a time of its end an application would be kept for ever: then its creation counts.
     ended = said.state in {ApplicationState.SUCCEEDED, ApplicationState.FAILED}
     return Application(
         name=name_of(manifest),

@@ -1,4 +1,4 @@
-"""How far an application is: the one vocabulary that the words of all launchers are put into. Pure."""
+"""The state of an application, the same for all launchers. Pure."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,29 +6,49 @@ from enum import Enum
 
 
 class ApplicationState(Enum):
-    """How far an application is."""
+    """State of an application."""
 
-    PENDING = "pending"  # nothing of it runs yet
+    PENDING = "pending"  # no pod runs yet
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
 
 
 @dataclass(frozen=True)
+class UnknownState:
+    """The launcher reports a state that this operator does not know.
+
+    Attributes:
+        name: The state.
+    """
+
+    name: str
+
+
+@dataclass(frozen=True)
+class NoResult:
+    """The application ended without a result."""
+
+
+LauncherMessage = str | UnknownState | NoResult
+"""Why an application failed or waits: the launcher's text, empty for none, or a fact that its status shows."""
+
+
+@dataclass(frozen=True)
 class Said:
-    """What an object's status says.
+    """The status of an application's object.
 
     Attributes:
         state: Its state.
-        message: Why it failed, or what it waits for.
-        finished: When it ended; None while it has not, or where that is not told.
+        message: Why it failed or waits.
+        finished: When it ended; None while it runs, or where the time is unknown.
     """
 
     state: ApplicationState
-    message: str = ""
+    message: LauncherMessage = ""
     finished: datetime | None = None
 
 
 def moment(text: str | None) -> datetime | None:
-    """A time as the API server writes it; None where there is none."""
+    """A time in the API server's format; None for no time."""
     return datetime.fromisoformat(text) if text else None

@@ -1,9 +1,9 @@
-"""What a SparkApplication of another operator says of itself, in our vocabulary. Pure.
+"""Reads the status of SparkApplications of the Kubeflow and Apache Spark operators. Pure.
 
-Each state that the two operators can report is in a table here, with what it means for an attempt: PENDING while no
-driver runs, RUNNING while one does or may, SUCCEEDED and FAILED when none will run again. Apache's last states tell
-that it is over and not how: that is in the history. A state that neither table has comes from a newer operator, and
-counts as PENDING: it is waited for, and said.
+The tables map each state that the two operators can report to the state of an attempt: PENDING while no driver runs,
+RUNNING while one runs or may run, SUCCEEDED and FAILED when none will run again. Apache's final states only say that
+the application is over; the result is in the history. A state in neither table comes from a newer operator. It counts
+as PENDING, and a condition reports it.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,8 @@ from typing import Any
 
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_operator.kube.manifest import SPARK_OPERATORS, kind_of
-from eventconsumer_operator.spark.applicationstate import ApplicationState, Said, moment
+from eventconsumer_operator.spark.applicationstate import ApplicationState, NoResult, Said, UnknownState, moment
+from eventconsumer_operator.spark.causes import NoSparkOperator
 
 UNANSWERED = timedelta(seconds=60)
 """An application without a status after this time has no operator."""
@@ -25,8 +26,8 @@ KUBEFLOW_STATES: Mapping[str, ApplicationState] = {
     "COMPLETED": ApplicationState.SUCCEEDED,
     "FAILING": ApplicationState.RUNNING,  # FAILED follows
     "FAILED": ApplicationState.FAILED,
-    "SUBMISSION_FAILED": ApplicationState.PENDING,  # FAILED follows, for we ask for no second submission
-    "PENDING_RERUN": ApplicationState.PENDING,  # the spec was changed: it is submitted again
+    "SUBMISSION_FAILED": ApplicationState.PENDING,  # FAILED follows: submissions are not retried
+    "PENDING_RERUN": ApplicationState.PENDING,  # the spec has changed; it is submitted again
     "INVALIDATING": ApplicationState.PENDING,
     "SUSPENDING": ApplicationState.RUNNING,
     "SUSPENDED": ApplicationState.PENDING,
@@ -44,7 +45,7 @@ APACHE_STATES: Mapping[str, ApplicationState] = {
     "RunningHealthy": ApplicationState.RUNNING,
     "RunningWithPartialCapacity": ApplicationState.RUNNING,
     "RunningWithBelowThresholdExecutors": ApplicationState.RUNNING,
-    # How it ended. One of APACHE_FINAL follows, when the driver is gone.
+    # The result. One of APACHE_FINAL follows when the driver is gone.
     "Succeeded": ApplicationState.RUNNING,
     "Failed": ApplicationState.RUNNING,
     "SchedulingFailure": ApplicationState.RUNNING,
@@ -72,11 +73,11 @@ def said_by_kubeflow(application: Manifest) -> Said:
     name, message = told.get("state") or "", told.get("errorMessage") or ""
     state = KUBEFLOW_STATES.get(name)
     if state is None:
-        return _unheard_of(name)
+        return Said(ApplicationState.PENDING, UnknownState(name))
     if state is ApplicationState.SUCCEEDED:
         return Said(state, finished=moment(status.get("terminationTime")))
     if state is ApplicationState.FAILED:
-        return Said(state, message or "the application failed", moment(status.get("terminationTime")))
+        return Said(state, message, moment(status.get("terminationTime")))
     return Said(state, f"{name}: {message}" if message else "")
 
 
@@ -89,24 +90,21 @@ def said_by_apache(application: Manifest) -> Said:
         return _outcome(status, moment(told.get("lastTransitionTime")))
     state = APACHE_STATES.get(name)
     if state is None:
-        return _unheard_of(name)
+        return Said(ApplicationState.PENDING, UnknownState(name))
     return Said(state, f"{name}: {message}" if message and state is ApplicationState.PENDING else "")
 
 
-def unanswered(application: Manifest, now: datetime) -> str:
-    """What to do where no operator takes notice of an application; empty where one does, or still may."""
+def missing_operator(application: Manifest, now: datetime) -> NoSparkOperator | None:
+    """The Spark operator that does not handle an application; None where one does, or still may."""
     operator = SPARK_OPERATORS.get(kind_of(application))
     created = moment(application["metadata"].get("creationTimestamp"))
     if operator is None or application.get("status") or created is None or now - created < UNANSWERED:
-        return ""
-    return (
-        f"no Spark operator answers: install the {operator} Spark operator and let it serve namespace "
-        f"{application['metadata']['namespace']}, or set spec.spark.launcher: Native"
-    )
+        return None
+    return NoSparkOperator(operator, application["metadata"]["namespace"])
 
 
 def _outcome(status: Mapping[str, Any], over: datetime | None) -> Said:
-    """The newest state in the history that tells how it ended."""
+    """The newest result in the history."""
     history = status.get("stateTransitionHistory") or {}
     for number in sorted(history, key=_number, reverse=True):
         past = history[number]
@@ -118,12 +116,8 @@ def _outcome(status: Mapping[str, Any], over: datetime | None) -> Said:
             return Said(ApplicationState.SUCCEEDED, finished=finished)
         text = ": ".join(part for part in (name, past.get("message") or "") if part)
         return Said(ApplicationState.FAILED, text, finished)
-    return Said(ApplicationState.FAILED, "it was ended before it had a result", over)
+    return Said(ApplicationState.FAILED, NoResult(), over)
 
 
 def _number(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() else -1
-
-
-def _unheard_of(name: str) -> Said:
-    return Said(ApplicationState.PENDING, f"state {name} is not known to this operator")

@@ -4,26 +4,35 @@ The Job's name is a function of the resource's uid and the replay's nonce, and o
 it stopped. That it succeeded is remembered in the status, and it is not started again when its Job is cleaned up.
 """
 
-import json
-from typing import Literal
+from dataclasses import dataclass
 
 from eventconsumer_api import labels
 from eventconsumer_api.batch import BatchJob, ReplayOf
 from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.redaction import redact
-from eventconsumer_api.spark import BatchReplay, Spark, SparkMode
+from eventconsumer_api.spark import BatchReplay, SparkMode
 from eventconsumer_api.status import BatchReplayStatus
-from eventconsumer_operator.kube.manifest import controller_uid, is_being_deleted, name_of
+from eventconsumer_operator.kube.manifest import is_being_deleted, name_of
 from eventconsumer_operator.resource.names import batch_replay_name, child_labels
 from eventconsumer_operator.resource.observed import Observed
-from eventconsumer_operator.resource.podfailures import pod_failures, termination_message
 from eventconsumer_operator.spark import native
-from eventconsumer_operator.spark.applications import ApplicationState, application_of
+from eventconsumer_operator.spark.applications import application_of
 from eventconsumer_operator.spark.launch import Launch, Parts
 
 KEEP_FINISHED_SECONDS = 3600  # long enough to read a log; one that failed is tried again after it
-_MESSAGE_LIMIT = 1024
 _LONGEST = 2**31 - 1  # seconds, as Kubernetes counts them
+
+
+@dataclass(frozen=True)
+class ReplayWait:
+    """What a replay waits for.
+
+    Attributes:
+        last: The last batch to process again.
+        committed: The last committed batch; None: no host has reported it.
+    """
+
+    last: int
+    committed: int | None = None
 
 
 def replay_output(output: str, nonce: str) -> str:
@@ -34,7 +43,7 @@ def replay_output(output: str, nonce: str) -> str:
 def replay_job(observed: Observed, parts: Parts) -> Manifest | None:
     """The Job of the replay, or None: none is wanted, it is done, it waits, or the Job exists."""
     replay, consumer = parts.spark.replay, parts.consumer
-    if replay is None or _known_success(observed, replay) or _waits(observed, replay):
+    if replay is None or known_success(observed, replay) or waits(observed, replay) is not None:
         return None
     name = batch_replay_name(consumer.key, consumer.uid, replay.nonce)
     if any(name_of(job) == name for job in observed.batch_replays):
@@ -80,66 +89,16 @@ def unwanted_replays(observed: Observed, replay: BatchReplay | None) -> tuple[Ma
     )
 
 
-def batch_replay_status(observed: Observed, spark: Spark, *, suspended: bool) -> BatchReplayStatus | None:
-    """How far the replay is; None where none is wanted."""
-    replay, consumer = spark.replay, observed.consumer
-    if replay is None or spark.output is None:
-        return None
-    name = batch_replay_name(consumer.key, consumer.uid, replay.nonce)
-    output = replay_output(spark.output.path, replay.nonce)
-    job = next((job for job in observed.batch_replays if name_of(job) == name), None)
-    known = _known_success(observed, replay)
-    if job is None:
-        if known:
-            return known
-        message = "spec.suspend is true" if suspended else _waits(observed, replay) or "its Job is being created"
-        return BatchReplayStatus(nonce=replay.nonce, state="Pending", message=message, output=output)
-    found = application_of(job)
-    pods = [pod for pod in observed.batch_replay_pods if controller_uid(pod) == found.uid]
-    state: Literal["Running", "Succeeded", "Failed"] = "Running"
-    living = [pod for pod in pods if pod.get("status", {}).get("phase") not in {"Failed", "Succeeded"}]
-    failed = [text for pod in pods if pod not in living and (text := termination_message(pod))]
-    message = "; ".join([*(f"an attempt failed: {text}" for text in failed[-1:]), *pod_failures(living)])
-    batches, rows = 0, 0
-    if found.state is ApplicationState.SUCCEEDED:
-        state, message = "Succeeded", ""
-        before = (known.batches, known.rows) if known else (0, 0)
-        batches, rows = next((totals for pod in pods if (totals := _totals(termination_message(pod)))), before)
-    elif found.state is ApplicationState.FAILED:
-        state = "Failed"
-        message = (
-            f"{'; '.join([found.message, *failed[-1:]])}; kubectl logs job/{name} shows more. It is tried again, and "
-            "goes on where it stopped, when its Job is gone"
-        )
-    return BatchReplayStatus(
-        nonce=replay.nonce,
-        state=state,
-        message=redact(message)[:_MESSAGE_LIMIT],
-        output=output,
-        batches=batches,
-        rows=rows,
-    )
-
-
-def _known_success(observed: Observed, replay: BatchReplay) -> BatchReplayStatus | None:
+def known_success(observed: Observed, replay: BatchReplay) -> BatchReplayStatus | None:
+    """The status of a replay that succeeded; None: it did not."""
     spark = observed.consumer.status.spark
     known = spark.replay if spark else None
     return known if known and known.nonce == replay.nonce and known.state == "Succeeded" else None
 
 
-def _waits(observed: Observed, replay: BatchReplay) -> str:
-    """What keeps the replay from being started; empty for nothing."""
+def waits(observed: Observed, replay: BatchReplay) -> ReplayWait | None:
+    """What the replay waits for; None: nothing."""
     if observed.fleet is None or not observed.fleet.chain:
-        return "no host of this version has told yet which batches are committed"
-    if observed.fleet.committed_batch < replay.to:
-        last = observed.fleet.committed_batch
-        return f"batch {replay.to} (spec.spark.replay.to) is not committed yet: the last that is is {last}"
-    return ""
-
-
-def _totals(text: str) -> tuple[int, int] | None:
-    try:
-        found = json.loads(text)
-        return int(found["batches"]), int(found["rows"])
-    except (ValueError, KeyError, TypeError):
-        return None
+        return ReplayWait(replay.to)
+    committed = observed.fleet.committed_batch
+    return ReplayWait(replay.to, committed) if committed < replay.to else None

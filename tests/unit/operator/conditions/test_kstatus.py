@@ -14,11 +14,15 @@ from hypothesis import strategies as st
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.status import EventConsumerStatus
-from eventconsumer_operator.conditions.checks import Blocker, Facts, SparkFacts, ready, reconciling, stalled
+from eventconsumer_operator.conditions.checks import ready, reconciling, stalled
+from eventconsumer_operator.conditions.facts import Facts, HostProblem
 from eventconsumer_operator.conditions.status import make_status, wire
 from eventconsumer_operator.errors import Forbidden, NameTaken, OperatorError, Refused, SpecError, Transient
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.resource.observed import Observed
+from eventconsumer_operator.resource.podfailures import PodCause, PodFailure
+from eventconsumer_operator.spark.causes import LauncherWaits
+from eventconsumer_operator.spark.facts import Creating, FailedAttempts, OpenBatch, SparkFacts, WaitingApplication
 from tests.unit.operator.worlds import SETTINGS, SPEC, fleet, observed, pod, report, stateful_set
 
 SCALED = SPEC | {"scaling": {"partitionsPerHost": 4}}  # two hosts for eight partitions
@@ -93,7 +97,7 @@ def test_a_changed_spec_is_in_progress_until_it_was_looked_at() -> None:
     assert all(condition["observedGeneration"] == 1 for condition in status["conditions"])
 
 
-TEXT = st.sampled_from(["", "something"])
+BATCH = OpenBatch(1, 10, Creating())
 COUNT = st.integers(0, 3)
 FACTS = st.builds(
     Facts,
@@ -103,13 +107,17 @@ FACTS = st.builds(
         st.sampled_from([SpecError("spec.x", "y"), Forbidden("a"), Refused("b"), NameTaken("c"), Transient("d")]),
         max_size=2,
     ).map(tuple),
-    problems=st.sampled_from([(), (Blocker(Reason.FENCED, "told"),)]),
-    pod_failures=st.sampled_from([(), ("pod a: Evicted",)]),
+    problems=st.sampled_from([(), (HostProblem(Reason.FENCED, "spec.x", "told"),)]),
+    pod_failures=st.sampled_from([(), (PodFailure("a", PodCause.ENDED, "Evicted"),)]),
     desired=COUNT, ready=COUNT, existing=COUNT, current=COUNT, total=COUNT, owned=COUNT,
     reported=st.booleans(),
     behind=st.sampled_from([None, True, False]),
     spark=st.builds(
-        SparkFacts, enabled=st.booleans(), running=TEXT, failing=TEXT, failed=st.booleans(), waiting=TEXT
+        SparkFacts,
+        enabled=st.booleans(),
+        batch=st.just(BATCH),
+        failed=st.sampled_from([None, FailedAttempts(1, 1, 3, "why"), FailedAttempts(3, 3, 3, "why")]),
+        waiting=st.sampled_from([(), (WaitingApplication("a", (LauncherWaits("why"),)),)]),
     ),
 )  # fmt: skip
 
@@ -125,6 +133,6 @@ def test_stalled_excludes_progress_and_readiness(facts: Facts) -> None:
 
 
 def test_a_failed_batch_needs_a_person_though_hosts_go_on() -> None:
-    failed = SparkFacts(enabled=True, failing="batch 1 failed: kubectl logs shows why", failed=True)
+    failed = SparkFacts(enabled=True, batch=BATCH, failed=FailedAttempts(3, 3, 3, "kubectl logs shows why"))
     facts = Facts(desired=2, ready=2, existing=2, current=2, reported=True, total=8, owned=8, spark=failed)
     assert (stalled(facts).status, reconciling(facts).status) == ("True", "False")

@@ -80,6 +80,14 @@ def test_without_files_hosts_themselves_tell_what_was_lost() -> None:
     assert verdict(status, "Ready") == ("True", "Available")
 
 
+def test_a_gap_that_hosts_report_is_not_repeated_while_no_host_leads() -> None:
+    gap = Problem(field="spec.eventHub.name", reason="DataGap", message="3 events of partition 1 were removed")
+    reports = {"orders-host-0": report(problems=(gap,)), "orders-host-1": report()}
+    once = status_of(healthy(reports=reports))
+    again = status_of(healthy(status=once, reports=reports))
+    assert message(again, "DataGap") == message(once, "DataGap") == f"{gap.field}: {gap.message}"
+
+
 def test_dead_letters_are_told_and_nothing_waits_for_a_person() -> None:
     letters = Problem(field="spec.processing.handler", reason="DeadLetters", message="3 events are in dead letters")
     status = status_of(
@@ -229,7 +237,7 @@ def test_a_new_host_that_is_never_ready_is_named_and_the_others_go_on() -> None:
     late = status_of(healthy(spec=three, hosts=hosts, pods=(old, made(1, 9, **unready(4)), made(2, 9)), reports=TWO))
     since = (NOW - timedelta(minutes=4)).isoformat()
     for kind in ("HostsAvailable", "Ready", "Reconciling"):
-        assert f"pod orders-host-1 (and 1 more) is not ready since {since}: " in message(late, kind)
+        assert f"pod orders-host-1 (and 1 more) has not been ready since {since}: " in message(late, kind)
         assert "kubectl describe pod orders-host-1" in message(late, kind)
     assert verdict(late, "Stalled") == ("False", "Available")  # it may come yet
     assert verdict(late, "Draining")[0] == "True"  # who holds a partition keeps it until another is ready
@@ -237,7 +245,7 @@ def test_a_new_host_that_is_never_ready_is_named_and_the_others_go_on() -> None:
     failing = {"containerStatuses": [{"image": "x", "state": {"waiting": {"reason": "ImagePullBackOff"}}}]}
     named = status_of(healthy(spec=three, hosts=hosts, pods=(old, made(1, 9, **failing)), reports=TWO))
     assert verdict(named, "Stalled") == ("True", "HostsFailing")
-    assert "is not ready since" not in message(named, "HostsAvailable")
+    assert "has not been ready since" not in message(named, "HostsAvailable")
 
 
 def test_pods_that_fail_are_shown_by_their_reason() -> None:

@@ -9,9 +9,10 @@ from eventconsumer_api.host_report import HostReport, Problem
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.labels import CONFIG_ENV
 from eventconsumer_api.status import EventConsumerStatus, ReplayStatus
+from eventconsumer_operator.conditions.replaystatus import replay_status
 from eventconsumer_operator.kube.manifest import name_of
 from eventconsumer_operator.plan.config import host_config
-from eventconsumer_operator.plan.replay import replay_job, replay_status, unwanted_replays
+from eventconsumer_operator.plan.replay import replay_job, unwanted_replays
 from eventconsumer_operator.resource.names import replay_name
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.resource.spec import parse_spec
@@ -115,7 +116,7 @@ def test_a_running_job_goes_with_its_nonce() -> None:
 def test_the_status_from_beginning_to_end() -> None:
     assert replay_status(world(SPEC), parse_spec(SPEC)) is None
     pending = status(world())
-    assert (pending.state, pending.message) == ("Pending", "its Job is being created")
+    assert (pending.state, pending.message) == ("Pending", "the Job is being created")
     reports = {"replay-0": report(fleet=fleet(files=3))}
     running = status(world(jobs=(job(NAME),), pods=(of_job(phase="Running"),), reports=reports))
     assert running == ReplayStatus(nonce="may", state="Running", files=3, events=100)

@@ -100,20 +100,20 @@ def why(*drivers: Manifest, spec: dict[str, Any] = WITH_SPARK, found: Manifest |
     [
         (ended(reason="OOMKilled", exitCode=137), r"raise spec.spark.driver.memory (now 1g)"),
         (ended(message="java.lang.OutOfMemoryError: Java heap space"), "raise spec.spark.driver.memory (now 1g)"),
-        (ended(exitCode=137), "the driver was killed (exit code 137), by a person or by its node"),
-        (ended(exitCode=3), "the driver ended with exit code 3: kubectl logs job/"),
+        (ended(exitCode=137), "the driver was killed (exit code 137), by a user or by its node"),
+        (ended(exitCode=3), "the driver exited with code 3: kubectl logs job/"),
         (
             ended(message="StorageError: container x: create it"),
             "in a row): StorageError: container x: create it; attempt",
         ),
         (
             {"phase": "Failed", "reason": "Evicted", "message": "low on memory", **ended()},
-            "its driver was made to go: Evicted: low on memory",
+            "the cluster terminated the driver pod: Evicted: low on memory",
         ),
         (
             ended(message="told to end")
             | {"conditions": [{"type": "DisruptionTarget", "status": "True", "message": "preempted"}]},
-            "its driver was made to go: preempted",
+            "the cluster terminated the driver pod: preempted",
         ),
     ],
 )
@@ -148,7 +148,7 @@ def test_a_driver_that_is_starting_is_no_trouble() -> None:
     for seconds, verdict in ((290, "True"), (310, "False")):
         seen = world(job(NAME), drivers=(driver(creating),), now=NOW + timedelta(seconds=seconds))
         assert healthy(seen)[0] == verdict
-    assert "check that Secret s with key k is there" in healthy(seen)[2]
+    assert "check that Secret s with key k exists" in healthy(seen)[2]
 
 
 def test_no_secret_is_told() -> None:
@@ -204,11 +204,11 @@ def test_executors_that_do_not_start() -> None:
     large = running | {"spec": {"template": {"spec": {"containers": [{"args": ["driver"]}]}}}}
     status, reason, message = healthy(world(large, spec=EXECUTORS, drivers=drivers, executors=(waiting,), now=late))
     assert (status, reason) == ("False", "SparkWaiting")
-    assert "none of 2 executors runs: pod e: Unschedulable: no room" in message
+    assert "0 of 2 executors are running: pod e: Unschedulable: no room" in message
     status, _, message = healthy(world(large, spec=EXECUTORS, drivers=drivers, executors=(waiting, busy), now=late))
-    assert status == "True" and "1 of 2 executors run; pod e: Unschedulable" in message
+    assert status == "True" and "1 of 2 executors are running; pod e: Unschedulable" in message
     none = world(large, spec=EXECUTORS, drivers=drivers, now=late)
-    assert "none of 2 executors runs" in healthy(none)[2]
+    assert "0 of 2 executors are running" in healthy(none)[2]
     assert healthy(world(running | LOCAL, drivers=drivers, now=late))[0] == "True"  # it has none
 
 
@@ -326,7 +326,7 @@ def test_no_replay_is_started(seen: Observed) -> None:
 
 def test_what_a_replay_waits_for() -> None:
     assert (
-        "batch 4 (spec.spark.replay.to) is not committed yet: the last that is is 3"
+        "batch 4 (spec.spark.replay.to) is not committed yet; the last committed batch is 3"
         in told(replayed(fleet(committed=3))).message
     )
 

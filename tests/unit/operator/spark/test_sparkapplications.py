@@ -9,6 +9,7 @@ import yaml
 
 from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_api.spark import Launcher
+from eventconsumer_operator.conditions import messages
 from eventconsumer_operator.kube.manifest import (
     APACHE_APPLICATION,
     JOB,
@@ -18,15 +19,16 @@ from eventconsumer_operator.kube.manifest import (
     watched_kinds,
 )
 from eventconsumer_operator.spark.applications import ApplicationState, Said, application_of
+from eventconsumer_operator.spark.applicationstate import NoResult, UnknownState
 from eventconsumer_operator.spark.operators import (
     APACHE_FINAL,
     APACHE_OUTCOMES,
     APACHE_STATES,
     KUBEFLOW_STATES,
     UNANSWERED,
+    missing_operator,
     said_by_apache,
     said_by_kubeflow,
-    unanswered,
 )
 
 DEFINITIONS = Path(__file__).parents[3] / "support/definitions"
@@ -162,7 +164,7 @@ def test_the_history_is_in_the_order_of_its_numbers() -> None:
 
 def test_an_apache_application_that_was_ended_has_failed_and_none_is_pending() -> None:
     said = said_by_apache(apache("ResourceReleased", "Submitted", "RunningHealthy"))
-    assert said.state is FAILED and said.message and said.finished
+    assert (said.state, said.message) == (FAILED, NoResult()) and said.finished
     assert said_by_apache(application(APACHE_APPLICATION)) == Said(PENDING)
     no_history = apache("TerminatedWithoutReleaseResources")
     del no_history["status"]["stateTransitionHistory"]
@@ -172,7 +174,7 @@ def test_an_apache_application_that_was_ended_has_failed_and_none_is_pending() -
 @pytest.mark.parametrize("read", [said_by_kubeflow, said_by_apache])
 def test_a_state_of_a_newer_operator_is_waited_for_and_named(read: Any) -> None:
     said = read(kubeflow("Migrating") if read is said_by_kubeflow else apache("Migrating"))
-    assert said == Said(PENDING, "state Migrating is not known to this operator")
+    assert said == Said(PENDING, UnknownState("Migrating"))
 
 
 def test_the_tables_have_each_state_that_apaches_definition_has() -> None:
@@ -198,14 +200,16 @@ NOW = datetime.fromisoformat(CREATED) + UNANSWERED
 
 @pytest.mark.parametrize("kind", [KUBEFLOW_APPLICATION, APACHE_APPLICATION])
 def test_an_application_that_nobody_touches_has_no_operator(kind: Kind) -> None:
-    text = unanswered(application(kind), NOW)
-    assert "no Spark operator answers" in text and "shop" in text and "spec.spark.launcher: Native" in text
-    assert unanswered(application(kind), NOW - timedelta(seconds=1)) == ""
-    assert unanswered(application(kind, {"submissionID": "x"}), NOW) == ""
+    missing = missing_operator(application(kind), NOW)
+    assert missing is not None
+    text = messages.waiting(missing)
+    assert "no Spark operator handles it" in text and "shop" in text and "spec.spark.launcher: Native" in text
+    assert missing_operator(application(kind), NOW - timedelta(seconds=1)) is None
+    assert missing_operator(application(kind, {"submissionID": "x"}), NOW) is None
 
 
 def test_a_job_needs_no_operator() -> None:
-    assert unanswered(application(JOB), NOW) == ""
+    assert missing_operator(application(JOB), NOW) is None
 
 
 def test_a_kind_that_is_missing_is_told_with_what_brings_it() -> None:

@@ -1,0 +1,424 @@
+"""Every sentence of the status and of Kubernetes Events, from typed facts. Pure.
+
+From top to bottom: hosts, partitions, progress, pods, restarts, lost events, Spark, replays. The messages name the
+thing, the cause and the remedy. docs/reference/conditions.md shows all of them with examples.
+"""
+
+from collections.abc import Iterable
+
+from eventconsumer_api import labels
+from eventconsumer_api.conditions import PodReason, Reason
+from eventconsumer_api.status import QuarantineStatus
+from eventconsumer_operator.conditions.facts import HostProblem, LostEvents
+from eventconsumer_operator.resource.podfailures import PodCause, PodFailure, Restart, SlowPod
+from eventconsumer_operator.spark.applicationstate import LauncherMessage, NoResult, UnknownState
+from eventconsumer_operator.spark.causes import (
+    CannotStart,
+    ContainerNotCreated,
+    DriverDisrupted,
+    DriverError,
+    DriverExited,
+    DriverLog,
+    DriverOutOfMemory,
+    ExecutorOutOfMemory,
+    Executors,
+    FailureCause,
+    HeapExhausted,
+    LauncherFailure,
+    LauncherWaits,
+    NoExecutors,
+    NoSparkOperator,
+    NotCommitted,
+    PodRejected,
+    TimedOut,
+    WaitingCause,
+    WorkerLost,
+)
+from eventconsumer_operator.spark.facts import (
+    AnotherRuns,
+    AttemptEnded,
+    AttemptFollows,
+    AttemptRuns,
+    Behind,
+    Creating,
+    FailedAttempts,
+    OpenBatch,
+    Step,
+    Suspended,
+    WaitingApplication,
+)
+from eventconsumer_operator.spark.replay import ReplayWait
+
+NO_ACTION = "No action required"
+AS_SPECIFIED = "All resources match the spec"
+SPEC_AWAITED = "waiting for a valid spec"
+FIX_AWAITED = "waiting for a fix of the problem that condition Stalled describes"
+IDLE = "Idle: all events are written to files; hosts are scaled to zero until new events arrive"
+NO_LAG = "all events are written to files"
+NO_PROBE_REPORT = "the probe has not reported yet"
+NO_HOST_REPORT = "no host has reported yet"
+NO_GAP = "no events expired before they were written"
+SPARK_DISABLED = "Spark is not enabled in the spec"
+NO_BATCH = "no batch is open"
+
+_CAUSE_LIMIT = 300  # of one pod's share in a message
+_EXIT_LIMIT = 100  # of a container's own words in the message of its restart
+_KILLED = 137
+_OUT_OF_MEMORY = "the container exceeded its memory limit and was killed: raise spec.pods.resources.limits.memory"
+
+
+def joined(*parts: str) -> str:
+    """Parts of one message; empty ones are left out."""
+    return "; ".join(filter(None, parts))
+
+
+# --- hosts and partitions ------------------------------------------------------------------------------------------
+
+
+def off(reason: Reason) -> str:
+    """Why the spec sets zero hosts."""
+    if reason is Reason.SUSPENDED:
+        return "spec.suspend is true"
+    return "spec.scaling.mode is Fixed and spec.scaling.replicas is 0"
+
+
+def no_hosts(reason: Reason) -> str:
+    """HostsAvailable and Ready, where the spec sets zero hosts."""
+    return f"{off(reason)}: no hosts run"
+
+
+def not_reading(reason: Reason) -> str:
+    """Draining, where the spec sets zero hosts."""
+    return f"{off(reason)}: no events are read"
+
+
+def gap_unknown(reason: Reason) -> str:
+    """DataGap, where the spec sets zero hosts and no host has reported."""
+    return f"{off(reason)}: unknown while no host runs"
+
+
+def hosts_ready(count: int, desired: int) -> str:
+    """Ready hosts."""
+    return f"{count} of {desired} hosts are ready"
+
+
+def no_pod(hosts_set: str) -> str:
+    """No host pod exists."""
+    return f"no host pod exists yet; if this lasts, kubectl describe statefulset {hosts_set} shows the cause"
+
+
+def hosts_up_to_date(count: int, desired: int) -> str:
+    """Hosts of the newest template, during a rolling update."""
+    return f"{count} of {desired} hosts are up to date"
+
+
+def hosts_leaving(leaving: int, existing: int) -> str:
+    """Surplus hosts."""
+    return f"{leaving} of {existing} hosts are handing over their partitions"
+
+
+def partitions_read(owned: int, total: int) -> str:
+    """Partitions that hosts read."""
+    return f"{owned} of {total} partitions are read"
+
+
+def host_problem(problem: HostProblem) -> str:
+    """A problem that hosts report: their text, with the field to change."""
+    return f"{problem.field}: {problem.text}"
+
+
+# --- pods ----------------------------------------------------------------------------------------------------------
+
+
+def pods_failing(failures: Iterable[PodFailure]) -> str:
+    """Pods that do not start: one sentence per reason, with the first pod and the number of others."""
+    return _by_reason((failure.reason, failure.pod, _pod_cause(failure)) for failure in failures)
+
+
+def _pod_cause(failure: PodFailure) -> str:
+    match failure.cause:
+        case PodCause.OUT_OF_MEMORY:
+            return _OUT_OF_MEMORY
+        case PodCause.CRASHED:
+            code = failure.exit_code
+            return f"the container exited with code {code} ({failure.text}); kubectl logs --previous shows the cause"
+        case PodCause.UNSCHEDULABLE:
+            return failure.text or "no node fits the pod"
+        case PodCause.WAITING:
+            return failure.text or f"image {failure.image}"
+        case PodCause.ENDED:
+            return failure.text or "the pod ended"
+
+
+def pods_slow(pods: tuple[SlowPod, ...]) -> str:
+    """Pods that have not been ready for minutes; empty for none."""
+    if not pods:
+        return ""
+    return (
+        f"pod {_and_others(pods[0].pod, len(pods))} has not been ready since {pods[0].since}: kubectl describe pod "
+        f"{pods[0].pod} shows the cause"
+    )
+
+
+def restart(found: Restart) -> str:
+    """A restart of a pod, without the pod's name."""
+    match found.reason:
+        case PodReason.OUT_OF_MEMORY:
+            return _OUT_OF_MEMORY
+        case PodReason.PROBE_FAILED:
+            return (
+                f"the kubelet stopped the container (exit code {found.exit_code}), most likely because its liveness "
+                "probe failed: kubectl logs --previous shows the cause; if the container lacked CPU time, raise "
+                "spec.pods.resources.requests.cpu"
+            )
+        case PodReason.EXITED:
+            why = (found.text or "no reason given")[:_EXIT_LIMIT]
+            return f"the container exited with code {found.exit_code} ({why}): kubectl logs --previous shows the cause"
+        case PodReason.NODE_LOST:
+            return (
+                f"{found.text}: other hosts take over its partitions once the pod is confirmed to have ended: bring "
+                "the node back, or delete its Node object"
+            )
+        case PodReason.EVICTED:
+            return (
+                f"{found.text}: another pod replaces it; if the node ran short of resources, raise the requests in "
+                "spec.pods.resources"
+            )
+
+
+def restart_event(found: Restart) -> str:
+    """The Kubernetes Event of a restart."""
+    return f"pod {found.pod}: {restart(found)}"
+
+
+def pods_restarted(restarts: Iterable[Restart]) -> str:
+    """Recent restarts: one sentence per reason, with the first pod and the number of others."""
+    return _by_reason((each.reason.value, each.pod, restart(each)) for each in restarts)
+
+
+def _by_reason(found: Iterable[tuple[str, str, str]]) -> str:
+    """Reason, pod and cause, by reason."""
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for reason, pod, cause in found:
+        groups.setdefault(reason, []).append((pod, cause))
+    return "; ".join(
+        f"pod {_and_others(pods[0][0], len(pods))}: {reason}: {pods[0][1][:_CAUSE_LIMIT]}"
+        for reason, pods in sorted(groups.items())
+    )
+
+
+def _and_others(name: str, count: int) -> str:
+    return f"{name} (and {count - 1} more)" if count > 1 else name
+
+
+# --- lost events ---------------------------------------------------------------------------------------------------
+
+
+def events_lost(lost: LostEvents) -> str:
+    """Events that expired before they were written to a file."""
+    newest = "; ".join(f"partition {partition}: {ranges}" for partition, ranges in lost.newest)
+    return (
+        f"{lost.events} events were lost: they expired in the Event Hub before they were written to a file"
+        f" (newest: {newest or 'in files before the last batch'}): raise the retention, or the number of hosts"
+    )
+
+
+# --- Spark ---------------------------------------------------------------------------------------------------------
+
+
+def batch_step(batch: OpenBatch) -> str:
+    """What happens with the open batch now."""
+    return joined(f"{_batch(batch)}: {_step(batch.step)}", executors(batch.executors) if batch.executors else "")
+
+
+def _batch(batch: OpenBatch) -> str:
+    return f"batch {batch.number} ({batch.files} files)"
+
+
+def _step(step: Step) -> str:
+    match step:
+        case AttemptRuns(attempt, application, starting):
+            return f"attempt {attempt} {'starts' if starting else 'runs'}: {application}"
+        case AnotherRuns(application):
+            return f"waiting for {application} to end"
+        case Suspended():
+            return "spec.suspend is true: no attempt is started"
+        case Creating():
+            return "the application is being created"
+        case AttemptFollows(attempt, time):
+            return f"attempt {attempt} follows at {time:%Y-%m-%d %H:%M:%S} UTC"
+        case AttemptEnded(attempt, application):
+            return f"attempt {attempt}: {application}"
+
+
+def executors(found: Executors) -> str:
+    """Executors of the attempt in progress."""
+    lost = failure(found.out_of_memory) if found.out_of_memory else ""
+    return joined(f"{found.running} of {found.wanted} executors are running", lost, pods_failing(found.pods))
+
+
+def batch_failing(batch: OpenBatch, failed: FailedAttempts) -> str:
+    """Failed attempts at the open batch, and what happens now."""
+    count = f"attempt {failed.last} failed ({failed.count} of {failed.limit} in a row)"
+    return f"spec.spark: {_batch(batch)}: {count}: {failed.why}; {_step(batch.step)}"
+
+
+def failure(cause: FailureCause) -> str:  # noqa: PLR0912 - one case per cause
+    """Why an attempt failed (also status.spark.lastFailure)."""
+    match cause:
+        case NotCommitted(log):
+            return (
+                "the program ended without a commit of the batch: a program of your own must end with run_batch or "
+                f"commit_batch; {_log(log)}"
+            )
+        case CannotStart(pods):
+            return pods_failing(pods)
+        case TimedOut(seconds, local):
+            more = "spec.spark.driver.cores" if local else "spec.spark.executor.instances"
+            return (
+                f"the attempt did not end within spec.spark.timeoutSeconds ({seconds}): raise it, make batches smaller "
+                f"(spec.spark.batch), or raise {more}"
+            )
+        case DriverOutOfMemory(memory):
+            return (
+                "the driver exceeded the memory limit of its pod and was killed (OOMKilled): raise "
+                f"spec.spark.driver.memory (now {memory})"
+            )
+        case ExecutorOutOfMemory(memory):
+            return f"an executor was killed (OOMKilled): {_more_executor_memory(memory)}"
+        case DriverDisrupted(text):
+            return f"the cluster terminated the driver pod: {text}"
+        case HeapExhausted(text, True, driver_memory, _):
+            return (
+                f"{text}: raise spec.spark.driver.memory (now {driver_memory}), or make batches smaller "
+                "(spec.spark.batch)"
+            )
+        case HeapExhausted(text, _, driver_memory, executor_memory):
+            return f"{text}: {_more_executor_memory(executor_memory)} or spec.spark.driver.memory (now {driver_memory})"
+        case WorkerLost(text, True, _):
+            return f"{text}: raise spec.spark.driver.memory"
+        case WorkerLost(text, _, executor_memory):
+            return f"{text}: {_more_executor_memory(executor_memory)}"
+        case DriverError(text):
+            return text
+        case DriverExited(code, log) if code == _KILLED:
+            return f"the driver was killed (exit code {code}), by a user or by its node: {_log(log)}"
+        case DriverExited(code, log):
+            return f"the driver exited with code {code}: {_log(log)}"
+        case LauncherFailure(message, log):
+            return f"{launcher(message) or 'no reason given'}: {_log(log)}"
+
+
+def _more_executor_memory(memory: str) -> str:
+    return f"raise spec.spark.executor.memory (now {memory})"
+
+
+def _log(log: DriverLog) -> str:
+    if log.is_job:
+        return f"kubectl logs job/{log.application} shows more"
+    return f"the driver log of {log.application} shows more"
+
+
+def launcher(message: LauncherMessage) -> str:
+    """What the launcher says; empty for nothing."""
+    match message:
+        case UnknownState(name):
+            return f"state {name} is not known to this operator"
+        case NoResult():
+            return "the application ended without a result"
+        case str():
+            return message
+
+
+def batch_waiting(batch: OpenBatch, application: WaitingApplication) -> str:
+    """An application that does not start."""
+    return f"spec.spark: {_batch(batch)}: {application.name}: {joined(*map(waiting, application.causes))}"
+
+
+def waiting(cause: WaitingCause) -> str:
+    """Why an application does not start."""
+    match cause:
+        case NoSparkOperator(operator, namespace):
+            return (
+                f"no Spark operator handles it: install the {operator} Spark operator and let it watch namespace "
+                f"{namespace}, or set spec.spark.launcher: Native"
+            )
+        case LauncherWaits(message):
+            return launcher(message)
+        case PodRejected(application):
+            return (
+                "no driver pod exists: a quota or an admission policy rejects it, or the namespace has no service "
+                f"account {labels.SPARK_SERVICE_ACCOUNT}; kubectl describe {application} and kubectl get "
+                "resourcequota,serviceaccount show the cause"
+            )
+        case CannotStart(pods):
+            return pods_failing(pods)
+        case ContainerNotCreated(secret, key):
+            exists = f"Secret {secret} with key {key} exists, and that " if secret else ""
+            return f"the driver's container is not created yet: check that {exists}the image can be pulled"
+        case NoExecutors(wanted, pods):
+            return f"0 of {wanted} executors are running: " + (
+                pods_failing(pods)
+                or "the driver log shows the cause; where a quota rejects them, lower spec.spark.executor, or set "
+                "spec.spark.mode: Local"
+            )
+
+
+def spark_behind(behind: Behind) -> str:
+    """More files are pending than one batch takes."""
+    more = (
+        "spec.spark.driver.cores, or set spec.spark.mode: Executors"
+        if behind.local
+        else f"spec.spark.executor.instances (now {behind.executors})"
+    )
+    return (
+        "more files are pending than one batch takes (status.spark.pendingFiles): files arrive faster than Spark "
+        f"processes them. Raise {more}, or spec.spark.batch"
+    )
+
+
+def quarantined(found: QuarantineStatus) -> str:
+    """Files and events that were left out."""
+    return f"left out so far: {found.files} files, {found.rows} events in other files; {found.message}"
+
+
+# --- status.replay and status.spark.replay -------------------------------------------------------------------------
+
+
+def replay_pending(wait: ReplayWait | None, *, suspended: bool) -> str:
+    """Why the Job of a replay does not exist."""
+    if suspended:
+        return "spec.suspend is true"
+    match wait:
+        case None:
+            return "the Job is being created"
+        case ReplayWait(committed=None):
+            return "waiting for a host of this version to report the committed batches"
+        case ReplayWait(last, committed):
+            return f"batch {last} (spec.spark.replay.to) is not committed yet; the last committed batch is {committed}"
+
+
+def replay_running(problems: Iterable[HostProblem], failed: str, pods: Iterable[PodFailure]) -> str:
+    """What delays a replay; empty for nothing.
+
+    Args:
+        problems: Problems that its host reports.
+        failed: The termination message of the last failed attempt; empty for none.
+        pods: Its pods that do not start.
+    """
+    attempt = f"an attempt failed: {failed}" if failed else ""
+    return joined(*map(host_problem, problems), attempt, pods_failing(pods))
+
+
+def replay_failed(job: str, message: LauncherMessage, failed: str = "") -> str:
+    """The Job of a replay failed.
+
+    Args:
+        job: Its name.
+        message: What it says.
+        failed: The termination message of the last failed attempt; empty for none.
+    """
+    return (
+        f"{joined(launcher(message), failed)}; kubectl logs job/{job} shows the cause. When the Job is gone, a new Job "
+        "continues where this one stopped"
+    )

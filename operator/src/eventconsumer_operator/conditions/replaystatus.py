@@ -1,0 +1,122 @@
+"""Computes status.replay and status.spark.replay. Pure."""
+
+import json
+from typing import Literal
+
+from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.redaction import redact
+from eventconsumer_api.spark import Spark
+from eventconsumer_api.status import BatchReplayStatus, ReplayStatus
+from eventconsumer_api.v1alpha1 import EventConsumerSpec
+from eventconsumer_operator.conditions import messages
+from eventconsumer_operator.conditions.facts import host_problem
+from eventconsumer_operator.kube.manifest import controller_uid, name_of
+from eventconsumer_operator.resource.names import batch_replay_name, replay_name
+from eventconsumer_operator.resource.observed import Observed
+from eventconsumer_operator.resource.podfailures import pod_failures, termination_message
+from eventconsumer_operator.spark.applications import ApplicationState, application_of
+from eventconsumer_operator.spark.replay import known_success, replay_output, waits
+
+_MESSAGE_LIMIT = 1024
+_OVER = {"Failed", "Succeeded"}
+
+
+def replay_status(observed: Observed, spec: EventConsumerSpec) -> ReplayStatus | None:
+    """Progress of the replay of events; None where none is requested."""
+    replay, consumer = spec.replay, observed.consumer
+    if replay is None:
+        return None
+    name = replay_name(consumer.key, consumer.uid, replay.nonce)
+    job = next((job for job in observed.replays if name_of(job) == name), None)
+    before = consumer.status.replay
+    known = before if before and before.nonce == replay.nonce else None
+    if job is None:
+        if known and known.state == "Succeeded":
+            return known
+        waiting = messages.replay_pending(None, suspended=spec.suspend)
+        return ReplayStatus(nonce=replay.nonce, state="Pending", message=waiting)
+    found = application_of(job)
+    files, events = _written(observed, job) or (known.files if known else 0, known.events if known else 0)
+    state: Literal["Running", "Succeeded", "Failed"] = "Running"
+    message = _delay(observed, job)
+    if found.state is ApplicationState.SUCCEEDED:
+        state, message = "Succeeded", ""
+    elif found.state is ApplicationState.FAILED:
+        state, message = "Failed", messages.replay_failed(name, found.message)
+    return ReplayStatus(nonce=replay.nonce, state=state, message=message[:_MESSAGE_LIMIT], files=files, events=events)
+
+
+def _pods(observed: Observed, job: Manifest) -> list[Manifest]:
+    return [pod for pod in observed.replay_pods if controller_uid(pod) == job["metadata"]["uid"]]
+
+
+def _delay(observed: Observed, job: Manifest) -> str:
+    """What delays a running replay; empty for nothing."""
+    pods = _pods(observed, job)
+    reports = [observed.replay_reports[name_of(pod)] for pod in pods if name_of(pod) in observed.replay_reports]
+    problems = [host_problem(problem) for report in reports for problem in report.problems]
+    return messages.replay_running(problems, "", pod_failures(_living(pods)))
+
+
+def _living(pods: list[Manifest]) -> list[Manifest]:
+    return [pod for pod in pods if pod.get("status", {}).get("phase") not in _OVER]
+
+
+def _written(observed: Observed, job: Manifest) -> tuple[int, int] | None:
+    """Files and events so far: from the report of a running pod, or the termination message of a finished one."""
+    for pod in _pods(observed, job):
+        report = observed.replay_reports.get(name_of(pod))
+        if report and report.fleet:
+            return report.fleet.files, report.fleet.events
+        for container in pod.get("status", {}).get("containerStatuses", []):
+            ended = container.get("state", {}).get("terminated", {})
+            if ended.get("exitCode") == 0 and (totals := _totals(ended.get("message", ""), "files", "events")):
+                return totals
+    return None
+
+
+def batch_replay_status(observed: Observed, spark: Spark, *, suspended: bool) -> BatchReplayStatus | None:
+    """Progress of the replay of batches; None where none is requested."""
+    replay, consumer = spark.replay, observed.consumer
+    if replay is None or spark.output is None:
+        return None
+    name = batch_replay_name(consumer.key, consumer.uid, replay.nonce)
+    output = replay_output(spark.output.path, replay.nonce)
+    job = next((job for job in observed.batch_replays if name_of(job) == name), None)
+    known = known_success(observed, replay)
+    if job is None:
+        if known:
+            return known
+        waiting = messages.replay_pending(waits(observed, replay), suspended=suspended)
+        return BatchReplayStatus(nonce=replay.nonce, state="Pending", message=waiting, output=output)
+    found = application_of(job)
+    pods = [pod for pod in observed.batch_replay_pods if controller_uid(pod) == found.uid]
+    living = _living(pods)
+    failed = next((text for pod in reversed(pods) if pod not in living and (text := termination_message(pod))), "")
+    state: Literal["Running", "Succeeded", "Failed"] = "Running"
+    message = messages.replay_running((), failed, pod_failures(living))
+    batches, rows = 0, 0
+    if found.state is ApplicationState.SUCCEEDED:
+        state, message = "Succeeded", ""
+        before = (known.batches, known.rows) if known else (0, 0)
+        found_totals = (_totals(termination_message(pod), "batches", "rows") for pod in pods)
+        batches, rows = next(filter(None, found_totals), before)
+    elif found.state is ApplicationState.FAILED:
+        state, message = "Failed", messages.replay_failed(name, found.message, failed)
+    return BatchReplayStatus(
+        nonce=replay.nonce,
+        state=state,
+        message=redact(message)[:_MESSAGE_LIMIT],
+        output=output,
+        batches=batches,
+        rows=rows,
+    )
+
+
+def _totals(text: str, first: str, second: str) -> tuple[int, int] | None:
+    """Two numbers of a termination message; None where it is something else."""
+    try:
+        found = json.loads(text)
+        return int(found[first]), int(found[second])
+    except (ValueError, KeyError, TypeError):
+        return None

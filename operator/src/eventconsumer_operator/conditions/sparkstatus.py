@@ -1,0 +1,143 @@
+"""Computes status.spark: progress of the batches, the last failure, and the time of the next attempt. Pure.
+
+While no host reports the open batch, the last report stands. The numbers of attempts and failures are also the
+operator's memory of applications that were deleted; see `spark.attempts`.
+"""
+
+from typing import Literal
+
+from eventconsumer_api.host_report import FleetReport
+from eventconsumer_api.redaction import redact
+from eventconsumer_api.spark import Spark
+from eventconsumer_api.status import CommitStatus, QuarantineStatus, SparkStatus
+from eventconsumer_operator.conditions import messages
+from eventconsumer_operator.conditions.replaystatus import batch_replay_status
+from eventconsumer_operator.resource.names import application_name
+from eventconsumer_operator.resource.observed import Observed
+from eventconsumer_operator.spark.failures import why_failed
+from eventconsumer_operator.spark.native import is_local
+from eventconsumer_operator.spark.plan import SparkPlan
+from eventconsumer_operator.spark.pods import drivers_of
+
+_TEXT_LIMIT = 900  # of the 1024 characters of a condition's message
+_LOCAL: Literal["Local"] = "Local"
+_EXECUTORS: Literal["Executors"] = "Executors"
+
+
+def spark_status(observed: Observed, plan: SparkPlan | None, *, started: bool) -> SparkStatus | None:
+    """Spark's status; None where Spark is not enabled.
+
+    Args:
+        observed: The state before the plan was applied.
+        plan: Spark's share of the plan; None if there is no plan.
+        started: Whether the planned application was started.
+    """
+    previous, fleet = observed.consumer.status.spark, observed.fleet
+    if plan is None:
+        return previous
+    spark = plan.spec.spark
+    if spark is None or not spark.enabled:
+        return None
+    replay = {"replay": batch_replay_status(observed, spark, suspended=plan.spec.suspend)}
+    memory = previous or SparkStatus()
+    if fleet is None:
+        return memory.model_copy(update=replay)
+    numbers = SparkStatus(
+        pending_files=fleet.pending_files,
+        pending_bytes=fleet.pending_bytes,
+        processed_files=fleet.processed_files,
+        last_commit=_commit(fleet) or memory.last_commit,
+        quarantine=_quarantine(fleet) or memory.quarantine,
+    )
+    batch = _of_batch(observed, plan, spark, started=started) if fleet.open_batch else _of_rest(fleet, memory)
+    return numbers.model_copy(update=replay | batch)
+
+
+def _of_rest(fleet: FleetReport, memory: SparkStatus) -> dict[str, object]:
+    """Fields of the last batch while none is open."""
+    number = fleet.committed_batch
+    same = memory.last_batch == number
+    commit = fleet.last_commit
+    by = commit.application if commit and commit.number == number else ""
+    return {
+        "last_batch": number,
+        "attempt": memory.attempt if same else 0,
+        "last_application": by or (memory.last_application if same else ""),
+        "reason": fleet.committed_reason,
+        "mode": memory.mode if same else "",
+    }
+
+
+def _of_batch(observed: Observed, plan: SparkPlan, spark: Spark, *, started: bool) -> dict[str, object]:
+    """Fields of the open batch."""
+    state, consumer = plan.attempts, observed.consumer
+    memory = consumer.status.spark or SparkStatus()
+    reason = observed.fleet.open_batch.reason if observed.fleet and observed.fleet.open_batch else ""
+    attempt = state.start if started else state.attempt
+    if attempt == 0:
+        # No attempt was started yet: the fields of the batch before stay, without its failures.
+        return memory.model_copy(update={"failures": 0, "last_failure": "", "next_attempt_time": None}).model_dump(
+            include=_BATCH_FIELDS
+        )
+    name = application_name(consumer.key, consumer.uid, state.batch, attempt)
+    mode = plan.mode if started else _mode_of(observed, name) or memory.mode
+    failure = memory.last_failure if memory.last_batch == state.batch else ""
+    if state.failure and (text := _failure_text(observed, plan, spark, mode, known=failure)):
+        failure = text
+    return {
+        "last_batch": state.batch,
+        "attempt": attempt,
+        "last_application": name,
+        "reason": reason,
+        "mode": mode,
+        "failures": state.failures,
+        "last_failure": failure if state.failures else "",
+        "next_attempt_time": None if started else state.next_time,
+    }
+
+
+_BATCH_FIELDS = {
+    "last_batch", "attempt", "last_application", "reason", "mode", "failures", "last_failure", "next_attempt_time",
+}  # fmt: skip
+
+
+def _failure_text(observed: Observed, plan: SparkPlan, spark: Spark, mode: str, *, known: str) -> str:
+    """Why the newest attempt failed: computed while its pod exists, and kept afterwards."""
+    failure, memory = plan.attempts.failure, observed.consumer.status.spark
+    if failure is None:
+        return known
+    application = failure.application
+    was_reported = memory is not None and memory.next_attempt_time is not None and memory.attempt == application.attempt
+    if was_reported and known and not drivers_of(application, observed):
+        return known
+    return redact(messages.failure(why_failed(failure, observed, spark, local=mode == _LOCAL)))[:_TEXT_LIMIT]
+
+
+def _mode_of(observed: Observed, name: str) -> Literal["", "Local", "Executors"]:
+    for manifest in observed.applications:
+        if manifest["metadata"]["name"] == name:
+            return _LOCAL if is_local(manifest) else _EXECUTORS
+    return ""
+
+
+def _commit(fleet: FleetReport) -> CommitStatus | None:
+    commit = fleet.last_commit
+    if commit is None:
+        return None
+    return CommitStatus(
+        number=commit.number,
+        time=commit.committed_at,
+        rows_read=commit.rows_read,
+        rows_written=commit.rows_written,
+        seconds=max(0.0, commit.seconds),
+        output_version=commit.output_version,
+    )
+
+
+def _quarantine(fleet: FleetReport) -> QuarantineStatus | None:
+    commit = fleet.last_commit
+    if commit is None or not (commit.quarantined_files or commit.quarantined_rows):
+        return None
+    return QuarantineStatus(
+        files=commit.quarantined_files, rows=commit.quarantined_rows, message=redact(commit.quarantine)[:_TEXT_LIMIT]
+    )
