@@ -1,13 +1,12 @@
-"""Makes the world as the plan says: server-side apply, create, delete.
+"""Applies a plan: server-side apply, create, delete.
 
-What is already as wanted is not written again: an object carries the digest of what was applied to it, and is left
-alone while the digest is the same and no field of ours was changed. One child that cannot be applied does not keep the
-others from it.
+An object carries the digest of the manifest that was applied to it. It is written again only if the digest or a field
+of the operator has changed. An error of one object does not prevent the others from being applied.
 """
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_api.labels import COMPONENT_SPARK
@@ -34,77 +33,81 @@ ANNOTATION_APPLIED = "eventconsumer.io/applied"
 _DELETION_DELAY = 2.0
 
 
-@dataclass
+@dataclass(frozen=True)
 class Outcome:
-    """What came of applying a plan.
+    """The result of applying a plan.
 
     Attributes:
         changes: What was written and why, as text for the log.
-        errors: What could not be done.
-        started: Whether the Spark application was started that the plan wanted started.
+        errors: Errors of single objects.
+        started: Whether the planned Spark application was started.
     """
 
-    changes: list[str] = field(default_factory=list)
-    errors: list[OperatorError] = field(default_factory=list)
+    changes: tuple[str, ...] = ()
+    errors: tuple[OperatorError, ...] = ()
     started: bool = False
 
 
 async def apply(api: Api, observed: Observed, plan: Plan) -> Outcome:
     """Apply a plan; errors are returned, not raised."""
-    outcome = Outcome()
+    changes: list[str] = []
+    errors: list[OperatorError] = []
+    started = False
     for manifest in plan.applied:
         try:
-            await _apply_one(api, observed, manifest, outcome)
+            changes += await _apply_one(api, observed, manifest)
         except OperatorError as error:
-            outcome.errors.append(error)
+            errors.append(error)
     try:
         for job in plan.jobs:
             if job is plan.spark.started:
-                await _start(api, observed, plan.spark, outcome)
+                obstacle = await _start(api, observed, plan.spark)
+                started = not obstacle
+                changes.append(f"{describe(job)} not created: {obstacle}" if obstacle else f"{describe(job)} created")
             elif await api.create(job) is not None:
-                outcome.changes.append(f"{describe(job)} created")
+                changes.append(f"{describe(job)} created")
         for manifest in plan.deleted:
             metadata = manifest["metadata"]
             await api.delete(kind_of(manifest), metadata["namespace"], metadata["name"], metadata["uid"])
-            outcome.changes.append(f"{describe(manifest)} deleted: no longer wanted")
+            changes.append(f"{describe(manifest)} deleted: no longer wanted")
     except OperatorError as error:
-        outcome.errors.append(error)
-    return outcome
+        errors.append(error)
+    return Outcome(tuple(changes), tuple(errors), started)
 
 
-async def _start(api: Api, observed: Observed, spark: SparkPlan, outcome: Outcome) -> None:
-    """Start an application, unless the world is not the one from which that was decided.
+async def _start(api: Api, observed: Observed, spark: SparkPlan) -> str:
+    """Start the planned application, unless the plan was made from outdated objects.
 
-    Attempts at one batch have names of their own, so a name alone does not prevent a second attempt beside the
-    first: whoever looks at a world of yesterday finds that out here.
+    Attempts at one batch have different names, so the name alone does not prevent a second attempt at the same time.
+    Direct reads of the API server do.
+
+    Returns:
+        What prevented the start; empty: it was started.
     """
     manifest = spark.started
     if manifest is None:
-        return
+        return "none is planned"
     if not await _is_current(api, observed):
-        outcome.changes.append(f"{describe(manifest)} not created: the resource has changed")
-        return
+        return "the resource has changed"
     known = {application_of(each) for each in observed.applications}
     for kind in spark.kinds:
         for found in await _applications(api, observed, kind):
             application = application_of(found)
-            news = application.batch == spark.attempts.batch and application not in known
-            if news or not application.ended:
-                outcome.changes.append(f"{describe(manifest)} not created: {describe(found)} is there")
-                return
+            is_new = application.batch == spark.attempts.batch and application not in known
+            if is_new or not application.ended:
+                return f"{describe(found)} exists"
     if await api.create(manifest) is None:
         listing = await api.list(kind_of(manifest), observed.consumer.key.namespace)  # there is no right to get one
         for live in listing.items:
             if name_of(live) == name_of(manifest):
                 _check_owner(observed, live)
-        return
-    outcome.started = True
-    outcome.changes.append(f"{describe(manifest)} created")
+        return "an object of this name exists"
     metrics.APPLICATIONS.labels(spark.mode).inc()
+    return ""
 
 
 async def _is_current(api: Api, observed: Observed) -> bool:
-    """Whether the resource still says what was observed of its spec and of its attempts."""
+    """Whether the resource's spec and attempts are still those that were observed."""
     consumer = observed.consumer
     live = await api.get(EVENT_CONSUMER, consumer.key.namespace, consumer.key.name)
     if live is None or is_being_deleted(live):
@@ -123,29 +126,30 @@ async def _applications(api: Api, observed: Observed, kind: Kind) -> list[Manife
     try:
         listing = await api.list(kind, key.namespace, selector(key, COMPONENT_SPARK))
     except Gone:
-        return []  # its CRD is not installed, so no such object exists
+        return []  # the CRD is not installed, so no object exists
     return [found for found in listing.items if controller_uid(found) == observed.consumer.uid]
 
 
-async def _apply_one(api: Api, observed: Observed, manifest: Manifest, outcome: Outcome) -> None:
+async def _apply_one(api: Api, observed: Observed, manifest: Manifest) -> list[str]:
+    """Apply an object that differs; return the change, for the log."""
     kind = kind_of(manifest)
     live = observed.children.get((kind, name_of(manifest)))
     stamped = _stamped(manifest)
     if live is None:
-        # The store holds objects with our label; an object of another owner may have this name without it.
+        # The store only holds objects with our label; another owner's object may have this name.
         live = await api.get(kind, observed.consumer.key.namespace, name_of(manifest))
     if live is None:
         await api.apply(stamped)
-        outcome.changes.append(f"{describe(manifest)} created")
-        return
+        return [f"{describe(manifest)} created"]
     _check_owner(observed, live)
     why = difference(manifest, live)
     if why is None and difference(stamped, live):
-        why = "something is no longer wanted"
-    if why is not None:
-        # The view may be old: never take over an object that came in place of the one we judged.
-        await api.apply(_with_uid(stamped, live["metadata"]["uid"]))
-        outcome.changes.append(f"{describe(manifest)} corrected: {why}")
+        why = "the operator no longer sets some fields"
+    if why is None:
+        return []
+    # The store may be outdated: never take over an object that has replaced the one that was compared.
+    await api.apply(_with_uid(stamped, live["metadata"]["uid"]))
+    return [f"{describe(manifest)} corrected: {why}"]
 
 
 def _check_owner(observed: Observed, live: Manifest) -> None:
@@ -161,12 +165,11 @@ def _check_owner(observed: Observed, live: Manifest) -> None:
     )
     if former:
         raise DependencyNotReady(
-            f"{describe(live)} belongs to an EventConsumer of the same name that was deleted and goes with it",
+            f"{describe(live)} belongs to a deleted EventConsumer of the same name and is about to be deleted",
             _DELETION_DELAY,
         )
     raise NameTaken(
-        f"{describe(live)} exists and belongs to somebody else: "
-        "rename or delete it, or give the EventConsumer another name"
+        f"{describe(live)} exists and has another owner: rename or delete it, or give the EventConsumer another name"
     )
 
 

@@ -1,12 +1,11 @@
 """Reconciles one key: load -> plan -> apply -> status.
 
-Level-triggered: every step starts from what is there, so it may be interrupted anywhere and repeated at any time.
-Failures of single children end up in the status; only what keeps us from reading or writing the resource itself is
-raised.
+Level-triggered: every step starts from the observed state, so it can be interrupted anywhere and repeated at any time.
+Errors of single children are reported in the status; only errors of reading or writing the resource itself are raised.
 """
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -16,7 +15,7 @@ from eventconsumer_operator import metrics
 from eventconsumer_operator.apply import Outcome, apply
 from eventconsumer_operator.conditions.events import Recorder
 from eventconsumer_operator.conditions.status import make_status, same_but_numbers, wire
-from eventconsumer_operator.errors import DependencyNotReady, Gone, SpecError, Transient
+from eventconsumer_operator.errors import DependencyNotReady, Gone, OperatorError, SpecError, Transient
 from eventconsumer_operator.fleet.messages import Fleets
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.api import Api
@@ -32,36 +31,36 @@ from eventconsumer_operator.settings import Settings
 
 _log = structlog.get_logger(__name__)
 
-STARTING_SECONDS = 1.0  # look again after this while hosts are about to be ready: partitions await assignment
-MOVING_SECONDS = 3.0  # look again after this while anything moves
-RESTING_SECONDS = 15.0  # and after this while nothing does: hosts tell of problems only when asked
-CALM_SECONDS = 30.0  # what did not change for this long rests, whether it is as wanted or stuck
-NUMBERS_SECONDS = 3.0  # at most this often is a status written in which only numbers moved
+STARTING_SECONDS = 1.0  # time between reconciles while hosts are about to be ready: partitions await assignment
+MOVING_SECONDS = 3.0  # time between reconciles while the status changes
+RESTING_SECONDS = 15.0  # time between reconciles at rest: hosts report problems only when asked
+CALM_SECONDS = 30.0  # a resource whose status did not change for this long is at rest, ready or stuck
+NUMBERS_SECONDS = 3.0  # shortest time between writes of a status in which only numbers changed
 
 
 @dataclass(frozen=True)
 class Next:
-    """When to look again.
+    """When to reconcile again.
 
     Attributes:
         delay: Seconds; None: only when the key is added again.
-        failed: Whether to wait longer each time.
+        failed: Whether to retry with backoff.
     """
 
     delay: float | None
     failed: bool = False
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Memory:
-    """When, on the event loop's clock, a resource's status was last written, and last differed from the one before."""
+    """When a resource's status was last written, and last differed from the one before; event loop's clock."""
 
     written: float = float("-inf")
-    moved: float = float("-inf")
+    changed: float = float("-inf")
 
 
 class Reconciler:
-    """Reconciles keys; safe to call for several keys at a time, not for one key twice at a time."""
+    """Reconciles keys: several keys at a time, each key once at a time."""
 
     def __init__(
         self,
@@ -73,7 +72,7 @@ class Reconciler:
         *,
         histories: Histories | None = None,
     ) -> None:
-        """Read from `store` and `hosts`, write with `api`, tell hosts by `fleets` and the page by `histories`."""
+        """Read `store` and `hosts`, write with `api`, send messages with `fleets`, and fill the page's `histories`."""
         self._api = WriteThrough(api, store)
         self._store = store
         self._hosts = hosts
@@ -81,11 +80,11 @@ class Reconciler:
         self._fleets = fleets
         self._histories = histories
         self._recorder = Recorder(self._api)
-        # Losing it, as a restart does, costs some reads and at most one write.
+        # Lost in a restart, which costs some reads and at most one write.
         self._memory: dict[Key, _Memory] = {}
 
     async def reconcile(self, key: Key) -> Next:
-        """Bring one resource nearer to its spec.
+        """Reconcile one resource.
 
         Raises:
             Forbidden, Transient: The status could not be written.
@@ -104,41 +103,42 @@ class Reconciler:
             metrics.RESOURCES.forget(key)
             return Next(None)
         plan, outcome = await self._plan_and_apply(observed)
-        outcome.errors += refusals
+        errors = (*outcome.errors, *refusals)
         if self._fleets and (hosts := _wanted_hosts(observed, plan)) is not None:
             await self._fleets.tell(observed, hosts)
-        status = make_status(observed, plan, tuple(outcome.errors), self._settings, started=outcome.started)
+        status = make_status(observed, plan, errors, self._settings, started=outcome.started)
         metrics.RESOURCES.record(key, status)
         if self._histories is not None:
             self._histories.record(observed, status)
         for change in outcome.changes:
             _log.info("applied", namespace=key.namespace, name=key.name, change=str(change))
-        memory = self._memory.setdefault(key, _Memory())
+        memory = self._memory.get(key, _Memory())
         now = asyncio.get_running_loop().time()
         if status != observed.consumer.status:
-            memory.moved = now
-            await self._write(observed, status, memory, now)
+            self._memory[key] = memory = replace(memory, changed=now)
+            if await self._write(observed, status, now - memory.written):
+                memory = replace(memory, written=now)
+        self._memory[key] = memory
         leaving = plan is not None and bool(plan.running.leaving)
-        calm = now - memory.moved >= CALM_SECONDS and not leaving
-        return _next(outcome, status, calm=calm, starting=not calm and _are_starting(observed, status))
+        calm = now - memory.changed >= CALM_SECONDS and not leaving
+        return _next(errors, status, calm=calm, starting=not calm and _are_starting(observed, status))
 
     async def _plan_and_apply(self, observed: Observed) -> tuple[Plan | None, Outcome]:
         if not self._store.synced(observed.consumer.key.namespace):
-            return (
-                None,
-                Outcome(),
-            )  # an object that is not seen may exist: nothing is created, and running pods continue
+            # An object outside the store may exist: nothing is created, and running pods continue.
+            return None, Outcome()
         try:
             plan = make_plan(observed, self._settings, self._fleets.public_pem if self._fleets else "")
         except SpecError as error:
-            # Running pods continue with the last valid spec: a typing error is no reason to stop draining.
-            return None, Outcome(errors=[error])
+            # Running pods continue with the last valid spec: an invalid spec does not stop draining.
+            return None, Outcome(errors=(error,))
         return plan, await apply(self._api, observed, plan)
 
-    async def _write(self, observed: Observed, status: EventConsumerStatus, memory: _Memory, now: float) -> None:
+    async def _write(self, observed: Observed, status: EventConsumerStatus, since: float) -> bool:
+        """Write the status; return whether it was written. `since`: seconds since the last write."""
         consumer = observed.consumer
-        if now - memory.written < NUMBERS_SECONDS and same_but_numbers(status, consumer.status):
-            return
+        if since < NUMBERS_SECONDS and same_but_numbers(status, consumer.status):
+            return False
         try:
             await self._api.apply_status(
                 {
@@ -153,13 +153,13 @@ class Reconciler:
                 }
             )
         except Gone:
-            return
-        memory.written = now
+            return False
         await self._recorder.record(observed, status)
+        return True
 
 
 def _wanted_hosts(observed: Observed, plan: Plan | None) -> int | None:
-    """Without a plan the last valid one stands, as it does for what runs; None: there was none."""
+    """Desired hosts; without a plan those of the last valid plan. None: there was none."""
     if plan:
         return plan.hosts
     effective = observed.consumer.status.effective
@@ -167,18 +167,18 @@ def _wanted_hosts(observed: Observed, plan: Plan | None) -> int | None:
 
 
 def _are_starting(observed: Observed, status: EventConsumerStatus) -> bool:
-    """Whether there are pods whose hosts do not read yet."""
+    """Whether there are pods whose hosts do not run yet."""
     running = sum(report.state is HostState.RUNNING for report in observed.reports.values())
     return running < min(status.hosts.desired, len(observed.pods))
 
 
-def _next(outcome: Outcome, status: EventConsumerStatus, *, calm: bool, starting: bool) -> Next:
-    if any(isinstance(error, Transient) for error in outcome.errors):
+def _next(errors: tuple[OperatorError, ...], status: EventConsumerStatus, *, calm: bool, starting: bool) -> Next:
+    if any(isinstance(error, Transient) for error in errors):
         return Next(None, failed=True)
-    delays = [error.delay for error in outcome.errors if isinstance(error, DependencyNotReady)]
+    delays = [error.delay for error in errors if isinstance(error, DependencyNotReady)]
     if delays:
         return Next(min(delays))
-    # Files that wait become a batch, and a batch a Job, without any change before it.
+    # Pending files become a batch, and a batch a Job, without a watch event.
     waiting = bool(status.lag.events or (status.spark and status.spark.pending_files))
     if calm and not waiting:
         return Next(RESTING_SECONDS)

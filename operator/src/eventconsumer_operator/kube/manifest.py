@@ -40,7 +40,7 @@ KINDS_OF_LAUNCHERS: Mapping[Launcher, Kind] = {
     Launcher.KUBEFLOW: KUBEFLOW_APPLICATION,
     Launcher.APACHE: APACHE_APPLICATION,
 }
-SPARK_OPERATORS = {KUBEFLOW_APPLICATION: "kubeflow", APACHE_APPLICATION: "Apache"}
+SPARK_OPERATORS = {KUBEFLOW_APPLICATION: "Kubeflow", APACHE_APPLICATION: "Apache"}
 
 # What is watched and kept in the store: resources themselves, and what carries our label. Pods include Spark's.
 STORED = (

@@ -1,14 +1,13 @@
-"""The regular complete lists: what makes the store right in the end, whatever the watches do.
+"""Regular complete lists: they correct the store, whatever the watches miss.
 
-Every kind is listed once for each namespace, not once for each resource. What a list brings and no watch told of is
-handled at once; all other resources are looked at within the next seconds, too, so that a key that was lost anywhere
-comes back.
+Every kind is listed once per namespace. Changes that no watch reported are reconciled at once. All other resources are
+reconciled within the next seconds, too, so no lost key stays lost.
 """
 
 import asyncio
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -27,13 +26,13 @@ _log = structlog.get_logger(__name__)
 MANAGED = {labels.LABEL_MANAGED_BY: labels.MANAGED_BY}
 RETRY_SECONDS = 10.0
 _SPREAD_SECONDS = 15.0
-# As long as the watches are patient with an API server that is away, and a little more.
+# Longer than the watches retry while the API server is unreachable.
 _OLD_SECONDS = 900.0
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Health:
-    """How listing one kind in one scope goes: time of the last success, event loop's clock, and the error since."""
+    """Lists of one kind in one scope: time of the last success, event loop's clock, and the error since."""
 
     listed: float
     error: OperatorError | None = None
@@ -56,8 +55,8 @@ class Resync:
             api: What is listed.
             store: Where lists go.
             scopes: Namespaces, or "" alone for all.
-            notify: Called with each key to look at.
-            seconds: Time between lists.
+            notify: Called with each key to reconcile.
+            seconds: Time between lists, in seconds.
         """
         self._api = api
         self._store = store
@@ -66,7 +65,7 @@ class Resync:
         self._seconds = seconds
         self._served: set[str] = set()
         self._repeats = LogThrottle()
-        self._away: set[str] = set()  # scopes of which the last lists failed
+        self._away: set[str] = set()  # scopes whose last lists failed
         now = asyncio.get_running_loop().time()
         self._health = {(kind, scope): _Health(now) for kind in store.kinds for scope in scopes}
 
@@ -79,7 +78,7 @@ class Resync:
             await asyncio.sleep(self._seconds if complete else min(RETRY_SECONDS, self._seconds))
 
     def problems(self) -> list[str]:
-        """Kinds that were not listed for too long; not those without permission, which a restart would not grant."""
+        """Kinds that were last listed too long ago. Kinds without permission are left out: a restart would not help."""
         now = asyncio.get_running_loop().time()
         limit = max(_OLD_SECONDS, 3 * self._seconds)
         return [
@@ -90,7 +89,7 @@ class Resync:
         ]
 
     def ages(self) -> Mapping[Kind, float]:
-        """Seconds since each kind was last listed, in the scope where that is longest ago."""
+        """Seconds since each kind was last listed, in its oldest scope."""
         now = asyncio.get_running_loop().time()
         result: dict[Kind, float] = {}
         for (kind, _), health in self._health.items():
@@ -98,48 +97,47 @@ class Resync:
         return result
 
     async def _list_all(self, scope: str) -> bool:
-        """List all kinds of a scope, at once; return whether there is nothing to repeat soon."""
+        """List all kinds of a scope concurrently; return whether all lists succeeded."""
         lists = await asyncio.gather(*(self._list(kind, scope) for kind in self._store.kinds))
         complete = None not in lists
-        # Resources that failed because the API server was away wait for nothing any more.
+        # Resources that failed because the API server was unreachable can be retried.
         back = complete and scope in self._away
         (self._away.discard if complete else self._away.add)(scope)
         if self._store.synced(scope) or self._store.refusals(scope):
-            # Where something may not be listed, at least the status can say so.
+            # Where a kind cannot be listed, at least the status reports it.
             self._tell(scope, set[Key]().union(*(news for news in lists if news is not None)), back)
         return complete
 
     async def _list(self, kind: Kind, scope: str) -> set[Key] | None:
-        """List a kind into the store; return about whom that is news, or None if it failed."""
-        health = self._health[kind, scope]
+        """List a kind into the store; return the keys that changed, or None if the list failed."""
         try:
             listing = await self._api.list(kind, scope, None if kind == EVENT_CONSUMER else MANAGED)
         except Gone as error:
             if not install_hint(kind):
                 self._failed(kind, scope, error)
                 return None
-            # Nobody can have made one. It is no reason to keep everything else waiting.
+            # No object of the kind can exist, so the other kinds do not wait for it.
             if kind not in self._store.unserved:
                 _log.warning(
                     "the API server does not serve a resource kind", kind=kind.plural, remedy=install_hint(kind)
                 )
-            self._store.unserved.add(kind)
+            self._store.set_served(kind, False)
             listing = Listing((), "")
         except OperatorError as error:
             self._failed(kind, scope, error)
             return None
         else:
-            self._store.unserved.discard(kind)
+            self._store.set_served(kind, True)
         if times := self._repeats.over((kind, scope)):
             _log.info("listed again", kind=kind.plural, namespace=scope or "all namespaces", failures=times)
-        health.listed, health.error = asyncio.get_running_loop().time(), None
+        self._health[kind, scope] = _Health(asyncio.get_running_loop().time())
         return self._store.replace(kind, scope, listing)
 
     def _failed(self, kind: Kind, scope: str, error: OperatorError) -> None:
         if times := self._repeats.again((kind, scope), str(error)):
             where = scope or "all namespaces"
             _log.warning("not listed, will try again", kind=kind.plural, namespace=where, error=str(error), times=times)
-        self._health[kind, scope].error = error
+        self._health[kind, scope] = replace(self._health[kind, scope], error=error)
         if isinstance(error, Forbidden):
             self._store.refuse(kind, scope, error)
 
@@ -149,7 +147,7 @@ class Resync:
         if not first:
             metrics.MISSED.inc(len(news))
         for key in {*self._store.consumers(scope), *news}:
-            # Spread, so that they do not all come at once.
+            # Spread over time.
             soon = first or key in news
             delay = 0.0 if soon else random.uniform(0.0, _SPREAD_SECONDS)  # noqa: S311 - no secret
             self._notify(key, delay, urgent=back)

@@ -56,6 +56,36 @@ class _Part:
         floor = _number(self.version or "")
         return number <= max(self.tombstones.get(where, -1), -1 if floor is None else floor)
 
+    def put(self, where: tuple[str, str], manifest: Manifest) -> None:
+        """Hold an object."""
+        self.tombstones.pop(where, None)
+        self.objects[where] = manifest
+
+    def drop(self, where: tuple[str, str]) -> Manifest | None:
+        """Drop an object; return it, or None if there is none."""
+        return self.objects.pop(where, None)
+
+    def bury(self, where: tuple[str, str], version: str) -> None:
+        """Remember a deletion."""
+        number = _number(version)
+        if number is not None:
+            self.tombstones[where] = max(number, self.tombstones.get(where, -1))
+
+    def begin_list(self) -> None:
+        """Judge the objects of a new list without the version of the list before."""
+        self.version = None
+
+    def end_list(self, version: str) -> None:
+        """Take the version of a complete list; tombstones up to it are no longer needed."""
+        self.version = version
+        floor = _number(version)
+        if floor is not None:
+            self.tombstones = {where: number for where, number in self.tombstones.items() if number > floor}
+
+    def forget_deletions(self) -> None:
+        """Drop all tombstones."""
+        self.tombstones.clear()
+
 
 class Store:
     """Objects by kind, namespace and name, and by the EventConsumer that they belong to."""
@@ -68,8 +98,7 @@ class Store:
             kinds: Kinds that are watched and listed.
         """
         self.kinds = tuple(kinds)
-        self.unserved: set[Kind] = set()
-        """Those of them that the API server does not know: their definition is not installed."""
+        self._unserved: set[Kind] = set()
         self._clusterwide = clusterwide
         self._parts: dict[tuple[Kind, str], _Part] = {}
         self._refusals: dict[tuple[Kind, str], Forbidden] = {}
@@ -77,8 +106,17 @@ class Store:
 
     @property
     def served(self) -> tuple[Kind, ...]:
-        """The kinds that the API server knows."""
-        return tuple(kind for kind in self.kinds if kind not in self.unserved)
+        """The kinds that the API server serves."""
+        return tuple(kind for kind in self.kinds if kind not in self._unserved)
+
+    @property
+    def unserved(self) -> frozenset[Kind]:
+        """The kinds that the API server does not serve: their CRD is not installed."""
+        return frozenset(self._unserved)
+
+    def set_served(self, kind: Kind, served: bool) -> None:
+        """Record whether the API server serves a kind."""
+        (self._unserved.discard if served else self._unserved.add)(kind)
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
@@ -115,7 +153,6 @@ class Store:
         part = self._part(kind, self._scope(where[0]))
         if part.is_known(where, _version(manifest)):
             return False
-        part.tombstones.pop(where, None)
         self._set(part, kind, where, manifest)
         return True
 
@@ -127,9 +164,7 @@ class Store:
         held = part.objects.get(where)
         if held is not None and _is_older(_version(manifest), _version(held)):
             return False
-        number = _number(_version(manifest))
-        if number is not None:
-            part.tombstones[where] = max(number, part.tombstones.get(where, -1))
+        part.bury(where, _version(manifest))
         if held is None:
             return False
         self._unset(part, kind, where)
@@ -161,11 +196,11 @@ class Store:
         news: set[Key] = set()
         listed = set()
         if part.version is not None and _is_older(listing.version, part.version):
-            part.tombstones.clear()
+            part.forget_deletions()
             for where, held in list(part.objects.items()):
                 news.update(_keys(kind, held))
                 self._unset(part, kind, where)
-        part.version = None  # what the list names is judged by itself, not by the list before it
+        part.begin_list()
         for manifest in listing.items:
             where = (manifest["metadata"]["namespace"], name_of(manifest))
             listed.add(where)
@@ -175,10 +210,7 @@ class Store:
             if where not in listed and not _is_older(listing.version, _version(held)):
                 self._unset(part, kind, where)
                 news.update(_keys(kind, held))
-        part.version = listing.version
-        floor = _number(listing.version)
-        if floor is not None:
-            part.tombstones = {where: number for where, number in part.tombstones.items() if number > floor}
+        part.end_list(listing.version)
         return news
 
     # --- inside ----------------------------------------------------------------------------------------------------
@@ -195,12 +227,12 @@ class Store:
     def _set(self, part: _Part, kind: Kind, where: tuple[str, str], manifest: Manifest) -> None:
         self._unset(part, kind, where)
         kept = _lean(manifest)
-        part.objects[where] = kept
+        part.put(where, kept)
         for key in _owners(kind, kept):
             self._by_consumer.setdefault(key, {})[(kind, *where)] = kept
 
     def _unset(self, part: _Part, kind: Kind, where: tuple[str, str]) -> None:
-        held = part.objects.pop(where, None)
+        held = part.drop(where)
         for key in _owners(kind, held) if held else ():
             belonging = self._by_consumer[key]
             del belonging[(kind, *where)]

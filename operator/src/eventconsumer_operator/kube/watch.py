@@ -81,7 +81,7 @@ async def watch(api: KubernetesApi, store: Store, scopes: Collection[str], notif
     while True:
         for kind in store.kinds:
             if install_hint(kind) and not await api.is_served(kind):
-                store.unserved.add(kind)
+                store.set_served(kind, False)
         kinds = store.served
         again = asyncio.Event()
         waiting = asyncio.create_task(_wait_for_more(api, store, again))
@@ -150,7 +150,7 @@ async def _wait_for_more(api: KubernetesApi, store: Store, again: asyncio.Event)
             with contextlib.suppress(OperatorError):
                 if await api.is_served(kind):
                     _log.info(f"{_version_and_group(kind)} is served now: watching it", kind=kind.plural)
-                    store.unserved.discard(kind)
+                    store.set_served(kind, True)
                     again.set()
 
 

@@ -1,4 +1,4 @@
-"""Keeps the last hour of every EventConsumer, as the reconciles saw it; what is forgotten leaves nothing behind."""
+"""Keeps the last hour of every EventConsumer, as its reconciles observed it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from eventconsumer_operator.resource.observed import Observed
 
 @dataclass(frozen=True)
 class Host:
-    """A host pod at the last look; `state` is empty if it did not answer."""
+    """A host pod at the last reconcile; `state` is empty if it did not answer."""
 
     name: str
     state: str
@@ -21,15 +21,15 @@ class Host:
     leads: bool
 
 
-@dataclass
+@dataclass(frozen=True)
 class Entry:
     """One EventConsumer.
 
     Attributes:
-        observed_at: When it was last looked at.
-        status: As computed then, whether it was written or not.
-        hosts: Its host pods then.
-        history: What was seen before and then.
+        observed_at: Time of its last reconcile.
+        status: The status computed by it, written or not.
+        hosts: Its host pods at that time.
+        history: The last hour.
     """
 
     observed_at: datetime
@@ -46,20 +46,19 @@ class Histories:
         self._entries: dict[Key, Entry] = {}
 
     def record(self, observed: Observed, status: EventConsumerStatus) -> None:
-        """Take what a reconcile observed, and the status it computed."""
+        """Record the observed state and the status of a reconcile."""
         key = observed.consumer.key
-        entry = self._entries.get(key)
-        if entry is None:
-            entry = self._entries[key] = Entry(observed.now, status)
-        entry.observed_at, entry.status, entry.hosts = observed.now, status, _hosts(observed)
-        entry.history.see(sample_of(observed))
+        before = self._entries.get(key)
+        history = before.history if before else History()
+        history.see(sample_of(observed))
+        self._entries[key] = Entry(observed.now, status, _hosts(observed), history)
 
     def forget(self, key: Key) -> None:
-        """There is no such resource."""
+        """Forget a resource that was deleted."""
         self._entries.pop(key, None)
 
     def get(self, key: Key) -> Entry | None:
-        """The entry of a resource; None: it was not seen, or is gone."""
+        """The entry of a resource; None: it was never reconciled, or was deleted."""
         return self._entries.get(key)
 
     def __iter__(self) -> Iterator[tuple[Key, Entry]]:
@@ -68,7 +67,7 @@ class Histories:
 
 
 def sample_of(observed: Observed) -> Sample:
-    """What of the world goes into the history. Lags and owners are known while a host leads, and else unknown."""
+    """The sample for the history. Lags and owners are known only while a host leads."""
     fleet = observed.fleet
     time, partitions = observed.now.timestamp(), observed.partition_count or 0
     if fleet is None:

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from typing import NamedTuple
 
 from eventconsumer_api.host_report import BatchReport, CommitReport, PartitionLag
@@ -97,10 +98,10 @@ class Sample:
 class _Ring:
     """A table of numbers: `width` in each slot, NaN where nothing is known."""
 
-    def __init__(self, typecode: str, width: int) -> None:
+    def __init__(self, typecode: str, width: int, cells: "array[float] | None" = None) -> None:
         self._typecode = typecode
         self.width = width
-        self._cells = array(typecode, [_UNKNOWN]) * (SLOTS * width)
+        self._cells = array(typecode, [_UNKNOWN]) * (SLOTS * width) if cells is None else cells
 
     def blank(self, slot: int) -> None:
         first = slot % SLOTS * self.width
@@ -122,11 +123,10 @@ class _Ring:
             self._cells[where] = max(0.0, bounded)
 
     def widened(self, width: int) -> "_Ring":
-        wide = _Ring(self._typecode, width)
-        for slot in range(SLOTS):
-            for column in range(min(width, self.width)):
-                wide._cells[slot * width + column] = self._cells[slot * self.width + column]
-        return wide
+        """A copy with more columns."""
+        missing = array(self._typecode, [_UNKNOWN]) * (width - self.width)
+        rows = (self._cells[slot * self.width : (slot + 1) * self.width] + missing for slot in range(SLOTS))
+        return _Ring(self._typecode, width, array(self._typecode, chain.from_iterable(rows)))
 
 
 class History:

@@ -50,7 +50,7 @@ async def assert_rests(
     """A later reconcile writes nothing."""
     before = await versions(api, namespace)
     await asyncio.sleep(1.1)  # so that a time in seconds would be another
-    assert (await reconcile(api, namespace, remembers)).changes == []
+    assert (await reconcile(api, namespace, remembers)).changes == ()
     assert await versions(api, namespace) == before
 
 

@@ -99,7 +99,7 @@ async def assert_settled(api: KubernetesApi, namespace: str, settings: Settings 
     """Another reconcile writes nothing."""
     before = await versions(api, namespace)
     outcome = await reconcile(api, namespace, settings)
-    assert (outcome.changes, outcome.errors) == ([], [])
+    assert (outcome.changes, outcome.errors) == ((), ())
     assert await versions(api, namespace) == before
 
 
@@ -143,7 +143,9 @@ async def test_applied_objects_stay_and_parts_that_go_away_are_removed(cluster: 
 
     # So does a policy that the administrator switches off.
     without = replace(ADMINISTRATOR, network_policies=False)
-    assert (await reconcile(api, namespace, without)).changes == ["networkpolicy/orders-host deleted: no longer wanted"]
+    assert (await reconcile(api, namespace, without)).changes == (
+        "networkpolicy/orders-host deleted: no longer wanted",
+    )
     assert await api.get(NETWORK_POLICY, namespace, "orders-host") is None
     await assert_settled(api, namespace, without)
 

@@ -267,7 +267,7 @@ class BatchesGetDone(RuleBasedStateMachine):
         outcome = await apply(api, seen, plan)
         if crash == "between":
             return
-        status = make_status(seen, plan, tuple(outcome.errors), SETTINGS, started=outcome.started)
+        status = make_status(seen, plan, outcome.errors, SETTINGS, started=outcome.started)
         metadata = {"name": KEY.name, "namespace": KEY.namespace, "resourceVersion": seen.consumer.resource_version}
         head = {"apiVersion": EVENT_CONSUMER.api_version, "kind": EVENT_CONSUMER.name}
         await api.apply_status(head | {"metadata": metadata, "status": wire(status)})

@@ -213,7 +213,7 @@ def test_a_job_needs_no_operator() -> None:
 
 
 def test_a_kind_that_is_missing_is_told_with_what_brings_it() -> None:
-    assert "kubeflow Spark operator" in install_hint(KUBEFLOW_APPLICATION)
+    assert "Kubeflow Spark operator" in install_hint(KUBEFLOW_APPLICATION)
     assert "sparkapplications.spark.apache.org v1:" in install_hint(APACHE_APPLICATION)
     assert [install_hint(kind) for kind in STORED] == [""] * len(STORED)
 
