@@ -152,24 +152,24 @@ async def _apply_one(api: Api, observed: Observed, manifest: Manifest) -> list[s
     return [f"{describe(manifest)} corrected: {why}"]
 
 
-def _check_owner(observed: Observed, live: Manifest) -> None:
+def _check_owner(observed: Observed, child: Manifest) -> None:
     consumer = observed.consumer
-    if is_being_deleted(live):
-        raise DependencyNotReady(f"{describe(live)} is being deleted", _DELETION_DELAY)
-    owner = controller_uid(live)
+    if is_being_deleted(child):
+        raise DependencyNotReady(f"{describe(child)} is being deleted", _DELETION_DELAY)
+    owner = controller_uid(child)
     if owner == consumer.uid:
         return
     former = any(
         reference["kind"] == KIND and reference["name"] == consumer.key.name
-        for reference in live["metadata"].get("ownerReferences", [])
+        for reference in child["metadata"].get("ownerReferences", [])
     )
     if former:
         raise DependencyNotReady(
-            f"{describe(live)} belongs to a deleted EventConsumer of the same name and is about to be deleted",
+            f"{describe(child)} belongs to a deleted EventConsumer of the same name and is about to be deleted",
             _DELETION_DELAY,
         )
     raise NameTaken(
-        f"{describe(live)} exists and has another owner: rename or delete it, or give the EventConsumer another name"
+        f"{describe(child)} exists and has another owner: rename or delete it, or give the EventConsumer another name"
     )
 
 

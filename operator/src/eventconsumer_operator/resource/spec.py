@@ -1,7 +1,7 @@
-"""Reads the spec with the same models that made the CRD's schema. Pure.
+"""Reads the spec with the models from which the CRD's schema is generated. Pure.
 
-The API server has checked the resource already, unless its CRD is of another version than this operator: then the
-message says which field, as if the API server had refused it.
+The API server has already validated the resource, unless its CRD has another version than this operator. Then the error
+names the field, as an error of the API server would.
 """
 
 from collections.abc import Mapping
@@ -18,15 +18,15 @@ def parse_spec(raw: Mapping[str, Any]) -> EventConsumerSpec:
     """Return the validated spec.
 
     Raises:
-        SpecError: Names the first field that is wrong.
+        SpecError: A field is invalid; names the first one.
     """
     try:
         spec = EventConsumerSpec.model_validate(raw)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         path = ".".join(["spec", *(str(part) for part in first["loc"])])
-        remedy = "correct the field, or install the CRD of this operator's version"
-        raise SpecError(path, f"{first['msg']}; {remedy}") from error
+        cause = first["msg"]
+        raise SpecError(path, f"{cause}; correct the field, or install the CRD of this operator's version") from error
     for field, authentication in (
         ("spec.eventHub", spec.event_hub.authentication),
         ("spec.leaseStore", spec.lease_store.authentication),

@@ -1,0 +1,183 @@
+"""Example facts: for each message of the operator, the facts from which it follows."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+
+from eventconsumer_api.conditions import PodReason, Reason
+from eventconsumer_api.status import QuarantineStatus
+from eventconsumer_operator.conditions import messages
+from eventconsumer_operator.conditions.facts import Facts, HostProblem, LostEvents
+from eventconsumer_operator.errors import DependencyNotReady, SpecError
+from eventconsumer_operator.resource.podfailures import PodCause, PodFailure, Restart, SlowPod
+from eventconsumer_operator.spark.applicationstate import NoResult, UnknownState
+from eventconsumer_operator.spark.causes import (
+    CannotStart,
+    ContainerNotCreated,
+    DriverDisrupted,
+    DriverError,
+    DriverExited,
+    DriverLog,
+    DriverOutOfMemory,
+    ExecutorOutOfMemory,
+    Executors,
+    FailureCause,
+    HeapExhausted,
+    LauncherFailure,
+    LauncherWaits,
+    NoExecutors,
+    NoSparkOperator,
+    NotCommitted,
+    PodRejected,
+    TimedOut,
+    WaitingCause,
+    WorkerLost,
+)
+from eventconsumer_operator.spark.facts import (
+    AnotherRuns,
+    AttemptEnded,
+    AttemptFollows,
+    AttemptRuns,
+    Behind,
+    Creating,
+    FailedAttempts,
+    OpenBatch,
+    SparkFacts,
+    Step,
+    Suspended,
+    WaitingApplication,
+)
+from eventconsumer_operator.spark.replay import ReplayWait
+
+TIME = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+APPLICATION = "orders-b7-a2"
+HOST = "orders-host-0"
+LOG = DriverLog(APPLICATION, is_job=True)
+RUNS = AttemptRuns(2, APPLICATION, starting=False)
+STEPS: tuple[Step, ...] = (
+    AttemptRuns(2, APPLICATION, starting=True),
+    RUNS,
+    AnotherRuns("orders-b6-a1"),
+    Suspended(),
+    Creating(),
+    AttemptFollows(2, TIME),
+    AttemptEnded(2, APPLICATION),
+)
+PROBLEM = HostProblem(
+    Reason.EVENT_HUB_NOT_FOUND, "spec.eventHub.name", "there is no Event Hub orders in this namespace: create it"
+)
+UNSCHEDULABLE = PodFailure("orders-host-1", PodCause.UNSCHEDULABLE, "Unschedulable", "0/3 nodes are available")
+RESTARTS = (
+    Restart(HOST, "", PodReason.OUT_OF_MEMORY),
+    Restart(HOST, "", PodReason.EXITED, "Error", 1),
+    Restart(HOST, "", PodReason.EXITED, "", 1),
+    Restart(HOST, "", PodReason.PROBE_FAILED, "", 137),
+    Restart(HOST, "", PodReason.EVICTED, "Eviction API: evicting"),
+    Restart(HOST, "", PodReason.NODE_LOST, "Taint manager: deleting due to NoExecute taint"),
+)
+FAILURES: tuple[PodFailure, ...] = (
+    UNSCHEDULABLE,
+    PodFailure(HOST, PodCause.UNSCHEDULABLE, "Unschedulable"),
+    PodFailure(HOST, PodCause.WAITING, "ErrImagePull", "failed to pull image"),
+    PodFailure(HOST, PodCause.WAITING, "ErrImageNeverPull", image="example/handler:1"),
+    PodFailure(HOST, PodCause.CRASHED, "CrashLoopBackOff", "Error", exit_code=1),
+    PodFailure(HOST, PodCause.OUT_OF_MEMORY, "CrashLoopBackOff"),
+    PodFailure(HOST, PodCause.ENDED, "Evicted", "the node was low on memory"),
+    PodFailure(HOST, PodCause.ENDED, "Failed"),
+)
+CAUSES: tuple[FailureCause, ...] = (
+    NotCommitted(LOG),
+    CannotStart((PodFailure(f"{APPLICATION}-x", PodCause.WAITING, "ErrImagePull", "failed to pull image"),)),
+    TimedOut(3600, local=True),
+    TimedOut(3600, local=False),
+    DriverOutOfMemory("1g"),
+    ExecutorOutOfMemory("1g"),
+    DriverDisrupted("Eviction API: evicting"),
+    HeapExhausted("java.lang.OutOfMemoryError: Java heap space", True, "1g", "1g"),
+    HeapExhausted("java.lang.OutOfMemoryError: Java heap space", False, "1g", "1g"),
+    WorkerLost("Python worker exited unexpectedly", True, "1g"),
+    WorkerLost("ExecutorLostFailure", False, "1g"),
+    DriverError("StorageError: container results does not exist: create it"),
+    DriverExited(137, LOG),
+    DriverExited(1, LOG),
+    LauncherFailure("BackoffLimitExceeded: Job has reached the specified backoff limit", LOG),
+    LauncherFailure(NoResult(), DriverLog(APPLICATION, is_job=False)),
+    LauncherFailure("", LOG),
+)
+WAITS: tuple[WaitingCause, ...] = (
+    NoSparkOperator("Kubeflow", "shop"),
+    LauncherWaits("SUBMISSION_FAILED: failed to run spark-submit"),
+    LauncherWaits(UnknownState("Migrating")),
+    PodRejected(f"job/{APPLICATION}"),
+    CannotStart((PodFailure(f"{APPLICATION}-x", PodCause.WAITING, "ErrImagePull", "failed to pull image"),)),
+    ContainerNotCreated("storage", "connectionString"),
+    ContainerNotCreated("", ""),
+    NoExecutors(2, ()),
+    NoExecutors(2, (PodFailure(f"{APPLICATION}-exec-1", PodCause.UNSCHEDULABLE, "Unschedulable", "no node fits"),)),
+)
+
+
+def _facts(**changes: object) -> Facts:
+    healthy: dict[str, object] = {
+        "desired": 2, "ready": 2, "existing": 2, "current": 2, "reported": True, "total": 8, "owned": 8,
+    }  # fmt: skip
+    return Facts(**(healthy | changes))  # type: ignore[arg-type]
+
+
+def _spark(step: Step = RUNS, executors: Executors | None = None, **changes: object) -> Facts:
+    return _facts(spark=SparkFacts(enabled=True, batch=OpenBatch(7, 40, step, executors), **changes))  # type: ignore[arg-type]
+
+
+_QUARANTINE = QuarantineStatus(files=1, rows=3, message="batch 7: orders/0: not a Parquet file")
+_WAITING = (WaitingApplication(APPLICATION, WAITS[3:4]),)
+SITUATIONS: tuple[Facts, ...] = (
+    _facts(),
+    _facts(behind=False),
+    _facts(restarts=RESTARTS[:1]),
+    _facts(asleep=True, reported=False, desired=0, ready=0, existing=0, current=0),
+    _facts(asleep=True, desired=0, ready=0, existing=0, current=0),
+    _facts(reported=False, ready=0, existing=0, current=0, hosts_set="orders-host"),
+    _facts(ready=1),
+    _facts(ready=1, slow_pods=(SlowPod("orders-host-1", "2026-01-31T12:00:00Z"),)),
+    _facts(owned=6),
+    _facts(owned=0),
+    _facts(current=1),
+    _facts(existing=3),
+    _facts(suspended=True, existing=0, current=0, desired=0, ready=0, reported=False),
+    _facts(scaled_to_zero=True, existing=0, current=0, desired=0, ready=0, reported=False),
+    _facts(dead_letters=(HostProblem(Reason.DEAD_LETTERS, "spec.processing.handler", "3 events are dead letters"),)),
+    _facts(lost=LostEvents(5, (("3", "17-20,22-22"),))),
+    _facts(lost=LostEvents(5)),
+    _facts(errors=(SpecError("spec.processing.image", "example/handler:1 is not allowed"),)),
+    _facts(errors=(DependencyNotReady("statefulset/orders-host is being deleted", 2.0),)),
+    _facts(problems=(PROBLEM,)),
+    _facts(ready=1, pod_failures=(UNSCHEDULABLE,)),
+    _facts(spark=SparkFacts(enabled=True)),
+    *(_spark(step) for step in STEPS),
+    _spark(executors=Executors(1, 2, ExecutorOutOfMemory("1g"))),
+    _spark(behind=Behind(local=True, executors=2)),
+    _spark(behind=Behind(local=False, executors=2)),
+    _spark(quarantine=_QUARANTINE),
+    _spark(waiting=_WAITING),
+    _spark(STEPS[5], failed=FailedAttempts(1, 1, 3, messages.failure(CAUSES[0]))),
+    _spark(AttemptFollows(4, TIME), failed=FailedAttempts(3, 3, 3, messages.failure(CAUSES[0]))),
+)
+"""Facts for the conditions' own messages."""
+
+REPLAYS: tuple[str, ...] = (
+    messages.replay_pending(None, suspended=True),
+    messages.replay_pending(None, suspended=False),
+    messages.replay_pending(ReplayWait(9), suspended=False),
+    messages.replay_pending(ReplayWait(9, 7), suspended=False),
+    messages.replay_running([PROBLEM], "", []),
+    messages.replay_running([], "StorageError: container results does not exist: create it", []),
+    messages.replay_running([], "", [UNSCHEDULABLE]),
+    messages.replay_failed("orders-replay-1", "BackoffLimitExceeded: Job has reached the specified backoff limit"),
+)
+PARTS: Mapping[str, Callable[[], list[str]]] = {
+    "Pods that do not start": lambda: [messages.pods_failing([each]) for each in FAILURES],
+    "Restarts": lambda: [messages.pods_restarted([each]) for each in RESTARTS],
+    "Failed Spark attempts (also `status.spark.lastFailure`)": lambda: [messages.failure(each) for each in CAUSES],
+    "Spark applications that do not start": lambda: [messages.waiting(each) for each in WAITS],
+    "Replays (`status.replay.message`, `status.spark.replay.message`)": lambda: list(REPLAYS),
+}
+"""Parts of messages, by heading."""
