@@ -53,7 +53,7 @@ def test_every_sentence_of_the_operator_is_on_the_page() -> None:
 def test_messages_are_found_where_the_code_builds_them() -> None:
     texts = {each.text for each in templates({"SpecError": 1}, "operator/src")}
     assert "*key* is reserved for Kubernetes and this operator: remove it" in texts
-    assert any(text.startswith("*name* is reserved for this operator") for text in texts)  # from a function's result
+    assert any(text.startswith("*name* is set by the operator") for text in texts)  # from a function's result
 
 
 def test_flags_and_the_values_that_set_them() -> None:

@@ -1,7 +1,7 @@
-"""The operator: makes host pods and Spark applications of EventConsumer resources.
+"""The operator: creates host pods and Spark applications for EventConsumer resources.
 
-For one key the modules run in this order: `watch` puts it in the `workqueue`, `controller` takes it out, `reconcile`
-does `load` -> `plan` -> `apply` -> `status`. The plan, the status and what they rest on (`observed`, `findings`,
-`applications`, `podfailures`, `manifest`) are pure; `api` and `hosts` are the only doors to the outside. The errors are
-drawn in `errors`.
+A key passes through the modules in this order: `kube.watch` adds it to `kube.workqueue`, `controller` takes it out, and
+`reconcile` runs load (`resource`) -> plan (`plan`, `spark`) -> apply (`apply`) -> status (`conditions`). `plan`,
+`conditions` and most of `resource` and `spark` are pure; `kube.api`, `resource.hosts` and `fleet.messages` are the only
+modules that communicate with others. `errors` has the hierarchy of errors.
 """

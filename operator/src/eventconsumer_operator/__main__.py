@@ -1,8 +1,7 @@
 """The process: `python -m eventconsumer_operator --processor-image … --spark-image …`.
 
-Ends with 0 after SIGTERM or SIGINT, with 1 when a watch broke for good, the lead was lost, the file of the fleet's key
-cannot be used, no cluster is configured, or the health port is taken; a restart is the remedy for everything
-else.
+Exits with 0 after SIGTERM or SIGINT. Exits with 1 if a watch fails for good, the leader lease is lost, the fleet key
+file cannot be used, no cluster is configured, or a port is in use. The kubelet then restarts it.
 """
 
 import asyncio
@@ -44,7 +43,7 @@ Work = Coroutine[object, object, object]
 
 
 async def run(settings: Settings) -> None:
-    """Run the operator until it is told to stop."""
+    """Run the operator until a signal stops it."""
     async with await connect() as client, aiohttp.ClientSession() as session:
         api = KubernetesApi(client)
         lag = LoopLag()
@@ -77,7 +76,7 @@ async def run(settings: Settings) -> None:
                     keep,
                     Controller(queue, reconciler, settings.workers).run,
                     resync.run,
-                    # The watch handles the signals and ends with them.
+                    # The watch handles the signals and returns after one.
                     functools.partial(watch, api, store, settings.namespaces, queue.add),
                 )
         finally:
@@ -100,7 +99,7 @@ async def _until_one_ends(others: list[asyncio.Task[None]], *work: Callable[[], 
 
 @contextlib.asynccontextmanager
 async def _lead(api: KubernetesApi, settings: Settings) -> AsyncIterator[Callable[[], Work] | None]:
-    """Wait for the lead; give what keeps it, or None if a signal came first. Without election: leads at once."""
+    """Wait for the leader lease; yield the coroutine that renews it, or None after a signal."""
     if not settings.leader_elect:
         yield _for_ever
         return
@@ -119,7 +118,7 @@ async def _for_ever() -> None:
 
 
 async def _unless_stopped(wait: Work) -> bool:
-    """Run `wait` to its end; return False if SIGTERM or SIGINT came before."""
+    """Await `wait`; return False if SIGTERM or SIGINT came first."""
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     signals = (signal.SIGTERM, signal.SIGINT)
@@ -146,7 +145,7 @@ def main() -> None:
     try:
         asyncio.run(run(settings))
     except (FleetKeyError, LeadLost, NoCluster, PortTaken) as error:
-        structlog.get_logger(__name__).error("the operator ends", error=str(error))
+        structlog.get_logger(__name__).error("the operator exits", error=str(error))
         sys.exit(1)
 
 

@@ -1,8 +1,7 @@
 """Worker loop: reconciles queued keys and schedules the next run of each.
 
-A reconcile that fails or hangs delays its own key only: there are more workers than
-resources that could plausibly hang at a time, and each gives up after a limit. What happens around a resource that
-fails does not bring it back sooner; a change of its own spec does.
+A reconcile that fails or hangs delays only its own key: there are many workers, and each reconcile has a time limit.
+Events of children do not shorten the backoff of a failing resource; a change of its spec does.
 """
 
 import asyncio
@@ -20,7 +19,7 @@ from eventconsumer_operator.reconcile import Next, Reconciler
 
 _log = structlog.get_logger(__name__)
 
-RECONCILE_SECONDS = 60.0  # the longest a reconcile may take
+RECONCILE_SECONDS = 60.0  # time limit of a reconcile
 FORBIDDEN_SECONDS = 60.0
 
 
@@ -28,7 +27,7 @@ class Controller:
     """Workers over one queue."""
 
     def __init__(self, queue: WorkQueue[Key], reconciler: Reconciler, workers: int) -> None:
-        """Prepare; `run` starts."""
+        """Create; `run` starts the workers."""
         self._queue = queue
         self._reconciler = reconciler
         self._workers = workers
@@ -58,24 +57,24 @@ class Controller:
         except Forbidden as error:
             self._queue.hold(key, FORBIDDEN_SECONDS)
             if times := self._repeats.again(key, str(error)):
-                _about(key).error("not reconciled: a right is missing", error=str(error), times=times)
+                _about(key).error("cannot reconcile: the operator lacks a permission", error=str(error), times=times)
             return "forbidden"
         except (OperatorError, TimeoutError) as error:
-            text = str(error) or f"not done within {RECONCILE_SECONDS:g} s"
+            text = str(error) or f"no result within {RECONCILE_SECONDS:g} s"
             pause = round(self._queue.retry(key), 1)
             if times := self._repeats.again(key, text):
-                _about(key).warning("not reconciled, will try again", error=text, seconds=pause, times=times)
+                _about(key).warning("reconcile failed; retrying", error=text, seconds=pause, times=times)
             return "failed"
         except Exception as error:
-            # A bug that one resource brings to light must not stop the others.
+            # A bug that one resource triggers must not stop the others.
             pause = round(self._queue.retry(key), 1)
             if times := self._repeats.again(key, repr(error)):
                 _about(key).exception(
-                    "not reconciled, by a fault of the operator: report it with this entry", seconds=pause, times=times
+                    "reconcile crashed: a bug of the operator; report it with this entry", seconds=pause, times=times
                 )
             return "crashed"
         if times := self._repeats.over(key):
-            _about(key).info("reconciled again", failures=times)
+            _about(key).info("reconcile succeeds again", failures=times)
         return self._schedule(key, result)
 
     def _schedule(self, key: Key, result: Next) -> str:
@@ -84,7 +83,7 @@ class Controller:
             return "failed"
         self._queue.succeeded(key)
         if result.delay is not None:
-            # Spread, so that a thousand resources that started together do not stay together.
+            # Jitter: a thousand resources that were created together do not stay together.
             self._queue.add(key, result.delay * random.uniform(0.9, 1.1))  # noqa: S311
         return "done"
 

@@ -1,20 +1,19 @@
-"""Every error the operator raises on purpose, with how long to wait and which condition reason tells people about it.
+"""Errors of the operator, with the reason of the condition that reports them and the retry.
 
     OperatorError
     ├── SpecError             SpecInvalid      no retry until the generation changes
     ├── NameTaken             NameTaken        slow retry: a user must rename or remove an object
-    ├── Refused               Refused          slow retry: the API server does not accept an object of ours
+    ├── Refused               Refused          slow retry: the API server rejects an object of the operator
     ├── Forbidden             Forbidden        slow retry: an administrator must grant a permission
     ├── DependencyNotReady    Progressing      retry after its own delay
-    └── Transient             (none)           retry with backoff: API server away, conflict, throttled
-        ├── Changed           (none)           the object changed meanwhile
-        └── Gone              (none)           the object vanished meanwhile
+    └── Transient             (none)           retry with backoff: API server unreachable, conflict, throttled
+        ├── Changed           (none)           the object has changed
+        └── Gone              (none)           the object does not exist
 
-Each message names the thing, the cause and the remedy, and is safe to show: nothing of a Secret ever reaches this
-program.
+Each message names the thing, the cause and the remedy. It holds no secret: the operator never reads Secrets.
 """
 
-# ruff: noqa: N818 - the classes are named after what happened, like the reasons people read in the status.
+# ruff: noqa: N818 - the classes are named like the reasons of conditions
 
 from eventconsumer_api.conditions import Reason
 
@@ -45,22 +44,22 @@ class NameTaken(OperatorError):
 
 
 class Refused(OperatorError):
-    """The API server does not accept an object that the operator must create (HTTP 400, 422: admission, limits)."""
+    """The API server rejects an object of the operator (HTTP 400, 422: admission, limits)."""
 
     reason = Reason.REFUSED
 
 
 class Forbidden(OperatorError):
-    """The operator lacks a right, or a quota forbids the object (HTTP 403)."""
+    """The operator lacks a permission, or a quota forbids the object (HTTP 403)."""
 
     reason = Reason.FORBIDDEN
 
 
 class DependencyNotReady(OperatorError):
-    """Something else must happen first.
+    """Another object must change first.
 
     Attributes:
-        delay: When to look again, seconds.
+        delay: Time to the next reconcile, seconds.
     """
 
     reason = Reason.PROGRESSING
@@ -71,12 +70,12 @@ class DependencyNotReady(OperatorError):
 
 
 class Transient(OperatorError):
-    """Trying again later is the remedy."""
+    """A retry is the remedy."""
 
 
 class Changed(Transient):
-    """The object is not the version that was read, or the name is taken (HTTP 409)."""
+    """The object has another version than expected, or the name exists (HTTP 409)."""
 
 
 class Gone(Transient):
-    """The object does not exist (any more)."""
+    """The object does not exist (HTTP 404)."""

@@ -1,8 +1,7 @@
 """/healthz and /metrics.
 
-A process that lives is not an operator that works: a watcher may have died quietly, a worker may hang, lists may fail
-for long, or the event loop may be too busy to do anything in time. /healthz fails then, and the kubelet restarts
-the operator, which is always safe.
+A running process may still not work: a watcher has ended, a worker hangs, lists fail for long, or the event loop is
+overloaded. Then /healthz fails and the kubelet restarts the operator, which is always safe.
 """
 
 import asyncio
@@ -19,22 +18,21 @@ from eventconsumer_operator.kube.resync import Resync
 from eventconsumer_operator.kube.workqueue import WorkQueue
 from eventconsumer_operator.serving import serve_until_cancelled
 
-# With all workers busy to the time limit of a reconcile, a due key waits this long in a working operator.
+# If all workers are busy for the time limit of a reconcile, a due key waits this long in a healthy operator.
 _OVERDUE_SECONDS = 3 * RECONCILE_SECONDS
-# The watchers start after the CRD and the API server are there; until then waiting for them is what the operator has
-# to do.
+# The watchers start when the CRD and the API server are available; until then the operator waits for them.
 _START_SECONDS = 300.0
 _TICK_SECONDS = 1.0
 _LAG_TICKS = 60
-# A loop that is this late once a minute serves neither watches nor hosts nor its own lease in time.
+# With such a delay, watches, hosts and the leader lease are not served in time.
 _LAG_SECONDS = 10.0
 
 
 class LoopLag:
-    """Measures how late the event loop is: something that blocks it is invisible to everything else on it."""
+    """Measures the delay of the event loop. A blocked loop is invisible to the other tasks on it."""
 
     def __init__(self) -> None:
-        """Start with no lag."""
+        """Start without measurements."""
         self._lags: deque[float] = deque(maxlen=_LAG_TICKS)
 
     async def run(self) -> None:
@@ -46,23 +44,23 @@ class LoopLag:
             self._lags.append(max(0.0, loop.time() - due))
 
     def worst(self) -> float:
-        """The longest lag of the last minute, seconds."""
+        """The longest delay of the last minute, seconds."""
         return max(self._lags, default=0.0)
 
 
 class Health:
-    """Judges whether the operator works, at what it does at the moment."""
+    """Health of an operator that waits for the leader lease."""
 
     def __init__(self, lag: LoopLag) -> None:
-        """Judge by the event loop alone: an operator that waits for the lead has nothing else to do."""
+        """Check only the event loop: nothing else runs yet."""
         self._lag = lag
 
     def problems(self) -> list[str]:
-        """What does not work; empty if all does."""
+        """What does not work; empty if healthy."""
         return self._lag_problems()
 
     def measure(self) -> None:
-        """Bring the metrics of what is judged here up to date."""
+        """Update the metrics of health."""
         metrics.LOOP_LAG.set(self._lag.worst())
 
     def _lag_problems(self) -> list[str]:
@@ -71,12 +69,12 @@ class Health:
 
 
 class WorkHealth(Health):
-    """Judges an operator that reconciles."""
+    """Health of an operator that reconciles."""
 
     def __init__(
         self, queue: WorkQueue[Key], resync: Resync, lag: LoopLag, dead_watchers: Callable[[], list[str]]
     ) -> None:
-        """Judge by the queue, the lists, the event loop, and the names of watchers that do not run."""
+        """Check the queue, the lists, the event loop and the watchers."""
         super().__init__(lag)
         self._queue = queue
         self._resync = resync
@@ -91,7 +89,7 @@ class WorkHealth(Health):
         self._watched = self._watched or not dead
         starting = asyncio.get_running_loop().time() - self._started < _START_SECONDS
         if dead and (self._watched or not starting):
-            found += [f"{name} does not run" for name in dead]
+            found += [f"{name} is not running" for name in dead]
         if self._queue.overdue() > _OVERDUE_SECONDS:
             found.append(f"work queue stalled: the oldest key is overdue by {self._queue.overdue():.0f} s")
         return found + self._lag_problems() + self._resync.problems()
@@ -104,10 +102,10 @@ class WorkHealth(Health):
 
 
 async def serve(health: Callable[[], Health], port: int) -> None:
-    """Serve both paths until cancelled, by what `health` gives at the time.
+    """Serve both paths until cancelled. `health` returns the current health.
 
     Raises:
-        PortTaken: Another program listens there.
+        PortTaken: Another program listens on the port.
     """
 
     async def healthz(_: web.Request) -> web.Response:

@@ -1,7 +1,7 @@
-"""Key: which EventConsumer, and nothing about what happened to it.
+"""Keys of EventConsumers.
 
-A level-triggered reconcile is told only the name; what to do it finds out by looking. So events may be lost, merged
-or repeated without harm.
+A level-triggered reconcile only gets the key; it reads the current state itself. So events can be lost, merged or
+repeated without harm.
 """
 
 from typing import NamedTuple, Protocol
@@ -18,14 +18,13 @@ class Key(NamedTuple):
 
 
 class Notify(Protocol):
-    """Takes keys that are worth looking at."""
+    """Takes keys to reconcile."""
 
     def __call__(self, key: Key, delay: float = 0.0, *, urgent: bool = False) -> None:
-        """Say that `key` should be looked at.
+        """Request a reconcile.
 
         Args:
-            key: Which resource.
-            delay: In how many seconds.
-            urgent: Whether it should be looked at though it failed a moment ago: its spec is new, or what kept
-                everything from working is over.
+            key: The resource.
+            delay: Seconds from now.
+            urgent: Ignore the backoff after failures: the spec has changed, or the API server is reachable again.
         """

@@ -1,7 +1,7 @@
-"""What the operator measures: itself, and each resource as its status tells it.
+"""Metrics of the operator itself, and of each resource from its status.
 
-docs/reference/metrics.md is made from the names, labels and texts here. Gauges of resources and of the queue are read
-at the time of a scrape, so that a deleted resource leaves no number behind.
+docs/reference/metrics.md is generated from the names, labels and texts. Gauges of resources and of the queue are read
+at each scrape, so a deleted resource leaves no series.
 """
 
 from collections.abc import Iterator
@@ -50,23 +50,23 @@ _STATUSES = ("True", "False", "Unknown")
 
 
 class Queue(Protocol):
-    """What a work queue tells of itself."""
+    """The numbers of a work queue."""
 
     adds: int
     retries: int
 
     def __len__(self) -> int:
-        """Keys that wait, due or not."""
+        """Queued keys, due or not."""
 
     def overdue(self) -> float:
-        """Seconds by which the key that waits longest is late; 0 if none is late."""
+        """Seconds by which the oldest due key is overdue; 0 if none is."""
 
     def longest(self) -> float:
-        """Seconds for which the key that is handled longest has been handled; 0 if none is."""
+        """Age of the oldest running reconcile, seconds; 0 if none runs."""
 
 
 class QueueState(Collector):
-    """A work queue, as it is at a scrape."""
+    """Metrics of a work queue at a scrape."""
 
     def __init__(self, queue: Queue, registry: CollectorRegistry = REGISTRY) -> None:
         """Show `queue` in `registry`."""
@@ -74,11 +74,11 @@ class QueueState(Collector):
         registry.register(self)
 
     def describe(self) -> list[Metric]:
-        """Names are known without asking."""
+        """No metric is registered in advance."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Ask and tell."""
+        """Read the queue."""
         prefix = "eventconsumer_operator"
         queue = self._queue
         yield GaugeMetricFamily(f"{prefix}_queue_length", "Keys in the work queue, due or waiting.", len(queue))
@@ -116,7 +116,7 @@ class Resources(Collector):
         self._statuses.pop(key, None)
 
     def describe(self) -> list[Metric]:
-        """Names are known without asking."""
+        """No metric is registered in advance."""
         return []
 
     def collect(self) -> Iterator[Metric]:

@@ -1,4 +1,4 @@
-"""Serves one aiohttp application on a port of its own, for as long as the task lives."""
+"""Serves one aiohttp application on its own port, as long as the task runs."""
 
 import asyncio
 
@@ -6,19 +6,19 @@ from aiohttp import web
 
 
 class PortTaken(Exception):  # noqa: N818 - named after what happened
-    """A port cannot be listened on; the message names the option that chooses it."""
+    """A port cannot be used; the message names the option that sets it."""
 
 
 async def serve_until_cancelled(application: web.Application, port: int, option: str) -> None:
     """Serve on all interfaces until cancelled.
 
     Args:
-        application: What is served.
+        application: The application.
         port: TCP port.
-        option: The operator's option that chooses the port, for the error.
+        option: The operator's option that sets the port, for the error.
 
     Raises:
-        PortTaken: Another program listens there, or it may not be used.
+        PortTaken: Another program listens on the port, or the process may not use it.
     """
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
@@ -26,7 +26,7 @@ async def serve_until_cancelled(application: web.Application, port: int, option:
         try:
             await web.TCPSite(runner, port=port).start()
         except OSError as error:
-            raise PortTaken(f"{option} {port} cannot be listened on: {error.strerror}: name a free port") from None
+            raise PortTaken(f"cannot listen on {option} {port}: {error.strerror}: set a free port") from None
         await asyncio.Event().wait()
     finally:
         await runner.cleanup()

@@ -1,4 +1,4 @@
-"""Settings: what the administrator decides, given as command-line flags and fixed for the life of the process."""
+"""Settings of the administrator: command-line flags, fixed for the life of the process."""
 
 import argparse
 import re
@@ -22,25 +22,24 @@ class Settings:
         namespaces: Namespaces whose EventConsumers are served; at least one, or "" alone for all.
         processor_image: Image of hosts.
         spark_image: Image of Spark drivers and executors.
-        spark_launchers: What spec.spark.launcher may be beside Native.
-        handler_image_prefixes: What spec.processing.image may start with; empty: no image of users is run.
-        spark_image_prefixes: What spec.spark.application.image may start with; empty: no image of users is run.
-        pod_metadata_prefixes: Keys that spec.pods.labels and .annotations may have: all keys of a domain where it ends
-            with a slash, else exactly that key; empty: none.
-        priority_classes: What spec.pods.priorityClassName may be; empty: none.
-        endpoint_suffixes: Domains under which Event Hubs namespaces and storage accounts must be.
-        allow_insecure_endpoints: Plain HTTP and AMQP, IP addresses, localhost and any domain are allowed: for emulators
-            only.
+        spark_launchers: Allowed values of spec.spark.launcher besides Native.
+        handler_image_prefixes: Allowed prefixes of spec.processing.image; empty: no images of users.
+        spark_image_prefixes: Allowed prefixes of spec.spark.application.image; empty: no images of users.
+        pod_metadata_prefixes: Allowed keys of spec.pods.labels and .annotations: all keys of a domain for a prefix that
+            ends with a slash, else exactly that key; empty: none.
+        priority_classes: Allowed values of spec.pods.priorityClassName; empty: none.
+        endpoint_suffixes: Allowed domains of Event Hubs namespaces and storage accounts.
+        allow_insecure_endpoints: Allow plain HTTP and AMQP, IP addresses, localhost and any domain; for emulators only.
         network_policies: Whether the pods of hosts and of Spark get NetworkPolicies.
-        operator_namespace: Where this operator runs, which may then talk to hosts; empty: not known.
+        operator_namespace: Namespace of this operator, which may connect to hosts; empty: unknown.
         metrics_namespaces: Namespaces whose pods may read the metrics of hosts too.
-        fleet_key_file: Private key that signs what hosts are told, Ed25519 in PEM; None: one is made at each start.
+        fleet_key_file: Private key that signs operator messages, Ed25519 in PEM; None: a new key at each start.
         host_service_account: Service account of host pods, in the namespace of each resource.
-        leader_elect: Whether to wait for the lead before doing anything, because other operators run beside this one.
-        resync_seconds: How often all EventConsumers are listed, whatever the watch says, seconds.
+        leader_elect: Whether to work only while holding the leader lease, for several operators.
+        resync_seconds: Time between complete lists, seconds.
         health_port: Port of /healthz and /metrics.
-        status_page_port: Port of the status page, which needs no login; None: there is no page.
-        workers: EventConsumers reconciled at a time.
+        status_page_port: Port of the status page, which has no login; None: no page.
+        workers: Number of concurrent reconciles.
         log_level: Level of the log.
     """
 
@@ -68,11 +67,11 @@ class Settings:
 
 
 def parse_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Settings:
-    """Read flags; exits with a message on wrong ones.
+    """Read the flags; exit with a message on invalid ones.
 
     Args:
         argv: Arguments without the program's name.
-        environment: POD_NAMESPACE is the namespace to serve where no --namespace is given.
+        environment: POD_NAMESPACE is the namespace to serve without --namespace.
     """
     parser = argparse.ArgumentParser(
         prog="eventconsumer-operator", description="Reconciles EventConsumer resources into hosts and Spark jobs."
@@ -162,7 +161,7 @@ def parse_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Setti
 
 
 def _add_limits(parser: argparse.ArgumentParser) -> None:
-    """What users may set in their resources, and which namespaces may connect to hosts."""
+    """Flags that limit what users may set in their resources, and which namespaces may connect to hosts."""
     parser.add_argument(
         "--pod-metadata-prefix",
         action="append",
@@ -201,7 +200,7 @@ def _metadata_prefix(text: str) -> str:
 def _suffix(text: str) -> str:
     suffix = text.lower().lstrip("*").strip(".")
     if not re.fullmatch(SUFFIX_PATTERN, suffix):
-        raise argparse.ArgumentTypeError(f"{text} is no domain: write it like blob.core.windows.net")
+        raise argparse.ArgumentTypeError(f"{text} is not a domain: write it like blob.core.windows.net")
     return suffix
 
 

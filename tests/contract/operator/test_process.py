@@ -41,5 +41,5 @@ def test_with_a_port_that_is_taken(tmp_path: Path) -> None:
     with socket.create_server(("0.0.0.0", 0)) as taken:
         port = taken.getsockname()[1]
         told = ended(tmp_path / "config", f"--health-port={port}")
-    assert f"--health-port {port} cannot be listened on" in told
+    assert f"cannot listen on --health-port {port}" in told
     assert "name a free port" in told

@@ -48,7 +48,7 @@ async def test_a_watch_that_died_is_named_and_the_lists_go_on(
         (watcher,) = [task for task in asyncio.all_tasks() if task.get_name() == name]
         watcher.cancel()
         await asyncio.wait([watcher], timeout=HANG_SECONDS)
-        assert f"{name} does not run" in health.problems()
+        assert f"{name} is not running" in health.problems()
         assert cluster.apply(event_consumer("orders", SPEC, namespace)) == ""
         async with asyncio.timeout(HANG_SECONDS):
             while Key(namespace, "orders") not in told.keys:

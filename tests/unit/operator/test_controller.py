@@ -188,8 +188,8 @@ async def test_a_failure_that_goes_on_is_logged_once_and_so_is_its_end() -> None
         await run(script, 300, A)
     about = {"namespace": "shop", "name": "a"}
     assert [(entry["log_level"], entry["event"]) for entry in said] == [
-        ("warning", "not reconciled, will try again"),
-        ("info", "reconciled again"),
+        ("warning", "reconcile failed; retrying"),
+        ("info", "reconcile succeeds again"),
     ]
     assert all(entry.items() >= about.items() for entry in said)
     assert said[0]["error"] == "the API server does not answer"

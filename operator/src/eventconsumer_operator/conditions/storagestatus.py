@@ -1,7 +1,7 @@
-"""What the hosts ask of storage in a month, estimated from what each of them reports. Pure.
+"""Computes status.storage: storage requests of all hosts per month, estimated from their reports. Pure.
 
-Estimates that moved with every request would be written with every look: they have two digits, and stay until the hosts
-differ by more than a tenth. While a host is silent the last word stands, for the sum of the others would be too small.
+The estimates have two digits and change only by more than a tenth: otherwise each reconcile would write the status.
+While a host does not report, the last estimate is kept, because the sum of the others would be too small.
 """
 
 from collections.abc import Iterable
@@ -11,11 +11,11 @@ from eventconsumer_api.status import StorageStatus
 from eventconsumer_operator.resource.observed import Observed
 
 HOURS = 730  # in a month
-STEADY = 0.1  # the part by which the hosts may differ from what is written
+STEADY = 0.1  # relative difference up to which the estimate is kept
 
 
 def storage_status(observed: Observed) -> StorageStatus:
-    """The estimates to be written."""
+    """The new estimates."""
     before = observed.consumer.status.storage
     if not observed.pods:
         return StorageStatus(calls_per_month=0, idle_calls_per_month=0) if _known(before) else before
@@ -36,7 +36,7 @@ def _known(status: StorageStatus) -> bool:
 
 
 def _month(rates: Iterable[float | None]) -> float | None:
-    """The sum of all hosts; None where one does not know yet."""
+    """The sum of all hosts; None where a host has no estimate yet."""
     total = 0.0
     for rate in rates:
         if rate is None:

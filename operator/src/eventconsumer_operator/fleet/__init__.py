@@ -1,1 +1,1 @@
-"""The hosts of a resource as one fleet: which live, what they are told, and the key that signs it."""
+"""The fleet of a resource: host liveness, operator messages, and the key that signs them."""

@@ -1,10 +1,9 @@
-"""Which pods exist, which are ready, and whose owners have certainly ended: what hosts are told of each other. Pure.
+"""Host liveness: which pods exist, which are ready, and which owners have ended, for operator messages. Pure.
 
-An owner (`identity.owner_id`) has ended when its pod object is gone, or all its containers have terminated for good.
-Absence from what is watched is not believed, because that may be older than a pod: a direct read, which the API server
-answers with its newest state, must not find the pod either. Its uid was seen before and never comes again, so one such
-read is enough. A pod that is being deleted still exists, and may still write. What is told wrongly costs hosts some
-moves and never an event.
+An owner (`identity.owner_id`) has ended when its pod object does not exist, or all its containers have terminated for
+good. Absence from the store is not enough, because the store may be outdated: a direct read of the API server must not
+find the pod either. A uid is never used again, so one such read is enough. A pod that is being deleted still exists,
+and may still write. A wrong message costs hosts some moves of partitions, and never an event.
 """
 
 import re
@@ -20,17 +19,17 @@ from eventconsumer_operator.kube.manifest import is_being_deleted, name_of
 from eventconsumer_operator.resource.names import host_name
 from eventconsumer_operator.resource.observed import Observed
 
-REMEMBERED = timedelta(minutes=10)  # above any lease's duration: so long an owner that ended may still hold leases
+REMEMBERED = timedelta(minutes=10)  # longer than any lease: an owner that ended may hold leases until they expire
 _UID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
 @dataclass(frozen=True)
 class Liveness:
-    """What is remembered of one resource's hosts from look to look.
+    """Memory of one resource's hosts between reconciles.
 
     Attributes:
-        known: Owners that were seen and are not known to have ended.
-        gone: Owners that have ended, and when that became known.
+        known: Owners that were observed and are not known to have ended.
+        gone: Owners that have ended, with the time when this became known.
     """
 
     known: frozenset[str] = frozenset()
@@ -38,10 +37,10 @@ class Liveness:
 
 
 def look(before: Liveness, observed: Observed) -> tuple[Liveness, frozenset[str]]:
-    """Look again.
+    """Update the memory.
 
     Returns:
-        The new memory, and the owners that have no pod, to be confirmed by a direct read.
+        The new memory, and the owners without a pod, which a direct read must confirm.
     """
     resource = observed.consumer.reference.path
     present = {owner_of(resource, pod) for pod in observed.pods}
@@ -56,19 +55,19 @@ def look(before: Liveness, observed: Observed) -> tuple[Liveness, frozenset[str]
 def confirm(
     liveness: Liveness, suspects: Collection[str], resource: str, pods: Iterable[Manifest], now: datetime
 ) -> Liveness:
-    """Believe that suspects have ended whose pods a direct read does not find."""
+    """Mark suspects as ended if a direct read does not find their pods."""
     ended = set(suspects) - {owner_of(resource, pod) for pod in pods}
     return Liveness(liveness.known - ended, dict(liveness.gone) | dict.fromkeys(ended, now))
 
 
 def message(observed: Observed, liveness: Liveness, hosts: int, generation: int) -> FleetMessage:
-    """What the hosts are told.
+    """The operator message.
 
     Args:
-        observed: The world.
-        liveness: After this look.
+        observed: The observed state.
+        liveness: The updated memory.
         hosts: Desired number of hosts.
-        generation: Above that of any message before.
+        generation: Greater than that of any earlier message.
     """
     return FleetMessage(
         resource=observed.consumer.reference.path,
@@ -96,7 +95,7 @@ def _holders(observed: Observed) -> set[str]:
 
 
 def _has_ended(pod: Manifest) -> bool:
-    """Whether nothing in a pod runs, or ever will again."""
+    """Whether no container of a pod runs or will run again."""
     status = pod.get("status", {})
     containers = status.get("containerStatuses", [])
     ended = all("terminated" in container.get("state", {}) for container in containers)
@@ -104,7 +103,7 @@ def _has_ended(pod: Manifest) -> bool:
 
 
 def _takes(observed: Observed, pod: Manifest, hosts: int) -> bool:
-    """Whether a host is ready, has no problem that keeps it from reading, and is to stay."""
+    """Whether a host is ready, reads without a problem, and is not about to leave."""
     conditions = pod.get("status", {}).get("conditions", [])
     ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
     report = observed.reports.get(name_of(pod))

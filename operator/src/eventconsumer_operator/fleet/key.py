@@ -1,8 +1,8 @@
-"""The operator's key pair: it signs what hosts are told about their fleet.
+"""The operator's key pair (Ed25519), which signs operator messages.
 
-Ed25519. The private key comes from a file that the kubelet mounts, so that it outlives the operator and no Secret is
-read through the API; without a file it is made in memory, and hosts learn the new public key from their ConfigMap about
-a minute after the operator was restarted. Until then they balance by leases alone.
+The private key comes from a mounted file, so it survives restarts and the operator reads no Secret through the API.
+Without a file it is generated at each start: hosts get the new public key from their ConfigMap about a minute after a
+restart, and until then balance by leases alone.
 """
 
 import base64
@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 
 
 class FleetKeyError(Exception):
-    """The key file cannot be used; the text names the file and the remedy, never its content."""
+    """The key file cannot be used; the message names the file and the remedy, never its content."""
 
 
 class FleetKey:
@@ -28,14 +28,14 @@ class FleetKey:
 
     @classmethod
     def load(cls, file: Path | None) -> "FleetKey":
-        """Read the private key (PEM, PKCS 8, not encrypted), or make one where no file is given.
+        """Read the private key (PEM, PKCS 8, not encrypted), or generate one without a file.
 
         Raises:
-            FleetKeyError: The file cannot be read, or holds something else.
+            FleetKeyError: The file cannot be read, or has other content.
         """
         if file is None:
             return cls(Ed25519PrivateKey.generate())
-        remedy = "give an Ed25519 private key, as `openssl genpkey -algorithm ed25519` makes it"
+        remedy = "use an Ed25519 private key, as `openssl genpkey -algorithm ed25519` generates it"
         try:
             private = load_pem_private_key(file.read_bytes(), password=None)
         except OSError as error:

@@ -1,7 +1,7 @@
-"""Tells all hosts of a resource what their fleet is: `FleetMessage`, signed, on `POST /fleet`.
+"""Sends operator messages to all hosts of a resource: `FleetMessage`, signed, on `POST /fleet`.
 
-Hosts go on without it, so nothing here fails a reconcile: a host that does not answer is told again at the next look.
-Only hosts that just answered get a message, so that a dead host costs its time limit once.
+Hosts work without them, so no error here fails a reconcile: a host that does not answer gets the next message. Only
+hosts that just reported get a message, so an unreachable host costs one time limit per reconcile.
 """
 
 import asyncio
@@ -28,11 +28,11 @@ from eventconsumer_operator.resource.observed import Observed
 
 _log = structlog.get_logger(__name__)
 
-_TEXT_BYTES = 500  # of an answer that refuses
+_TEXT_BYTES = 500  # of an answer that rejects a message
 
 
 class Messenger(Protocol):
-    """How hosts are told."""
+    """Sends operator messages."""
 
     async def tell(self, addresses: Mapping[str, str], body: bytes, signature: str) -> None:
         """Send a message to all hosts; addresses by pod name. Failures are counted and logged only."""
@@ -75,7 +75,7 @@ class HttpMessenger:
 
 
 class Fleets:
-    """What is remembered of the hosts of all resources. A restart loses it: then owners are suspected again."""
+    """Host liveness of all resources. A restart loses it; then it is determined again."""
 
     def __init__(
         self,
@@ -84,13 +84,13 @@ class Fleets:
         key: FleetKey,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Tell hosts.
+        """Create.
 
         Args:
-            api: For a direct read of pods.
-            messenger: Sends.
-            key: Signs.
-            clock: Seconds since 1970, of which generations are made.
+            api: For direct reads of pods.
+            messenger: Sends the messages.
+            key: Signs the messages.
+            clock: Seconds since 1970, for generations.
         """
         self.public_pem = key.public_pem
         self._api = api
@@ -101,14 +101,14 @@ class Fleets:
         self._livenesses: dict[Key, tuple[str, Liveness]] = {}
 
     def forget(self, key: Key) -> None:
-        """A resource is gone."""
+        """Forget a resource that was deleted."""
         self._livenesses.pop(key, None)
 
     async def tell(self, observed: Observed, hosts: int) -> None:
-        """Tell the hosts of one resource.
+        """Send a message to the hosts of one resource.
 
         Args:
-            observed: The world.
+            observed: The observed state.
             hosts: Desired number of hosts.
         """
         key, uid = observed.consumer.key, observed.consumer.uid

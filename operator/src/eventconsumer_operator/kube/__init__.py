@@ -1,1 +1,1 @@
-"""The Kubernetes API server: objects, watches, the store of what they say, the queue of keys, leader election."""
+"""Access to the Kubernetes API server: client, watches, store, work queue, leader election."""

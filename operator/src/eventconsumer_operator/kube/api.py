@@ -1,8 +1,7 @@
-"""The Kubernetes API as the operator uses it: few verbs, plain dicts, one field manager, our own errors.
+"""The Kubernetes API as the operator uses it: few verbs, plain dicts, one field manager, the operator's errors.
 
-`Api` is the interface, `KubernetesApi` the official asyncio client behind it; the tests' fake has the same interface
-and passes the same contract tests. Every request has a time limit, so that a hanging API server never hangs a
-reconcile.
+`Api` is the interface, `KubernetesApi` implements it with the official asyncio client. The tests' fake passes the same
+contract tests. Every request has a time limit, so an API server that hangs does not block a reconcile.
 """
 
 import json
@@ -24,7 +23,7 @@ _APPLY = "application/apply-patch+yaml"
 
 
 class Api(Protocol):
-    """What the operator asks of a Kubernetes API. Every method may raise Forbidden, Refused or Transient."""
+    """The requests of the operator. Every method may raise Forbidden, Refused or Transient."""
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
         """Return the object, or None if there is none."""
@@ -44,15 +43,15 @@ class Api(Protocol):
 
         Raises:
             Gone: It does not exist.
-            Changed: It is not at metadata.resourceVersion any more. A uid would not do: for a status the API server
-                ignores it, and the status of a deleted resource would be written to a new one of its name.
+            Changed: It is no longer at metadata.resourceVersion. The API server ignores a uid here: the status of a
+                deleted resource would be written to a new resource of the same name.
         """
 
     async def create(self, manifest: Manifest) -> Manifest | None:
         """Create the object; return it, or None if an object of that name exists.
 
         Raises:
-            Refused: The API server does not know its kind, which another operator brings; the message says which.
+            Refused: The API server does not serve its kind; the message names the operator to install.
         """
 
     async def merge(self, kind: Kind, namespace: str, name: str, change: Manifest) -> Manifest:
@@ -63,7 +62,7 @@ class Api(Protocol):
         """
 
     async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
-        """Delete the object if it still is the one with `uid`; its dependents follow in the background."""
+        """Delete the object if it has this `uid`; its dependents are deleted in the background."""
 
 
 class KubernetesApi:
@@ -88,10 +87,10 @@ class KubernetesApi:
         items: list[Manifest] = []
         while True:
             page = await self._request("GET", kind.path(namespace), query)
-            # Items of a list carry no kind of their own.
+            # Items of a list have no kind.
             items += [{"apiVersion": kind.api_version, "kind": kind.name} | item for item in page["items"]]
             if not page["metadata"].get("continue"):
-                # Later pages are of the first one's version, or the API server answers 410.
+                # All pages have the version of the first one, or the API server answers 410.
                 return Listing(tuple(items), page["metadata"]["resourceVersion"])
             query["continue"] = page["metadata"]["continue"]
 
@@ -102,7 +101,7 @@ class KubernetesApi:
         try:
             return await self._request("PATCH", path, query, manifest, _APPLY)
         except Refused as error:
-            # Another uid than that of an existing object is answered with 422, of one that is gone with 409.
+            # The API server answers a wrong uid with 422, and the uid of a deleted object with 409.
             if "uid" in manifest["metadata"] and "metadata.uid" in str(error):
                 raise Changed(str(error)) from error
             raise
@@ -131,10 +130,10 @@ class KubernetesApi:
         return await self._request("PATCH", kind.path(namespace, name), query, change, "application/merge-patch+json")
 
     async def replace(self, manifest: Manifest) -> Manifest:
-        """Write the whole object if it still is at its resourceVersion.
+        """Write the whole object if it is still at its resourceVersion.
 
         Raises:
-            Changed: It is not.
+            Changed: It is at another version.
             Gone: It does not exist.
         """
         path = kind_of(manifest).path(manifest["metadata"]["namespace"], name_of(manifest))
@@ -146,10 +145,10 @@ class KubernetesApi:
         try:
             await self._request("DELETE", kind.path(namespace, name), body=options)
         except (Gone, Changed):
-            return  # it is gone, or its name belongs to another object by now
+            return  # deleted already, or replaced by another object
 
     async def is_served(self, kind: Kind) -> bool:
-        """Whether the API server knows the kind."""
+        """Whether the API server serves the kind."""
         try:
             resources = await self._request("GET", f"/apis/{kind.api_version}")
         except Gone:
@@ -188,7 +187,7 @@ class KubernetesApi:
 
 
 def resource_of(path: str) -> str:
-    """The resource in an API path, with its subresource: eventconsumers/status; discovery where there is none."""
+    """The resource in an API path, with its subresource (eventconsumers/status); `discovery` for none."""
     parts = path.strip("/").split("/")[2 if path.startswith("/api/") else 3 :]
     if parts[:1] == ["namespaces"] and len(parts) > 2:
         parts = parts[2:]
@@ -205,7 +204,7 @@ _ERRORS: dict[int, type[OperatorError]] = {
 
 
 def _error(status: int, message: str) -> OperatorError:
-    # 401 too is transient: the client reads a rotated token within a minute.
+    # 401 is transient, too: the client reads a rotated token within a minute.
     return _ERRORS.get(status, Transient)(f"{message} (HTTP {status})")
 
 
@@ -217,14 +216,14 @@ def _reason(content: bytes) -> str:
 
 
 class NoCluster(Exception):  # noqa: N818 - named after what happened
-    """There is neither a service account nor a kubeconfig; the text names the remedy."""
+    """There is neither a service account nor a kubeconfig; the message names the remedy."""
 
 
 async def connect() -> Any:
     """Return an API client configured from the pod's service account, else from the kubeconfig.
 
     Raises:
-        NoCluster: Neither is there, or the kubeconfig cannot be used.
+        NoCluster: Neither exists, or the kubeconfig cannot be used.
     """
     settings = client.Configuration()
     try:
@@ -234,6 +233,6 @@ async def connect() -> Any:
             await config.load_kube_config(client_configuration=settings)
         except config.ConfigException as error:
             raise NoCluster(
-                f"no cluster to work for: run in a pod with a service account, or set KUBECONFIG to a file ({error})"
+                f"no cluster is configured: run in a pod with a service account, or set KUBECONFIG to a file ({error})"
             ) from None
     return client.ApiClient(settings)

@@ -1,9 +1,8 @@
-"""Leader election by a Lease object: of several operators one works, the others wait.
+"""Leader election with a Lease object: one of several operators works, the others wait.
 
-Two operators at work would do no harm, only the same work twice: what protects data does not depend on this. So the
-rules are the simple ones. Whoever leads renews; who waits takes over what was not renewed for its duration, judged by
-its own clock since it last saw the Lease change and never by times that others wrote. A leader that could not renew
-stops before others may take over. Losing the leader lease ends the process: a restart is the remedy for everything.
+Two working operators would do no harm, only the same work twice: the safety of data does not depend on the election.
+The leader renews the Lease. A waiting operator takes the Lease over if it did not change for its duration, measured
+with the operator's own clock. A leader that cannot renew stops before that. Losing the Lease ends the process.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ _log = structlog.get_logger(__name__)
 NAME = "eventconsumer-operator"
 DURATION_SECONDS = 15.0
 RENEW_SECONDS = 4.0
-STOP_SECONDS = 10.0  # without a renewal for this long the lead is given up; less than the duration
+STOP_SECONDS = 10.0  # without a renewal for this long the leader stops; less than the duration
 _RETRY_SECONDS = 2.0
 
 
@@ -30,7 +29,7 @@ class LeadLost(Exception):  # noqa: N818 - named after what happened
 
 
 class Leases(Protocol):
-    """What is asked of the API."""
+    """The requests to the API server."""
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
         """Return the object, or None if there is none."""
@@ -39,14 +38,14 @@ class Leases(Protocol):
         """Create the object; return it, or None if an object of that name exists."""
 
     async def replace(self, manifest: Manifest) -> Manifest:
-        """Write the whole object if it still is at its resourceVersion, else raise Changed or Gone."""
+        """Write the whole object if it is still at its resourceVersion, else raise Changed or Gone."""
 
 
 class Elector:
     """One candidate."""
 
     def __init__(self, leases: Leases, namespace: str, identity: str) -> None:
-        """Stand for the Lease `NAME` of `namespace` as `identity`, which no other process may have."""
+        """Compete for the Lease `NAME` of `namespace` as `identity`, which must be unique."""
         self._leases = leases
         self._namespace = namespace
         self._identity = identity
@@ -61,7 +60,7 @@ class Elector:
             try:
                 holder = await self._try()
             except (Changed, Gone):
-                continue  # another was faster, or the Lease went: look again
+                continue  # another candidate was faster, or the Lease was deleted
             except OperatorError as error:
                 holder = str(error)
             if self._held is not None:
@@ -76,7 +75,7 @@ class Elector:
         """Renew until cancelled.
 
         Raises:
-            LeadLost: The lead is lost.
+            LeadLost: The Lease is lost.
         """
         loop = asyncio.get_running_loop()
         renewed = loop.time()
@@ -95,7 +94,7 @@ class Elector:
                 _log.warning("failed to renew the leader lease; retrying", lease=NAME, error=str(error))
 
     async def release(self) -> None:
-        """Give up the lead, so that another need not wait; failures only cost its wait."""
+        """Release the Lease, so that the next operator need not wait until it expires."""
         if self._held is None:
             return
         held, self._held = self._held, None
@@ -120,7 +119,7 @@ class Elector:
                 "spec": self._spec({}),
             }
             self._held = await self._leases.create(manifest)
-            return "another was faster"
+            return "another operator was faster"
         now = asyncio.get_running_loop().time()
         version = found["metadata"]["resourceVersion"]
         if version != self._seen:
@@ -135,11 +134,11 @@ class Elector:
     async def _renew(self) -> None:
         held = self._held
         if held is None:
-            raise LeadLost("the lead was given up")
+            raise LeadLost("the Lease was released")
         try:
             self._held = await self._leases.replace(held | {"spec": held["spec"] | {"renewTime": _now()}})
         except (Changed, Gone):
-            # Somebody wrote it: perhaps we did, and the answer was lost.
+            # The Lease has changed: perhaps by a renewal whose answer was lost.
             found = await self._leases.get(LEASE, self._namespace, NAME)
             holder = (found or {}).get("spec", {}).get("holderIdentity")
             if found is None or holder != self._identity:

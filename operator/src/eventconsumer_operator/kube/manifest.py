@@ -1,4 +1,4 @@
-"""The kinds of objects that the operator knows, and the few questions that are asked of objects everywhere. Pure."""
+"""The kinds of objects that the operator uses, and functions on manifests. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from eventconsumer_api.v1alpha1 import API_VERSION, KIND, PLURAL
 
 @dataclass(frozen=True)
 class Listing:
-    """All objects of a kind, as they were at one version of the cluster.
+    """All objects of a kind at one version of the cluster.
 
     Attributes:
         items: The objects.
-        version: The list's resourceVersion: it says everything up to there.
+        version: The list's resourceVersion.
     """
 
     items: tuple[Manifest, ...]
@@ -42,7 +42,7 @@ KINDS_OF_LAUNCHERS: Mapping[Launcher, Kind] = {
 }
 SPARK_OPERATORS = {KUBEFLOW_APPLICATION: "Kubeflow", APACHE_APPLICATION: "Apache"}
 
-# What is watched and kept in the store: resources themselves, and what carries our label. Pods include Spark's.
+# Watched and kept in the store: EventConsumers, and objects with the operator's label. Pods include Spark's.
 STORED = (
     EVENT_CONSUMER, CONFIG_MAP, SERVICE, STATEFUL_SET, POD_DISRUPTION_BUDGET, NETWORK_POLICY, JOB, POD,
 )  # fmt: skip
@@ -57,23 +57,23 @@ _KINDS = {
 
 
 def watched_kinds(launchers: Iterable[Launcher]) -> tuple[Kind, ...]:
-    """What is watched and kept in the store, where the administrator has enabled these launchers."""
+    """The kinds that are watched and kept in the store, with these launchers enabled."""
     return (*STORED, *(KINDS_OF_LAUNCHERS[launcher] for launcher in launchers))
 
 
 def install_hint(kind: Kind) -> str:
-    """What to do where the API server does not serve a kind of application; empty for a kind that it always serves."""
+    """The remedy where the API server does not serve a kind of application; empty for a built-in kind."""
     if kind not in SPARK_OPERATORS:
         return ""
     group = kind.api_version.partition("/")[0]
     return (
         f"the API server does not serve {kind.plural}.{group} {kind.api_version.partition('/')[2]}: install the "
-        f"{SPARK_OPERATORS[kind]} Spark operator with its resource definitions, or set spec.spark.launcher: Native"
+        f"{SPARK_OPERATORS[kind]} Spark operator with its CRDs, or set spec.spark.launcher: Native"
     )
 
 
 def kind_of(manifest: Mapping[str, Any]) -> Kind:
-    """The kind that a manifest says it is."""
+    """The kind of a manifest."""
     return _KINDS[manifest["apiVersion"], manifest["kind"]]
 
 
@@ -101,16 +101,16 @@ def is_being_deleted(manifest: Mapping[str, Any]) -> bool:
 
 
 def difference(desired: object, live: object, path: str = "") -> str | None:
-    """The first thing that `desired` says and `live` does not, as text; None if `live` has all of it.
+    """The first difference of `live` from `desired`, as text; None if there is none.
 
-    What only `live` has is ignored: defaults of the API server, and fields of other managers.
+    Additional fields of `live` are ignored: defaults of the API server, and fields of other managers.
     """
     if isinstance(desired, dict) and isinstance(live, dict):
         for name, value in desired.items():
             inner = f"{path}.{name}" if path else name
             if name not in live:
                 if value in ({}, [], None):
-                    continue  # the API server drops what is empty
+                    continue  # the API server drops empty values
                 return f"{inner} is missing"
             found = difference(value, live[name], inner)
             if found:

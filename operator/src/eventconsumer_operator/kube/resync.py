@@ -49,11 +49,11 @@ class Resync:
         notify: Notify,
         seconds: float,
     ) -> None:
-        """Prepare; `run` starts.
+        """Create; `run` starts the lists.
 
         Args:
-            api: What is listed.
-            store: Where lists go.
+            api: The API server.
+            store: The store to fill.
             scopes: Namespaces, or "" alone for all.
             notify: Called with each key to reconcile.
             seconds: Time between lists, in seconds.
@@ -129,14 +129,14 @@ class Resync:
         else:
             self._store.set_served(kind, True)
         if times := self._repeats.over((kind, scope)):
-            _log.info("listed again", kind=kind.plural, namespace=scope or "all namespaces", failures=times)
+            _log.info("list succeeds again", kind=kind.plural, namespace=scope or "all namespaces", failures=times)
         self._health[kind, scope] = _Health(asyncio.get_running_loop().time())
         return self._store.replace(kind, scope, listing)
 
     def _failed(self, kind: Kind, scope: str, error: OperatorError) -> None:
         if times := self._repeats.again((kind, scope), str(error)):
             where = scope or "all namespaces"
-            _log.warning("not listed, will try again", kind=kind.plural, namespace=where, error=str(error), times=times)
+            _log.warning("list failed; retrying", kind=kind.plural, namespace=where, error=str(error), times=times)
         self._health[kind, scope] = replace(self._health[kind, scope], error=error)
         if isinstance(error, Forbidden):
             self._store.refuse(kind, scope, error)

@@ -1,19 +1,17 @@
-"""The store: what the API server holds of ours, kept in memory, so that a look at a resting resource costs no call.
+"""The store: the operator's objects in memory, so a reconcile at rest makes no request to the API server.
 
-Four things feed it: watch events, the answers to what we write ourselves, direct reads after a conflict, and complete
-lists. They arrive late and in any order, so each is judged by its resourceVersion, and none takes the store back:
+It is fed by watch events, answers to writes, direct reads after a conflict, and complete lists. These arrive late and
+in any order, so each is compared by its resourceVersion, and the store never goes back in time:
 
-- an object is replaced by a newer version of it only;
-- a deletion leaves a tombstone, which refuses what is older than the deletion;
-- a list says everything up to its own version: what it does not name and is not newer is gone, and whatever arrives
-  later and is not newer is known already. So lists repair what lost events left behind, and tombstones that a list has
-  passed can go.
+- An object is replaced only by a newer version.
+- A deletion leaves a tombstone, which rejects older versions.
+- A list is complete up to its own version: absent objects that are not newer are deleted, and later arrivals that are
+  not newer are already known. So lists repair the effect of lost events, and older tombstones can be dropped.
 
-Versions are compared as numbers, which is what API servers promise by now. One that is no number is believed as it
-arrives. A list that is older than the one before it means that the cluster was restored from a backup: then it is the
-truth.
+Versions are compared as numbers, as API servers guarantee. A version that is not a number is accepted in order of
+arrival. A list that is older than the previous one means that the cluster was restored from a backup: it replaces all.
 
-Manifests in here are shared and never changed in place.
+Manifests in the store are shared and never changed in place.
 """
 
 import sys
@@ -28,7 +26,7 @@ from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, STORED, Listing, kind_of, name_of
 
 Where = tuple[Kind, str, str]
-_SHORT = 256  # characters of a text that may well stand in many objects
+_SHORT = 256  # longest text, in characters, that is shared between objects
 
 
 @dataclass
@@ -37,7 +35,7 @@ class _Part:
 
     Attributes:
         objects: By namespace and name.
-        tombstones: Version of the deletion, by namespace and name, of what was deleted since the last list.
+        tombstones: Version of each deletion since the last list, by namespace and name.
         version: Version of the last list; None before the first.
     """
 
@@ -46,7 +44,7 @@ class _Part:
     version: str | None = None
 
     def is_known(self, where: tuple[str, str], version: str) -> bool:
-        """Whether something at `version` can tell nothing new about an object."""
+        """Whether a manifest at `version` is not newer than the known state of an object."""
         held = self.objects.get(where)
         if held is not None and (_version(held) == version or _is_older(version, _version(held))):
             return True
@@ -72,11 +70,11 @@ class _Part:
             self.tombstones[where] = max(number, self.tombstones.get(where, -1))
 
     def begin_list(self) -> None:
-        """Judge the objects of a new list without the version of the list before."""
+        """Compare the objects of a new list without the version of the previous list."""
         self.version = None
 
     def end_list(self, version: str) -> None:
-        """Take the version of a complete list; tombstones up to it are no longer needed."""
+        """Set the version of a complete list; tombstones up to it are dropped."""
         self.version = version
         floor = _number(version)
         if floor is not None:
@@ -91,7 +89,7 @@ class Store:
     """Objects by kind, namespace and name, and by the EventConsumer that they belong to."""
 
     def __init__(self, *, clusterwide: bool = False, kinds: Sequence[Kind] = STORED) -> None:
-        """Start empty.
+        """Create an empty store.
 
         Args:
             clusterwide: Whether one list covers all namespaces.
@@ -121,12 +119,12 @@ class Store:
     # --- reading ---------------------------------------------------------------------------------------------------
 
     def synced(self, namespace: str) -> bool:
-        """Whether every kind was listed: before that, absence of an object says nothing."""
+        """Whether every kind was listed: before that, an absent object may exist."""
         scope = self._scope(namespace)
         return all(self._part(kind, scope).version is not None for kind in self.kinds)
 
     def refusals(self, namespace: str) -> list[Forbidden]:
-        """What the operator may not list: what the store has of those kinds is old, or nothing."""
+        """Errors of kinds that the operator may not list: the store has outdated objects of them, or none."""
         scope = self._scope(namespace)
         return [self._refusals[kind, scope] for kind in self.kinds if (kind, scope) in self._refusals]
 
@@ -135,17 +133,17 @@ class Store:
         return self._part(kind, self._scope(namespace)).objects.get((namespace, name))
 
     def belonging(self, key: Key) -> Iterator[tuple[Kind, Manifest]]:
-        """Return all objects whose label names an EventConsumer: a label, which anybody can write."""
+        """Return all objects whose label names an EventConsumer; any client can set the label."""
         return ((kind, manifest) for (kind, _, _), manifest in self._by_consumer.get(key, {}).items())
 
     def consumers(self, scope: str) -> list[Key]:
-        """Return all EventConsumers of a namespace, or of all with ""."""
+        """Return all EventConsumers of a namespace; "" for all namespaces."""
         return [Key(*where) for where in self._part(EVENT_CONSUMER, scope).objects]
 
     # --- feeding ---------------------------------------------------------------------------------------------------
 
     def put(self, manifest: Manifest) -> bool:
-        """Take an object as it was at its resourceVersion; return whether that is news."""
+        """Add or update an object; return whether it is newer than the known state."""
         kind = kind_of(manifest)
         if kind not in self.kinds:
             return False
@@ -157,7 +155,7 @@ class Store:
         return True
 
     def remove(self, manifest: Manifest) -> bool:
-        """Take a deletion; `manifest` is the object's last state at the version of its deletion. Return as `put`."""
+        """Delete an object; `manifest` is its last state, at the version of the deletion. Return as `put`."""
         kind = kind_of(manifest)
         where = (manifest["metadata"]["namespace"], name_of(manifest))
         part = self._part(kind, self._scope(where[0]))
@@ -171,7 +169,7 @@ class Store:
         return True
 
     def refuse(self, kind: Kind, scope: str, error: Forbidden) -> None:
-        """A kind may not be listed, until it was."""
+        """Record that a kind may not be listed; the next list clears it."""
         self._refusals[kind, scope] = error
 
     def forget(self, kind: Kind, namespace: str, name: str) -> None:
@@ -181,15 +179,15 @@ class Store:
             self.remove(held)
 
     def replace(self, kind: Kind, scope: str, listing: Listing) -> set[Key]:
-        """Take a complete list of a kind.
+        """Replace the objects of a kind by a complete list.
 
         Args:
-            kind: Which kind.
-            scope: The namespace that was listed, or "" for all.
-            listing: Everything of the kind that carries our label, and the list's version.
+            kind: The kind.
+            scope: The listed namespace, or "" for all.
+            listing: All objects of the kind with the operator's label, and the list's version.
 
         Returns:
-            The EventConsumers about which it brought news.
+            The EventConsumers with changed objects.
         """
         part = self._part(kind, scope)
         self._refusals.pop((kind, scope), None)
@@ -245,16 +243,16 @@ def _owners(kind: Kind, manifest: Manifest) -> list[Key]:
 
 
 def _keys(kind: Kind, manifest: Manifest) -> list[Key]:
-    """The EventConsumer that an object is or names: one or none."""
+    """The EventConsumer that an object is or names in its label: one or none."""
     metadata = manifest["metadata"]
     name = metadata["name"] if kind == EVENT_CONSUMER else metadata.get("labels", {}).get(labels.LABEL_CONSUMER)
     return [Key(metadata["namespace"], name)] if name else []
 
 
 def _lean(manifest: Manifest) -> Manifest:
-    """The object without managed fields, which are half of its size and are not needed here.
+    """The object without managed fields, which are half of its size and not needed.
 
-    Names of fields and short texts are the same in thousands of objects: each is kept once.
+    Names of fields and short texts are shared between objects.
     """
     metadata = {name: value for name, value in manifest["metadata"].items() if name != "managedFields"}
     lean: Manifest = _shared(manifest | {"metadata": metadata})

@@ -1,11 +1,10 @@
-"""Watches the API server with kopf: event -> store -> key, nothing else.
+"""Watches the API server with kopf: event -> store -> key.
 
-kopf is the shell that keeps watches alive (reconnects, relists after 410); what to do about an event is decided from
-the world as it is, elsewhere. What vanished while a watch was broken it does not tell: the regular lists do. Known
-weaknesses of kopf are handled here: it serves only kinds that exist when it starts, so we wait for the CRD, and start
-it again when the CRD of another operator is installed; errors other than 410 end a watcher,
-which `dead_watchers` shows to the health check; and it must not ask for peering objects, namespaces or CRDs, which the
-operator has no right to read.
+kopf keeps the watches alive (reconnects, lists again after 410). It does not report objects that were deleted while a
+watch was interrupted; the regular lists do. Limitations of kopf are handled here: it serves only kinds that exist when
+it starts, so the operator waits for the CRD and restarts kopf when the CRD of another operator is installed. Errors
+other than 410 end a watcher; `dead_watchers` reports it to the health check. kopf must not read peering objects,
+namespaces or CRDs: the operator has no permission for them.
 """
 
 import asyncio
@@ -28,19 +27,19 @@ from eventconsumer_operator.kube.store import Store
 _log = structlog.get_logger(__name__)
 
 _CRD_SECONDS = 3.0
-_MORE_SECONDS = 5.0  # a definition that is installed later is noticed within this time
+_MORE_SECONDS = 5.0  # a CRD that is installed later is noticed within this time
 
 
 class Triggers:
-    """Puts raw events into the store and turns those that are news into keys.
+    """Puts raw events into the store, and turns changes into keys.
 
-    What we wrote ourselves is in the store already and no news. An EventConsumer is worth looking at when its spec is
-    new or it goes; its status is our own writing and would call us for ever. Coroutines, because kopf runs plain
-    functions in threads and the store belongs to the event loop.
+    The operator's own writes are in the store already. An EventConsumer is reconciled when its spec changes or it is
+    deleted; changes of its status come from the operator itself. The methods are coroutines because kopf runs plain
+    functions in threads, and the store belongs to the event loop.
     """
 
     def __init__(self, store: Store, notify: Notify) -> None:
-        """Feed `store`; call `notify` with each key that is worth looking at."""
+        """Feed `store`; call `notify` with each key to reconcile."""
         self._store = store
         self._notify = notify
 
@@ -54,7 +53,7 @@ class Triggers:
             self._notify(key, urgent=True)
 
     async def child(self, event: Any, **_: Any) -> None:
-        """A child changed: its label names the resource."""
+        """A child changed; its label names the resource."""
         metadata = event["object"]["metadata"]
         name = metadata.get("labels", {}).get(labels.LABEL_CONSUMER)
         if self._take(event) and name:
@@ -71,10 +70,10 @@ def _state(manifest: Manifest) -> tuple[str, int, bool]:
 
 
 async def watch(api: KubernetesApi, store: Store, scopes: Collection[str], notify: Notify) -> None:
-    """Watch namespaces, or all of them where the only scope is "", until SIGTERM or SIGINT; then return.
+    """Watch namespaces, or all of them for the scope "", until SIGTERM or SIGINT.
 
     Raises:
-        Exception: A watch broke for good: the process should end and be restarted.
+        Exception: A watch failed for good: the process must be restarted.
     """
     await _wait_for_crd(api)
     triggers = Triggers(store, notify)
@@ -92,7 +91,7 @@ async def watch(api: KubernetesApi, store: Store, scopes: Collection[str], notif
                 namespaces=[scope for scope in scopes if scope],
                 clusterwide="" in scopes,
                 standalone=True,
-                identity=labels.MANAGED_BY,  # else kopf looks up the name of a user who has none in a container
+                identity=labels.MANAGED_BY,  # otherwise kopf looks up the user name, which a container may lack
                 stop_flag=again,
             )
         finally:
@@ -102,9 +101,7 @@ async def watch(api: KubernetesApi, store: Store, scopes: Collection[str], notif
 
 
 def dead_watchers(scopes: Collection[str], kinds: Collection[Kind] = STORED) -> list[str]:
-    """Names of the watchers that should run and do not.
-
-    They count as dead before kopf has started them, too: the readiness of a starting operator.
+    """Names of watchers that should run and do not, including watchers that kopf has not started yet.
 
     Args:
         scopes: Namespaces, or "" alone for all.
@@ -141,7 +138,7 @@ async def _wait_for_crd(api: KubernetesApi) -> None:
 
 
 async def _wait_for_more(api: KubernetesApi, store: Store, again: asyncio.Event) -> None:
-    """Set `again` when a kind is served that is not watched: one that was not there, or whose watch its end ended."""
+    """Set `again` when the API server serves a kind that is not watched: its CRD was installed, or installed again."""
     away = set(store.unserved)
     while not again.is_set():
         await asyncio.sleep(_MORE_SECONDS)
@@ -149,7 +146,7 @@ async def _wait_for_more(api: KubernetesApi, store: Store, again: asyncio.Event)
         for kind in away:
             with contextlib.suppress(OperatorError):
                 if await api.is_served(kind):
-                    _log.info(f"{_version_and_group(kind)} is served now: watching it", kind=kind.plural)
+                    _log.info(f"{_version_and_group(kind)} is served now; starting its watch", kind=kind.plural)
                     store.set_served(kind, True)
                     again.set()
 
@@ -176,7 +173,7 @@ def _settings(kinds: Collection[Kind]) -> Any:
     settings.watching.client_timeout = 330
     settings.watching.connect_timeout = 10
     settings.networking.request_timeout = 30
-    # Ten minutes of patience with an API server that is away; then the process ends and is restarted.
+    # Retry for ten minutes while the API server is unreachable; then the process ends and is restarted.
     settings.networking.error_backoffs = [1, 1, 2, 3, 5, 8, 13, 21] + [30] * 18
     selector = f"{labels.LABEL_MANAGED_BY}={labels.MANAGED_BY}"
     for kind in kinds:

@@ -1,8 +1,7 @@
-"""Writes through the store: what the API server answers to us is in the store before anybody looks again.
+"""Writes through the store: answers of the API server are in the store before the next reconcile.
 
-Without this a reconcile that follows a write at once would see the world from before it. And where the API server says
-that we acted on a stale view (HTTP 409), the one object in question is read directly, so that the next try sees it as
-it is, whatever the watch does.
+Without this, a reconcile right after a write would see the objects from before it. After a conflict (HTTP 409) the
+object is read directly, so the next attempt sees its current state, even if the watch is late.
 """
 
 from collections.abc import Mapping
@@ -16,19 +15,19 @@ from eventconsumer_operator.kube.store import Store
 
 
 class WriteThrough:
-    """`Api` whose answers go into a store."""
+    """`Api` that puts all answers into a store."""
 
     def __init__(self, api: Api, store: Store) -> None:
-        """Write with `api`, remember in `store`."""
+        """Write with `api`, and put the answers into `store`."""
         self._api = api
         self._store = store
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
-        """See `Api`: a direct read. What it finds may lack our label, so the store does not take it."""
+        """See `Api`: a direct read. The object may lack the operator's label, so it is not put into the store."""
         return await self._api.get(kind, namespace, name)
 
     async def list(self, kind: Kind, namespace: str, labels: Mapping[str, str] | None = None) -> Listing:
-        """See `Api`: a direct read. What it finds is remembered; what it does not find may only lack the labels."""
+        """See `Api`: a direct read. Found objects are put into the store; absent ones may only lack the labels."""
         listing = await self._api.list(kind, namespace, labels)
         for found in listing.items:
             if found["metadata"].get("labels", {}).get(LABEL_MANAGED_BY) == MANAGED_BY:
@@ -72,7 +71,7 @@ class WriteThrough:
         return result
 
     async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
-        """See `Api`. An object that finalizers still hold comes back with its next event."""
+        """See `Api`. An object with finalizers comes back with its next event."""
         await self._api.delete(kind, namespace, name, uid)
         held = self._store.get(kind, namespace, name)
         if held is not None and held["metadata"]["uid"] == uid:

@@ -1,5 +1,5 @@
-"""The status page: what the operator saw of each EventConsumer in the last hour, for people with a browser. Read-only.
+"""The status page: the last hour of each EventConsumer in a browser. Read-only.
 
-histories -> history (what is kept) -> view (what is told) -> server (HTTP) -> static (the page itself). It holds only
-what reconciles saw anyway: it makes no request to the API server or to hosts, and reads no Secret.
+histories -> history (samples) -> view (JSON) -> server (HTTP) -> static (the page). It only shows what reconciles have
+read: it makes no requests to the API server or to hosts, and reads no Secret.
 """

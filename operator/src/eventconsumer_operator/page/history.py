@@ -1,11 +1,10 @@
-"""What one EventConsumer was seen to do in the last hour: a ring of slots of half a minute. Pure, of bounded size.
+"""The last hour of one EventConsumer: a ring of slots of 30 seconds. Pure, of bounded size.
 
-Reconciles come every second or every fifteen, so what they see is put into slots of equal length: of lags the worst
-in a slot is kept, so that no peak gets lost, and of totals the last. A slot in which nothing was seen stays unknown.
-Changes of owners are kept one by one, the newest only.
+Reconciles run every second or every fifteen, so their samples are put into slots of equal length: a slot keeps the
+maximum of lags and the last of totals. A slot without a sample is unknown. The newest changes of owners are kept.
 
-Memory is bounded: 1 KiB for each partition (two numbers of four bytes for each slot, so of seven digits), and at most
-32 KiB for moves and batches. A thousand consumers of 32 partitions take less than 64 MiB, however busy they are.
+Memory is bounded: 1 KiB per partition (two numbers of four bytes per slot, so of seven digits), and at most 32 KiB for
+moves and batches. A thousand consumers with 32 partitions take less than 64 MiB.
 """
 
 import math
@@ -23,20 +22,20 @@ SLOT_SECONDS = 30
 SLOTS = 120
 MOVES = 96
 BATCHES = 24
-MAX_PARTITIONS = 2048  # Event Hubs has none with more; a report that says so must not take the operator's memory
-_TEXT = 256  # characters that are kept of what a host calls an owner or a reason
-_MOST = 1e15  # what a host says beyond it is no number of events or seconds
+MAX_PARTITIONS = 2048  # Event Hubs has no hub with more; a wrong report must not exhaust the operator's memory
+_TEXT = 256  # longest owner or reason of a report that is kept, characters
+_MOST = 1e15  # greater numbers in a report are not plausible
 _UNKNOWN = math.nan
 
 
 class Move(NamedTuple):
-    """A partition got another owner.
+    """A change of a partition's owner.
 
     Attributes:
-        time: When it was seen, seconds since 1970.
-        partition: Which.
-        source: Owner before; empty: nobody.
-        target: Owner since; empty: nobody.
+        time: When it was observed, seconds since 1970.
+        partition: Its id.
+        source: Owner before; empty: none.
+        target: Owner since; empty: none.
     """
 
     time: float
@@ -47,11 +46,11 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch of files, as far as it was seen; what is None was not.
+    """A batch of files; None: not observed.
 
     Attributes:
         number: Its number.
-        reason: What started it: Files, Bytes, Age or Schedule.
+        reason: Its trigger: Files, Bytes, Age or Schedule.
         files: Files in it.
         events: Events in them.
         created: When it was frozen.
@@ -72,14 +71,14 @@ class Batch:
 
 @dataclass(frozen=True)
 class Sample:
-    """What one reconcile saw.
+    """The sample of one reconcile.
 
     Attributes:
-        time: When, seconds since 1970.
-        partitions: Number of partitions; 0: not known.
-        lags: By partition; absent ones are not known.
-        owners: By partition, those without one are absent; None: not reported.
-        files: Committed files in all; None: not reported.
+        time: Seconds since 1970.
+        partitions: Number of partitions; 0: unknown.
+        lags: By partition; absent: unknown.
+        owners: By partition; absent: no owner. None: not reported.
+        files: Total of committed files; None: not reported.
         events: Events in them; None: not reported.
         batch: The open batch.
         commit: The last commit.
@@ -96,7 +95,7 @@ class Sample:
 
 
 class _Ring:
-    """A table of numbers: `width` in each slot, NaN where nothing is known."""
+    """A table of numbers: `width` per slot, NaN for unknown."""
 
     def __init__(self, typecode: str, width: int, cells: "array[float] | None" = None) -> None:
         self._typecode = typecode
@@ -113,7 +112,7 @@ class _Ring:
         return [None if math.isnan(value) else value for value in cells[first:] + cells[:first]]
 
     def put(self, slot: int, column: int, value: float | None, *, worst: bool = False) -> None:
-        """Set a number; with `worst` only if it is greater than what is there. What is no number is left out."""
+        """Set a number; with `worst` only if it is greater than the present one. None and NaN are ignored."""
         bounded = None if value is None else min(value, _MOST)
         if bounded is None or math.isnan(bounded):
             return
@@ -133,13 +132,13 @@ class History:
     """The last hour of one EventConsumer."""
 
     def __init__(self) -> None:
-        """Start with nothing seen."""
+        """Create an empty history."""
         self.last: int | None = None
-        """Number of the newest slot, counted since 1970; None: nothing was seen yet."""
+        """Number of the newest slot, counted since 1970; None: no sample yet."""
         self.owners: dict[int, str] = {}
-        """Who reads which partition, as last told."""
+        """The last reported owner of each partition."""
         self.owners_since: float | None = None
-        """Since when all changes of owners are known, seconds since 1970; None: owners were never told."""
+        """Since when all changes of owners are known, seconds since 1970; None: owners were never reported."""
         self.moves: deque[Move] = deque(maxlen=MOVES)
         self.batches: dict[int, Batch] = {}
         self._lag_events = _Ring("f", 0)
@@ -148,11 +147,11 @@ class History:
 
     @property
     def partitions(self) -> int:
-        """Partitions that there is a row for."""
+        """Number of partitions with a row."""
         return self._lag_events.width
 
     def see(self, sample: Sample) -> None:
-        """Take what a reconcile saw."""
+        """Add the sample of a reconcile."""
         slot = self._turn(sample.time)
         self._widen(sample)
         for partition, lag in sample.lags.items():
@@ -167,30 +166,30 @@ class History:
         self._see_batches(sample)
 
     def slots(self) -> range:
-        """Numbers of the slots that are kept, oldest first; a slot begins at its number times SLOT_SECONDS."""
+        """Numbers of the kept slots, oldest first; a slot starts at its number times SLOT_SECONDS."""
         return range(0) if self.last is None else range(self.last - SLOTS + 1, self.last + 1)
 
     def lag_events(self, partition: int) -> list[int | None]:
-        """The most events that a partition was behind in each slot."""
+        """Maximum of a partition's unwritten events in each slot."""
         return _whole(self._series(self._lag_events, partition))
 
     def lag_seconds(self, partition: int) -> list[int | None]:
-        """The most seconds that a partition was behind in each slot."""
+        """Maximum age of a partition's oldest unwritten event in each slot, seconds."""
         return _whole(self._series(self._lag_seconds, partition))
 
     def new_files(self) -> list[int | None]:
-        """Files that came in each slot: what the total grew by since it was last told."""
+        """New files in each slot: the growth of the total since the last report."""
         return self._growth(0)
 
     def new_events(self) -> list[int | None]:
-        """Events that came to files in each slot."""
+        """New events in files in each slot."""
         return self._growth(1)
 
     def _turn(self, time: float) -> int:
-        """Go on to the slot of `time`, and return its number."""
+        """Advance to the slot of `time`, and return its number."""
         slot = int(time // SLOT_SECONDS)
         if self.last is None or slot <= self.last - SLOTS:
-            self.last = slot - SLOTS  # the first sample, or a clock that was set back: start over
+            self.last = slot - SLOTS  # the first sample, or the clock was set back: start again
         for new in range(max(self.last + 1, slot - SLOTS + 1), slot + 1):
             for ring in (self._lag_events, self._lag_seconds, self._totals):
                 ring.blank(new)
@@ -206,7 +205,7 @@ class History:
             self._lag_seconds = self._lag_seconds.widened(width)
 
     def _see_owners(self, time: float, told: Mapping[str, str]) -> None:
-        # Each name stands for many partitions and in many moves: one copy of it is kept.
+        # One name is shared by many partitions and moves.
         names = {owner: owner for owner in self.owners.values()}
         owners: dict[int, str] = {}
         for partition, whole in told.items():

@@ -1,6 +1,6 @@
 """The JSON of the status page's API, `/api/consumers` and `/api/consumers/{namespace}/{name}`.
 
-Times are UTC in ISO 8601; lists over time have one element for each slot, oldest first; null is "not known".
+Times are UTC in ISO 8601; lists over time have one element per slot, oldest first; null is "unknown".
 """
 
 from datetime import datetime
@@ -17,7 +17,7 @@ class ConsumerSummary(Report):
 
     namespace: str
     name: str
-    observed_at: datetime = Field(description="When the operator last looked at it.")
+    observed_at: datetime = Field(description="Time of its last reconcile.")
     ready: str = Field(description="Status of the condition Ready: True, False or Unknown.")
     reason: str = Field(description="Reason of the condition Ready.")
     message: str = Field(description="Its message.")
@@ -41,46 +41,46 @@ class ConditionView(Report):
     status: str
     reason: str
     message: str
-    severity: Severity = Field(description="ok, notice: worth a look, or problem: somebody must do something.")
-    remedy: str = Field(description="What to do; empty: nothing.")
-    since: datetime = Field(description="When its status last changed.")
+    severity: Severity = Field(description="ok, notice (worth a look) or problem (an action is required).")
+    remedy: str = Field(description="The remedy; empty: no action required.")
+    since: datetime = Field(description="Time of the last change of its status.")
 
 
 class HostView(Report):
     """A host pod."""
 
     name: str
-    state: str = Field(description="What it says it does; empty: it did not answer.")
-    partitions: int = Field(description="How many it reads.")
-    leads: bool = Field(description="Whether it measures for the others.")
+    state: str = Field(description="Its reported state; empty: it did not answer.")
+    partitions: int = Field(description="Number of partitions that it reads.")
+    leads: bool = Field(description="Whether it is the leading host.")
 
 
 class Tenure(Report):
-    """A partition was read by one host for a time."""
+    """A time in which one host read a partition."""
 
-    host: str = Field(description="Name of its pod; empty: nobody.")
-    owner: str = Field(description="Pod and its uid: a pod that was made anew is another owner.")
+    host: str = Field(description="Name of its pod; empty: no host.")
+    owner: str = Field(description="Pod and its uid: a recreated pod is another owner.")
     start: datetime
-    end: datetime | None = Field(description="Null: it goes on.")
+    end: datetime | None = Field(description="Null: not ended.")
 
 
 class PartitionView(Report):
     """A partition over time."""
 
     id: str
-    owner: str = Field(description="Name of the pod that reads it now; empty: nobody, or not known.")
-    events: list[int | None] = Field(description="The most events in no file, in each slot; seven digits.")
-    seconds: list[int | None] = Field(description="The greatest age of the oldest of them in each slot, seconds.")
-    tenures: list[Tenure] = Field(description="Who read it, oldest first, as far back as is known.")
+    owner: str = Field(description="Name of the pod that reads it; empty: none, or unknown.")
+    events: list[int | None] = Field(description="Maximum of unwritten events in each slot; seven digits.")
+    seconds: list[int | None] = Field(description="Maximum age of the oldest unwritten event in each slot, seconds.")
+    tenures: list[Tenure] = Field(description="Its readers, oldest first, as far as known.")
 
 
 class MoveView(Report):
-    """A partition got another owner."""
+    """A change of a partition's owner."""
 
     time: datetime
     partition: str
-    source: str = Field(description="Pod that read it before; empty: nobody.")
-    target: str = Field(description="Pod that reads it since; empty: nobody.")
+    source: str = Field(description="Pod that read it before; empty: none.")
+    target: str = Field(description="Pod that reads it since; empty: none.")
 
 
 class BatchView(Report):
@@ -97,9 +97,9 @@ class BatchView(Report):
 
 
 class TimelineView(Report):
-    """The slots, and what came to files in each."""
+    """The slots, with new files and events of each."""
 
-    start: datetime | None = Field(description="Beginning of the first slot; null: nothing was seen yet.")
+    start: datetime | None = Field(description="Start of the first slot; null: no sample yet.")
     slot_seconds: int
     slots: int
     files: list[int | None] = Field(description="New files.")

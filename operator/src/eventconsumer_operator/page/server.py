@@ -1,8 +1,8 @@
-"""Serves the status page and its API: read-only, no login, nothing from elsewhere.
+"""Serves the status page and its API: read-only, without login, without external resources.
 
-Whoever reaches the port may read: names, states and numbers, and no event or secret. Browsers are told to run only what
-this server sent. Of several operators only the one that leads knows anything; the others answer 503 and close the
-connection, so that the next request may find the right one.
+Any client that reaches the port can read names, states and numbers, but no events or secrets. The
+Content-Security-Policy allows only scripts of this server. Only the leading operator has data; the others answer 503
+and close the connection, so the next request may reach the leader.
 """
 
 import hashlib
@@ -45,7 +45,7 @@ def make_application(histories: Callable[[], Histories | None]) -> web.Applicati
     """The page and its API.
 
     Args:
-        histories: Gives what was seen; None while this operator does not lead.
+        histories: Returns the histories; None while this operator does not lead.
     """
 
     rendered = Rendered()
@@ -79,7 +79,7 @@ def make_application(histories: Callable[[], Histories | None]) -> web.Applicati
 
 @web.middleware
 async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Put the headers on every answer, errors too."""
+    """Set the headers of every answer, including errors."""
     try:
         response = await handler(request)
     except web.HTTPException as error:
@@ -90,7 +90,7 @@ async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 def _file(name: str, content_type: str) -> Handler:
-    # Read once: nothing of the file system is served by a path of the request.
+    # Read once: no path of a request reaches the file system.
     body = resources.files(__package__).joinpath("static", name).read_bytes()
 
     async def serve(request: web.Request) -> web.StreamResponse:
@@ -100,15 +100,15 @@ def _file(name: str, content_type: str) -> Handler:
 
 
 class Rendered:
-    """Answers that were made within the last second: many who look cost the operator no more than one who does."""
+    """Cache of answers for one second: many readers cost no more than one."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Start empty; `clock` gives seconds."""
+        """Create an empty cache; `clock` returns seconds."""
         self._clock = clock
         self._answers: dict[str, tuple[float, bytes]] = {}
 
     def get(self, what: str, make: Callable[[], BaseModel]) -> bytes:
-        """The answer to `what` as JSON, made by `make` where there is none so young."""
+        """The answer to `what` as JSON; `make` makes it if none is cached."""
         now = self._clock()
         self._answers = {name: made for name, made in self._answers.items() if now - made[0] < _FRESH_SECONDS}
         if what not in self._answers:
@@ -117,7 +117,7 @@ class Rendered:
 
 
 def _tagged(request: web.Request, body: bytes, content_type: str) -> web.Response:
-    # Weak, because the body is compressed or not as the client likes.
+    # Weak, because the body may be compressed.
     tag = ETag(hashlib.sha256(body).hexdigest()[:32], is_weak=True)
     if any(given.value in (tag.value, "*") for given in request.if_none_match or ()):
         response = web.Response(status=304)
@@ -135,7 +135,9 @@ def _json(model: BaseModel, status: int) -> web.Response:
 
 
 def _not_leading() -> web.Response:
-    response = _json(ErrorView(error="this operator waits for the lead; the one that leads tells more"), 503)
+    response = _json(
+        ErrorView(error="this operator waits for the leader lease; only the leading operator has data"), 503
+    )
     response.headers["Retry-After"] = str(_RETRY_SECONDS)
     response.force_close()
     return response

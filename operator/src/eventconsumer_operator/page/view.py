@@ -1,4 +1,4 @@
-"""Turns what is kept of an EventConsumer into what the API tells. Pure."""
+"""Makes the JSON of the API from the histories. Pure."""
 
 from datetime import UTC, datetime
 
@@ -24,12 +24,12 @@ from eventconsumer_operator.page.model import (
 
 
 def consumer_list(histories: Histories) -> ConsumerList:
-    """Every EventConsumer in short."""
+    """Summaries of all EventConsumers."""
     return ConsumerList(consumers=[summary(key, entry) for key, entry in histories])
 
 
 def summary(key: Key, entry: Entry) -> ConsumerSummary:
-    """One EventConsumer in short."""
+    """Summary of one EventConsumer."""
     status = entry.status
     ready = status.condition(ConditionType.READY)
     return ConsumerSummary(
@@ -87,14 +87,14 @@ def detail(key: Key, entry: Entry) -> ConsumerDetail:
 
 
 def tenures(history: History) -> dict[int, list[Tenure]]:
-    """Who read each partition, oldest first, since owners are known; a partition that nobody read has nobody's."""
+    """The readers of each partition, oldest first, since owners are known; an empty owner means no reader."""
     if history.owners_since is None:
         return {}
     named = {*history.owners, *(move.partition for move in history.moves), *range(history.partitions)}
     ends: dict[int, float] = {}
     last = {partition: history.owners.get(partition, "") for partition in named}
     found: dict[int, list[Tenure]] = {partition: [] for partition in named}
-    # From now back: what was before a move is what the move names as its source.
+    # From now back: the source of a move is the owner before it.
     for move in reversed(history.moves):
         found[move.partition].append(_tenure(move.target, move.time, ends.get(move.partition)))
         ends[move.partition], last[move.partition] = move.time, move.source

@@ -1,7 +1,6 @@
-"""The plan: which objects must exist, as a pure function of the resource, the world and the settings.
+"""The plan: the desired objects, as a pure function of the observed state and the settings.
 
-Nothing here calls anything. The same input always gives the same plan, byte for byte, which is what makes a second
-reconcile of a resting world write nothing.
+The same input yields the same plan, byte for byte, so a reconcile at rest writes nothing.
 """
 
 from dataclasses import dataclass
@@ -29,14 +28,14 @@ from eventconsumer_operator.spark.plan import SparkPlan, orphans, spark_plan
 
 @dataclass(frozen=True)
 class Plan:
-    """What must be.
+    """The desired state.
 
     Attributes:
         spec: The validated spec.
-        config: What hosts are told.
-        image: What hosts run.
-        scaling: Number of hosts wanted, and why.
-        running: Number of hosts that run: the wanted ones, and hosts that still hand over.
+        config: Configuration of the hosts.
+        image: Image of the hosts.
+        scaling: Desired number of hosts, and why.
+        running: Number of pods: the desired hosts, and hosts that still hand over partitions.
         applied: Objects to create or correct, in this order.
         spark: Spark's share.
         jobs: Objects to create once: the application of a batch, the Jobs of replays.
@@ -55,17 +54,17 @@ class Plan:
 
     @property
     def hosts(self) -> int:
-        """Number of hosts wanted."""
+        """Desired number of hosts."""
         return self.scaling.replicas
 
 
 def make_plan(observed: Observed, settings: Settings, fleet_key: str = "") -> Plan:
-    """Decide what must be.
+    """Make the plan.
 
     Args:
-        observed: The world.
-        settings: What the administrator decided.
-        fleet_key: Public key by which hosts know the operator, PEM; empty: hosts are told nothing.
+        observed: The observed state.
+        settings: The administrator's settings.
+        fleet_key: Public key of the operator for hosts, PEM; empty: hosts get no operator messages.
 
     Raises:
         SpecError: The spec does not fit the schema, or names an endpoint, an image, a label, an annotation or a

@@ -16,7 +16,7 @@ from eventconsumer_operator.settings import Settings
 
 
 def host_config(consumer: Consumer, spec: EventConsumerSpec, settings: Settings) -> HostConfig:
-    """Everything a host must know."""
+    """The configuration of the hosts."""
     spark = spec.spark if spec.spark and spec.spark.enabled else None
     grace = spec.pods.termination_grace_period_seconds
     return HostConfig(
@@ -49,7 +49,7 @@ def host_config(consumer: Consumer, spec: EventConsumerSpec, settings: Settings)
         files=FilesConfig(format=spec.sink.format, layout=spec.sink.layout, empty_files=spec.sink.empty_files),
         roll=spec.sink.roll,
         batches=BatchConfig(trigger=spark.trigger, limits=spark.batch) if spark else None,
-        # The kubelet kills at the end of the grace time: leave it a tenth, and 2 seconds at least, to be done before.
+        # The kubelet kills the pod after the grace period: end a tenth of it earlier, at least 2 seconds.
         drain_seconds=grace - max(2, grace // 10),
         allow_insecure_endpoints=settings.allow_insecure_endpoints,
         endpoint_suffixes=settings.endpoint_suffixes,

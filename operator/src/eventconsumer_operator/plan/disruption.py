@@ -1,7 +1,7 @@
-"""The PodDisruptionBudget of the hosts: a node that is drained takes one host at a time. Pure.
+"""The PodDisruptionBudget of the hosts: node drains evict one host at a time. Pure.
 
-At most one away and not a least number available, so that a fleet of one host can be moved, too. A host that is not
-ready may always be evicted: it reads nothing, and must not hold up the drain of a node.
+It sets maxUnavailable, not minAvailable, so that a fleet of one host can be evicted, too. A host that is not ready may
+always be evicted: it reads nothing, and must not block the drain of a node.
 """
 
 from eventconsumer_api import labels

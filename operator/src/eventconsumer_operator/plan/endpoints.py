@@ -1,6 +1,6 @@
-"""Refuses endpoints that a user must not make hosts and Spark talk to. Pure.
+"""Rejects endpoints to which hosts and Spark must not connect. Pure.
 
-The rules are those of `eventconsumer_api.endpoints`; hosts ask them about what connection strings name.
+The rules are those of `eventconsumer_api.endpoints`; hosts check the endpoints of connection strings with them.
 """
 
 from urllib.parse import urlsplit
@@ -16,7 +16,7 @@ def check_endpoints(spec: EventConsumerSpec, settings: Settings) -> None:
     """Check every endpoint that the spec names.
 
     Raises:
-        SpecError: An endpoint is not HTTPS, is no host name, or lies under no domain that the administrator allows.
+        SpecError: An endpoint is not HTTPS, is not a host name, or is outside the allowed domains.
     """
     if settings.allow_insecure_endpoints:
         return
@@ -29,7 +29,7 @@ def check_endpoints(spec: EventConsumerSpec, settings: Settings) -> None:
             continue
         parts = urlsplit(url)
         if parts.scheme == "http":
-            raise SpecError(field, f"{url} is not encrypted: write https://", Reason.INSECURE_ENDPOINT)
+            raise SpecError(field, f"{url} is not encrypted: use https://", Reason.INSECURE_ENDPOINT)
         _check_host(field, parts.netloc.rpartition("@")[2], settings)
     if spec.event_hub.fully_qualified_namespace:
         _check_host("spec.eventHub.fullyQualifiedNamespace", spec.event_hub.fully_qualified_namespace, settings)

@@ -1,7 +1,7 @@
 """The host pods: ConfigMap, headless Service, StatefulSet. Pure.
 
-A missing Secret never keeps a host from starting: it runs, reports the missing Secret, and continues when it appears.
-Only a change of the HostConfig or of the pod's own shape restarts pods; a change of status never does.
+A host starts without its Secret: it reports the missing Secret, and continues when the Secret exists. Only a change of
+the HostConfig or of the pod template restarts pods.
 """
 
 from pathlib import PurePosixPath
@@ -20,9 +20,9 @@ MIN_READY_SECONDS = 10
 
 
 def config_map(consumer: Consumer, config: HostConfig, fleet_key: str = "") -> Manifest:
-    """The ConfigMap with the hosts' configuration, and the public key by which they know the operator.
+    """The ConfigMap with the hosts' configuration and the operator's public key.
 
-    The key is not part of the configuration's digest: a new one restarts no pod.
+    The key is not part of the configuration's digest: a new key restarts no pod.
     """
     head = child(consumer, CONFIG_MAP, host_name(consumer.key), labels.COMPONENT_HOST)
     key = {PurePosixPath(labels.FLEET_KEY_FILE).name: fleet_key} if fleet_key else {}
@@ -46,15 +46,15 @@ def service(consumer: Consumer) -> Manifest:
 def stateful_set(
     consumer: Consumer, spec: EventConsumerSpec, config: HostConfig, replicas: int, image: str
 ) -> Manifest:
-    """The StatefulSet of the hosts: stable ordinals, all started and stopped at once."""
+    """The StatefulSet of the hosts: stable ordinals, started and stopped in parallel."""
     name = host_name(consumer.key)
     return child(consumer, STATEFUL_SET, name, labels.COMPONENT_HOST) | {
         "spec": {
             "replicas": replicas,
             "serviceName": name,
             "podManagementPolicy": "Parallel",
-            # A rolling update continues when the host before had time to take its partitions back. Readiness does not
-            # wait for that: partitions are handed only to hosts that are ready.
+            # A rolling update waits for a new host to take its partitions back. Readiness does not wait for that:
+            # only ready hosts get partitions.
             "minReadySeconds": MIN_READY_SECONDS,
             "selector": {"matchLabels": selector(consumer.key, labels.COMPONENT_HOST)},
             "template": host_template(consumer.key, spec, config, image, config_map=name, probes=host_probes()),
@@ -66,7 +66,7 @@ def host_probes() -> dict[str, Any]:
     """Probes of a container that answers /healthz as hosts do."""
     check = {"httpGet": {"path": "/healthz", "port": PORT_NAME}, "timeoutSeconds": 5}
     return {
-        # Two minutes to start on a busy node; readiness is quick, for the fleet's size follows it.
+        # Two minutes to start on a busy node; readiness is frequent, because the size of the fleet follows it.
         "startupProbe": check | {"periodSeconds": 2, "failureThreshold": 60},
         "readinessProbe": check | {"periodSeconds": 5, "failureThreshold": 3},
         "livenessProbe": check | {"periodSeconds": 10, "failureThreshold": 6},

@@ -1,17 +1,17 @@
-"""How many hosts the lag asks for. Pure: a decision is a function of what was measured, the time, and the last one.
+"""The desired number of hosts in scaling mode Lag. Pure: a function of the lag, the time and the last decision.
 
-What is judged is lateness: how much older a partition's oldest event in no file is than it gets while hosts keep up,
-for an event waits in memory until its file is full. A partition is late beyond `lag.targetSeconds`.
+The measure is lateness: the age of a partition's oldest unwritten event, minus its age while hosts keep up (an event
+waits in memory until its file is full). A partition is late if this exceeds `lag.targetSeconds`.
 
-- Up: in proportion to how late the latest partition is, at most twofold, and again only after the hosts that came could
-  help, and while they will not catch up soon. A partition is read by one host: more hosts help only while late
-  partitions share one, so one busy partition never grows the fleet.
-- Down: a quarter of the hosts, once nothing has been late for `lag.cooldownSeconds`, and as long after the last change
-  could show. A number that was too few is not tried again for some cooldowns, and then by one host, or a constant load
-  would swing between two numbers.
-- To zero: with `minReplicas: 0`, once everything is in files and nothing came for `lag.idleSeconds`; back to one at the
-  first event. Files that wait for Spark keep no host: the probe makes batches of them.
-- What is not known never takes a host away, and without any report nothing changes.
+- Up: in proportion to the greatest lateness, at most by a factor of two. The next step waits until the new hosts had
+  time to help, and is skipped if they will catch up soon. One host reads a partition: more hosts help only while late
+  partitions share a host, so a single busy partition never grows the fleet.
+- Down: by a quarter of the hosts, after `lag.cooldownSeconds` without lateness, and as long after the effect of the
+  last change. A number that was too few is not tried again for some cooldowns, and then with one host less; otherwise a
+  constant load would oscillate between two numbers.
+- To zero: with `minReplicas: 0`, when all events are in files and no events arrived for `lag.idleSeconds`; back to one
+  at the first event. Files that wait for Spark need no host: the probe makes batches of them.
+- Unknown lag never removes a host, and without any report the number stays.
 """
 
 import math
@@ -23,27 +23,27 @@ from eventconsumer_api.host_report import PartitionLag
 from eventconsumer_api.status import ScalingStatus
 from eventconsumer_api.v1alpha1 import Scaling, ScalingMode
 
-STEP = timedelta(seconds=30)  # for hosts to start; only when files of theirs can be there, they can have helped
-START = timedelta(seconds=120)  # hosts that are not ready yet are waited for as long
-CATCH_UP_SECONDS = 300.0  # within this time the hosts that are there may catch up by themselves
-CALM_SHARE = 0.25  # of the target: who is later than that is on the way to be late
-HOLD_COOLDOWNS = 12  # for so many cooldowns a number that was too few is not tried again
-TRIAL_COOLDOWNS = 3  # and so long it is tried before the next one
+STEP = timedelta(seconds=30)  # for new hosts to start; they can help only when they have written files
+START = timedelta(seconds=120)  # longest wait for hosts that are not ready
+CATCH_UP_SECONDS = 300.0  # the current hosts may catch up within this time
+CALM_SHARE = 0.25  # of the target: a partition above this share is about to be late
+HOLD_COOLDOWNS = 12  # cooldowns before a number that was too few is tried again
+TRIAL_COOLDOWNS = 3  # cooldowns for such a trial before the next lower number
 
 
 @dataclass(frozen=True)
 class View:
-    """What a decision is made from.
+    """Input of a decision.
 
     Attributes:
         now: The time.
-        lags: Of every partition; None while not reported.
-        partitions: Number of partitions; None while it is not known.
-        owners: Who reads a partition, where that is known.
-        last_enqueued_time: When the newest event came; None: never, or not known.
-        existing: Host pods that are asked for now.
-        ready: Host pods that are ready.
-        normal_seconds: How old the oldest event in no file gets while hosts keep up.
+        lags: Lag by partition; None: not reported.
+        partitions: Number of partitions; None: unknown.
+        owners: Owner by partition, where known.
+        last_enqueued_time: Enqueued time of the newest event; None: no event, or unknown.
+        existing: Replicas of the StatefulSet.
+        ready: Ready host pods.
+        normal_seconds: Age of the oldest unwritten event while hosts keep up.
     """
 
     now: datetime
@@ -57,18 +57,20 @@ class View:
 
 
 def decide(view: View, scaling: Scaling, before: ScalingStatus | None) -> ScalingStatus:
-    """The number of hosts, and what to remember.
+    """The desired number of hosts, with the memory for the next decision.
 
     Args:
-        view: The world.
+        view: The input.
         scaling: The spec.
-        before: The last decision by this mode; None: there is none.
+        before: The last decision in this mode; None: there is none.
     """
     most = min(scaling.max_replicas, view.partitions or scaling.max_replicas)
     least = min(scaling.min_replicas, most)
     if before is None:
         wanted = view.existing or max(1, least)
-        return _Step(view, most, least).to(wanted, "the number from before mode Lag" if view.existing else "to begin")
+        return _Step(view, most, least).to(
+            wanted, "unchanged from the mode before" if view.existing else "initial number"
+        )
     step = _Step(view, most, least, before)
     if not least <= before.replicas <= most:
         return step.to(before.replicas, "")
@@ -91,7 +93,7 @@ def decide(view: View, scaling: Scaling, before: ScalingStatus | None) -> Scalin
 
 @dataclass(frozen=True)
 class _Step:
-    """From one decision to the next."""
+    """One decision."""
 
     view: View
     most: int
@@ -99,11 +101,11 @@ class _Step:
     before: ScalingStatus | None = None
 
     def to(self, wanted: int, reason: str, **memory: object) -> ScalingStatus:
-        """Another number, within its bounds; a reason that is a bound says so."""
+        """A new number within the bounds; the reason names a bound that applies."""
         if wanted > self.most:
-            wanted, bound = self.most, f"no more than {self.most}: scaling.maxReplicas, or one for each partition"
+            wanted, bound = self.most, f"at most {self.most}: scaling.maxReplicas, or the number of partitions"
         elif wanted < self.least:
-            wanted, bound = self.least, f"no fewer than {self.least}: scaling.minReplicas"
+            wanted, bound = self.least, f"at least {self.least}: scaling.minReplicas"
         else:
             bound = ""
         kept = self.before.model_dump() if self.before else {}
@@ -122,16 +124,16 @@ class _Step:
 
 
 def _awake(step: _Step, lags: Mapping[str, PartitionLag]) -> ScalingStatus:
-    assert step.before is not None  # noqa: S101 - there was zero
+    assert step.before is not None  # noqa: S101 - it was zero
     behind = sum(bool(lag.events) for lag in lags.values())
     if not behind:
         return step.before
-    return step.to(1, f"events came in {_partitions(behind)}", calm_since=None, late_seconds=None)
+    return step.to(1, f"events arrived in {_partitions(behind)}", calm_since=None, late_seconds=None)
 
 
 def _rise(step: _Step, late: Mapping[str, float], target: float) -> ScalingStatus:
     before, view = step.before, step.view
-    assert before is not None  # noqa: S101 - there is something to rise from
+    assert before is not None  # noqa: S101 - a decision exists
     hold = before.model_copy(update={"calm_since": None})
     current, worst = before.replicas, max(late.values())
     sharing = len(late) - len({view.owners.get(partition, partition) for partition in late})
@@ -146,37 +148,37 @@ def _rise(step: _Step, late: Mapping[str, float], target: float) -> ScalingStatu
     if gained > 0 and (worst - target) * passed.total_seconds() / gained <= CATCH_UP_SECONDS:
         return hold
     memory: dict[str, object] = {"calm_since": None, "late_seconds": math.ceil(worst)}
-    if gained <= 0:  # else they were enough, and only slow to catch up
+    if gained <= 0:  # otherwise they were enough, but slow
         memory |= {"too_few": current, "too_few_time": view.now}
     return step.to(wanted, f"{_partitions(len(late))} more than {target:.0f} s late", **memory)
 
 
 def _fall(step: _Step, lags: Mapping[str, PartitionLag], scaling: Scaling) -> ScalingStatus:
     before, now = step.before, step.view.now
-    assert before is not None  # noqa: S101 - there is something to fall from
+    assert before is not None  # noqa: S101 - a decision exists
     since = before.calm_since or now
     calm = before.model_copy(update={"calm_since": since, "late_seconds": None})
     cooldown = timedelta(seconds=scaling.lag.cooldown_seconds)
-    # Whether the last change was right shows only in files that were made since.
+    # The effect of the last change is visible only in files written since.
     if now - since < cooldown or step.since_change() < cooldown + timedelta(seconds=step.view.normal_seconds):
         return calm
     idle = timedelta(seconds=scaling.lag.idle_seconds)
     quiet = now - (step.view.last_enqueued_time or since)
     done = not any(lag.events for lag in lags.values())
     if step.least == 0 and done and quiet >= idle:
-        return step.to(0, f"nothing came for {scaling.lag.idle_seconds} s", calm_since=since, late_seconds=None)
+        return step.to(0, f"no events arrived for {scaling.lag.idle_seconds} s", calm_since=since, late_seconds=None)
     memory: dict[str, object] = {"calm_since": since, "late_seconds": None}
     fewer = max(1, step.least, before.replicas - max(1, before.replicas // 4))
     if before.too_few is not None and before.too_few_time is not None and fewer <= before.too_few:
         held_until = before.too_few_time + cooldown * HOLD_COOLDOWNS
         if now < held_until:
             fewer = before.too_few + 1
-        else:  # try the number that was too few, and the next one below only when this one had its time
+        else:  # try the number that was too few; lower numbers only after this trial
             fewer = before.too_few
             memory |= {"too_few": fewer - 1, "too_few_time": now - cooldown * (HOLD_COOLDOWNS - TRIAL_COOLDOWNS)}
     if fewer >= before.replicas:
         return calm
-    return step.to(fewer, f"nothing was late for {scaling.lag.cooldown_seconds} s", **memory)
+    return step.to(fewer, f"no partition was late for {scaling.lag.cooldown_seconds} s", **memory)
 
 
 def _partitions(count: int) -> str:

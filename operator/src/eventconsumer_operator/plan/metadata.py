@@ -1,8 +1,8 @@
-"""Which labels, annotations and priority class a user may give to host pods. Pure.
+"""Checks labels, annotations and the priority class of host pods. Pure.
 
-Labels and annotations steer more than they seem to: sidecar injectors, network policies, admission and cost rules read
-them, and so do the operator's own selectors. A priority class may push other pods off a node. So only what the
-administrator has named is allowed, and keys of Kubernetes and of this operator never are.
+Sidecar injectors, network policies, admission and cost rules, and the operator's selectors read labels and annotations.
+A priority class may evict other pods. So only values that the administrator allows are accepted, and never keys of
+Kubernetes or of this operator.
 """
 
 from collections.abc import Collection, Mapping
@@ -17,7 +17,7 @@ def check_metadata(pods: Pods, settings: Settings) -> None:
     """Check labels, annotations and priority class.
 
     Raises:
-        SpecError: One of them is not allowed; the message says what is, and who can change that.
+        SpecError: One of them is not allowed; the message names the allowed values and the setting.
     """
     for field, values in (("labels", pods.labels), ("annotations", pods.annotations)):
         _check_keys(f"spec.pods.{field}", values, settings.pod_metadata_prefixes)
@@ -38,11 +38,11 @@ def _check_keys(field: str, values: Mapping[str, str], prefixes: Collection[str]
 
 
 def _covers(prefix: str, key: str) -> bool:
-    """All keys of a domain where the prefix ends with its slash, else exactly the key."""
+    """A prefix with a final slash covers all keys of the domain, any other only the same key."""
     return key.startswith(prefix) if prefix.endswith("/") else key == prefix
 
 
 def _choice(allowed: Collection[str], setting: str) -> str:
     if not allowed:
-        return f"none is, until the operator's administrator names some in {setting}"
-    return f"use {', '.join(allowed)}, or let the operator's administrator add to {setting}"
+        return f"ask the operator's administrator to set {setting}"
+    return f"use {', '.join(allowed)}, or ask the operator's administrator to extend {setting}"

@@ -1,14 +1,13 @@
 """The NetworkPolicies: ingress to hosts and to Spark's pods, and egress of hosts. Pure.
 
-All pods that run the host image are covered by one. In: the operator, which asks for their state and tells them the
-fleet, and the namespaces that the administrator names for metrics; the kubelet's probes come from the node and need no
-rule. Out: names, and TLS to Event Hubs, storage and sign-in. Their addresses are not known in advance (private
-endpoints lie in the cluster's own network), so the ports are bounded here and the host names by
-`eventconsumer_api.endpoints`.
+One policy covers all pods that run the host image. Ingress: the operator (reports and operator messages), and the
+administrator's namespaces for metrics; the kubelet's probes come from the node and need no rule. Egress: DNS, and TLS
+to Event Hubs, storage and sign-in. Their addresses are not known in advance (private endpoints are in the cluster's
+network), so the policy limits the ports, and `eventconsumer_api.endpoints` limits the host names.
 
-Spark's pods have a policy of their own for what comes in: driver and executors of a resource talk to each other, on
-ports that Spark chooses, and nobody else has anything to say to them. What goes out is not bounded: a driver creates
-its executors through the API server, whose address and port differ from cluster to cluster.
+A second policy covers ingress to Spark's pods: only driver and executors of the same resource may connect, on any port.
+Egress is not limited: a driver creates its executors through the API server, whose address and port depend on the
+cluster.
 """
 
 from typing import Any
@@ -24,14 +23,14 @@ from eventconsumer_operator.settings import Settings
 SPARK_COMPONENTS = (labels.COMPONENT_SPARK, labels.COMPONENT_BATCH_REPLAY)
 COMPONENTS = (labels.COMPONENT_HOST, labels.COMPONENT_PROBE, labels.COMPONENT_REPLAY, labels.COMPONENT_TOOL)
 OPERATOR_LABELS = {labels.LABEL_NAME: APPLICATION, labels.LABEL_COMPONENT: "operator"}
-_NAMESPACE_NAME = "kubernetes.io/metadata.name"  # the API server puts it on every namespace
+_NAMESPACE_NAME = "kubernetes.io/metadata.name"  # a label of every namespace
 _DNS = 53
 _HTTPS = 443
 _AMQPS = 5671
 
 
 def network_policies(consumer: Consumer, spec: EventConsumerSpec, settings: Settings) -> tuple[Manifest, ...]:
-    """The policies; none where the administrator wants none, and none for Spark where there is no Spark."""
+    """The policies: none if the administrator disabled them, and none for Spark if Spark is not enabled."""
     if not settings.network_policies:
         return ()
     with_spark = spec.spark is not None and spec.spark.enabled
@@ -63,14 +62,14 @@ def _of_hosts(consumer: Consumer, settings: Settings) -> Manifest:
             "ingress": [
                 {"from": _callers(settings), "ports": [{"port": labels.HOST_PORT, "protocol": "TCP"}]},
             ],
-            # Emulators listen on any port, so with insecure endpoints everything is let out.
+            # Emulators listen on any port, so insecure endpoints need all egress.
             "egress": [{}] if settings.allow_insecure_endpoints else _destinations(),
         }
     }
 
 
 def unwanted_policies(observed: Observed, spec: EventConsumerSpec, settings: Settings) -> tuple[Manifest, ...]:
-    """Policies that were made before the administrator switched them off, or the user Spark."""
+    """Policies that are left from before the administrator disabled them, or the user disabled Spark."""
     consumer = observed.consumer
     wanted = {name_of(policy) for policy in network_policies(consumer, spec, settings)}
     return tuple(

@@ -1,8 +1,7 @@
 """The probe: one small pod that looks for events while no host runs (`scaling.minReplicas: 0`). Pure.
 
-It also makes Spark batches of files that wait, and sees their commits. It is what a host is but for its command and its
-size: the same configuration, the same Secrets, the same restrictions, for the operator holds no credentials with which
-it could look itself.
+It also makes Spark batches of pending files, and observes their commits. It differs from a host only in its command and
+size: same configuration, Secrets and restrictions. The operator has no credentials to look for events itself.
 """
 
 from typing import Any
@@ -19,20 +18,20 @@ from eventconsumer_operator.resource.observed import Consumer, Observed
 from eventconsumer_operator.resource.pods import host_template
 
 COMMAND = "probe"
-# Measured: 80 MB, mostly the clients' code. The limit is for hubs of a thousand partitions.
+# Measured: 80 MB, mostly code. The limit allows hubs with a thousand partitions.
 REQUESTS = {"cpu": "10m", "memory": "96Mi"}
 LIMIT_MIB = 256
-BATCH_FILE_KIB = 4  # measured: 3.7 for a file of the batch that is frozen, and 0.9 for one that waits
-GRACE_SECONDS = 5  # it holds nothing
+BATCH_FILE_KIB = 4  # measured: 3.7 per file of the frozen batch, and 0.9 per pending file
+GRACE_SECONDS = 5  # it owns no partitions
 
 
 def is_probing(scaling: ScalingStatus) -> bool:
-    """Whether no host runs because nothing comes: then the probe does."""
+    """Whether hosts are scaled to zero until new events arrive: then the probe runs."""
     return scaling.mode is ScalingMode.LAG and scaling.replicas == 0
 
 
 def probe_set(consumer: Consumer, spec: EventConsumerSpec, config: HostConfig, image: str) -> Manifest:
-    """The StatefulSet of the probe's only pod."""
+    """The StatefulSet of the probe."""
     name, hosts = probe_name(consumer.key), host_name(consumer.key)
     template = host_template(
         consumer.key,
@@ -62,7 +61,7 @@ def _limit_mib(config: HostConfig) -> int:
 
 
 def unwanted_probe(observed: Observed, scaling: ScalingStatus) -> tuple[Manifest, ...]:
-    """The probe's StatefulSet, where it is there and hosts run or are suspended."""
+    """The probe's StatefulSet, if it exists while hosts run or are suspended."""
     live = observed.children.get((STATEFUL_SET, probe_name(observed.consumer.key)))
     if live is None or is_probing(scaling):
         return ()

@@ -1,8 +1,8 @@
-"""A replay: a Job whose pod is a host that reads retained events up to an end, into places of the replay's own. Pure.
+"""A replay of events: a Job whose pod is a host that reads retained events up to an end, into its own folder. Pure.
 
-The Job's name is a function of the resource's uid and the replay's nonce, and a replay that is started again continues
-where it stopped; so nothing is read twice into files, whoever starts it how often. That one succeeded is remembered in
-the status, and it is not started again when its Job is cleaned up.
+The Job's name is a function of the resource's uid and the replay's nonce. A new Job of the same replay continues where
+the last one stopped, so no event is written twice. The status remembers a success, so the replay is not repeated when
+its Job is deleted.
 """
 
 from eventconsumer_api import labels
@@ -16,13 +16,13 @@ from eventconsumer_operator.resource.pods import host_template
 from eventconsumer_operator.spark.applications import application_of
 
 FOLDER = "_replays"
-KEEP_FINISHED_SECONDS = 3600  # long enough to read a log; one that failed is tried again after it
-ATTEMPTS = 20  # a pod may be evicted often; what needs a person shows in the status and ends nothing
+KEEP_FINISHED_SECONDS = 3600  # to read the log; a failed replay is tried again afterwards
+ATTEMPTS = 20  # pods may be evicted often; problems that need a user are in the status
 _RECEIVING = {"source", "max_batch_size", "prefetch", "max_wait_seconds", "buffer_bytes"}  # no handler, no checkpoints
 
 
 def replay_config(config: HostConfig, replay: Replay) -> HostConfig:
-    """What the replay's host is told: as the consumer's hosts, but for where it reads and writes, and its end."""
+    """The configuration of the replay's host: that of the hosts with another consumer group, folder and end."""
     place = f"{FOLDER}/{replay.nonce}"
     leases, sink, hub = config.leases, config.sink, config.event_hub
     by_time = StartingPosition(type=PositionType.ENQUEUED_TIME, enqueued_time=replay.from_)
@@ -35,7 +35,7 @@ def replay_config(config: HostConfig, replay: Replay) -> HostConfig:
             "leases": leases.model_copy(update={"shared": False}),
             "sink": sink.model_copy(update={"prefix": f"{sink.prefix}/{place}"}),
             "starting_position": by_time if replay.from_ else StartingPosition(),
-            "processing": Processing(**kept),  # a handler has had these events already
+            "processing": Processing(**kept),  # the handler has already processed these events
             "batches": None,
             "replay": ReplayConfig(nonce=replay.nonce, to=replay.to, partitions=replay.partitions),
         }
@@ -43,7 +43,7 @@ def replay_config(config: HostConfig, replay: Replay) -> HostConfig:
 
 
 def replay_job(observed: Observed, spec: EventConsumerSpec, config: HostConfig, image: str) -> Manifest | None:
-    """The Job of the replay, or None: none is wanted, it is done, suspended, or the Job exists."""
+    """The Job to create; None: no replay is requested, or it is done, suspended, or has a Job."""
     replay, consumer = spec.replay, observed.consumer
     if replay is None or spec.suspend or _succeeded(observed, replay):
         return None
@@ -72,7 +72,7 @@ def replay_job(observed: Observed, spec: EventConsumerSpec, config: HostConfig, 
 
 
 def unwanted_replays(observed: Observed, spec: EventConsumerSpec) -> tuple[Manifest, ...]:
-    """Running Jobs of replays that the spec does not ask for any more. Suspending lets a running one finish."""
+    """Running Jobs of replays that the spec no longer requests. A suspension does not end a running Job."""
     consumer = observed.consumer
     wanted = replay_name(consumer.key, consumer.uid, spec.replay.nonce) if spec.replay else ""
     return tuple(

@@ -1,9 +1,9 @@
-"""How many hosts: the wanted number, and how many the StatefulSet keeps while leaving hosts hand over. Pure.
+"""The desired number of hosts, and the replicas of the StatefulSet while leaving hosts hand over. Pure.
 
-A leaving host gets a message and hands its partitions over to the others; only then it is stopped. So the StatefulSet
-follows a lower number later, host by host from the highest ordinal down, or after `LEAVING` in any case: a host that is
-stopped hands over by itself, only less gently. Since when hosts leave is an annotation of the StatefulSet, so that it
-outlives the operator.
+A leaving host gets a message, hands its partitions over to the others, and is stopped afterwards. So a lower number
+reaches the StatefulSet later, host by host from the highest ordinal down, or after `LEAVING` at the latest: a stopped
+host hands over, too, but with a longer interruption. The time since when hosts leave is an annotation of the
+StatefulSet, which survives restarts of the operator.
 """
 
 from dataclasses import dataclass
@@ -18,18 +18,18 @@ from eventconsumer_operator.plan.lag import View, decide
 from eventconsumer_operator.resource.names import host_name
 from eventconsumer_operator.resource.observed import Observed
 
-ANNOTATION_LEAVING = "eventconsumer.io/hosts-leaving"  # <hosts wanted> <since when>
+ANNOTATION_LEAVING = "eventconsumer.io/hosts-leaving"  # <desired hosts> <since>
 LEAVING = timedelta(seconds=120)
-# How long a file may be in storage before the leading host counts it: it looks every 5 s at leases that are listed
-# every 5 s or so, and knows an event's age to 5 s.
+# Delay until the leading host counts a file: it reads the leases every 5 s, they are listed about every 5 s, and the
+# age of an event is known to 5 s.
 _MEASURING_SECONDS = 20.0
 
 
 def scaling_of(observed: Observed, spec: EventConsumerSpec) -> ScalingStatus:
-    """How many hosts are wanted, and why.
+    """The desired number of hosts, and why.
 
     Raises:
-        SpecError: The mode does not go with other fields.
+        SpecError: The mode contradicts other fields.
     """
     before = observed.consumer.status.scaling
     if spec.suspend:
@@ -41,12 +41,16 @@ def scaling_of(observed: Observed, spec: EventConsumerSpec) -> ScalingStatus:
         case ScalingMode.FIXED:
             wanted, reason = scaling.replicas or 0, "scaling.replicas"
         case _ if not partitions:
-            wanted, reason = 1, "the number of partitions is not known yet"
+            wanted, reason = 1, "the number of partitions is unknown"
         case _:
             each = scaling.partitions_per_host
             asked = -(-partitions // each)
             wanted = min(max(asked, scaling.min_replicas), scaling.max_replicas, partitions)
-            bounded = "" if wanted == asked else "; within scaling.minReplicas and maxReplicas, one for each at most"
+            bounded = (
+                ""
+                if wanted == asked
+                else "; limited by scaling.minReplicas, scaling.maxReplicas and the number of partitions"
+            )
             reason = f"{partitions} partitions, {each} for each host{bounded}"
     return _told(wanted, reason, scaling.mode, before, observed.now)
 
@@ -74,20 +78,20 @@ def _view(observed: Observed, spec: EventConsumerSpec) -> View:
 
 
 def normal_seconds(spec: EventConsumerSpec) -> float:
-    """How old the oldest event in no file gets while hosts keep up, as the leading host sees it.
+    """Age of the oldest unwritten event while hosts keep up, as the leading host measures it.
 
     Raises:
-        SpecError: It may get as old as it likes.
+        SpecError: The age has no limit.
     """
     processing = spec.processing
     if processing.handler is None or processing.handler_mode is not HandlerMode.REPLACE:
         return spec.sink.roll.max_seconds + _MEASURING_SECONDS
-    # Without files an event is done when a checkpoint is behind it.
+    # Without files an event is processed when a checkpoint follows it.
     if processing.checkpoint.policy is CheckpointPolicy.EVENTS:
         raise SpecError(
             "spec.processing.checkpoint.policy",
-            "scaling.mode: Lag cannot tell how late a handler without files is while checkpoints wait for a number of "
-            "events: write Batch or Interval, or choose another scaling.mode",
+            "scaling.mode: Lag cannot measure the lag of a handler without files while checkpoints wait for a number "
+            "of events: set Batch or Interval, or another scaling.mode",
         )
     interval = processing.checkpoint.policy is CheckpointPolicy.INTERVAL
     return (processing.checkpoint.seconds if interval else 0) + _MEASURING_SECONDS
@@ -95,11 +99,11 @@ def normal_seconds(spec: EventConsumerSpec) -> float:
 
 @dataclass(frozen=True)
 class Running:
-    """What the StatefulSet is told.
+    """Replicas of the StatefulSet.
 
     Attributes:
-        replicas: Its number of pods.
-        leaving: Value of `ANNOTATION_LEAVING`; empty: no host is waited for.
+        replicas: Number of pods.
+        leaving: Value of `ANNOTATION_LEAVING`; empty: no host leaves.
     """
 
     replicas: int
@@ -107,9 +111,9 @@ class Running:
 
 
 def running(observed: Observed, wanted: int) -> Running:
-    """How many hosts run while `wanted` are wanted.
+    """Replicas while `wanted` hosts are desired.
 
-    Where no host stays, none could take over, and all stop at once.
+    If no host stays, no host can take over, and all stop at once.
     """
     hosts = observed.children.get((STATEFUL_SET, host_name(observed.consumer.key)), {})
     exist = hosts.get("spec", {}).get("replicas", 0)
@@ -123,7 +127,7 @@ def running(observed: Observed, wanted: int) -> Running:
 
 
 def with_leaving(manifest: Manifest, run: Running) -> Manifest:
-    """The StatefulSet that remembers since when hosts leave."""
+    """The StatefulSet with the annotation about leaving hosts."""
     if not run.leaving:
         return manifest
     metadata = manifest["metadata"]
@@ -132,7 +136,7 @@ def with_leaving(manifest: Manifest, run: Running) -> Manifest:
 
 
 def _leaving_since(hosts: Manifest, wanted: int) -> datetime | None:
-    """Since when hosts leave for this number or a lower one; a lower number starts over."""
+    """Since when hosts leave for this number or a lower one; a lower number starts again."""
     told = hosts["metadata"].get("annotations", {}).get(ANNOTATION_LEAVING, "")
     number, _, since = told.partition(" ")
     try:
@@ -142,7 +146,7 @@ def _leaving_since(hosts: Manifest, wanted: int) -> datetime | None:
 
 
 def _holds(observed: Observed, pod: Manifest) -> bool:
-    """Whether a host may still hold partitions: one that does not say so has to be believed to."""
+    """Whether a host may still own partitions; without a report it may."""
     if is_being_deleted(pod) or pod.get("status", {}).get("phase") in {"Pending", "Succeeded", "Failed"}:
         return False
     report = observed.reports.get(name_of(pod))

@@ -1,7 +1,7 @@
-"""Asks hosts what they do: GET http://<pod>:8080/status, all at once, with short time limits.
+"""Reads the reports of hosts: GET http://<pod>:8080/status, concurrently, with short time limits.
 
-A host that does not answer is simply absent from the result; the operator never waits long for one and never believes
-anything but a well-formed answer of bounded size. No credential is sent and none is expected.
+A host that does not answer is absent from the result. Only well-formed answers of bounded size are accepted. No
+credential is sent or expected.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ _MAX_BYTES = 4 * 1024 * 1024  # a report of 1,000 partitions has about 200 kB
 
 
 class Hosts(Protocol):
-    """Where reports come from."""
+    """Reads reports of hosts."""
 
     async def reports(self, addresses: Mapping[str, str]) -> dict[str, HostReport]:
-        """Ask every host; addresses and answers by pod name. Hosts that do not answer are absent."""
+        """Read all reports; addresses and reports by pod name. Hosts that do not answer are absent."""
 
 
 class HttpHosts:
@@ -71,7 +71,7 @@ class HttpHosts:
 
 
 def url_host(address: str) -> str:
-    """An IP address as URLs have it."""
+    """An IP address in the syntax of URLs."""
     return f"[{address}]" if ipaddress.ip_address(address).version == 6 else address
 
 

@@ -1,4 +1,4 @@
-"""Which images run: the administrator's, or those with a user's code that the administrator allows. Pure."""
+"""Images of hosts and Spark: the administrator's, or images of users that the administrator allows. Pure."""
 
 from collections.abc import Collection
 
@@ -14,7 +14,7 @@ def host_image(spec: EventConsumerSpec, settings: Settings) -> str:
     """The image of the hosts.
 
     Raises:
-        SpecError: The image is not one of those allowed.
+        SpecError: The image is not allowed.
     """
     image = spec.processing.image
     if image is None:
@@ -26,7 +26,7 @@ def spark_image(spec: EventConsumerSpec, settings: Settings) -> str:
     """The image of Spark drivers and executors.
 
     Raises:
-        SpecError: The image is not one of those allowed.
+        SpecError: The image is not allowed.
     """
     image = spec.spark.application.image if spec.spark and spec.spark.enabled else None
     if image is None:
@@ -38,12 +38,12 @@ def _allowed(image: str, field: str, prefixes: Collection[str], what: str, setti
     if any(_starts(image, prefix) for prefix in prefixes):
         return image
     if not prefixes:
-        raise SpecError(field, f"no image with {what} is allowed: the administrator must name {setting}")
+        raise SpecError(field, f"no image with {what} is allowed: ask the operator's administrator to set {setting}")
     raise SpecError(field, f"{image} is not allowed: use an image whose name starts with one of {', '.join(prefixes)}")
 
 
 def _starts(image: str, prefix: str) -> bool:
-    """Whether an image lies under a prefix: a whole path segment, so that `shop` does not allow `shopping/x`."""
+    """Whether a prefix covers an image, by whole path segments: `shop` does not cover `shopping/x`."""
     if not image.startswith(prefix):
         return False
     rest = image[len(prefix) :]

@@ -1,4 +1,4 @@
-"""Reads the world for one reconcile: the resource, its children and pods from the store, and what its hosts say."""
+"""Reads the state for one reconcile: the resource, its children and pods from the store, and reports of its hosts."""
 
 from collections.abc import Iterable, Set
 from datetime import UTC, datetime
@@ -23,10 +23,10 @@ from eventconsumer_operator.resource.observed import Observed, consumer_from
 
 
 async def load(store: Store, hosts: Hosts, key: Key) -> Observed | None:
-    """Gather everything about one resource. Only hosts are asked; the rest is in the store.
+    """Read the state of one resource: host reports over HTTP, everything else from the store.
 
     Returns:
-        None if it does not exist or is being deleted: then there is nothing to do, for its children go with it.
+        None if it does not exist or is being deleted: garbage collection deletes its children.
     """
     manifest = store.get(EVENT_CONSUMER, key.namespace, key.name)
     if manifest is None or is_being_deleted(manifest):
@@ -45,7 +45,7 @@ async def load(store: Store, hosts: Hosts, key: Key) -> Observed | None:
     replays = tuple(job for job in own_jobs if _is_of(job, labels.COMPONENT_REPLAY))
     batch_replays = tuple(job for job in own_jobs if _is_of(job, labels.COMPONENT_BATCH_REPLAY))
     spark_pods = [pod for pod in pods if _is_of(pod, labels.COMPONENT_SPARK)]
-    # Not every launcher lets the driver's pod be owned by the application: then it is owned by the resource itself.
+    # With some launchers the resource, not the application, owns the driver pod.
     drivers = tuple(_owned(spark_pods, {*_uids(own_applications), consumer.uid}))
     replay_pods = tuple(_owned(pods, _uids(replays)))
     probe_set = children.get((STATEFUL_SET, probe_name(key)))
@@ -74,7 +74,7 @@ def _is_of(manifest: Manifest, component: str) -> bool:
 
 
 def _owned(manifests: Iterable[Manifest], uids: Set[str]) -> list[Manifest]:
-    # Labels can be put on anything by anyone; an owner's uid says whose it is.
+    # Any client can set labels; the uid of the owner is reliable.
     found = (manifest for manifest in manifests if controller_uid(manifest) in uids)
     return sorted(found, key=name_of)
 

@@ -1,8 +1,7 @@
 """Names, labels and owners of children. Pure.
 
-Names are fixed functions of the resource, so that a repeated or interrupted reconcile finds what it made before.
-Children carry our own labels only: labels of the resource itself belong to the user's tools, and copying them
-confuses those.
+Names are functions of the resource, so a repeated or interrupted reconcile finds its earlier children. Children only
+have the operator's labels: labels of the resource belong to the user's tools, which copies would confuse.
 """
 
 from eventconsumer_api import labels
@@ -29,29 +28,29 @@ def spark_policy_name(key: Key) -> str:
 
 
 def probe_name(key: Key) -> str:
-    """Name of the StatefulSet of the probe, which looks for events while no host runs."""
+    """Name of the StatefulSet of the probe."""
     return f"{key.name}-probe"
 
 
 def application_name(key: Key, uid: str, batch: int, attempt: int) -> str:
-    """Name of the application of an attempt: the same whoever looks at the same batch of the same resource."""
+    """Name of the application of an attempt: a function of the resource, the batch and the attempt."""
     rest = f"-{uid[:8]}-b{batch}" + (f"-a{attempt}" if attempt > 1 else "")
     part = min(_APPLICATION_NAME_PART, _APPLICATION_NAME_LIMIT - len(rest))
     return key.name[:part].rstrip("-.") + rest
 
 
 def replay_name(key: Key, uid: str, nonce: str) -> str:
-    """Name of the Job of a replay: at most 57 characters, as its pods' names add to it."""
+    """Name of the Job of a replay: at most 57 characters, because the names of its pods are longer."""
     return f"{key.name[:_REPLAY_NAME_PART].rstrip('-')}-{uid[:8]}-r-{nonce}"
 
 
 def batch_replay_name(key: Key, uid: str, nonce: str) -> str:
-    """Name of the Job of a replay of batches: at most 57 characters, as its pods' names add to it."""
+    """Name of the Job of a replay of batches: at most 57 characters, because the names of its pods are longer."""
     return f"{key.name[:_BATCH_REPLAY_NAME_PART].rstrip('-.')}-{uid[:8]}-br-{nonce}"
 
 
 def selector(key: Key, component: str) -> dict[str, str]:
-    """Labels by which the pods of a component are found."""
+    """Labels that select the pods of a component."""
     return {
         labels.LABEL_NAME: APPLICATION,
         labels.LABEL_COMPONENT: component,
@@ -70,7 +69,7 @@ def child_labels(key: Key, component: str) -> dict[str, str]:
 
 
 def child(consumer: Consumer, kind: Kind, name: str, component: str) -> Manifest:
-    """The head of a child: kind, name, labels and owner."""
+    """The beginning of a child's manifest: kind, name, labels and owner."""
     return {
         "apiVersion": kind.api_version,
         "kind": kind.name,

@@ -1,7 +1,6 @@
-"""Observed: everything one reconcile knows about the world, read once and frozen.
+"""Observed: the state of one resource and its children, as one reconcile reads it.
 
-Plans and status are functions of it. Nothing in here is decided yet; the properties only answer questions that several
-readers have.
+Plan and status are functions of it. It contains no decisions; the properties are shared by several readers.
 """
 
 from collections.abc import Mapping
@@ -21,12 +20,12 @@ from eventconsumer_operator.keys import Key
 
 @dataclass(frozen=True)
 class Consumer:
-    """One EventConsumer as the API server has it.
+    """One EventConsumer.
 
     Attributes:
-        resource_version: Which version of it was read.
+        resource_version: The version that was read.
         spec: As written, not validated.
-        status: As last written by an operator; empty where it cannot be read.
+        status: As last written by an operator; empty where it cannot be parsed.
     """
 
     key: Key
@@ -38,7 +37,7 @@ class Consumer:
 
     @property
     def reference(self) -> ResourceRef:
-        """How hosts and Spark jobs are told about it."""
+        """Its identity for hosts and Spark jobs."""
         return ResourceRef(namespace=self.key.namespace, name=self.key.name, uid=self.uid)
 
 
@@ -48,7 +47,7 @@ def consumer_from(manifest: Manifest) -> Consumer:
     try:
         status = EventConsumerStatus.model_validate(manifest.get("status", {}))
     except ValidationError:
-        # Written by hand or by an operator of another age. It is only a memory: start without one.
+        # Written by hand or by an operator of another version. It is only a memory: start without it.
         status = EventConsumerStatus()
     return Consumer(
         key=Key(metadata["namespace"], metadata["name"]),
@@ -62,7 +61,7 @@ def consumer_from(manifest: Manifest) -> Consumer:
 
 @dataclass(frozen=True)
 class Observed:
-    """The world as one reconcile sees it.
+    """The observed state.
 
     Attributes:
         now: Time of reading, UTC.
@@ -70,15 +69,15 @@ class Observed:
         children: Live objects by kind and name, for each fixed name that exists, whoever owns it.
         applications: Spark applications of this resource, of all launchers.
         pods: Host pods of this resource.
-        drivers: Spark driver pods of those applications, and of applications that are gone.
+        drivers: Spark driver pods of those applications, and of deleted applications.
         executors: Spark executor pods of those drivers.
-        probes: The pod that looks for events while no host runs, if it is there.
-        reports: Answers of hosts and probe by pod name; pods that did not answer are absent.
+        probes: The pod of the probe, if it exists.
+        reports: Reports of hosts and probe by pod name; pods that did not answer are absent.
         batch_replays: Jobs of replays of batches of this resource.
         batch_replay_pods: Driver pods of those Jobs.
         replays: Jobs of replays of this resource.
         replay_pods: Pods of those Jobs.
-        replay_reports: Their answers, by pod name.
+        replay_reports: Their reports, by pod name.
     """
 
     now: datetime
@@ -98,19 +97,19 @@ class Observed:
 
     @cached_property
     def fleet(self) -> FleetReport | None:
-        """What the leading host measured; where two claim to lead (a change of leader), the one that is further on."""
+        """The report of the leading host; during a change of leader, the more recent of two."""
         reports = (report.fleet for report in self.reports.values() if report.fleet)
         return max(reports, key=lambda fleet: (fleet.committed_batch, fleet.files), default=None)
 
     @property
     def partition_count(self) -> int | None:
-        """Partitions of the hub, from the hosts or, while they are silent, from the last status; None: never known."""
+        """Partitions of the hub, from the hosts, else from the last status; None: unknown."""
         counts = [report.partition_count for report in self.reports.values() if report.partition_count]
         return max(counts) if counts else self.consumer.status.hub.partition_count
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Problems that hosts report and a user must fix; once each, in a stable order."""
+        """Problems that hosts report, without duplicates, in a stable order."""
         found: dict[tuple[str, str], Problem] = {}
         for _, report in sorted(self.reports.items()):
             for problem in report.problems:

@@ -1,8 +1,8 @@
-"""The one place where pods are built: the template of every pod that runs the host image, and what Spark drivers share.
+"""Builds the template of every pod that runs the host image, and parts shared with Spark drivers.
 
-A pod is made of what the operator decides and of a few typed fields of spec.pods; nothing of a user's reaches a volume,
-an environment variable, a security context or a service account. Every pod is admitted where the restricted Pod
-Security Standard is enforced.
+A pod contains values of the operator and a few typed fields of spec.pods. No value of a user reaches a volume, an
+environment variable, a security context or a service account. Every pod complies with the restricted Pod Security
+Standard.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from eventconsumer_operator.resource.quantities import canonical
 
 WORKLOAD_IDENTITY_LABEL = {"azure.workload.identity/use": "true"}
 PORT_NAME = "http"
-# Enough for an idle host; a busy one wants limits and requests of its own in spec.pods.resources.
+# Enough for an idle host; a busy host needs requests and limits in spec.pods.resources.
 DEFAULT_REQUESTS = {"cpu": "50m", "memory": "192Mi"}
 _CONFIG = PurePosixPath(labels.CONFIG_FILE)
 _SPREAD_OVER = ("kubernetes.io/hostname", "topology.kubernetes.io/zone")
@@ -45,15 +45,15 @@ def host_template(
 
     Args:
         key: The resource.
-        spec: Its spec, for where the pod may run and what it may use.
-        config: What is in the ConfigMap; the pod restarts when its digest changes.
+        spec: Its spec, for scheduling and resources.
+        config: The configuration; a change of its digest restarts the pod.
         image: The image.
         config_map: Name of the ConfigMap that is mounted at `labels.CONFIG_FILE`; None: the configuration is in the
-            template itself, as `labels.CONFIG_ENV`.
+            environment variable `labels.CONFIG_ENV`.
         component: labels.COMPONENT_HOST, COMPONENT_PROBE or COMPONENT_REPLAY.
-        arguments: Of the program; empty: it is a host.
+        arguments: Arguments of the program; empty: a host.
         probes: Probes of the container.
-        resources: Of the container; None: those of spec.pods.
+        resources: Resources of the container; None: those of spec.pods.
     """
     pods = spec.pods
     credentials = (config.event_hub.credential, config.leases.location.credential, config.sink.credential)
@@ -76,7 +76,7 @@ def host_template(
         "securityContext": container_security(),
         "resources": dict(resources) if resources is not None else host_resources(pods),
         "volumeMounts": [
-            # Folders and never single files of them (subPath): those would not follow a changed Secret or key.
+            # Whole folders, not single files (subPath): files would not follow a changed Secret.
             *([{"name": "config", "mountPath": str(_CONFIG.parent), "readOnly": True}] if config_map else []),
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
             *(secret_mount(volume["name"]) for volume in volumes),
@@ -84,7 +84,7 @@ def host_template(
     }
     return {
         "metadata": {
-            # Ours last: no label of a user's may replace one by which the pod is found.
+            # The operator's labels last: a label of a user must not replace one that selects the pod.
             "labels": {**pods.labels, **child_labels(key, component), **identity},
             "annotations": {**pods.annotations, labels.ANNOTATION_CONFIG_HASH: config.digest()},
         },
@@ -106,21 +106,21 @@ def host_template(
 
 
 def run_as(manifest: Manifest, service_account: str) -> Manifest:
-    """The same StatefulSet or Job, whose pods run as another service account."""
+    """The same StatefulSet or Job with another service account of its pods."""
     template = manifest["spec"]["template"]
     pod = template["spec"] | {"serviceAccountName": service_account}
     return manifest | {"spec": manifest["spec"] | {"template": template | {"spec": pod}}}
 
 
 def scheduling(pods: Pods, spread: Mapping[str, str]) -> dict[str, Any]:
-    """Where a pod may run: what the user wrote, as written, and a wish to spread over nodes and zones.
+    """Scheduling of a pod: the user's fields as written, and a preference to spread over nodes and zones.
 
     Args:
         pods: spec.pods.
-        spread: Labels of the pods among which it is spread.
+        spread: Labels of the pods to spread.
     """
-    # By wish only: a cluster of one node, or one without zones, runs all of them. No matchLabelKeys: a StatefulSet
-    # replaces its pods one by one, so there never are two generations to spread apart.
+    # A preference only: a cluster with one node or without zones runs all pods. No matchLabelKeys: a StatefulSet
+    # replaces its pods one by one, so there are never two generations to spread.
     wishes = [
         {
             "topologyKey": topology,
@@ -140,7 +140,7 @@ def scheduling(pods: Pods, spread: Mapping[str, str]) -> dict[str, Any]:
 
 
 def as_written(model: BaseModel) -> dict[str, Any]:
-    """A part of the spec in Kubernetes' own terms: what was written, without nulls and empty lists."""
+    """A part of the spec as the user wrote it, without nulls and empty lists."""
     written = model.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
     result: dict[str, Any] = _without_empty_lists(written)
     return result
@@ -153,9 +153,9 @@ def _without_empty_lists(node: Any) -> Any:
 
 
 def host_resources(pods: Pods) -> dict[str, Any]:
-    """Requests and limits of a host: spec.pods.resources over our defaults."""
+    """Requests and limits of a host: spec.pods.resources, with defaults."""
     given = pods.resources
-    # A request above its limit is refused by the API server: a limit that was given alone is also the request.
+    # The API server rejects a request above its limit: without a request, the limit is also the request.
     requests = _canonical(DEFAULT_REQUESTS | given.limits | given.requests)
     return {"requests": requests} | ({"limits": _canonical(given.limits)} if given.limits else {})
 

@@ -1,7 +1,7 @@
-"""Writes quantities as the API server stores them, so that reading them back shows no difference. Pure.
+"""Canonical form of quantities, as the API server stores them. Pure.
 
-The API server turns `1024Mi` into `1Gi`, `0.5` into `500m` and `1000M` into `1G`; a plan that said it otherwise would
-be applied again for ever. The rules are those of resource.Quantity in k8s.io/apimachinery, for what a container asks.
+The API server turns `1024Mi` into `1Gi`, `0.5` into `500m` and `1000M` into `1G`; a plan with another form would be
+applied again at each reconcile. The rules are those of resource.Quantity in k8s.io/apimachinery.
 """
 
 from fractions import Fraction
@@ -12,10 +12,10 @@ _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 
 def canonical(quantity: str) -> str:
-    """The canonical form of a quantity: a whole number with the largest suffix that loses nothing.
+    """The canonical form of a quantity: a whole number with the largest exact suffix.
 
     Args:
-        quantity: As `scalars.Quantity` allows it: a decimal number with m, k, Ki, M, Mi, G, Gi or nothing.
+        quantity: As `scalars.Quantity` allows it: a decimal number with m, k, Ki, M, Mi, G, Gi or no suffix.
     """
     number = quantity.rstrip("mkKMGi")
     suffix = quantity[len(number) :]

@@ -1,1 +1,1 @@
-"""Everything that the operator knows about Spark: applications, launchers, attempts, history, failures, status."""
+"""Spark: applications, launchers, attempts, history, failures, and facts for conditions."""

@@ -1,7 +1,7 @@
 """The Apache launcher: a SparkApplication spark.apache.org/v1, submitted in cluster mode. Pure.
 
-It tries once, for whether to try again is decided from the commit record, and keeps its pods for their logs until the
-application goes: they are owned by it. Labels of the application are not on its pods, so Spark is told them.
+It tries once: the operator decides about another attempt from the commit record. The application owns its pods, which
+are kept for their logs until it is deleted. Spark sets the labels of the pods, because the launcher does not.
 """
 
 from eventconsumer_api import labels

@@ -1,12 +1,12 @@
-"""Which attempt at the open batch comes next, and when. Pure.
+"""The next attempt at the open batch, and its time. Pure.
 
-Progress is what the leading host saw committed. Whatever else happened to an application, the batch is open as long as
-it is reported open: so the next attempt follows one that failed (after a time that grows), that succeeded and left no
-commit, or that was deleted (at once). One application lives at a time: none starts while another has not ended.
+The batch stays open until the leading host reports its commit. So another attempt follows an attempt that failed (with
+backoff), that succeeded without a commit, or whose application was deleted (at once). No application starts while
+another one has not ended.
 
-Applications are cleaned up, so status.spark remembers what they can tell no more: the number of the newest attempt,
-and, where `next_attempt_time` is set, that this attempt failed and is counted among the failures. All that is decided
-here follows from that memory and from what is there, so it may be decided again at any time, by anybody.
+Finished applications are deleted, so status.spark remembers the number of the newest attempt, and, if
+`next_attempt_time` is set, that this attempt failed and is counted. The result only depends on this memory and on the
+existing applications, so it can be computed again at any time.
 """
 
 from dataclasses import dataclass
@@ -23,28 +23,28 @@ from eventconsumer_operator.spark.applications import Application, ApplicationSt
 from eventconsumer_operator.spark.pods import cannot_start, drivers_of
 
 COMMIT_GRACE = timedelta(seconds=120)
-"""The leading host sees a commit within seconds: an application that succeeded so long ago did not do its work."""
+"""The leading host reports a commit within seconds: after this time a success without a commit is a failure."""
 START_GRACE = timedelta(seconds=120)
-"""An application whose image cannot be pulled for so long is given up: the next may find another image."""
+"""An application whose image cannot be pulled for this long is given up; the next attempt may use another image."""
 POD_GRACE = timedelta(seconds=60)
-"""An application without a driver's pod for so long is refused one."""
-_LEFTOVER_GRACE = timedelta(minutes=10)  # after its batch's commit; it may still be tidying up its table
-_DEADLINE_SLACK = timedelta(seconds=60)  # launchers end their applications themselves
+"""After this time without a driver pod, the pod is assumed to be rejected."""
+_LEFTOVER_GRACE = timedelta(minutes=10)  # after its batch's commit; it may still maintain its table
+_DEADLINE_SLACK = timedelta(seconds=60)  # launchers stop their applications themselves
 _DOUBLINGS = 20
 
 
 class Cause(Enum):
     """How an attempt failed."""
 
-    FAILED = "failed"  # as its launcher says
-    NO_COMMIT = "no commit"  # it succeeded, and the batch is open all the same
-    TOO_LONG = "too long"  # it runs for longer than spec.spark.timeoutSeconds
-    CANNOT_START = "cannot start"  # its pods do not start, and that does not pass by itself
+    FAILED = "failed"  # reported by its launcher
+    NO_COMMIT = "no commit"  # it succeeded without a commit of the batch
+    TOO_LONG = "too long"  # it exceeds spec.spark.timeoutSeconds
+    CANNOT_START = "cannot start"  # its pods do not start without an action
 
 
 @dataclass(frozen=True)
 class Failure:
-    """An attempt that came to nothing.
+    """A failed attempt.
 
     Attributes:
         application: The attempt.
@@ -59,18 +59,18 @@ class Failure:
 
 @dataclass(frozen=True)
 class Attempts:
-    """What was done for the open batch, and what is to be done.
+    """The attempts at the open batch.
 
     Attributes:
-        batch: Its number; 0: none is open.
+        batch: Number of the batch; 0: none is open.
         attempt: Number of the newest attempt; 0: none yet.
         failures: Attempts that failed, in a row.
-        newest: The newest attempt; None: there is none, or it is gone.
-        failure: How the newest attempt failed; None: it did not, or it is gone.
-        next_time: When the next attempt may begin; None: an attempt is under way, or the next may begin at once.
+        newest: The newest attempt; None: there is none, or it was deleted.
+        failure: How the newest attempt failed; None: it did not, or it was deleted.
+        next_time: Earliest start of the next attempt; None: an attempt is in progress, or the next may start at once.
         start: Number of the attempt to start now; 0: none.
-        given_up: Applications to delete because nothing good comes of them.
-        live: Applications that have not ended, of whatever batch.
+        given_up: Applications to delete because they cannot succeed.
+        live: Applications of any batch that have not ended.
     """
 
     batch: int = 0
@@ -85,7 +85,7 @@ class Attempts:
 
 
 def attempts(observed: Observed, spark: Spark) -> Attempts:
-    """Look at the open batch."""
+    """Determine the attempts at the open batch."""
     fleet, now = observed.fleet, observed.now
     found = [application_of(each) for each in observed.applications]
     live = tuple(each for each in found if not each.ended)
@@ -107,8 +107,8 @@ def attempts(observed: Observed, spark: Spark) -> Attempts:
     if failure and attempt > counted:
         next_time = failure.when + backoff(spark.retry, failures)
     elif failure or newest is None:
-        next_time = memory.next_attempt_time  # None, and the application gone: it was deleted
-    # A person changed something: that may have been the remedy.
+        next_time = memory.next_attempt_time  # None: the application was deleted
+    # The spec has changed: that may be the remedy.
     changed = 0 < observed.consumer.status.observed_generation != observed.consumer.generation
     if changed and next_time:
         next_time = min(next_time, now)
@@ -130,7 +130,7 @@ def attempts(observed: Observed, spark: Spark) -> Attempts:
 
 
 def backoff(retry: Retry, failures: int) -> timedelta:
-    """Time between the failure that was the so many-th in a row and the next attempt."""
+    """Time between the last of `failures` failures in a row and the next attempt."""
     if failures >= retry.attempts:
         return timedelta(seconds=retry.max_backoff_seconds)
     seconds = retry.backoff_seconds << min(failures - 1, _DOUBLINGS)
@@ -138,7 +138,7 @@ def backoff(retry: Retry, failures: int) -> timedelta:
 
 
 def _memory(status: SparkStatus | None, number: int) -> SparkStatus:
-    """What is remembered of a batch; nothing where the memory is of another."""
+    """The memory of a batch; empty if the memory is of another batch."""
     return status if status and status.last_batch == number else SparkStatus()
 
 
@@ -152,7 +152,7 @@ def _failure(application: Application, observed: Observed, spark: Spark) -> Fail
     if application.deleted or application.started is None:
         return None
     age = now - application.started
-    # A Job ends itself, after the time that was given to it.
+    # A Job has its own deadline.
     if application.kind != JOB and age > timedelta(seconds=spark.timeout_seconds) + _DEADLINE_SLACK:
         return Failure(application, Cause.TOO_LONG, now)
     waits = application.state is ApplicationState.PENDING
@@ -162,7 +162,7 @@ def _failure(application: Application, observed: Observed, spark: Spark) -> Fail
 
 
 def _is_stuck(application: Application, observed: Observed) -> bool:
-    """Whether it has not begun, and waits for something that another spec might not need."""
+    """Whether it does not start for a reason that a changed spec may remove."""
     age = observed.now - (application.started or observed.now)
     return application.state is ApplicationState.PENDING and (
         bool(pod_failures(drivers_of(application, observed)))
@@ -171,7 +171,7 @@ def _is_stuck(application: Application, observed: Observed) -> bool:
 
 
 def _is_left_over(application: Application, fleet: FleetReport, now: datetime) -> bool:
-    """Whether an application runs for long after its batch was committed."""
+    """Whether an application still runs long after the commit of its batch."""
     commit = fleet.last_commit
     if commit is None or not 0 < application.batch <= min(commit.number, fleet.committed_batch):
         return False

@@ -1,9 +1,8 @@
-"""Which Spark properties a user may set. Pure.
+"""Checks the Spark properties of a user. Pure.
 
-A property can name a class to load, a file to fetch, an address to send to, an account to run as, or a folder that is
-not the resource's: whoever may create an EventConsumer must not get there. So what may be set is listed: what changes
-how fast and in how much memory a program runs, and how SQL behaves. Of that, too, whatever names code or a place is
-left out.
+A property can name a class to load, a file to fetch, an address, a service account, or a folder of another resource.
+Permission to create an EventConsumer must not grant these. So the allowed properties are listed: they affect speed,
+memory and the behaviour of SQL. Names among them that stand for code or places are excluded.
 """
 
 import re
@@ -39,9 +38,9 @@ ALLOWED = (
     "spark.stage.maxConsecutiveAttempts",
     "spark.task.",
 )
-"""All properties of a family where it ends with a dot, else exactly that property."""
+"""A name that ends with a dot allows all properties below it, any other exactly that property."""
 
-# A part of a name, between dots, that stands for code or for a place.
+# A part of a name, between dots, that stands for code or a place.
 _NAMES_CODE_OR_PLACE = re.compile(
     r"class(es)?|.*class(es)?name|.*[a-z]Class(es)?|extensions?|.*listeners?|catalog.*|.*catalog|jars?|hive.*|warehouse.*"
     r"|artifact.*|redaction.*|.*location|.*dir|.*directory|.*paths?|.*provider.*|.*factory.*|.*plugins?|.*serializer"
@@ -58,11 +57,11 @@ _INSTEAD = {
     "spark.executor.instances": "spec.spark.executor.instances",
     "spark.executor.memory": "spec.spark.executor.memory",
     "spark.dynamicAllocation.": "spec.spark.executor.instances",
-    "spark.jars": "an image of your own, which has the jars: spec.spark.application.image",
-    "spark.submit.pyFiles": "an image of your own, which has the files: spec.spark.application.image",
-    "spark.files": "an image of your own, which has the files: spec.spark.application.image",
-    "spark.hadoop.": "spec.sink.authentication, from which the settings of the storage follow",
-    "spark.kubernetes.": "the fields of spec.spark, from which the pods follow",
+    "spark.jars": "an image with the jars: spec.spark.application.image",
+    "spark.submit.pyFiles": "an image with the files: spec.spark.application.image",
+    "spark.files": "an image with the files: spec.spark.application.image",
+    "spark.hadoop.": "spec.sink.authentication, which determines the storage settings",
+    "spark.kubernetes.": "the fields of spec.spark, which determine the pods",
 }
 
 
@@ -70,22 +69,22 @@ def checked_conf(spark: Spark) -> dict[str, str]:
     """The user's properties.
 
     Raises:
-        SpecError: One of them is not allowed; the message names it.
+        SpecError: A property is not allowed; the message names it.
     """
     for name, value in spark.application.conf.items():
         if not is_allowed(name):
             raise SpecError(FIELD, _refusal(name))
         if "${" in value:
-            raise SpecError(FIELD, f"{name} refers to something with ${{: write the value itself")
+            raise SpecError(FIELD, f"{name} contains a reference (${{): write the value itself")
     return dict(spark.application.conf)
 
 
 def is_allowed(name: str) -> bool:
-    """Whether a user may set a property."""
+    """Whether a property is allowed."""
     family = next((each for each in ALLOWED if name == each or (each.endswith(".") and name.startswith(each))), None)
     if family is None:
         return False
-    if name.endswith(".python"):  # the interpreter that executors start; other names only have it in the middle
+    if name.endswith(".python"):  # the interpreter of executors; other names only contain it in the middle
         return False
     return not any(_NAMES_CODE_OR_PLACE.fullmatch(part) for part in name.removeprefix(family).split("."))
 
@@ -93,8 +92,8 @@ def is_allowed(name: str) -> bool:
 def _refusal(name: str) -> str:
     instead = next((text for prefix, text in _INSTEAD.items() if name.startswith(prefix)), "")
     if instead:
-        return f"{name} is reserved for this operator: use {instead}"
+        return f"{name} is set by the operator: use {instead}"
     return (
-        f"{name} is reserved, because such properties can change where, with what code or as whom the application "
-        f"runs; allowed are {', '.join(each + '*' if each.endswith('.') else each for each in ALLOWED)}"
+        f"{name} is not allowed: it may change the code, the place or the identity of the application; "
+        f"use {', '.join(each + '*' if each.endswith('.') else each for each in ALLOWED)}"
     )

@@ -1,4 +1,4 @@
-"""Which finished applications are cleaned up, so that their logs can be read for a while and no longer. Pure."""
+"""Retention of finished applications, which keeps their logs for a while. Pure."""
 
 from datetime import datetime, timedelta
 
@@ -10,9 +10,9 @@ from eventconsumer_operator.spark.attempts import Attempts
 def outdated(
     applications: tuple[Application, ...], history: History, attempts: Attempts, now: datetime
 ) -> tuple[Application, ...]:
-    """Finished applications to delete: all but the newest of their kind, and all that are too old.
+    """Finished applications to delete: those beyond the history limits, and those that are too old.
 
-    The newest attempt at the open batch stays whatever the limits say: what became of it is not settled.
+    The newest attempt at the open batch is always kept: its result is not final.
     """
     ended = [
         each

@@ -1,11 +1,11 @@
-"""The kubeflow launcher: a SparkApplication sparkoperator.k8s.io/v1beta2, submitted in cluster mode. Pure.
+"""The Kubeflow launcher: a SparkApplication sparkoperator.k8s.io/v1beta2, submitted in cluster mode. Pure.
 
-It is created once and never changed: the kubeflow operator answers an edit by killing the application and submitting
-it again. It tries once, too: whether to try again is decided from the commit record.
+It is created once and never changed: the Kubeflow operator reacts to a change by killing the application and submitting
+it again. It tries once: the operator decides about another attempt from the commit record.
 
-Without its webhook that operator gives the driver's pod no owner, and deletes it with no application. So the pod is
-owned by the EventConsumer, and `orphans` are the drivers whose application is gone. What else there is of an
-application (executors, a service, config maps) Spark makes the driver's pod own.
+Without its webhook, the Kubeflow operator sets no owner on the driver pod, and does not delete it with the application.
+So the EventConsumer owns the pod, and `orphans` are the drivers of deleted applications. The driver pod owns all other
+objects of an application (executors, a Service, ConfigMaps).
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ from eventconsumer_operator.spark.templates import (
 )
 
 APP_NAME_LABEL = "sparkoperator.k8s.io/app-name"
-"""On the pods of an application, with its name: the kubeflow operator puts it there."""
+"""Label of an application's pods with its name, set by the Kubeflow operator."""
 
 
 def application(launch: Launch) -> Manifest:
@@ -64,7 +64,7 @@ def application(launch: Launch) -> Manifest:
 
 
 def orphans(observed: Observed) -> tuple[Manifest, ...]:
-    """Drivers whose application is gone, whoever deleted it: they must go, too."""
+    """Drivers of deleted applications, which must be deleted, too."""
     names = {name_of(each) for each in observed.applications}
     return tuple(
         pod
@@ -76,5 +76,5 @@ def orphans(observed: Observed) -> tuple[Manifest, ...]:
 
 
 def _size(pod: SparkPod) -> dict[str, Any]:
-    # No CPU limit: a JVM that starts or collects garbage under one is slowed down for nothing.
+    # No CPU limit: it would slow down the start and the garbage collection of a JVM.
     return {"cores": pod.cores, "coreRequest": pod.core_request or str(pod.cores), "memory": pod.memory}

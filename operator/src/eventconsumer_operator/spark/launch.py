@@ -1,4 +1,4 @@
-"""What a launcher makes an application of: the same for all launchers. Pure."""
+"""The input of all launchers. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from eventconsumer_operator.resource.observed import Consumer
 
 @dataclass(frozen=True)
 class Parts:
-    """What is the same for all applications of a resource.
+    """The parts that all applications of a resource share.
 
     Attributes:
         consumer: The resource that owns them.
         spark: Its spec.spark.
-        output: Where they write.
-        config: What hosts are told.
+        output: Their output.
+        config: Configuration of the hosts.
         image: Image of drivers and executors.
-        confs: Spark properties that the user chose, checked.
-        chain: Identity of the chain of files, as the leading host tells it.
+        confs: Checked Spark properties of the user.
+        chain: Identity of the chain of files, from the leading host.
     """
 
     consumer: Consumer
@@ -34,19 +34,19 @@ class Parts:
 
 @dataclass(frozen=True)
 class Launch:
-    """One application to be.
+    """One application to create.
 
     Attributes:
         consumer: The resource that owns it.
         spark: The resource's spec.spark: sizes, program, time limit, history.
-        batch: What the driver is told.
-        config: What hosts are told: the credential of the sink, which the driver uses too.
-        name: Name of the application, short enough for a launcher to add 12 characters to.
+        batch: Input of the driver.
+        config: Configuration of the hosts, for the credential of the sink.
+        name: Name of the application; a launcher may add 12 characters.
         labels: Labels of the application and of all its pods.
         image: Image of driver and executors.
-        local: Whether all tasks run in the driver, so that there are no executors.
-        confs: Spark properties that the user chose, checked. What a launcher sets itself wins over them.
-        small: Whether starting takes longer than the work.
+        local: Whether all tasks run in the driver, without executors.
+        confs: Checked Spark properties of the user; the launcher overrides them.
+        small: Whether the start takes longer than the work.
     """
 
     consumer: Consumer

@@ -1,7 +1,7 @@
 """The native launcher: a Job whose pod is the driver. Pure.
 
-The driver runs all tasks itself (`local[N]`), or creates executor pods, which it owns: they go when it goes, however it
-ends. The Job tries once: whether to try again is decided from the commit record, not by the Job controller.
+The driver runs all tasks itself (`local[N]`), or creates executor pods, which it owns: they are deleted with it. The
+Job tries once: the operator decides about another attempt from the commit record.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ _DRIVER_GRACE_SECONDS = 30
 # Spark's memory outside the heap: 40 % for Python programs, 384 MiB at least.
 _OVERHEAD_FACTOR = 0.4
 _OVERHEAD_MIN_MIB = 384
-# Half of a short run is the work of the optimizing compiler, whose code is never used; and one core collects alone.
+# In a short run half of the time is spent by the optimizing compiler, without benefit; one core needs one collector.
 _QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
@@ -48,7 +48,7 @@ def application(launch: Launch) -> Manifest:
 
 
 def is_local(manifest: Manifest) -> bool:
-    """Whether an application of any launcher is one of these, and has no executors."""
+    """Whether an application is a Job without executors."""
     if kind_of(manifest) != JOB:
         return False
     containers = manifest.get("spec", {}).get("template", {}).get("spec", {}).get("containers", [])
@@ -56,7 +56,7 @@ def is_local(manifest: Manifest) -> bool:
 
 
 def pod_memory_mib(pod: SparkPod) -> int:
-    """Memory of a driver's or executor's pod: the heap and Spark's overhead for Python programs, MiB."""
+    """Memory of a driver or executor pod: the heap and Spark's overhead for Python programs, MiB."""
     amount, unit = int(pod.memory[:-1]), pod.memory[-1]
     heap = amount * 1024 if unit == "g" else amount
     return heap + max(_OVERHEAD_MIN_MIB, int(heap * _OVERHEAD_FACTOR))
@@ -64,7 +64,7 @@ def pod_memory_mib(pod: SparkPod) -> int:
 
 def _driver(launch: Launch) -> dict[str, Any]:
     driver, application = launch.spark.driver, launch.spark.application
-    # Without its Secret a driver can only fail: so it waits for it (not optional).
+    # Without its Secret a driver would fail: so the volume is not optional, and the pod waits for the Secret.
     secret = secret_volume(SINK_SECRET, launch.config.sink.credential, optional=False)
     memory = f"{pod_memory_mib(driver)}Mi"
     return {
@@ -103,7 +103,7 @@ def _driver(launch: Launch) -> dict[str, Any]:
 
 
 def _confs(launch: Launch) -> list[str]:
-    """Sizes and labels over what the user chose; how driver and executors find each other is the image's business."""
+    """The user's properties, overridden by sizes and labels; the image configures the network."""
     values = {**launch.confs, "spark.driver.memory": launch.spark.driver.memory}
     if not launch.local:
         values |= _executors(launch)
@@ -113,7 +113,7 @@ def _confs(launch: Launch) -> list[str]:
 
 
 def _executors(launch: Launch) -> dict[str, str]:
-    # No CPU limit for executors: a JVM that starts or collects garbage under one is slowed down for nothing.
+    # No CPU limit: it would slow down the start and the garbage collection of a JVM.
     executor = launch.spark.executor
     return {
         "spark.executor.instances": str(executor.instances),

@@ -1,7 +1,7 @@
-"""Spark: which application must run now, which must go. Pure.
+"""Spark's share of the plan: the application to start, and applications to delete. Pure.
 
-One batch is in flight, and one attempt at it. What was done is read from the batch's commit record (through the leading
-host) and never from applications or pods.
+One batch is open at a time, with one attempt at a time. Progress is read from commit records, through the leading host,
+and never from applications or pods.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,22 +34,22 @@ LAUNCHERS: Mapping[Launcher, Callable[[Launch], Manifest]] = {
     Launcher.KUBEFLOW: kubeflow.application,
     Launcher.APACHE: apache.application,
 }
-"""Makes the manifest of an application."""
+"""Functions that make the manifest of an application."""
 SMALL_BYTES = 16 * 1024**2
-"""Size of a batch's files up to which starting takes longer than the work."""
+"""Size of a batch up to which the start takes longer than the work."""
 
 
 @dataclass(frozen=True)
 class SparkPlan:
-    """What must be of Spark.
+    """Spark's share of the plan.
 
     Attributes:
         spec: The resource's spec.
-        credential: How Spark signs in to the sink.
-        attempts: What was done for the open batch, and what is to be done.
+        credential: Credential of the sink.
+        attempts: Attempts at the open batch.
         started: The application to start; None: none.
-        mode: Where its tasks run: Local or Executors.
-        kinds: Kinds of applications that may be there.
+        mode: Place of its tasks: Local or Executors.
+        kinds: Kinds of applications that may exist.
         deleted: Applications to delete.
         replay: The Job of a replay of batches to create; None: none.
     """
@@ -65,12 +65,12 @@ class SparkPlan:
 
 
 def orphans(observed: Observed, settings: Settings) -> tuple[Manifest, ...]:
-    """Pods of applications that are gone, where the launcher leaves them behind."""
+    """Pods of deleted applications that the launcher leaves behind."""
     return kubeflow.orphans(observed) if Launcher.KUBEFLOW in settings.spark_launchers else ()
 
 
 def spark_plan(observed: Observed, spec: EventConsumerSpec, config: HostConfig, settings: Settings) -> SparkPlan:
-    """Decide what must be.
+    """Make Spark's share of the plan.
 
     Raises:
         SpecError: The launcher, the image or a Spark property is not allowed.
@@ -83,8 +83,8 @@ def spark_plan(observed: Observed, spec: EventConsumerSpec, config: HostConfig, 
     if spark.launcher not in (Launcher.NATIVE, *settings.spark_launchers):
         raise SpecError(
             "spec.spark.launcher",
-            f"{spark.launcher} is not enabled: set Native, or let the administrator add it to sparkLaunchers of the "
-            f"chart (--spark-launcher {spark.launcher})",
+            f"{spark.launcher} is not enabled: set Native, or ask the operator's administrator to extend "
+            f"sparkLaunchers (--spark-launcher {spark.launcher})",
         )
     made_of = Parts(
         observed.consumer,
@@ -97,7 +97,7 @@ def spark_plan(observed: Observed, spec: EventConsumerSpec, config: HostConfig, 
     )
     state = attempts(observed, spark)
     batch = fleet.open_batch if fleet else None
-    ready = batch and made_of.chain and not spec.suspend  # a host of another version names no chain
+    ready = batch and made_of.chain and not spec.suspend  # hosts of other versions may report no chain
     launch = launch_of(made_of, batch, state.start) if batch and state.start and ready else None
     return SparkPlan(
         spec,

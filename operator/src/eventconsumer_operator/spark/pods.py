@@ -9,18 +9,18 @@ from eventconsumer_operator.spark.applications import Application
 
 
 def drivers_of(application: Application, observed: Observed) -> tuple[Manifest, ...]:
-    """The pods in which the driver of an application runs, or ran."""
+    """The driver pods of an application, running or finished."""
     return tuple(pod for pod in observed.drivers if _is_of(pod, application, observed))
 
 
 def executors_of(application: Application, observed: Observed) -> tuple[Manifest, ...]:
-    """The executor pods of an application that are there: its driver owns them."""
+    """The existing executor pods of an application; its driver owns them."""
     uids = {pod["metadata"].get("uid") for pod in drivers_of(application, observed)}
     return tuple(pod for pod in observed.executors if controller_uid(pod) in uids)
 
 
 def cannot_start(application: Application, observed: Observed) -> bool:
-    """Whether the driver waits for something that does not come by itself, such as an image that is not there."""
+    """Whether the driver pod cannot start without an action, for example because of a missing image."""
     return any(is_unstartable(pod) for pod in drivers_of(application, observed))
 
 
@@ -28,7 +28,7 @@ def _is_of(pod: Manifest, application: Application, observed: Observed) -> bool:
     owner = controller_uid(pod)
     if application.kind == JOB or owner != observed.consumer.uid:
         return owner == application.uid
-    # A launcher that gives its drivers no owner: ours is in their template, and tells the resource only.
+    # The launcher sets no owner: the owner in the template is the resource, and labels name the attempt.
     told = pod["metadata"].get("labels", {})
     return bool(
         told.get(labels.LABEL_BATCH) == str(application.batch)

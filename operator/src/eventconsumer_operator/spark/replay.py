@@ -1,7 +1,7 @@
-"""A replay of batches: one Job that processes committed batches again, into an output of its own. Pure.
+"""A replay of batches: a Job that processes committed batches again, into a separate output. Pure.
 
-The Job's name is a function of the resource's uid and the replay's nonce, and one that is started again continues where
-it stopped. That it succeeded is remembered in the status, and it is not started again when its Job is cleaned up.
+The Job's name is a function of the resource's uid and the replay's nonce. A new Job of the same replay continues where
+the last one stopped. The status remembers a success, so the replay is not repeated when its Job is deleted.
 """
 
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ from eventconsumer_operator.spark import native
 from eventconsumer_operator.spark.applications import application_of
 from eventconsumer_operator.spark.launch import Launch, Parts
 
-KEEP_FINISHED_SECONDS = 3600  # long enough to read a log; one that failed is tried again after it
-_LONGEST = 2**31 - 1  # seconds, as Kubernetes counts them
+KEEP_FINISHED_SECONDS = 3600  # to read the log; a failed replay is tried again afterwards
+_LONGEST = 2**31 - 1  # seconds; the maximum of Kubernetes
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,12 @@ class ReplayWait:
 
 
 def replay_output(output: str, nonce: str) -> str:
-    """Folder of a replay's result."""
+    """Output folder of a replay."""
     return f"{output.rstrip('/')}_replays/{nonce}"
 
 
 def replay_job(observed: Observed, parts: Parts) -> Manifest | None:
-    """The Job of the replay, or None: none is wanted, it is done, it waits, or the Job exists."""
+    """The Job to create; None: no replay is requested, or it is done, waits, or has a Job."""
     replay, consumer = parts.spark.replay, parts.consumer
     if replay is None or known_success(observed, replay) or waits(observed, replay) is not None:
         return None
@@ -79,7 +79,7 @@ def replay_job(observed: Observed, parts: Parts) -> Manifest | None:
 
 
 def unwanted_replays(observed: Observed, replay: BatchReplay | None) -> tuple[Manifest, ...]:
-    """Running Jobs of replays that the spec does not ask for any more. Suspending lets a running one finish."""
+    """Running Jobs of replays that the spec no longer requests. A suspension does not end a running Job."""
     consumer = observed.consumer
     wanted = batch_replay_name(consumer.key, consumer.uid, replay.nonce) if replay else ""
     return tuple(

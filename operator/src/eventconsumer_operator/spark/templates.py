@@ -1,8 +1,7 @@
-"""What drivers are told whoever launches them, and the pods of launchers that submit in cluster mode. Pure.
+"""Environment of all drivers, and pod templates for launchers that submit in cluster mode. Pure.
 
-The templates say what Spark's settings cannot say of driver and executors. Spark merges them with what it makes itself:
-names, images, sizes, ports, its arguments and variables. Both are admitted where the restricted Pod Security Standard
-is enforced. No webhook is needed for any of it.
+The templates contain what Spark properties cannot express. Spark adds names, images, sizes, ports, arguments and
+variables. The pods comply with the restricted Pod Security Standard, and need no webhook.
 """
 
 from typing import Any
@@ -15,18 +14,18 @@ from eventconsumer_operator.resource.pods import WORKLOAD_IDENTITY_LABEL, downwa
 from eventconsumer_operator.spark.launch import Launch
 
 SPARK_VERSION = "4.1.1"
-"""Of the Spark image; launchers ask for it."""
+"""Version of the Spark image, for launchers that require it."""
 DRIVER_CONTAINER = "spark-kubernetes-driver"
 EXECUTOR_CONTAINER = "spark-kubernetes-executor"
-# The operator cleans up earlier. This is for a time without one, and late enough for a commit to be seen first.
+# The operator deletes earlier. This is for times without an operator, and late enough to observe a commit first.
 TTL_SLACK_SECONDS = 600
 _DRIVER_GRACE_SECONDS = 30
 
 
 def driver_template(launch: Launch) -> dict[str, Any]:
-    """The template of the driver's pod. The kubelet ends it after spec.spark.timeoutSeconds, whoever made it."""
+    """The template of the driver pod. The kubelet stops it after spec.spark.timeoutSeconds."""
     identity = WORKLOAD_IDENTITY_LABEL if launch.config.sink.credential.client_id else {}
-    # Without its Secret a driver can only fail: so it waits for it (not optional).
+    # Without its Secret a driver would fail: so the volume is not optional, and the pod waits for the Secret.
     secret = secret_volume(SINK_SECRET, launch.config.sink.credential, optional=False)
     return {
         "metadata": {"labels": {**launch.labels, **identity}},
@@ -54,11 +53,11 @@ def driver_template(launch: Launch) -> dict[str, Any]:
 
 
 def executor_template(launch: Launch) -> dict[str, Any]:
-    """The template of executors' pods: as those of the native launcher, which the Spark image brings."""
+    """The template of executor pods, equal to that of the native launcher in the Spark image."""
     return {
         "metadata": {"labels": dict(launch.labels)},
         "spec": {
-            "serviceAccountName": labels.SPARK_SERVICE_ACCOUNT,  # for workload identity; the API token stays out
+            "serviceAccountName": labels.SPARK_SERVICE_ACCOUNT,  # for workload identity; without the API token
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "securityContext": pod_security(),
@@ -75,8 +74,8 @@ def executor_template(launch: Launch) -> dict[str, Any]:
 
 
 def driver_environment(launch: Launch) -> list[dict[str, Any]]:
-    """What every driver is told, whoever launched it. No secret in it."""
-    # A replay has several manifests.
+    """Environment of every driver; it contains no secret."""
+    # A replay has several manifests, which the driver finds itself.
     one = launch.batch.replay is None
     return [
         {"name": labels.BATCH_JOB_ENV, "value": launch.batch.model_dump_json(by_alias=True)},
@@ -88,14 +87,14 @@ def driver_environment(launch: Launch) -> list[dict[str, Any]]:
 
 
 def secured() -> dict[str, str]:
-    """What the image's driver sets in any case, said in the resource too, so that it can be seen there.
+    """Properties that the image sets in any case, visible in the resource.
 
-    The storage credential travels from driver to executors: only executors may connect, and the traffic is encrypted.
-    Not with AES/GCM: Spark 4.1.1 then drops every message after the first: executors never register (SPARK-56227).
+    The driver sends the storage credential to executors: only executors may connect, and the traffic is encrypted. Not
+    with AES/GCM: Spark 4.1.1 drops every message after the first, and executors never register (SPARK-56227).
     """
     return {
         "spark.authenticate": "true",
         "spark.network.crypto.enabled": "true",
         "spark.network.crypto.cipher": "AES/CTR/NoPadding",
-        "spark.ui.enabled": "false",  # a web server without a password
+        "spark.ui.enabled": "false",  # its web server has no authentication
     }

@@ -295,9 +295,9 @@ async def test_a_watcher_that_dies_is_noticed_at_once_except_at_the_start() -> N
     running = health_of(dead=dead)
     assert starting.problems() == running.problems() == []
     dead.append("w")
-    assert running.problems() == ["w does not run"]
+    assert running.problems() == ["w is not running"]
     await asyncio.sleep(301)
-    assert starting.problems() == ["w does not run"]
+    assert starting.problems() == ["w is not running"]
 
 
 @virtual

@@ -161,7 +161,7 @@ def test_to_zero_only_when_all_is_in_files_and_nothing_came_for_long() -> None:
     before = memory(2, **calm_for(900))
     quiet = {"last_enqueued_time": NOW - timedelta(seconds=900)}
     zero = decide(view(CALM, CALM, **quiet), ZERO, before)
-    assert (zero.replicas, zero.reason) == (0, "nothing came for 900 s")
+    assert (zero.replicas, zero.reason) == (0, "no events arrived for 900 s")
     assert decide(view(CALM, late(5), **quiet), ZERO, before).replicas == 1
     busy = {"last_enqueued_time": NOW - timedelta(seconds=899)}
     assert decide(view(CALM, CALM, **busy), ZERO, before).replicas == 1
@@ -178,7 +178,7 @@ def test_from_zero_at_the_first_event_and_only_then() -> None:
     assert decide(view(CALM, UNKNOWN), ZERO, zero) == zero
     assert decide(View(now=NOW, lags=None, partitions=2), ZERO, zero) == zero
     awake = decide(view(CALM, PartitionLag(events=1, seconds=0.0)), ZERO, zero)
-    assert (awake.replicas, awake.reason, awake.calm_since) == (1, "events came in 1 partition", None)
+    assert (awake.replicas, awake.reason, awake.calm_since) == (1, "events arrived in 1 partition", None)
 
 
 # --- the beginning, and bounds that change ---------------------------------------------------------------------------

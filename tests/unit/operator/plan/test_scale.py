@@ -247,7 +247,7 @@ def test_no_host_is_healthy_while_the_probe_answers() -> None:
 
 def test_events_that_the_probe_sees_start_a_host() -> None:
     plan = make_plan(asleep(reports={"orders-probe-0": report(fleet=measured(events=1))}), SETTINGS)
-    assert (plan.hosts, plan.scaling.reason) == (1, "events came in 7 partitions")
+    assert (plan.hosts, plan.scaling.reason) == (1, "events arrived in 7 partitions")
 
 
 def test_batches_run_and_are_shown_while_only_the_probe_reports() -> None:
