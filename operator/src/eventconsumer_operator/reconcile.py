@@ -105,7 +105,7 @@ class Reconciler:
         plan, outcome = await self._plan_and_apply(observed)
         errors = (*outcome.errors, *refusals)
         if self._fleets and (hosts := _wanted_hosts(observed, plan)) is not None:
-            await self._fleets.tell(observed, hosts)
+            await self._fleets.send(observed, hosts)
         status = make_status(observed, plan, errors, self._settings, started=outcome.started)
         metrics.RESOURCES.record(key, status)
         if self._histories is not None:

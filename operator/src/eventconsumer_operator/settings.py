@@ -93,19 +93,19 @@ def parse_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Setti
         action="append",
         default=[],
         choices=[launcher.value for launcher in Launcher if launcher is not Launcher.NATIVE],
-        help="what spec.spark.launcher may be beside Native; may be repeated",
+        help="allowed value of spec.spark.launcher besides Native; may be repeated",
     )
     parser.add_argument(
         "--handler-image-prefix",
         action="append",
         default=[],
-        help="what spec.processing.image may start with; may be repeated",
+        help="allowed prefix of spec.processing.image; may be repeated",
     )
     parser.add_argument(
         "--spark-image-prefix",
         action="append",
         default=[],
-        help="what spec.spark.application.image may start with; may be repeated",
+        help="allowed prefix of spec.spark.application.image; may be repeated",
     )
     parser.add_argument(
         "--allow-insecure-endpoints",
@@ -114,7 +114,7 @@ def parse_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Setti
     )
     _add_limits(parser)
     parser.add_argument(
-        "--fleet-key-file", type=Path, help="private key that signs what hosts are told; default: made at each start"
+        "--fleet-key-file", type=Path, help="private key that signs operator messages; default: a new key at each start"
     )
     parser.add_argument("--resync-seconds", type=float, default=Settings.resync_seconds, help="full list this often")
     parser.add_argument("--health-port", type=int, default=Settings.health_port, help="port of /healthz and /metrics")
@@ -167,20 +167,20 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         type=_metadata_prefix,
-        help="domain/ whose keys, or a key that, spec.pods.labels and .annotations may have; may be repeated",
+        help="allowed key of spec.pods.labels and .annotations, or domain/ for all its keys; may be repeated",
     )
     parser.add_argument(
         "--priority-class",
         action="append",
         default=[],
-        help="what spec.pods.priorityClassName may be; may be repeated",
+        help="allowed value of spec.pods.priorityClassName; may be repeated",
     )
     parser.add_argument(
         "--endpoint-suffix",
         action="append",
         default=[],
         type=_suffix,
-        help="domain under which Event Hubs and storage accounts must be; may be repeated; default: Azure's clouds",
+        help="allowed domain of Event Hubs and storage accounts; may be repeated; default: Azure's clouds",
     )
     parser.add_argument("--network-policies", action="store_true", help="give hosts and Spark NetworkPolicies")
     parser.add_argument(

@@ -96,7 +96,7 @@ def draining(facts: Facts) -> Finding:
 
 
 def data_gap(facts: Facts) -> Finding:
-    """Whether events were lost to retention. This stays true: the files record the gaps for ever."""
+    """Whether events were lost to retention. This stays true: the files record the gaps permanently."""
     lost = messages.events_lost(facts.lost) if facts.lost else facts.lost_before
     if text := joined(lost, *map(messages.host_problem, facts.gaps)):
         return Finding("True", Reason.DATA_GAP, text)
@@ -168,7 +168,7 @@ def ready(facts: Facts) -> Finding:
     """Whether all resources match the spec and no action is required.
 
     Where the spec sets hosts, they run and own all partitions. Where it sets zero hosts, none runs, and the resource is
-    ready: tools that wait for it must not wait for ever. `Draining` says that no events are read.
+    ready: tools that wait for it must not wait endlessly. `Draining` says that no events are read.
     """
     blocked = stalled(facts)
     if blocked.status == "True":

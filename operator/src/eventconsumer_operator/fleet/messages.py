@@ -34,7 +34,7 @@ _TEXT_BYTES = 500  # of an answer that rejects a message
 class Messenger(Protocol):
     """Sends operator messages."""
 
-    async def tell(self, addresses: Mapping[str, str], body: bytes, signature: str) -> None:
+    async def send(self, addresses: Mapping[str, str], body: bytes, signature: str) -> None:
         """Send a message to all hosts; addresses by pod name. Failures are counted and logged only."""
 
 
@@ -47,13 +47,13 @@ class HttpMessenger:
         self._port = port
         self._repeats = LogThrottle()
 
-    async def tell(self, addresses: Mapping[str, str], body: bytes, signature: str) -> None:
+    async def send(self, addresses: Mapping[str, str], body: bytes, signature: str) -> None:
         """See `Messenger`."""
-        results = await asyncio.gather(*(self._tell(*each, body, signature) for each in addresses.items()))
+        results = await asyncio.gather(*(self._send(*each, body, signature) for each in addresses.items()))
         for result in results:
             metrics.FLEET_MESSAGES.labels(result).inc()
 
-    async def _tell(self, name: str, address: str, body: bytes, signature: str) -> str:
+    async def _send(self, name: str, address: str, body: bytes, signature: str) -> str:
         try:
             async with self._session.post(
                 f"http://{url_host(address)}:{self._port}{FLEET_PATH}",
@@ -104,7 +104,7 @@ class Fleets:
         """Forget a resource that was deleted."""
         self._livenesses.pop(key, None)
 
-    async def tell(self, observed: Observed, hosts: int) -> None:
+    async def send(self, observed: Observed, hosts: int) -> None:
         """Send a message to the hosts of one resource.
 
         Args:
@@ -123,7 +123,7 @@ class Fleets:
             self._generation = max(self._generation + 1, int(self._clock() * 1000))
             told = message(observed, liveness, hosts, self._generation)
             body = told.model_dump_json(by_alias=True).encode()
-            await self._messenger.tell(addresses, body, self._key.sign(body))
+            await self._messenger.send(addresses, body, self._key.sign(body))
 
     async def _confirm(self, observed: Observed, liveness: Liveness, suspects: frozenset[str]) -> Liveness:
         key = observed.consumer.key

@@ -142,7 +142,7 @@ class Elector:
             found = await self._leases.get(LEASE, self._namespace, NAME)
             holder = (found or {}).get("spec", {}).get("holderIdentity")
             if found is None or holder != self._identity:
-                raise LeadLost(f"{holder or 'nobody'} leads") from None
+                raise LeadLost(f"{holder or 'no operator'} leads") from None
             self._held = await self._leases.replace(found | {"spec": found["spec"] | {"renewTime": _now()}})
 
     def _spec(self, before: dict[str, Any]) -> dict[str, Any]:

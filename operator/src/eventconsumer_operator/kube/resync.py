@@ -105,7 +105,7 @@ class Resync:
         (self._away.discard if complete else self._away.add)(scope)
         if self._store.synced(scope) or self._store.refusals(scope):
             # Where a kind cannot be listed, at least the status reports it.
-            self._tell(scope, set[Key]().union(*(news for news in lists if news is not None)), back)
+            self._notify_all(scope, set[Key]().union(*(news for news in lists if news is not None)), back)
         return complete
 
     async def _list(self, kind: Kind, scope: str) -> set[Key] | None:
@@ -141,7 +141,7 @@ class Resync:
         if isinstance(error, Forbidden):
             self._store.refuse(kind, scope, error)
 
-    def _tell(self, scope: str, news: set[Key], back: bool) -> None:
+    def _notify_all(self, scope: str, news: set[Key], back: bool) -> None:
         first = scope not in self._served
         self._served.add(scope)
         if not first:

@@ -66,7 +66,7 @@ class Observed:
     Attributes:
         now: Time of reading, UTC.
         consumer: The resource.
-        children: Live objects by kind and name, for each fixed name that exists, whoever owns it.
+        children: Live objects by kind and name, for each fixed name that exists, with any owner.
         applications: Spark applications of this resource, of all launchers.
         pods: Host pods of this resource.
         drivers: Spark driver pods of those applications, and of deleted applications.

@@ -243,7 +243,7 @@ class Heard:
         self.public_pem = ""
         self.messages: list[tuple[set[str], FleetMessage]] = []
 
-    async def tell(self, addresses: Mapping[str, str], body: bytes, signature: str) -> None:
+    async def send(self, addresses: Mapping[str, str], body: bytes, signature: str) -> None:
         key = load_pem_public_key(self.public_pem.encode())
         assert isinstance(key, Ed25519PublicKey)
         key.verify(base64.b64decode(signature), body)
@@ -265,10 +265,10 @@ async def test_hosts_that_answer_get_messages_of_rising_generations() -> None:
     each = world(host_pod(0), host_pod(1))
     for now in (1000.0, 1000.0, 999.0, 1001.0):
         clock[0] = now
-        await fleets.tell(each, 2)
+        await fleets.send(each, 2)
     assert [told.generation for _, told in heard.messages] == [1_000_000, 1_000_001, 1_000_002, 1_001_000]
     assert {frozenset(names) for names, _ in heard.messages} == {frozenset(["orders-host-0", "orders-host-1"])}
-    await fleets.tell(replace(each, reports={}), 2)
+    await fleets.send(replace(each, reports={}), 2)
     assert len(heard.messages) == 4
 
 
@@ -278,20 +278,20 @@ async def test_a_host_is_reported_as_ended_only_when_the_api_server_does_not_kno
     api.put(host_pod(0))
     api.put(host_pod(1))
     for each in (world(host_pod(0), host_pod(1)), *[world(host_pod(0))] * 4):  # what was watched lost sample of it
-        await fleets.tell(each, 2)
+        await fleets.send(each, 2)
     assert all(not told.gone for _, told in heard.messages)
     api.remove(POD, "shop", "orders-host-1")
     for _ in range(3):
-        await fleets.tell(world(host_pod(0)), 2)
+        await fleets.send(world(host_pod(0)), 2)
     assert heard.messages[-1][1].gone == (owner(1),)
 
 
 async def test_a_resource_of_the_same_name_starts_without_a_memory() -> None:
     fleets, heard = operator(FakeKubernetes(), [1.0])
-    await fleets.tell(world(host_pod(0), host_pod(1)), 2)
+    await fleets.send(world(host_pod(0), host_pod(1)), 2)
     another = world(host_pod(0))
     another = replace(another, consumer=replace(another.consumer, uid="another"))
     for _ in range(3):
-        await fleets.tell(another, 2)
+        await fleets.send(another, 2)
     assert heard.messages[-1][1].gone == ()
     fleets.forget(KEY)
