@@ -81,14 +81,18 @@ class _Source:
                 return self.texts(inner, depth)
             case ast.Name(id=name) if depth:
                 values = self.values(node, name)
-            case ast.Call(func=ast.Name(id=name)) if depth and name.startswith("_"):
+            case ast.Call(func=ast.Name(id=name)) if depth:
                 called = self._functions.get(self._place(node, name))
                 values = [each.value for each in ast.walk(called) if _is_result(each)] if called else []
             case _:
                 values = []
         found = [text for value in values for text in self.texts(value, depth - 1)]
-        # A text without words of its own is better called by its name here.
-        return found if any(_has_words(text) for text in found) else [_placeholder(node)]
+        worded = [text for text in found if _has_words(text)]
+        if isinstance(node, ast.Call) and not _called(node).startswith("_") and len(worded) == 1:
+            return worded
+        # Texts without words, and the many results of a public function, are better called by their name.
+        follow = worded and (not isinstance(node, ast.Call) or _called(node).startswith("_"))
+        return found if follow else [_placeholder(node)]
 
     def values(self, node: ast.AST, name: str) -> list[ast.expr]:
         """What a name stands for at a node: what is assigned to it in the function, or given by callers."""
