@@ -35,7 +35,7 @@ async def test_messages_go_to_all_hosts_at_once_and_one_that_hangs_delays_none(m
     try:
         async with aiohttp.ClientSession() as session:
             # Returns although one host never answers: each has a time limit of its own.
-            await HttpMessenger(session, port).tell(addresses, json.dumps({}).encode(), "signature")
+            await HttpMessenger(session, port).send(addresses, json.dumps({}).encode(), "signature")
         assert {host for host, _, _ in bodies} == {"127.0.0.1", "127.0.0.2", "127.0.0.4"}
         assert {(body, signature) for _, body, signature in bodies} == {(b"{}", "signature")}
     finally:
