@@ -190,7 +190,7 @@ class Accepting:
             same = reach.expected == 0 or self.info.created_at == self.segments[-1].hub.created_at
         common, goes_on = ours.sequence_number, reach.expected
         if not same and ours.sequence_number >= info.earliest:
-            common, goes_on = await self._part(chain, start, reader)
+            common, goes_on = await self._part(chain, reader)
         return Ends(
             chain.partition,
             begun=True,
@@ -211,16 +211,14 @@ class Accepting:
         position = max(start, lease.checkpoint.sequence_number + 1) if lease.checkpoint else start
         return Resume(position, mark=mark_at(chain, lease, position))
 
-    async def _part(self, chain: Chain, start: int, reader: "_Reader") -> tuple[int, int]:
+    async def _part(self, chain: Chain, reader: "_Reader") -> tuple[int, int]:
         """The last number at which files and hub have the same event, and where the next segment starts."""
         common = await last_common(chain, reader, self.decode)
         if common is not None:
             return common, common + 1
-        info, created = reader.info, self.info.created_at == self.segments[-1].hub.created_at
-        # Nothing that both have is the same. A hub that was created again, or that ends before all that was read in
-        # this segment, is read as a whole; one that lost its end is read from where the segment began.
-        first = max(start, info.earliest) if created and info.last >= start - 1 else info.earliest
-        return -1, first
+        # No event is in both. The hub may have lost events from before the first file, and have others under their
+        # numbers: only a start at the earliest event leaves none of them out.
+        return -1, reader.info.earliest
 
 
 async def last_common(chain: Chain, reader: "_Reader", decode: Decode) -> int | None:

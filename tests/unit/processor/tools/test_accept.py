@@ -119,6 +119,27 @@ async def test_a_hub_that_was_created_again_is_read_from_its_first_event(count: 
 
 
 @virtual
+async def test_new_events_below_the_first_file_are_read() -> None:
+    stage = world(startingPosition={"type": "Latest"})
+    stage.partition.add(*bodies(0, 9))
+    await stage.register()
+    running = await stage.pump()
+    await eventually(lambda: running.pump.report().next_sequence_number == 10)
+    stage.partition.add(*bodies(10, 14))
+    await eventually(lambda: running.pump.report().next_sequence_number == 15)
+    await running.stop()
+    stage.partition.forget_last(9)  # the hub ends at 5, before the first file
+    stage.partition.add(*bodies(6, 19, "new"))
+    end = await accepted(stage)
+    assert (end.diverged, end.common, end.start) == (True, -1, 0)
+    running = await stage.pump("host-b")
+    await eventually(lambda: running.pump.report().next_sequence_number == 20)
+    await running.stop()
+    assert stage.contents(stage.segments[0]) == bodies(10, 14)
+    assert stage.contents(stage.segments[1]) == bodies(0, 5) + bodies(6, 19, "new")
+
+
+@virtual
 async def test_where_nothing_can_be_compared_numbers_that_are_gone_are_a_gap() -> None:
     stage = world()
     await (await stage.drained(20)).stop()
