@@ -1,8 +1,8 @@
-"""Makes what is derived from the chart: its README, and the Kustomize bases. Run it after a change of the chart.
+"""Generates the chart's README and the Kustomize bases. Run it after a change of the chart.
 
     python helm/generate.py
 
-Each value of values.yaml is described by the comment directly above it, and nowhere else.
+The comment directly above a value of values.yaml is its only description.
 """
 
 import json
@@ -73,7 +73,7 @@ def readme() -> str:
 
 
 def base(helm: Path | str, scope: str) -> dict[str, str]:
-    """Files of a Kustomize base, by name: the chart as it renders with its defaults, without Helm's own labels.
+    """Files of a Kustomize base, by name: the chart rendered with its defaults, without Helm's own labels.
 
     Args:
         helm: The helm program.
@@ -82,7 +82,7 @@ def base(helm: Path | str, scope: str) -> dict[str, str]:
     rendered = subprocess.run(
         [
             helm, "template", "eventconsumer", CHART, "--namespace", NAMESPACE, "--kube-version", "1.35.0",
-            # Helm's own annotation has no place there, and a key that is made while rendering would be in Git.
+            # No annotation of Helm, and no generated key, which would be committed to Git.
             *("--set", f"crds.keep=false,fleetKey.create=false,scope={scope}"),
         ],
         check=True, capture_output=True, text=True,
@@ -116,7 +116,7 @@ def find_helm() -> Path | str:
     """helm on the PATH, or the one that the local cluster built.
 
     Raises:
-        FileNotFoundError: There is neither.
+        FileNotFoundError: Neither exists.
     """
     if found := shutil.which("helm"):
         return found
@@ -129,7 +129,7 @@ def find_helm() -> Path | str:
 
 
 def main() -> None:
-    """Write all of it."""
+    """Write all files."""
     (CHART / "README.md").write_text(readme())
     for folder, scope in SCOPES.items():
         (KUSTOMIZE / folder).mkdir(parents=True, exist_ok=True)

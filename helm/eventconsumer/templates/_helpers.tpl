@@ -28,7 +28,7 @@ matchNames: {{ include "eventconsumer.namespaces" . }}
 {{- end }}
 {{- end }}
 
-{{/* The Secret with the key that signs what hosts are told; empty where the operator makes one. */}}
+{{/* The Secret with the key that signs operator messages; empty if the operator generates a key. */}}
 {{- define "eventconsumer.fleetKey" -}}
 {{- .Values.fleetKey.existingSecret | default (ternary "eventconsumer-fleet-key" "" .Values.fleetKey.create) }}
 {{- end }}
