@@ -1,5 +1,5 @@
--- Argo CD's health of an EventConsumer, from the conditions that the operator keeps.
-local health = {status = "Progressing", message = "the operator has not looked at this generation yet"}
+-- Health of an EventConsumer in Argo CD, derived from its conditions.
+local health = {status = "Progressing", message = "the operator has not reconciled this generation yet"}
 if obj.status == nil or obj.status.observedGeneration ~= obj.metadata.generation then
   return health
 end
@@ -20,7 +20,7 @@ if obj.spec ~= nil and obj.spec.suspend then
   return {status = "Suspended", message = "spec.suspend is true: no events are read"}
 end
 if is("Ready", "True") then
-  -- Events that retention removed stay missing: worth saying, and no reason to hold a sync back.
+  -- Expired events are lost permanently: report them, but do not block a sync.
   if is("DataGap", "True") then
     return {status = "Healthy", message = conditions.DataGap.message}
   end
