@@ -1,4 +1,4 @@
-"""The figures of the README, from docs/benchmarks/latest.json: `python -m docs.generate.figures` updates it."""
+"""Figures of the README, from docs/benchmarks/latest.json: `python -m docs.generate.figures` updates it."""
 
 from docs.generate.pages import ROOT
 from tests.bench.results import GOALS, Row, read
@@ -9,12 +9,12 @@ SHOWN = (
     ("drain_1k_vs_sdk", "draining to Parquet, events of 1 KB", "the SDK's processor"),
     ("receive_1k_vs_go", "receiving, events of 1 KB", "a client in Go"),
     ("drain_1k_peak_memory", "peak memory while draining", "the SDK's processor"),
-    ("latency_p50", "from enqueued to in a file, median, files of 1 s", "the SDK's processor"),
+    ("latency_p50", "latency from enqueued to in a file, median, files of 1 s", "the SDK's processor"),
     ("storage_calls_idle_32_on_8", "storage requests of 8 idle hosts, 32 partitions", "the SDK's processor"),
-    ("balance_1_to_2_settled_32", "32 partitions from one host to two: balanced after", ""),
-    ("balance_dead_unread_32", "a host dies: its partitions are unread for", ""),
+    ("balance_1_to_2_settled_32", "32 partitions, scale from one host to two: time until balanced", ""),
+    ("balance_dead_unread_32", "a host dies: time without a reader of its partitions", ""),
 )
-"""Rows of the benchmarks, in words; beside whom."""
+"""Rows of the benchmarks, their texts, and the peer."""
 
 
 def _shown(value: float) -> str:
@@ -32,14 +32,14 @@ def table() -> str:
     """A Markdown table."""
     rows = {row.name: row for row in read()}
     lines = [_row(rows[name], text, peer) for name, text, peer in SHOWN if name in rows]
-    return "\n".join(["| what | here | beside | goal |", "|---|---|---|---|", *lines]) + "\n"
+    return "\n".join(["| figure | EventConsumer | peer | goal |", "|---|---|---|---|", *lines]) + "\n"
 
 
 def filled(text: str) -> str:
     """A page with the table between its marks.
 
     Raises:
-        ValueError: It has no marks.
+        ValueError: The page has no marks.
     """
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
