@@ -1,7 +1,7 @@
-"""A handler: books orders in a database, each exactly once, and rejects what is no order.
+"""A handler: books orders in a database, each exactly once, and rejects other events.
 
-An event is `{"order": "A-17", "cents": 1250}`. SQLite stands in for your database. Events may come again after a crash,
-so a booking is stored under its partition and sequence number: the second time changes nothing.
+An event is `{"order": "A-17", "cents": 1250}`. SQLite represents your database. Events may be received again after a
+crash, so a booking is stored under its partition and sequence number: a repeated event has no effect.
 """
 
 import json
@@ -27,12 +27,12 @@ TABLE = """
 
 
 class Shop(EventProcessor):
-    """Books orders. The methods are plain: each instance has a thread of its own, which may block."""
+    """Books orders. The methods are plain: each instance has its own thread, which may block."""
 
     _database: sqlite3.Connection
 
     def open(self, context: PartitionContext) -> None:
-        """Connect. An error here is tried again with a new instance."""
+        """Connect. After an error the host tries again with a new instance."""
         self._database = sqlite3.connect(DATABASE, timeout=5)
         with self._database:
             self._database.execute(TABLE)
@@ -51,11 +51,11 @@ class Shop(EventProcessor):
         try:
             with self._database:
                 self._database.executemany("INSERT OR IGNORE INTO bookings VALUES (?, ?, ?, ?)", rows)
-        except sqlite3.OperationalError as error:  # locked or full: no order is to blame
+        except sqlite3.OperationalError as error:  # locked or full: not caused by an order
             raise TryAgain(str(error)) from error
 
     def close(self, context: PartitionContext, reason: CloseReason) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._database.close()
         context.log.info("shop closed", reason=str(reason), position=context.position)
 
