@@ -1,4 +1,4 @@
-"""Azure Blob Storage as hosts and Spark use it: accounts, credentials, blobs, leases, errors.
+"""Azure Blob Storage access for hosts and Spark: accounts, credentials, blobs, leases, errors.
 
 Modules, from top to bottom: async_blobs (hosts) and sync_blobs (Spark), account, credential, blobs, lease_time, errors.
 """

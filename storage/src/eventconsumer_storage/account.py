@@ -1,7 +1,7 @@
 """The storage account of a container: endpoint and credential, from the resource and a connection string.
 
-It is resolved once for the host's clients, Spark's client and Spark's ABFS connector. A secret stays in fields that no
-`repr` shows.
+It is resolved once for the host's clients, Spark's client and Spark's ABFS connector. Fields with a secret are excluded
+from `repr`.
 """
 
 import base64
@@ -29,7 +29,7 @@ from eventconsumer_storage.credential import (
 
 @dataclass(frozen=True)
 class StorageAccount:
-    """A blob endpoint and how to sign in: exactly one of `key`, `sas` and `client_id` is set."""
+    """A blob endpoint and a credential: exactly one of `key`, `sas` and `client_id` is set."""
 
     endpoint: str  # without a slash at the end
     name: str
@@ -39,14 +39,14 @@ class StorageAccount:
 
     @property
     def secure(self) -> bool:
-        """Whether the endpoint speaks TLS."""
+        """Whether the endpoint uses TLS."""
         return self.endpoint.startswith("https://")
 
     @property
     def key_credential(self) -> AzureNamedKeyCredential | AzureSasCredential | None:
-        """Key or signature as Azure's clients take it; None for an identity.
+        """Key or signature in the form of Azure's clients; None for an identity.
 
-        Not the bare text: a signature that is given as text becomes a part of the client's URL, which ends in messages
+        Not plain text: the client appends a text signature to its URL, which appears in messages
         (azure-storage-blob, `StorageAccountHostsMixin._format_query_string`).
         """
         if self.key is not None:
@@ -63,11 +63,11 @@ def resolve_account(
         location: The account, container and credential.
         owner_field: `spec.leaseStore` or `spec.sink`, for messages.
         allow_insecure: Whether plain HTTP, and any host, is allowed.
-        suffixes: Else the domains under which the account's host name must be.
+        suffixes: Otherwise, the allowed domains of the account's host name.
 
     Raises:
-        Blocked: The Secret's key is missing, the text is no connection string of a storage account, contradicts the
-            resource, or names a plain endpoint or a host that the administrator has not allowed.
+        Blocked: The Secret's key is missing; or the text is not a connection string of a storage account, contradicts
+            the resource, or names a plain endpoint or a host that the administrator has not allowed.
     """
     credential = location.credential
     if credential.client_id is not None:
@@ -81,7 +81,7 @@ def resolve_account(
         with BlobServiceClient.from_connection_string(text) as client:
             endpoint, secondary = _endpoint(client.url), client.secondary_hostname
             key = getattr(client.credential, "account_key", None)
-    except (ValueError, KeyError):  # the library's message may hold parts of the text
+    except (ValueError, KeyError):  # the library's message may contain parts of the text
         raise invalid(credential, "is not a connection string of a storage account") from None
     if not allow_insecure:
         if not endpoint.startswith("https://"):
@@ -104,12 +104,12 @@ def resolve_account(
 def _of_identity(location: BlobContainer, owner_field: str, suffixes: Collection[str] | None) -> StorageAccount:
     url, credential = location.storage_account_url, location.credential
     if not url:
-        raise Blocked(f"{owner_field}.storageAccountUrl", Reason.SPEC_INVALID, "it is needed with workloadIdentity")
+        raise Blocked(f"{owner_field}.storageAccountUrl", Reason.SPEC_INVALID, "required with workloadIdentity")
     if not url.startswith("https://"):
         raise Blocked(
             f"{owner_field}.storageAccountUrl",
             Reason.INSECURE_ENDPOINT,
-            "a token is sent over https only: write https://<account>.blob.core.windows.net",
+            "tokens are sent over https only: set https://<account>.blob.core.windows.net",
         )
     if suffixes is not None:
         check_host(f"{owner_field}.storageAccountUrl", "", urlsplit(url).netloc, suffixes)
@@ -129,6 +129,6 @@ def _check_account_key(credential: Credential, parts: dict[str, str]) -> None:
 
 
 def _endpoint(url: str) -> str:
-    """Scheme, host and path without a query (which may hold a signature)."""
+    """Scheme, host and path without the query (which may contain a signature)."""
     split = urlsplit(url)
     return f"{split.scheme}://{split.netloc}{split.path}".rstrip("/")

@@ -1,4 +1,4 @@
-"""Blobs on Azure Blob Storage or Azurite, through Azure's client library; every call is bounded in time."""
+"""Blobs on Azure Blob Storage or Azurite, through Azure's client library; every call has a time limit."""
 
 import asyncio
 import contextlib
@@ -20,11 +20,11 @@ from eventconsumer_storage.errors import NotFound, StorageError, storage_error
 
 CONNECT_SECONDS = 5
 READ_SECONDS = 20
-CALL_SECONDS = 120  # any one request, however slowly its bytes move
-MAX_PUT_BYTES = 2 * 1024**3  # `put` is one request whatever its size; large files go up in blocks
+CALL_SECONDS = 120  # limit of one request, however slow the transfer
+MAX_PUT_BYTES = 2 * 1024**3  # `put` is always one request; large files are uploaded in blocks
 
 Observer = Callable[[str, str], None]
-"""Called once a request with its operation and its outcome: ok, or the error's class in snake case."""
+"""Called once per request with the operation and the outcome: ok, or the error's class in snake case."""
 
 
 class AzureBlobStore:
@@ -41,14 +41,14 @@ class AzureBlobStore:
         return account_name(self._service.url)
 
     async def ensure_container(self) -> None:
-        """See `BlobStore`. Asked first, so that a credential that may not create containers can be used."""
+        """See `BlobStore`. Checks first, so that a credential without permission to create containers can be used."""
         async with self._call("get_container"):
             if await self._container.exists():
                 return
         async with self._call("create_container"):
             try:
                 await self._container.create_container()
-            except ResourceExistsError:  # another host was faster
+            except ResourceExistsError:  # another host created it first
                 if not await self._container.exists():
                     raise  # it is being deleted
 
@@ -132,7 +132,7 @@ class AzureBlobStore:
         pages = self._container.list_blobs(prefix, include=include, results_per_page=limit).by_page()
         with contextlib.suppress(StopAsyncIteration):
             while limit is None or len(infos) < limit:
-                async with self._call("list"):  # each page is a request of its own
+                async with self._call("list"):  # each page is a separate request
                     infos += [info_of(found) async for found in await anext(pages)]
         return infos[:limit]
 
@@ -182,14 +182,14 @@ def blob_service(
     account = resolve_account(location, owner_field, allow_insecure=allow_insecure, suffixes=suffixes)
     credential: Any = account.key_credential
     if account.client_id is not None:
-        from azure.identity.aio import WorkloadIdentityCredential  # takes half a second: only where it is used
+        from azure.identity.aio import WorkloadIdentityCredential  # import takes half a second: only if used
 
         credential = WorkloadIdentityCredential(client_id=account.client_id)
     return BlobServiceClient(account.endpoint, credential=credential, **client_options())
 
 
 def client_options() -> dict[str, Any]:
-    """Options of every storage client: bounded connect and read times, no retries of its own, a file in one request."""
+    """Options of every storage client: bounded connect and read times, no retries, a file in one request."""
     return {
         "connection_timeout": CONNECT_SECONDS,
         "read_timeout": READ_SECONDS,

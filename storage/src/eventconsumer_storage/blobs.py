@@ -1,8 +1,8 @@
-"""Blobs of one container: the few operations the host needs, behind a protocol that tests can fake.
+"""Blobs of one container: the operations that hosts need, as a protocol that tests can fake.
 
-Nothing is retried. Each caller runs in a loop of its own and knows what an unknown outcome means for it: a retried
-put-if-absent that fails with "exists" may have been ours. Every failure is one of `errors.StorageError`, with the
-service's code. `async_blobs` is the real one.
+Operations are not retried. Each caller has its own retry loop and handles an unknown outcome: after a retried
+put-if-absent, "exists" may refer to the caller's own first request. Every failure is a subclass of
+`errors.StorageError`, with the service's code. `async_blobs` is the implementation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,15 +15,15 @@ from azure.storage.blob import BlobProperties
 
 @dataclass(frozen=True, slots=True)
 class BlobInfo:
-    """What storage says about a blob without its content."""
+    """Properties and metadata of a blob, without its content."""
 
     name: str
     etag: str
     size: int
     last_modified: datetime
     metadata: Mapping[str, str] = field(default_factory=dict)
-    leased: bool = False  # an unexpired lease, or one that is breaking
-    forever: bool = False  # that lease never expires
+    leased: bool = False  # leased, or the lease is breaking
+    forever: bool = False  # the lease never expires
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +42,13 @@ class BlobStore(Protocol):
         """Name of the storage account."""
 
     async def ensure_container(self) -> None:
-        """Create the container where it is missing."""
+        """Create the container if it does not exist."""
 
     async def head(self, name: str) -> BlobInfo | None:
-        """Facts about a blob; None where it does not exist."""
+        """Properties of a blob; None if it does not exist."""
 
     async def read(self, name: str, limit: int) -> Blob | None:
-        """A blob with at most `limit` bytes of its content; None where it does not exist."""
+        """A blob with at most `limit` bytes of its content; None if it does not exist."""
 
     async def put(
         self,
@@ -63,28 +63,28 @@ class BlobStore(Protocol):
         """Write a whole blob in one request (its metadata is replaced too) and return its etag."""
 
     async def set_metadata(self, name: str, metadata: Mapping[str, str], *, if_match: str | None = None) -> str:
-        """Replace the metadata of a blob that is not leased, its content stays, and return its etag."""
+        """Replace the metadata of a blob that is not leased, keep its content, and return its etag."""
 
     async def put_block(self, name: str, block_id: str, data: bytes) -> None:
-        """Put a block that can be made part of a blob; nothing can be seen of it. A blob's ids are equally long."""
+        """Put an uncommitted block, which is not visible to readers. All ids of a blob have the same length."""
 
     async def put_block_list(
         self, name: str, block_ids: Sequence[str], *, metadata: Mapping[str, str] | None = None, if_absent: bool = False
     ) -> str:
-        """Make blocks a whole blob, and return its etag; blocks that are not named are dropped.
+        """Commit blocks as a blob, and return its etag; other blocks are discarded.
 
-        A writer that is overtaken gets `Conflict`, or `Refused` where storage drops its blocks before looking at
-        `if_absent`: look at the blob after either.
+        If another writer was first, the call raises `Conflict`, or `Refused` if storage discards the blocks before it
+        checks `if_absent`: read the blob after either.
         """
 
     async def remove(self, name: str, *, if_match: str) -> None:
-        """Delete the version of a blob that has the given etag; `NotFound` or `Conflict` where it is not there."""
+        """Delete the version of a blob with the given etag; `NotFound` or `Conflict` if it does not exist."""
 
     async def list(self, prefix: str, *, metadata: bool = False, limit: int | None = None) -> list[BlobInfo]:
-        """The blobs whose names start with `prefix`, in name order: all, or the first `limit`."""
+        """Blobs whose names start with `prefix`, in name order: all, or the first `limit`."""
 
     async def acquire_lease(self, name: str, lease_id: str, seconds: int) -> None:
-        """Lease a free blob under the given id, for 15 to 60 s; the same id again restarts its time."""
+        """Lease a free blob under the given id, for 15 to 60 s; a repeated call with the same id renews it."""
 
     async def renew_lease(self, name: str, lease_id: str) -> None:
         """Renew a lease."""
@@ -97,13 +97,13 @@ class BlobStore(Protocol):
 
 
 def info_of(properties: BlobProperties) -> BlobInfo:
-    """What Azure's client tells about a blob."""
+    """Properties of a blob from Azure's client."""
     return BlobInfo(
         name=str(properties.name),
         etag=quoted(properties.etag),
         size=int(properties.size or 0),
         last_modified=properties.last_modified,
-        # A listing gives None for an empty value, other answers give "".
+        # Listings return None for an empty value, other responses "".
         metadata={key: value or "" for key, value in (properties.metadata or {}).items()},
         leased=properties.lease.state in {"leased", "breaking"},
         forever=properties.lease.state == "leased" and properties.lease.duration == "infinite",
@@ -111,6 +111,6 @@ def info_of(properties: BlobProperties) -> BlobInfo:
 
 
 def quoted(value: object) -> str:
-    """An etag with quotes. Listings give etags without quotes, other answers with them."""
+    """An etag with quotes. Listings return etags without quotes, other responses with quotes."""
     text = str(value)
     return text if text.startswith(('"', "W/")) else f'"{text}"'

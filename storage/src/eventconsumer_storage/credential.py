@@ -1,8 +1,8 @@
-"""Connection strings from mounted files, workload identity, and the rules for what they may name.
+"""Connection strings from mounted files, workload identity, and the rules for their endpoints.
 
 A Secret is mounted as a file that may be missing (the mount is optional) and may change while a host runs. So reading a
-credential is an operation that can fail with a `Problem`, and that is repeated; `fingerprint` says when a file has
-changed. No value of a connection string ever enters a message.
+credential can fail with a `Problem`, and is repeated; `fingerprint` changes with the files. Messages never contain a
+value of a connection string.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ _IDENTITY_ENV = ("AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE")
 
 
 def fingerprint(credentials: Iterable[Credential]) -> str:
-    """A hash of all connection string files: it changes when one appears, changes or goes away."""
+    """A hash of all connection string files: it changes when a file is added, changed or removed."""
     digest = hashlib.sha256()
     for credential in credentials:
         digest.update((_content(credential) or "").encode() + b"\0")
@@ -31,11 +31,11 @@ def read_connection_string(credential: Credential, form: str) -> tuple[str, dict
     """The text of a connection string, and its parts by name in lower case.
 
     Args:
-        credential: Where it is mounted.
-        form: What it looks like, for the message.
+        credential: Location of the mounted file.
+        form: Its form, for the message.
 
     Raises:
-        Blocked: The Secret or its key is missing, or the text is no connection string.
+        Blocked: The Secret or its key is missing, or the text is not a connection string.
     """
     text = _content(credential)
     if not text:
@@ -53,10 +53,10 @@ def read_connection_string(credential: Credential, form: str) -> tuple[str, dict
 
 
 def check_identity(credential: Credential, reason: Reason) -> None:
-    """Make sure that workload identity is injected into this pod.
+    """Verify that workload identity is injected into this pod.
 
     Raises:
-        Blocked: It is not; `reason` is the condition's.
+        Blocked: It is not injected; `reason` is the reason of the condition.
     """
     missing = [name for name in _IDENTITY_ENV if not os.environ.get(name)]
     if missing:
@@ -69,10 +69,10 @@ def check_identity(credential: Credential, reason: Reason) -> None:
 
 
 def check_host(field: str, subject: str, host: str, suffixes: Collection[str]) -> None:
-    """Make sure that the administrator allows a host name.
+    """Verify that the administrator allows a host name.
 
     Raises:
-        Blocked: It is under none of the allowed domains, or no host name.
+        Blocked: The name is not under an allowed domain, or is not a host name.
     """
     problem = endpoint_problem(host, suffixes)
     if problem is not None:
@@ -80,12 +80,12 @@ def check_host(field: str, subject: str, host: str, suffixes: Collection[str]) -
 
 
 def check_named_host(credential: Credential, host: str, suffixes: Collection[str]) -> None:
-    """The same, for a host that a connection string names."""
-    check_host(credential.field, f"{place(credential)} names a host that is refused: ", host, suffixes)
+    """Verify the host name in a connection string, as `require_allowed_host` does."""
+    check_host(credential.field, f"{place(credential)} names a host that is not allowed: ", host, suffixes)
 
 
 def place(credential: Credential) -> str:
-    """The credential as its user knows it, for messages."""
+    """The credential in the user's terms, for messages."""
     return f"key {credential.key} of Secret {credential.secret}"
 
 

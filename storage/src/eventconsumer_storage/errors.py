@@ -1,15 +1,15 @@
 """The errors of storage.
 
-StorageError        a storage call failed: status and code of the answer
+StorageError        a storage call failed: status and code of the response
 ├── NotFound        404: no such blob or container
-├── Conflict        409, 412: a condition did not hold, or a lease is in the way
-├── Refused         400: storage will never take this request, a bad container name for one
-├── Damaged         a blob of this consumer cannot be read: something else changed it
+├── Conflict        409, 412: a condition failed, or a lease prevents the request
+├── Refused         400: the request is invalid, for example a bad container name
+├── Damaged         a blob of this consumer cannot be parsed: another program changed it
 ├── Unauthorized    401, 403, or no token: the credential is refused
-└── Unavailable     no answer, 429 or 5xx: try again; the request may or may not have been applied
+└── Unavailable     no response, 429 or 5xx: try again; the request may or may not have been applied
 """
 
-# ruff: noqa: N818 - the names say what happened
+# ruff: noqa: N818 - the names are the outcomes
 
 from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError
 
@@ -20,9 +20,9 @@ class StorageError(EventConsumerError):
     """A storage call failed.
 
     Attributes:
-        status: HTTP status, 0 where there was no answer.
-        code: The service's error code, such as LeaseIdMissing; empty where there is none.
-        retry_after: Seconds that the service asks to wait before the next try; 0 where it does not say.
+        status: HTTP status, 0 if there was no response.
+        code: The service's error code, such as LeaseIdMissing; empty if there is none.
+        retry_after: Seconds to wait before the next attempt, from the service; 0 if absent.
     """
 
     def __init__(self, message: str, status: int = 0, code: str = "", retry_after: float = 0) -> None:
@@ -37,15 +37,15 @@ class NotFound(StorageError):
 
 
 class Conflict(StorageError):
-    """A condition did not hold, or a lease is in the way."""
+    """A condition failed, or a lease prevents the request."""
 
 
 class Refused(StorageError):
-    """Storage will never take this request."""
+    """The request is invalid."""
 
 
 class Damaged(StorageError):
-    """A blob of this consumer cannot be read: something else changed it."""
+    """A blob of this consumer cannot be parsed: another program changed it."""
 
 
 class Unauthorized(StorageError):
@@ -53,11 +53,11 @@ class Unauthorized(StorageError):
 
 
 class Unavailable(StorageError):
-    """No answer, throttled or a server error; whether the request was applied is unknown."""
+    """No response, throttled or a server error; it is unknown whether the request was applied."""
 
 
 def storage_error(operation: str, error: Exception) -> StorageError:
-    """The error of our tree for an error of the client library.
+    """The error class for an error of the client library.
 
     Source: learn.microsoft.com/rest/api/storageservices/blob-service-error-codes
     """
@@ -72,7 +72,7 @@ def storage_error(operation: str, error: Exception) -> StorageError:
     if status in {401, 403} or (isinstance(error, ClientAuthenticationError) and not status):
         return Unauthorized(message, status, code)
     if status in {0, 408, 429} or status >= 500:
-        if isinstance(error, ValueError):  # built by the library before any request
+        if isinstance(error, ValueError):  # raised by the library before any request
             return Refused(message, status, code)
         if isinstance(error, ServiceRequestError):
             message = f"{operation}: no connection: {text[0] if text else type(error).__name__}"
@@ -81,7 +81,7 @@ def storage_error(operation: str, error: Exception) -> StorageError:
 
 
 def _retry_after(error: Exception) -> float:
-    """Seconds that the service asks to wait; 0 where it does not say, or says a date."""
+    """Seconds to wait, from the service; 0 if absent or a date."""
     headers = getattr(getattr(error, "response", None), "headers", None) or {}
     try:
         return max(0.0, float(headers.get("Retry-After", 0)))

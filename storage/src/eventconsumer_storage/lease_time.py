@@ -1,8 +1,8 @@
-"""How long a lease can be relied on without being told.
+"""The time for which a lease is certainly held, without a response of storage.
 
-A renewal counts from the moment its request was sent, by a clock that also counts while the machine sleeps
-(CLOCK_BOOTTIME), and the holder gives up a margin before the lease could end. So a holder that was frozen, or that
-storage does not answer, stops by itself before another one can hold the lease.
+A renewal counts from the time its request was sent, by a clock that also counts while the machine is suspended
+(CLOCK_BOOTTIME), and the holder stops some margin before the lease could end. So a holder that was frozen, or gets no
+response from storage, stops by itself before another one can acquire the lease.
 """
 
 import time
@@ -15,12 +15,12 @@ def boottime() -> float:
 
 
 class Deadline:
-    """Until when a lease is held for certain.
+    """The time until which a lease is certainly held.
 
     Args:
         seconds: Duration of the lease.
-        margin: Seconds before its end at which the holder gives up.
-        since: When the request was sent that took the lease, by `clock`.
+        margin: Seconds before its end at which the holder stops.
+        since: Time at which the request that acquired the lease was sent, by `clock`.
         clock: Seconds.
     """
 
@@ -31,7 +31,7 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds until the holder must have stopped; negative behind it."""
+        """Seconds until the holder must have stopped; negative afterwards."""
         return self._end - self.clock()
 
     @property
@@ -40,5 +40,5 @@ class Deadline:
         return self.clock() >= self._end
 
     def renewed(self, sent: float) -> None:
-        """A request that was sent at `sent` renewed the lease."""
+        """Record that a request sent at `sent` renewed the lease."""
         self._end = sent + self._trusted

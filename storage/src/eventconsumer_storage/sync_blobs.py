@@ -1,7 +1,7 @@
-"""Blobs for Spark: the few operations that a driver needs beside ABFS, without asyncio.
+"""Blobs for Spark: the operations that a driver needs in addition to ABFS, without asyncio.
 
-Requests are repeated by Azure's client. A request whose answer was lost may so meet its own effect: `Conflict` from a
-conditional write means "not in this state", not "not by me". Every failure is one of `errors.StorageError`.
+Azure's client repeats requests. So a repeated request may find the effect of its first attempt: `Conflict` from a
+conditional write does not mean that another writer was first. Every failure is a subclass of `errors.StorageError`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ from eventconsumer_storage.blobs import Blob, BlobInfo, info_of
 from eventconsumer_storage.errors import NotFound, storage_error
 
 _ONCE: Mapping[str, Any] = {"retry_total": 0, "connection_timeout": 4, "read_timeout": 4}
-# A renewal that hangs must leave time for another one.
+# A renewal without a response must leave time for another attempt.
 
 
 class SyncBlobStore:
@@ -26,14 +26,14 @@ class SyncBlobStore:
     def __init__(self, account: StorageAccount, container: str) -> None:
         credential: Any = account.key_credential
         if account.client_id is not None:
-            from azure.identity import WorkloadIdentityCredential  # takes half a second: only where it is used
+            from azure.identity import WorkloadIdentityCredential  # import takes half a second: only if used
 
             credential = WorkloadIdentityCredential(client_id=account.client_id)
         self._client = ContainerClient(
             account.endpoint,
             container,
             credential=credential,
-            # About half a minute; the default waits for three.
+            # About half a minute; the default is three minutes.
             retry_policy=ExponentialRetry(initial_backoff=1, increment_base=2, retry_total=5),
             connection_timeout=10,
         )
@@ -49,7 +49,7 @@ class SyncBlobStore:
         self._client.close()
 
     def create_container(self) -> None:
-        """Create the container; `Conflict` where it exists."""
+        """Create the container; `Conflict` if it exists."""
         with _mapped("create_container"):
             self._client.create_container()
 
@@ -59,7 +59,7 @@ class SyncBlobStore:
             return self._client.exists()
 
     def head(self, name: str) -> BlobInfo | None:
-        """Facts about a blob; None where it does not exist."""
+        """Properties of a blob; None if it does not exist."""
         try:
             with _mapped("head"):
                 return info_of(self._client.get_blob_client(name).get_blob_properties())
@@ -67,7 +67,7 @@ class SyncBlobStore:
             return None
 
     def read(self, name: str, limit: int) -> Blob | None:
-        """A blob with at most `limit` bytes of its content; None where it does not exist."""
+        """A blob with at most `limit` bytes of its content; None if it does not exist."""
         try:
             with _mapped("read"):
                 stream = self._client.download_blob(name, offset=0, length=limit)
@@ -97,17 +97,17 @@ class SyncBlobStore:
             self._lease(name, lease_id).acquire(seconds)
 
     def renew_lease(self, name: str, lease_id: str) -> None:
-        """Renew a lease. Not repeated, and bounded to a few seconds."""
+        """Renew a lease. Not repeated, with a time limit of a few seconds."""
         with _mapped("renew_lease"):
             self._lease(name, lease_id).renew(**_ONCE)
 
     def release_lease(self, name: str, lease_id: str) -> None:
-        """Release a lease. Not repeated, and bounded to a few seconds."""
+        """Release a lease. Not repeated, with a time limit of a few seconds."""
         with _mapped("release_lease"):
             self._lease(name, lease_id).release(**_ONCE)
 
     def break_lease(self, name: str, seconds: int) -> None:
-        """Let the lease of a blob end after `seconds`. Not repeated, and bounded to a few seconds."""
+        """Break the lease of a blob after `seconds`. Not repeated, with a time limit of a few seconds."""
         with _mapped("break_lease"):
             self._lease(name).break_lease(seconds, **_ONCE)
 

@@ -135,7 +135,7 @@ def of_identity(url: str | None) -> BlobLocation:
 @pytest.mark.parametrize(
     ("url", "suffixes", "part"),
     [
-        (None, AZURE_SUFFIXES, "it is needed with workloadIdentity"),
+        (None, AZURE_SUFFIXES, "required with workloadIdentity"),
         ("http://shop.blob.core.windows.net", AZURE_SUFFIXES, "over https only"),
         ("https://collector.example", AZURE_SUFFIXES, "collector.example is not under"),
         ("https://shop.blob.core.windows.net", (), "is not under"),
