@@ -1,6 +1,6 @@
-"""`kubectl eventconsumer`: what consumers do, for people, and what people do to consumers.
+"""`kubectl eventconsumer`: inspect and control consumers.
 
-A command is a module in `commands/`: it asks the cluster (`kube/`), makes a view of the answers (pure), and prints it
-(`output`). Nothing here imports operator, host or Spark job: what they say is read with the models of
-`eventconsumer_api`, and what only a pod can reach is asked by a program in a pod.
+A command is a module in `commands/`: it queries the cluster (`kube/`), builds a view of the result (pure), and prints
+it (`output`). This package imports neither operator, host nor Spark job: it parses their reports with the models of
+`eventconsumer_api`, and a program in a pod queries data that only a pod can reach.
 """

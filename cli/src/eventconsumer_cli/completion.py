@@ -1,7 +1,7 @@
 """The program `kubectl_complete-eventconsumer`: kubectl runs it with the words typed so far and shows what it prints.
 
-kubectl (1.26 and newer) expects a suggestion a line, a tab and a description after it, and `:` with a number at the
-end: 4 says that file names are no answer.
+kubectl (1.26 and newer) expects one suggestion per line, followed by a tab and a description, and `:` with a number at
+the end: 4 disables the completion of file names.
 """
 
 import contextlib
@@ -25,10 +25,10 @@ def main(words: Sequence[str] | None = None, *, connect: Callable[[Options], Clu
     """Print suggestions for the last word.
 
     Args:
-        words: Those after the plugin's name, the last of them perhaps empty; those of the command line where None.
-        connect: Gives the cluster.
+        words: Words after the plugin's name, the last of them may be empty; None: those of the command line.
+        connect: Returns the cluster.
     """
-    # fish's protocol is the one that prints a line each with a description.
+    # fish's protocol prints one line with a description for each suggestion.
     os.environ |= {
         _VARIABLE: "complete_fish",
         "_TYPER_COMPLETE_FISH_ACTION": "get-args",

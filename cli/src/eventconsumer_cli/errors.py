@@ -1,31 +1,31 @@
-"""Every way a command ends, and the errors that end it.
+"""Exit codes of commands, and the errors that cause them.
 
     CliError
     ├── NotFound        1   no such consumer, partition, pod, batch …
-    ├── RefusedError    2   the cluster, or this program, does not do that
-    ├── Failed          3   it could not be carried out; a wrong option too
+    ├── RefusedError    2   the cluster, or this program, refuses it
+    ├── Failed          3   it could not be carried out; also an invalid option
     └── ClusterError    4   the cluster does not answer
         └── Forbidden   4   the user lacks a right
 
-2 is never the answer to a mistake in the call, so that `audit` answers it for a proven violation only.
+2 is never the result of invalid options, so that `audit` returns it only for a proven violation.
 """
 
 from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What the shell sees."""
+    """Exit codes."""
 
     OK = 0
-    NOT_FOUND = 1  # audit: gaps that are explained
+    NOT_FOUND = 1  # audit: explained gaps
     REFUSED = 2  # audit: a violation
     FAILED = 3
     NO_CLUSTER = 4
 
 
 EXIT_CODES = (
-    "Exit codes: 0 done; 1 not found, or gaps that are explained (audit); 2 refused, or a violation (audit); "
-    "3 could not be carried out; 4 the cluster is not reachable, or a right is missing."
+    "Exit codes: 0 success; 1 not found, or explained gaps (audit); 2 refused, or a violation (audit); "
+    "3 could not be carried out; 4 the cluster is not reachable, or a permission is missing."
 )
 
 
@@ -33,8 +33,8 @@ class CliError(Exception):
     """Base of all errors above; its text names the thing and the cause.
 
     Attributes:
-        exit_code: How the program ends.
-        remedy: What to do about it; empty: the text says it.
+        exit_code: Exit code of the program.
+        remedy: The remedy; empty: it is part of the text.
     """
 
     exit_code = ExitCode.FAILED
@@ -45,7 +45,7 @@ class CliError(Exception):
 
 
 class NotFound(CliError):
-    """What was named does not exist."""
+    """A named object does not exist."""
 
     exit_code = ExitCode.NOT_FOUND
 
@@ -67,4 +67,4 @@ class ClusterError(CliError):
 
 
 class Forbidden(ClusterError):
-    """The user lacks a right (HTTP 401, 403)."""
+    """The user lacks a permission (HTTP 401, 403)."""

@@ -1,8 +1,8 @@
-"""Logs of several pods as one stream, while the pods to read change.
+"""Logs of several pods as one stream; the set of pods may change.
 
-Each pod is read by a thread of its own, which puts lines into one queue. A pod that is no longer wanted is still read
-until its log ends: its last words, when it hands a partition over, matter. The threads are daemons: a log that nobody
-waits for does not keep the program from ending.
+A separate thread for each pod puts lines into one queue. A pod that is no longer in the set is read until its log ends,
+because its last lines show the hand-over of the partition. The threads are daemons: they do not keep the program from
+ending.
 """
 
 import queue
@@ -21,7 +21,7 @@ class Follower:
     """Reads logs of pods in one namespace."""
 
     def __init__(self, cluster: Cluster, namespace: str, container: str) -> None:
-        """Of `container` in each pod."""
+        """Read `container` in each pod."""
         self._cluster = cluster
         self._namespace = namespace
         self._container = container
@@ -30,7 +30,7 @@ class Follower:
         self._ended: dict[str, float] = {}
 
     def read(self, pod: str, *, tail: int | None, since: int | None) -> None:
-        """Read a pod's log, unless it is being read. Where it ended before, go on from there."""
+        """Read a pod's log, unless it is being read. If it ended before, continue after its end."""
         thread = self._reading.get(pod)
         if thread is not None and thread.is_alive():
             return
@@ -44,7 +44,7 @@ class Follower:
         thread.start()
 
     def lines(self, seconds: float) -> Iterator[LogLine]:
-        """What comes within so many seconds."""
+        """Lines that arrive within so many seconds."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             try:
@@ -57,6 +57,6 @@ class Follower:
             for line in self._cluster.logs(self._namespace, pod, self._container, follow=True, tail=tail, since=since):
                 self._lines.put(parse(pod, line))
         except CliError:
-            pass  # the pod went, or its container does not run yet: it is read again as long as it is wanted
+            pass  # the pod was deleted, or its container is not running yet: it is read again while it is in the set
         finally:
             self._ended[pod] = time.monotonic()

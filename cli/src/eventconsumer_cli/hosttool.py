@@ -1,7 +1,7 @@
-"""What the commands have in common that run in the cluster: a program of the host image answers, and is passed on.
+"""Common code of commands that run a program of the host image in the cluster and pass its output on.
 
-The program prints what people or programs asked for (`-o`); its exit code is the command's. Where it changes something
-it prints its plan and does nothing until it is run again with --yes, which is how people are asked first.
+The program prints the requested format (`-o`); its exit code is the command's. A program that changes data prints its
+plan and changes nothing until it is run again with --yes; so the user is asked in between.
 """
 
 import os
@@ -24,7 +24,7 @@ NewPod = Annotated[bool, typer.Option("--new-pod", help="Run in a temporary pod,
 
 
 def toolbox(session: Session) -> Toolbox:
-    """Where the programs of this session run."""
+    """Location of the programs of this session."""
     return Toolbox(session.cluster, shell_of(session.cluster), say=session.out.note)
 
 
@@ -32,11 +32,11 @@ def format_options(session: Session) -> list[str]:
     """The tool's `-o`.
 
     Raises:
-        Failed: The format is none that tools know.
+        Failed: The programs do not support the format.
     """
     chosen = session.options.output or Format.TABLE
     if chosen is Format.NAME:
-        raise Failed("-o name: what this command prints has no names", "use table, json or yaml")
+        raise Failed("-o name: the output of this command has no names", "use table, json or yaml")
     return ["-o", chosen.value]
 
 
@@ -61,14 +61,14 @@ def answer(
     new_pod: bool = False,
     seconds: int = LIFETIME_SECONDS,
 ) -> None:
-    """Run a program that only reads, pass its answer on, and end with its exit code.
+    """Run a read-only program, pass its output on, and end with its exit code.
 
     Args:
         session: The run.
         name: The consumer.
-        arguments: Of the program, without `-o`.
-        new_pod: Not in a host pod.
-        seconds: How long a pod that is made may live.
+        arguments: Arguments of the program, without `-o`.
+        new_pod: Use a temporary pod.
+        seconds: Lifetime of a temporary pod.
     """
     options = format_options(session)
     with toolbox(session).at(session.consumer(name), new_pod=new_pod, seconds=seconds) as tool:
@@ -79,18 +79,18 @@ def answer(
 def change(
     session: Session, tool: Tool, arguments: Sequence[str], *, question: str, yes: bool, stdin: bytes | None = None
 ) -> Answer:
-    """Show what a program would do, ask, and let it do it.
+    """Show the plan of a program, ask for confirmation, and carry it out.
 
     Args:
         session: The run.
         tool: Runs the program.
-        arguments: Of the program; it prints its plan unless --yes is among them.
+        arguments: Arguments of the program; it prints its plan unless --yes is among them.
         question: Asked after the plan.
         yes: Do not ask for confirmation.
-        stdin: What the program gets on stdin, each time.
+        stdin: Input of the program, for each run.
 
     Raises:
-        RefusedError: Nobody agreed; nothing was changed.
+        RefusedError: The user did not confirm; nothing was changed.
     """
     options = format_options(session)
     if not yes:
@@ -98,23 +98,23 @@ def change(
         if plan.exit_code != ExitCode.OK:
             return plan
         if not session.out.confirm(question):
-            raise RefusedError("nothing was changed", "repeat the command with --yes to do what it shows")
+            raise RefusedError("nothing was changed", "repeat the command with --yes to carry out the plan")
     return tool.run([*arguments, "--yes", *options], stdin=stdin, environment=environment(), out=to_stdout)
 
 
 def end(ended: Answer) -> None:
-    """End the command as the program ended, which has said why."""
+    """End the command with the program's exit code; the program has printed the cause."""
     if ended.exit_code:
         raise typer.Exit(ended.exit_code)
 
 
 def read_input(file: str) -> bytes:
-    """A file's content, or what comes on stdin for `-`.
+    """A file's content, or stdin for `-`.
 
     Raises:
-        Failed: It cannot be read.
+        Failed: The file cannot be read.
     """
     try:
         return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
-        raise Failed(f"{file} cannot be read: {error.strerror}") from error
+        raise Failed(f"cannot read {file}: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""Signals around a block that made something: it is removed however the command ends."""
+"""Signals during a block that created an object: it is removed however the command ends."""
 
 import contextlib
 import signal
@@ -12,7 +12,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 @contextlib.contextmanager
 def signals_as_interrupts() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the block as Ctrl-C does: what it made is removed."""
+    """SIGTERM and SIGHUP end the block as Ctrl-C does: created objects are removed."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -23,7 +23,7 @@ def signals_as_interrupts() -> Iterator[None]:
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """A second Ctrl-C does not keep the block from ending."""
+    """A second Ctrl-C does not interrupt the end of the block."""
     with _handled((signal.SIGINT, *_SIGNALS), signal.SIG_IGN):
         yield
 

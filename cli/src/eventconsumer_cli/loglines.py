@@ -1,4 +1,4 @@
-"""Lines of a host's log: which partition each is about, and how people read it. Pure."""
+"""Lines of a host's log: their partition, and their form on a terminal. Pure."""
 
 import json
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from rich.text import Text
 from eventconsumer_cli.output import BAD, DIM, WARN
 
 _STYLES = {"warning": WARN, "error": BAD, "critical": BAD}
-# What is shown by itself, and what the name of the pod says already.
+# Fields with their own column, and fields that repeat the name of the pod.
 _OWN = ("timestamp", "level", "logger", "message", "namespace", "name", "host", "partition")
 
 
@@ -19,9 +19,9 @@ class LogLine:
     """One line.
 
     Attributes:
-        pod: Whose it is.
-        raw: As it came, without its end.
-        fields: Of a structured line; empty: it is none.
+        pod: Its pod.
+        raw: The unchanged text, without the line end.
+        fields: Fields of a structured line; empty: the line is not structured.
     """
 
     pod: str
@@ -30,12 +30,12 @@ class LogLine:
 
     @property
     def partition(self) -> str:
-        """Which it is about; empty: the whole host."""
+        """Its partition; empty: the whole host."""
         found = self.fields.get("partition")
         return "" if found is None else str(found)
 
     def text(self) -> Text:
-        """For people: time, level, pod, partition, what happened, and the rest."""
+        """For terminals: time, level, pod, partition, message, and the other fields."""
         if not self.fields:
             return Text.assemble((f"{self.pod} ", DIM), self.raw)
         level = str(self.fields.get("level", "info"))
@@ -51,7 +51,7 @@ class LogLine:
 
 
 def parse(pod: str, line: bytes) -> LogLine:
-    """Read a line as it came."""
+    """Parse a line."""
     raw = line.decode(errors="replace").rstrip("\r\n")
     try:
         fields = json.loads(raw)

@@ -1,4 +1,4 @@
-"""The program `kubectl-eventconsumer`: its commands, and how it ends."""
+"""The program `kubectl-eventconsumer`: its commands and exit codes."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -44,7 +44,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="See, steer and check what drains your Azure Event Hubs into files.",
+    help="Inspect, control and check EventConsumers, which drain Azure Event Hubs into files.",
     epilog=EXIT_CODES,
 )
 
@@ -96,8 +96,8 @@ def main(arguments: Sequence[str] | None = None, *, connect: Callable[[Options],
     """Run a command.
 
     Args:
-        arguments: Those of the command line where None.
-        connect: Gives the cluster.
+        arguments: Arguments; None: those of the command line.
+        connect: Returns the cluster.
 
     Returns:
         The exit code.
@@ -121,7 +121,7 @@ def main(arguments: Sequence[str] | None = None, *, connect: Callable[[Options],
         _complain("stopped")
         return ExitCode.FAILED
     except BrokenPipeError:
-        sys.stdout = None  # whoever read the answer has enough
+        sys.stdout = None  # the reader closed the pipe
         return ExitCode.OK
     return answer if isinstance(answer, int) else ExitCode.OK
 

@@ -1,6 +1,6 @@
-"""Functions become commands: each gets the options that all have, after its name as well as before it.
+"""Turns functions into commands, which accept the common options after their name and before it.
 
-kubectl takes no option between itself and a plugin's name, so people write `kubectl eventconsumer status -n shop`.
+kubectl accepts no option before a plugin's name, so users write `kubectl eventconsumer status -n shop`.
 """
 
 import inspect
@@ -37,7 +37,7 @@ def complete_namespace(context: typer.Context, incomplete: str) -> list[str]:
 def _complete(names: Callable[[], list[str]], incomplete: str) -> list[str]:
     try:
         return sorted(name for name in names() if name.startswith(incomplete))
-    except Exception:  # whatever is wrong, a half-written line is no place for it
+    except Exception:  # completion must not print errors into the command line
         return []
 
 
@@ -45,7 +45,7 @@ ConsumerName = Annotated[
     str | None,
     typer.Argument(
         metavar="NAME",
-        help="The EventConsumer; left out: the only one in the namespace.",
+        help="The EventConsumer. Default: the only one in the namespace.",
         autocompletion=complete_consumer,
         show_default=False,
     ),
@@ -53,7 +53,7 @@ ConsumerName = Annotated[
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
-def shared(  # the signature is what matters: commands take it over
+def shared(  # only the signature is used: commands copy it
     namespace: Annotated[
         str | None,
         typer.Option("--namespace", "-n", help="Namespace.", autocompletion=complete_namespace, rich_help_panel=_PANEL),
@@ -76,14 +76,14 @@ def shared(  # the signature is what matters: commands take it over
 
 
 def session_of(context: typer.Context) -> Session:
-    """The run that a context belongs to, with the options given so far: after the command, else before it."""
+    """The session of a context, with the options given so far: after the command, otherwise before it."""
     root = context.find_root()
     session = root.obj if isinstance(root.obj, Session) else Session()
     return Session(_said(context.params).over(_said(root.params)), session.connect)
 
 
 def _said(values: Mapping[str, Any]) -> Options:
-    # Completion sees words as they were typed.
+    # In completion the words are unparsed.
     return Options(
         namespace=values.get("namespace"),
         all_namespaces=bool(values.get("all_namespaces")),
@@ -94,11 +94,11 @@ def _said(values: Mapping[str, Any]) -> Options:
 
 
 def add(app: typer.Typer, name: str, function: Callable[..., None], *, panel: str = "") -> None:
-    """Make a function a command.
+    """Register a function as a command.
 
     Args:
         app: The program, or a group of commands in it.
-        name: Of the command.
+        name: Name of the command.
         function: Takes a `Session` first, then its own arguments and options; its docstring is the help.
         panel: Heading under which the help lists it.
     """
@@ -110,7 +110,7 @@ def add(app: typer.Typer, name: str, function: Callable[..., None], *, panel: st
     def wrapper(*, typer_context: typer.Context, **values: Any) -> None:
         function(session_of(typer_context), **{key: value for key, value in values.items() if key not in common})
 
-    # What typer reads.
+    # Read by typer.
     wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     wrapper.__annotations__ = {each.name: each.annotation for each in parameters}
     wrapper.__doc__ = function.__doc__

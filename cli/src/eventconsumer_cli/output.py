@@ -1,8 +1,8 @@
-"""What commands print: tables for people, documents for programs; colours on a terminal only.
+"""Output of commands: tables for users, documents for programs; colours on a terminal only.
 
-Every command makes one document (plain data with the names of the API) and one view of it. `-o` chooses: `table` is the
-view, `json` and `yaml` the document, `name` one `kind/name` a line, as kubectl takes them. Where the output is no
-terminal a line is as long as it needs to be, so that nothing is cut that a program looks for.
+Every command builds one document (plain data with the names of the API) and one view of it. `-o` selects: `table` is
+the view, `json` and `yaml` the document, `name` one `kind/name` per line, as kubectl accepts them. If the output is not
+a terminal, lines have unlimited length, so that no text is cut.
 """
 
 import json
@@ -31,7 +31,7 @@ class Format(StrEnum):
 
 
 def console(stream: TextIO | None = None, *, stderr: bool = False) -> Console:
-    """A console that honours NO_COLOR and COLUMNS, and folds nothing where there is no terminal."""
+    """A console that honours NO_COLOR and COLUMNS, and does not fold lines without a terminal."""
     made = Console(file=stream, stderr=stderr, highlight=False, soft_wrap=False, emoji=False, markup=False)
     if not made.is_terminal and not os.environ.get("COLUMNS"):
         made.width = PIPE_COLUMNS
@@ -40,12 +40,12 @@ def console(stream: TextIO | None = None, *, stderr: bool = False) -> Console:
 
 @dataclass
 class Output:
-    """Where and how a command prints.
+    """Destination and format of a command's output.
 
     Attributes:
-        format: What was asked for.
-        out: For answers.
-        err: For remarks, questions and progress, which are never part of an answer.
+        format: The requested format.
+        out: For results.
+        err: For notices, questions and progress, which are never part of a result.
     """
 
     format: Format = Format.TABLE
@@ -58,12 +58,12 @@ class Output:
         view: Callable[[], Iterable[RenderableType]],
         names: Iterable[str] = (),
     ) -> None:
-        """Print an answer in the format that was asked for.
+        """Print a result in the requested format.
 
         Args:
             document: Plain data; JSON and YAML of it.
-            view: Makes what people see; only called for `table`.
-            names: `kind/name` of each thing in it.
+            view: Builds the view; only called for `table`.
+            names: `kind/name` of each object in it.
         """
         match self.format:
             case Format.JSON:
@@ -77,16 +77,16 @@ class Output:
                     self.out.print(part)
 
     def raw(self, text: str) -> None:
-        """Print text as it is."""
+        """Print text unchanged."""
         self.out.file.write(text)
         self.out.file.flush()
 
     def note(self, text: str, style: str = DIM) -> None:
-        """A remark for people, beside the answer."""
+        """Print a notice beside the result."""
         self.err.print(Text(text, style=style))
 
     def confirm(self, question: str) -> bool:
-        """Ask yes or no on the terminal; no where there is no terminal."""
+        """Ask yes or no on the terminal; no without a terminal."""
         if not sys.stdin.isatty():
             self.note("not a terminal: pass --yes to confirm", WARN)
             return False
@@ -95,7 +95,7 @@ class Output:
 
 
 def as_yaml(document: object) -> str:
-    """YAML as people write it."""
+    """YAML in block style."""
     import yaml
 
     return yaml.safe_dump(json.loads(json.dumps(document, default=str)), sort_keys=False, width=120)
@@ -104,13 +104,13 @@ def as_yaml(document: object) -> str:
 def table(
     headers: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Iterable[str] = (), fold: Iterable[str] = ()
 ) -> Table:
-    """A table as kubectl prints them: no lines, headers in capitals.
+    """A table in the style of kubectl: no lines, headers in capitals.
 
     Args:
         headers: Names of the columns.
-        rows: Cells; text with its own style, or anything that is made text. None is a dash.
-        right: Columns of numbers.
-        fold: Columns whose long text continues in the next line; others are never folded.
+        rows: Cells; styled text, or values that are converted to text. None is a dash.
+        right: Right-aligned columns.
+        fold: Columns whose long text is folded; others are never folded.
     """
     made = Table(box=None, pad_edge=False, show_edge=False, header_style=TITLE)
     numbers, folded = set(right), set(fold)

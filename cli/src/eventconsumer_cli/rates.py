@@ -1,7 +1,7 @@
-"""How fast events come and go, from looks at one consumer. Pure.
+"""Rates of events, from samples of one consumer. Pure.
 
-Hosts count; a rate is the difference of two counts of the same ownership (host and epoch). Files are committed now and
-then, so a window of some length is needed for the rate of what is in files to mean anything.
+Hosts count events; a rate is the difference of two counts of the same ownership (host and epoch). Files are committed
+at intervals, so the rate of events in files needs a window of some length.
 """
 
 from collections import deque
@@ -15,12 +15,12 @@ WINDOW_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Rate:
-    """Of one partition, or of all; events and files a second.
+    """Rates of one partition, or of all; events and files per second.
 
     Attributes:
-        received: Events that came from the hub.
-        filed: Events that were committed in files.
-        files: Files that were committed.
+        received: Events received from the hub.
+        filed: Events committed in files.
+        files: Committed files.
     """
 
     received: float = 0.0
@@ -29,22 +29,22 @@ class Rate:
 
 
 class Rates:
-    """Remembers the looks of the last minute."""
+    """Keeps the samples of the last minute."""
 
     def __init__(self, window: float = WINDOW_SECONDS) -> None:
-        """Keep looks for `window` seconds."""
+        """Keep samples for `window` seconds."""
         self._window = window
         self._seen: deque[tuple[float, dict[str, Partition]]] = deque()
 
     def add(self, look: Look) -> None:
-        """Take in a newer look."""
+        """Add a newer sample."""
         now = look.now.timestamp()
         self._seen.append((now, {each.id: each for each in look.partitions()}))
         while len(self._seen) > 2 and now - self._seen[0][0] > self._window:
             self._seen.popleft()
 
     def by_partition(self) -> dict[str, Rate]:
-        """Rates of the partitions of which the present owner was seen twice."""
+        """Rates of the partitions with two samples of the present owner."""
         if not self._seen:
             return {}
         newest_time, newest = self._seen[-1]
@@ -57,7 +57,7 @@ class Rates:
 
 
 def total(rates: Mapping[str, Rate]) -> Rate | None:
-    """Of all partitions together; None: not known."""
+    """Rates of all partitions together; None: unknown."""
     if not rates:
         return None
     return Rate(

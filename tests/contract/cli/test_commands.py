@@ -76,7 +76,7 @@ def test_hosts_that_cannot_be_asked_are_shown_as_kubernetes_knows_them(
     assert re.search(r"orders-host-0 +no +Running", said.out)
     assert f"pod {namespace}/orders-host-0" in said.err  # may be asked, and does not answer
     assert main(["partitions", "--kubeconfig", config]) == 4
-    assert "does not answer" in (told := capsys.readouterr().err) or "cannot be reached" in told
+    assert "does not respond" in (told := capsys.readouterr().err) or "is not reachable" in told
 
 
 def test_suspend_is_an_editors(cluster: Cluster, namespace: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -122,9 +122,9 @@ def test_programs_in_pods_need_a_right_and_a_node(cluster: Cluster, namespace: s
 
     with pytest.raises(Forbidden, match=f"pods/exec is forbidden for you in namespace {namespace}"):
         run("viewer", name)
-    with pytest.raises(NotFound, match="does not exist any more"):
+    with pytest.raises(NotFound, match="no longer exists"):
         run("editor", "none")
-    with pytest.raises(ClusterError, match=f"no program can be started in pod {namespace}/{name}"):
+    with pytest.raises(ClusterError, match=f"cannot start a program in pod {namespace}/{name}"):
         run("editor", name)
 
 

@@ -105,7 +105,7 @@ class FakeCluster:
     def ask_pod(self, namespace: str, pod: str, port: int, path: str) -> bytes:
         self._allow("pods/proxy")
         if pod not in self.reports:
-            raise Failed(f"pod {namespace}/{pod} does not answer on port {port}")
+            raise Failed(f"pod {namespace}/{pod} does not respond on port {port}")
         return self.reports[pod].model_dump_json(by_alias=True).encode()
 
 

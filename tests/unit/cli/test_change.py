@@ -125,7 +125,7 @@ def test_another_replay_has_nothing_of_the_one_before(shell: Shell) -> None:
     cluster = cluster_with(replay=before)
     words = ("replay", "orders", "--consumer-group", "replays", "--nonce", "two", "--yes")
     refused = shell.run(cluster, *words)
-    assert refused.code == 2 and "replay one is not done (Pending)" in refused.err
+    assert refused.code == 2 and "replay one is not complete (Pending)" in refused.err
     resource = cluster.objects["eventconsumers", "shop", "orders"]
     resource["status"] = {"replay": {"nonce": "one", "state": "Succeeded"}}
     assert shell.run(cluster, *words).code == 0
@@ -155,7 +155,7 @@ def test_a_replay_that_cannot_be(shell: Shell, words: tuple[str, ...], code: int
         (("adopt",), "Make these the files and leases of orders?", "kubectl eventconsumer doctor"),
         (
             ("hub", "accept"),
-            "Continue orders with the events that its Event Hub has now?",
+            "Continue orders with the present events of its Event Hub?",
             "suspend orders --wait stops its hosts",
         ),
     ],

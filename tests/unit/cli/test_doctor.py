@@ -123,11 +123,11 @@ def hub_down(cluster: Clinic) -> None:
 @pytest.mark.parametrize(
     ("spoil", "code", "check", "said"),
     [
-        (lambda clinic: clinic.remove(SECRET, "shop", "orders-hub"), 2, "secret", "there is no such Secret"),
-        (empty_key, 2, "secret", "it has connectionString, other"),
+        (lambda clinic: clinic.remove(SECRET, "shop", "orders-hub"), 2, "secret", "the Secret does not exist"),
+        (empty_key, 2, "secret", "the Secret has connectionString, other"),
         (
             lambda clinic: clinic.remove(DEPLOYMENT, "operators", "eventconsumer-operator"),
-            2, "operator", "no operator serves namespace shop: there is none",
+            2, "operator", "no operator serves namespace shop: none is installed",
         ),
         (
             lambda clinic: clinic.put(DEPLOYMENT, operator("--namespace=other")),
@@ -138,9 +138,9 @@ def hub_down(cluster: Clinic) -> None:
         (two_operators, 1, "operator", "several operators serve namespace shop"),
         (
             lambda clinic: clinic.remove(DEFINITION, "", "eventconsumers.eventconsumer.io"),
-            2, "definition", "does not know eventconsumers.eventconsumer.io",
+            2, "definition", "does not have eventconsumers.eventconsumer.io",
         ),
-        (other_schema, 1, "definition", "is not that of this plugin"),
+        (other_schema, 1, "definition", "differs from the CRD of this plugin"),
         (stalled, 2, "status", "Stalled (EventHubNotFound): spec.eventHub.name"),
         (no_image, 2, "images", "ImagePullBackOff: not found"),
         (hub_down, 2, "hub-reachable", "no connection"),

@@ -102,9 +102,9 @@ def test_the_configuration_equals_the_operator_s() -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"name": "Orders"}, "is no name"),
+        ({"name": "Orders"}, "is not a valid name"),
         ({"client_id": "0"}, "either Secrets or a workload identity"),
-        ({"storage_secret": ""}, "say how hosts sign in"),
+        ({"storage_secret": ""}, "specify a credential"),
         ({"hub_secret": "", "storage_secret": "", "client_id": "0"}, "--hub-namespace and --storage-account-url"),
         ({"sink_container": "No"}, "spec.sink.container"),
     ],

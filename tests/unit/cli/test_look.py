@@ -52,7 +52,7 @@ def test_status_names_a_silent_operator(shell: Shell) -> None:
     cluster.put(EVENT_CONSUMER, made)
     for words in (("status",), ("status", "orders")):
         seen = shell.run(cluster, *words)
-        assert "the operator has not said anything about it yet" in seen.out
+        assert "the operator has not written a status yet" in seen.out
         assert "doctor orders -n shop" in seen.out
 
 
@@ -89,7 +89,7 @@ def test_partitions_show_owners_and_unowned_partitions(shell: Shell) -> None:
     assert rows[0][:5] == ["PARTITION", "OWNER", "EPOCH", "LAG", "LATE"]
     assert [row[1] for row in rows[1:5]] == ["orders-host-0", "orders-host-0", "orders-host-1", "nobody"]
     assert rows[1][2:6] == ["5", "10", "8s", "100"]
-    assert "nobody reads partition 3" in seen.out
+    assert "no host reads partition 3" in seen.out
     document = shell.run(cluster, "partitions", "-o", "json").json
     assert document[0]["owner"] == "orders-host-0" and document[0]["lagSeconds"] == 7.5
     assert document[3]["owner"] is None
@@ -152,7 +152,7 @@ def test_batches_of_a_consumer_without_spark(shell: Shell) -> None:
     cluster = shop()
     cluster.put(EVENT_CONSUMER, consumer(spark=False))
     seen = shell.run(cluster, "batches", "orders")
-    assert seen.code == 3 and "asks for no Spark" in seen.err and "files orders -n shop" in seen.err
+    assert seen.code == 3 and "has no spec.spark" in seen.err and "files orders -n shop" in seen.err
 
 
 def test_top_measures_over_an_interval(shell: Shell) -> None:

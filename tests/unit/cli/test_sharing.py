@@ -107,10 +107,10 @@ def test_a_finding_names_both_consumers_and_the_shared_place() -> None:
     ((_, text),) = found(consumer(), consumer("again"))
     assert text == "shop/orders shares with shop/again the leases of consumer group $Default in container leases"
     ((_, text),) = found(consumer(prefix="p"), consumer(**BILLING, prefix="p/in"))
-    assert text == "shop/orders shares with shop/billing files in container drained: p/in lies in p"
+    assert text == "shop/orders shares with shop/billing files in container drained: p/in is inside p"
     one = consumer(secret="s", lease_prefix="")
     ((_, text),) = found(one, consumer(**BILLING, secret="t", lease_prefix=""))
-    assert text.startswith("shop/orders may share (Secrets do not tell) with shop/billing the leases")
+    assert text.startswith("shop/orders may share (values in Secrets are unknown) with shop/billing the leases")
 
 
 def put(cluster: Any, each: Manifest) -> None:

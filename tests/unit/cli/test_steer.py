@@ -28,7 +28,7 @@ def test_suspend_and_resume_print_the_change(shell: Shell) -> None:
     cluster = shop()
     assert shell.run(cluster, "suspend", "orders").out == "orders suspended\n"
     assert spec_of(cluster)["suspend"] is True
-    assert shell.run(cluster, "suspend").out == "orders is suspended already\n"
+    assert shell.run(cluster, "suspend").out == "orders is already suspended\n"
     assert shell.run(cluster, "resume", "-o", "json").json["spec"]["suspend"] is False
     assert shell.run(cluster, "resume").out == "orders is not suspended\n"
 
@@ -37,14 +37,14 @@ def test_suspend_waits_for_the_hosts_to_go(shell: Shell) -> None:
     cluster = shop()
     shell.clock.steps = [lambda name=name: cluster.remove(POD, "shop", name) for name in cluster.reports]
     seen = shell.run(cluster, "suspend", "--wait")
-    assert seen.code == 0 and "no host runs any more" in seen.err
+    assert seen.code == 0 and "no host is running" in seen.err
     assert shell.clock.steps == [] and spec_of(cluster)["suspend"] is True
 
 
 def test_a_wait_that_times_out_names_the_cause(shell: Shell) -> None:
     cluster = shop()
     seen = shell.run(cluster, "suspend", "--wait", "--timeout", "1")
-    assert seen.code == 3 and "still there: orders-host-0, orders-host-1" in seen.err
+    assert seen.code == 3 and "still running: orders-host-0, orders-host-1" in seen.err
     # Ready is true, but of generation 1: what the operator said before does not count.
     seen = shell.run(cluster, "resume", "--wait", "--timeout", "1")
     assert seen.code == 3 and "was not ready after 1 s" in seen.err
@@ -106,7 +106,7 @@ def test_logs_name_a_missing_right_to_pods(shell: Shell) -> None:
         (("-p", "9"), 1, "the hub has no partition 9"),
         (("--host", "7"), 1, "orders has no host 7"),
         (("-p", "1", "--host", "1"), 3, "exclude each other"),
-        (("-o", "yaml"), 3, "a log is no yaml"),
+        (("-o", "yaml"), 3, "logs have no format yaml"),
     ],
 )
 def test_logs_that_cannot_be(shell: Shell, words: tuple[str, ...], code: int, says: str) -> None:

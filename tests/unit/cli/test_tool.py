@@ -39,7 +39,7 @@ def test_the_exit_code_is_the_programs(shell: Shell) -> None:
 def test_without_a_host_a_pod_is_made_and_removed(shell: Shell) -> None:
     cluster = cluster_with(prints, hosts=False)
     seen = shell.run(cluster, "lag")
-    assert seen.code == 0 and "is made for this and removed afterwards" in seen.err
+    assert seen.code == 0 and "is created for this command and deleted afterwards" in seen.err
     assert [call.container for call in cluster.calls] == ["tool"]
     assert len(cluster.made) == 1 and cluster.tool_pods == []
 
@@ -105,7 +105,7 @@ def test_causes_outside_of_the_program_are_named(shell: Shell) -> None:
     assert seen.code == 3 and "use table, json or yaml" in seen.err
     del cluster.objects["statefulsets", "shop", "orders-host"]
     seen = shell.run(cluster, "leases")
-    assert seen.code == 1 and "has made no hosts for shop/orders yet" in seen.err
+    assert seen.code == 1 and "has not created hosts for shop/orders yet" in seen.err
 
 
 @pytest.mark.parametrize(

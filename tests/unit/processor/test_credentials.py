@@ -66,7 +66,7 @@ def test_entity_path_or_the_spec_names_the_hub(tmp_path: Path) -> None:
             HUB.replace("shop.servicebus.windows.net", "collector.example"),
             {"name": "b"},
             Reason.ENDPOINT_NOT_ALLOWED,
-            "key connectionString of Secret shop-secret names a host that is not allowed: collector.example is not under",
+            "key connectionString of Secret shop-secret names a host that is not allowed: collector.example is not",
         ),
         (
             HUB.replace("shop.servicebus.windows.net", "10.0.0.1:5671"),

@@ -1,4 +1,4 @@
-"""`audit`: whether every event stands in exactly one file."""
+"""`audit`: verify that every event is in exactly one file."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`batches`: how drained files went through Spark."""
+"""`batches`: state of the Spark batches of a consumer."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,16 +28,16 @@ _STYLES = {"Succeeded": GOOD, "Failed": BAD}
 
 @dataclass(frozen=True)
 class Attempt:
-    """An attempt at a batch whose driver is still in the cluster.
+    """An attempt whose driver is still in the cluster.
 
     Attributes:
         batch: Number of the batch.
-        attempt: The how-manieth attempt it is.
+        attempt: Number of the attempt.
         driver: Name of the driver's pod.
-        phase: Of that pod.
-        executors: Pods of executors beside it.
-        started: When the driver was made.
-        ended: When its container ended; None: it runs, or waits.
+        phase: Phase of that pod.
+        executors: Number of executor pods.
+        started: Creation time of the driver.
+        ended: Time when its container ended; None: it is running or pending.
     """
 
     batch: int
@@ -68,7 +68,7 @@ def batches(session: Session, name: ConsumerName = None) -> None:
     spark = look.consumer["spec"].get("spark")
     if not spark or spark.get("enabled") is False:
         raise Failed(
-            f"{look.name} asks for no Spark: its files become no batches",
+            f"{look.name} has no spec.spark: it has no batches",
             f"set spec.spark for that; `{PROGRAM} files {where}` shows the files",
         )
     found: list[Attempt] = []
@@ -81,7 +81,7 @@ def batches(session: Session, name: ConsumerName = None) -> None:
 
 
 def attempts(pods: Sequence[Manifest]) -> list[Attempt]:
-    """The attempts that pods belong to, newest first."""
+    """Attempts that have pods, newest first."""
     executors: dict[tuple[int, int], int] = {}
     drivers: list[tuple[tuple[int, int], Manifest]] = []
     for pod in pods:
@@ -128,7 +128,7 @@ def document(look: Look, found: Sequence[Attempt]) -> dict[str, Any]:
 
 
 def view(look: Look, found: Sequence[Attempt]) -> Iterator[RenderableType]:
-    """Facts, then attempts, then what to do."""
+    """Properties, then attempts, then the next command."""
     yield _facts(look)
     if found:
         yield Text("")
@@ -172,7 +172,7 @@ def _facts(look: Look) -> Table:
 def _open(look: Look) -> str:
     fleet, spark = look.hosts.fleet, look.status.spark
     if fleet is None:
-        return f"not known; {spark.last_application or 'none'} was started last" if spark else "not known"
+        return f"unknown; last started application: {spark.last_application or 'none'}" if spark else "not known"
     if fleet.open_batch is None:
         return "none"
     batch = fleet.open_batch
@@ -196,7 +196,7 @@ def _left_out(look: Look) -> str:
     quarantine = look.status.spark.quarantine if look.status.spark else None
     if quarantine is None:
         return ""
-    return f"{quarantine.files} files and {quarantine.rows} events of others: {quarantine.message}"
+    return f"{quarantine.files} files and {quarantine.rows} events of other files: {quarantine.message}"
 
 
 def _failures(look: Look) -> str:
@@ -204,5 +204,5 @@ def _failures(look: Look) -> str:
     if spark is None or not spark.failures:
         return ""
     wait = (spark.next_attempt_time - look.now).total_seconds() if spark.next_attempt_time else 0
-    again = f"; tried again in {duration(wait)}" if wait > 0 else ""
+    again = f"; next attempt in {duration(wait)}" if wait > 0 else ""
     return f"{spark.failures} in a row; the last: {spark.last_failure}{again}"

@@ -1,4 +1,4 @@
-"""`checkpoint`: where partitions go on: shown, moved, saved to a file, and put back."""
+"""`checkpoint`: show, move, save and restore the checkpoints of partitions."""
 
 import contextlib
 import os
@@ -64,7 +64,7 @@ def set_(
     name.
     """
     if (sequence_number is None) == (offset is None):
-        raise Failed("say where to go on: exactly one of --sequence-number and --offset")
+        raise Failed("specify the position: exactly one of --sequence-number and --offset")
     place = ["--offset", offset] if offset is not None else ["--sequence-number", str(sequence_number)]
     consumer = session.consumer(name)
     with toolbox(session).at(consumer, new_pod=new_pod) as tool:
@@ -84,7 +84,7 @@ def export(session: Session, name: ConsumerName = None, *, file: _File = "-", ne
         session.out.raw(ended.output.decode())
         return
     _write(Path(file), ended.output)
-    session.out.note(f"saved to {file}; put back with: kubectl eventconsumer checkpoint import -f {file}")
+    session.out.note(f"saved to {file}; restore with: kubectl eventconsumer checkpoint import -f {file}")
 
 
 def import_(
@@ -103,7 +103,7 @@ def import_(
     name.
     """
     if file == "-" and not yes:
-        raise RefusedError("with the document on stdin nobody can be asked", "add --yes, or name a file")
+        raise RefusedError("cannot ask for confirmation while the document is on stdin", "add --yes, or name a file")
     consumer, document = session.consumer(name), read_input(file)
     with toolbox(session).at(consumer, new_pod=new_pod) as tool:
         arguments = ["checkpoint", "import", "-", *_allowed(allow_behind, allow_skip)]
@@ -119,14 +119,16 @@ def _allowed(behind: bool, skip: bool) -> list[str]:
 
 def _hint(session: Session, consumer: Manifest, code: int) -> None:
     if code == ExitCode.REFUSED and not consumer["spec"].get("suspend"):
-        session.out.note(f"hosts run: `kubectl eventconsumer suspend {name_of(consumer)}` lets go of all partitions")
+        session.out.note(
+            f"hosts are running: `kubectl eventconsumer suspend {name_of(consumer)}` releases all partitions"
+        )
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Replace the file as a whole: half a document is none.
+    """Replace the file atomically.
 
     Raises:
-        Failed: It cannot be written.
+        Failed: The file cannot be written.
     """
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
@@ -139,7 +141,7 @@ def _write(path: Path, content: bytes) -> None:
                 Path(temporary).unlink()
             raise
     except OSError as error:
-        raise Failed(f"{path} cannot be written: {error.strerror}") from error
+        raise Failed(f"cannot write {path}: {error.strerror}") from error
 
 
 add(group, "show", show)

@@ -1,4 +1,4 @@
-"""`doctor`: looks at everything that must be right, and says what to do about what is not."""
+"""`doctor`: check the installation and consumers, with a remedy for each problem."""
 
 from typing import Annotated
 
@@ -51,7 +51,7 @@ def doctor(
 
 
 def _consumers(session: Session, name: str | None) -> tuple[list[Manifest], list[Finding]]:
-    """The consumers to look at; no consumer, or no permission to list them, is a finding of its own."""
+    """The consumers to check; no consumer, or no permission to list them, is a separate finding."""
     try:
         return session.consumers(name), []
     except (NotFound, Forbidden):

@@ -1,4 +1,4 @@
-"""`hosts`: the host pods, and what each does."""
+"""`hosts`: state of the host pods."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -36,7 +36,7 @@ def hosts(session: Session, name: ConsumerName = None) -> None:
 
 
 def view(found: Sequence[Host], now: datetime) -> Iterator[RenderableType]:
-    """The table, and the problems below it."""
+    """The table, with the problems below it."""
     yield table(_HEADERS, [_row(each, now) for each in found], right=_NUMBERS, fold=("host", "node", "partitions"))
     for host in found:
         for problem in host.report.problems if host.report else ():
@@ -60,7 +60,7 @@ def _row(host: Host, now: datetime) -> list[str | Text | None]:
 
 
 def ids(partitions: Sequence[str]) -> str:
-    """Partition ids in order, runs of them joined: 0-3,7; what is too long ends in the number of the rest."""
+    """Partition ids in order, as ranges: 0-3,7; a text that is too long ends in the number of the remaining ids."""
     numbers = sorted({int(each) for each in partitions if each.isdecimal()})
     runs: list[tuple[int, int]] = []
     for number in numbers:

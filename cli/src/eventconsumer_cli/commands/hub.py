@@ -1,4 +1,4 @@
-"""`hub`: a consumer continues with a hub that lost events which are in files."""
+"""`hub`: continue with a hub that lost events which are in files."""
 
 import typer
 
@@ -23,7 +23,7 @@ def accept(session: Session, name: ConsumerName = None, *, yes: Yes = False, new
     """
     consumer = session.consumer(name)
     with toolbox(session).at(consumer, new_pod=new_pod) as tool:
-        question = f"Continue {name_of(consumer)} with the events that its Event Hub has now?"
+        question = f"Continue {name_of(consumer)} with the present events of its Event Hub?"
         ended = change(session, tool, ["hub", "accept"], question=question, yes=yes)
     if ended.exit_code == ExitCode.REFUSED:
         session.out.note(f"kubectl eventconsumer suspend {name_of(consumer)} --wait stops its hosts")

@@ -76,13 +76,13 @@ def init(
         asked = ask(asked, lambda text, default: str(typer.prompt(text, default=default, err=True)))
     if "name" not in asked:
         raise Failed(
-            "say how the consumer is to be called",
+            "specify the name of the consumer",
             "kubectl eventconsumer init NAME --hub HUB --hub-secret NAME --storage-secret NAME",
         )
     resource = manifest(Answers(namespace=session.namespace, **asked))
     target = file or f"{asked['name']}.yaml"
     if target != "-" and Path(target).exists() and not force:
-        raise RefusedError(f"{target} is there already", "name another --file, or add --force")
+        raise RefusedError(f"{target} already exists", "name another --file, or add --force")
     _judge(session, resource)
     _compare(session, resource)
     if check:
@@ -91,11 +91,11 @@ def init(
 
 
 def ask(given: dict[str, str], prompt: Callable[[str, str | None], str]) -> dict[str, str]:
-    """Ask for what was not given.
+    """Ask for missing answers.
 
     Args:
         given: Answers so far, by field of `Answers`.
-        prompt: Asks a question with a default; None: an answer is needed.
+        prompt: Asks a question with a default; None: an answer is required.
     """
     found = dict(given)
 
@@ -122,23 +122,23 @@ def ask(given: dict[str, str], prompt: Callable[[str, str | None], str]) -> dict
 
 
 def _judge(session: Session, resource: dict[str, Any]) -> None:
-    """Let the API server judge it, as `kubectl apply --dry-run=server` does; without one the models have."""
+    """Validate it by the API server, as `kubectl apply --dry-run=server` does; otherwise only the models have."""
     try:
         session.cluster.create(EVENT_CONSUMER, resource, dry_run=True)
         session.out.note("the API server would accept it")
     except RefusedError as error:
         if "already exists" in str(error):
-            raise RefusedError(str(error), "take another name, or edit the one that is there") from error
+            raise RefusedError(str(error), "use another name, or edit the existing one") from error
         raise
-    except (ClusterError, NotFound) as error:  # Forbidden is one of them
-        session.out.note(f"not judged by the API server: {error}")
+    except (ClusterError, NotFound) as error:  # includes Forbidden
+        session.out.note(f"not validated by the API server: {error}")
 
 
 def _compare(session: Session, resource: dict[str, Any]) -> None:
-    """Look for consumers that it would share leases, files or an output with.
+    """Find consumers with which it would share leases, files or an output.
 
     Raises:
-        RefusedError: There is one, and the user did not confirm.
+        RefusedError: A consumer was found, and the user did not confirm.
     """
     try:
         found = [each for each in sharing.look(session.cluster, [resource], session.namespace) if each.remedy]
@@ -147,12 +147,12 @@ def _compare(session: Session, resource: dict[str, Any]) -> None:
         return
     for line in view(found):
         session.out.err.print(line)
-    if any(each.level is Level.BROKEN for each in found) and not session.out.confirm("Write it all the same?"):
-        raise RefusedError("nothing was written", "choose what --hub, --consumer-group or --container name anew")
+    if any(each.level is Level.BROKEN for each in found) and not session.out.confirm("Write it anyway?"):
+        raise RefusedError("nothing was written", "change --hub, --consumer-group or --container")
 
 
 def _look_inside(session: Session, resource: dict[str, Any], image: str | None) -> None:
-    """Ask hub and storage from a pod.
+    """Check hub and storage from a pod.
 
     Raises:
         RefusedError: The check failed, and the user did not confirm.
@@ -166,14 +166,14 @@ def _look_inside(session: Session, resource: dict[str, Any], image: str | None) 
         findings: list[Finding] = checks(tool, ["--config-json", "-"], config.to_json().encode())
     for line in view([replace(each, consumer=resource["metadata"]["name"]) for each in findings]):
         session.out.err.print(line)
-    if any(each.level is Level.BROKEN for each in findings) and not session.out.confirm("Write it all the same?"):
-        raise RefusedError("nothing was written", "correct what is broken, or add --no-check")
+    if any(each.level is Level.BROKEN for each in findings) and not session.out.confirm("Write it anyway?"):
+        raise RefusedError("nothing was written", "correct the failed checks, or add --no-check")
     if exit_code(findings) == 0:
         session.out.note("hub and storage can be reached")
 
 
 def _operator(session: Session, image: str | None) -> Operator:
-    """The operator that will serve it; with an image of the user's it need not be seen.
+    """The operator that will serve it; not required if the user names an image.
 
     Raises:
         NotFound: There is none.
@@ -189,7 +189,7 @@ def _operator(session: Session, image: str | None) -> Operator:
         return replace(found[0], processor_image=image or found[0].processor_image)
     if image is None:
         raise NotFound(
-            f"no operator serves namespace {namespace}, so the processor image is not known",
+            f"no operator serves namespace {namespace}, so the processor image is unknown",
             "install the chart (watchNamespaces), name the image with --image, or add --no-check",
         )
     return Operator(
@@ -208,5 +208,5 @@ def _write(session: Session, resource: dict[str, Any], target: str) -> None:
     try:
         Path(target).write_text(render(resource), encoding="utf-8")
     except OSError as error:
-        raise Failed(f"{target} cannot be written: {error.strerror}") from error
+        raise Failed(f"cannot write {target}: {error.strerror}") from error
     session.out.note(f"written to {target}; next: kubectl apply -f {target}")

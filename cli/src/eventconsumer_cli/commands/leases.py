@@ -1,4 +1,4 @@
-"""`leases`: who holds which partition, and where its checkpoint is, as storage has it."""
+"""`leases`: owners and checkpoints of partitions, read from storage."""
 
 from eventconsumer_cli.hosttool import NewPod, answer
 from eventconsumer_cli.options import ConsumerName

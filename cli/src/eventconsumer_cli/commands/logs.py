@@ -1,4 +1,4 @@
-"""`logs`: of the host that reads a partition, wherever it moves; or of all hosts."""
+"""`logs`: logs of the owner of a partition, also after it moves; or of all hosts."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from eventconsumer_cli.text import PROGRAM
 from eventconsumer_cli.view import Look
 
 LOOK_SECONDS = 2.0
-_AFTER_MOVE_SECONDS = 30  # of a new owner's log: what it did to take the partition over
+_AFTER_MOVE_SECONDS = 30  # lines of a new owner's log: the takeover of the partition
 
 
 def logs(  # noqa: PLR0917 - the options of the command
@@ -45,9 +45,9 @@ def logs(  # noqa: PLR0917 - the options of the command
 ) -> None:
     """Print the logs of all hosts, of one host, or of the owner of a partition. -o json prints the lines unchanged."""
     if partition is not None and host is not None:
-        raise Failed("--partition and --host exclude each other: a partition is read where it is read")
+        raise Failed("--partition and --host exclude each other")
     if session.out.format in {Format.YAML, Format.NAME}:
-        raise Failed(f"a log is no {session.out.format.value}: use -o json for lines as they came, or no -o")
+        raise Failed(f"logs have no format {session.out.format.value}: use -o json for unchanged lines, or omit -o")
     look = look_at(session, name, ask=partition is not None)
     wanted = _wanted(look, partition, host)
     newest = (None if since else 100) if tail is None else tail if tail >= 0 else None
@@ -81,7 +81,7 @@ def _follow(  # noqa: PLR0917 - what the command was told
         try:
             now = _wanted(look_at(session, look.name, ask=partition is not None), partition, host)
         except (NotFound, Failed):
-            session.cluster.get(EVENT_CONSUMER, look.namespace, look.name)  # while it exists, hosts may come back
+            session.cluster.get(EVENT_CONSUMER, look.namespace, look.name)  # hosts may start again while it exists
             continue
         if partition is not None and now != wanted:
             session.out.note(f"partition {partition} moved from {', '.join(wanted)} to {', '.join(now)}")
@@ -93,11 +93,11 @@ def _follow(  # noqa: PLR0917 - what the command was told
 
 
 def _wanted(look: Look, partition: str | None, host: str | None) -> list[str]:
-    """Pods whose logs are asked for.
+    """Pods whose logs are requested.
 
     Raises:
-        NotFound: No such partition, host, or none at all.
-        ClusterError: It cannot be asked which hosts there are.
+        NotFound: No such partition or host, or no host at all.
+        ClusterError: The hosts cannot be listed.
         Failed: No host reads the partition, or its reader is unknown.
     """
     where = f"{look.name} -n {look.namespace}"
@@ -105,7 +105,11 @@ def _wanted(look: Look, partition: str | None, host: str | None) -> list[str]:
     if not pods and look.hosts.trouble:
         raise ClusterError(look.hosts.trouble)
     if not pods:
-        hint = f"`{PROGRAM} resume {where}` starts them" if look.suspended else f"`{PROGRAM} status {where}` says why"
+        hint = (
+            f"`{PROGRAM} resume {where}` starts them"
+            if look.suspended
+            else f"`{PROGRAM} status {where}` shows the cause"
+        )
         raise NotFound(f"no host of {look.name} exists", hint)
     if host is not None:
         found = [pod for pod in pods if host in {pod, pod.rpartition("-")[2]}]
@@ -120,20 +124,20 @@ def _wanted(look: Look, partition: str | None, host: str | None) -> list[str]:
         raise NotFound(f"the hub has no partition {partition}", f"it has {known[0].id} to {known[-1].id}")
     if one is None:
         raise Failed(
-            f"no host says who reads partition {partition}{f': {look.hosts.trouble}' if look.hosts.trouble else ''}",
+            f"the owner of partition {partition} is unknown{f': {look.hosts.trouble}' if look.hosts.trouble else ''}",
             f"`{PROGRAM} logs {where}` prints the logs of all hosts",
         )
     if not one.owner:
-        raise Failed(f"nobody reads partition {partition} now", f"`{PROGRAM} status {where}` says why")
+        raise Failed(f"no host reads partition {partition} now", f"`{PROGRAM} status {where}` shows the cause")
     if one.owner not in pods:
-        raise Failed(f"partition {partition} is read by {one.owner}, which is no host of {look.name}")
+        raise Failed(f"partition {partition} is read by {one.owner}, which is not a host of {look.name}")
     return [one.owner]
 
 
 def _once(  # noqa: PLR0917 - what the command was told
     session: Session, look: Look, pod: str, partition: str | None, tail: int | None, since: int | None
 ) -> Iterable[LogLine]:
-    # Which lines are about the partition only their fields say, so that the newest of those are counted here.
+    # Only fields identify the lines of a partition, so the limit of newest lines is applied here.
     asked = tail if partition is None else None
     lines = session.cluster.logs(look.namespace, pod, labels.COMPONENT_HOST, follow=False, tail=asked, since=since)
     about = (line for line in (parse(pod, raw) for raw in lines) if _is_about(line, partition, current=True))
@@ -141,7 +145,7 @@ def _once(  # noqa: PLR0917 - what the command was told
 
 
 def _is_about(line: LogLine, partition: str | None, *, current: bool) -> bool:
-    """Whether a line is about the partition, or, of its present owner, about the whole host."""
+    """Whether a line is about the partition, or about the whole host if it is the present owner."""
     return partition is None or line.partition == partition or (current and not line.partition)
 
 

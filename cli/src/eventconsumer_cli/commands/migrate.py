@@ -1,4 +1,4 @@
-"""`migrate`: a consumer continues where another program stopped."""
+"""`migrate`: continue at the position of another program."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -16,7 +16,7 @@ _STDIN = "/dev/stdin"
 
 
 class Source(StrEnum):
-    """Where positions come from."""
+    """Source of the positions."""
 
     EVENT_PROCESSOR_HOST = "event-processor-host"
     AZURE_SDK = "azure-sdk"
@@ -55,7 +55,9 @@ def migrate(
     """
     consumer = session.consumer(name)
     if yes is False and str(connection_string_file) == "-":
-        raise RefusedError("with the connection string on stdin nobody can be asked", "add --yes, or name a file")
+        raise RefusedError(
+            "cannot ask for confirmation while the connection string is on stdin", "add --yes, or name a file"
+        )
     arguments = ["migrate", "--from", source.value, "--container", container]
     for option, value in (("--prefix", prefix), ("--consumer-group", consumer_group), ("--hub-name", hub_name)):
         arguments += [option, value] if value is not None else []

@@ -1,4 +1,4 @@
-"""`partitions`: who reads what, how far, and how late."""
+"""`partitions`: owner, position and lag of each partition."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -31,16 +31,16 @@ def partitions(session: Session, name: ConsumerName = None) -> None:
 
 
 def look_at(session: Session, name: str | None, *, ask: bool = True) -> Look:
-    """A consumer and what its hosts say, now; without `ask` only which hosts there are."""
+    """A consumer and the present reports of its hosts; without `ask` only the list of hosts."""
     consumer = session.consumer(name)
     return Look(consumer, read(session.cluster, consumer, ask=ask), datetime.now(UTC))
 
 
 def explain_silence(look: Look, found: bool) -> None:
-    """Go on where there is something to show.
+    """Verify that there is data to show.
 
     Raises:
-        ClusterError: Nobody could be asked.
+        ClusterError: No host could be queried.
         Failed: No host runs, or none has answered yet.
     """
     if found:
@@ -48,16 +48,16 @@ def explain_silence(look: Look, found: bool) -> None:
     where = f"{look.name} -n {look.namespace}"
     if look.suspended:
         raise Failed(
-            f"{look.name} is suspended, so unknown while no host runs",
-            f"`{PROGRAM} resume {where}` starts them, `{PROGRAM} leases {where}` asks the storage",
+            f"{look.name} is suspended; the state is unknown while no host runs",
+            f"`{PROGRAM} resume {where}` starts hosts, `{PROGRAM} leases {where}` reads the storage",
         )
     if look.hosts.trouble:
-        raise ClusterError(look.hosts.trouble, f"`{PROGRAM} status {where}` shows what the operator knows")
+        raise ClusterError(look.hosts.trouble, f"`{PROGRAM} status {where}` shows the operator's status")
     if not look.hosts.pods:
-        raise Failed(f"no host of {look.name} runs", f"`{PROGRAM} status {where}` says why")
+        raise Failed(f"no host of {look.name} runs", f"`{PROGRAM} status {where}` shows the cause")
     raise Failed(
         f"no host of {look.name} has answered yet; its pods: {', '.join(sorted(look.hosts.pods))}",
-        f"`{PROGRAM} hosts {where}` shows how they are",
+        f"`{PROGRAM} hosts {where}` shows their state",
     )
 
 
@@ -66,7 +66,7 @@ def view(found: Sequence[Partition], now: datetime) -> Iterator[RenderableType]:
     yield table(_HEADERS, [_row(each, now) for each in found], right=_NUMBERS, fold=("owner",))
     nobody = [each.id for each in found if not each.owner]
     if nobody:
-        yield Text(f"nobody reads {'partition' if len(nobody) == 1 else 'partitions'} {', '.join(nobody)}", style=BAD)
+        yield Text(f"no host reads {'partition' if len(nobody) == 1 else 'partitions'} {', '.join(nobody)}", style=BAD)
 
 
 def _row(one: Partition, now: datetime) -> list[str | Text | None]:
@@ -77,7 +77,7 @@ def _row(one: Partition, now: datetime) -> list[str | Text | None]:
         count(report.epoch) if report else None,
         count(one.lag_events),
         duration(one.lag_seconds),
-        # Sequence numbers are names, too: without commas they can be compared with file names.
+        # Sequence numbers are also names: without commas they can be compared with file names.
         None if report is None or report.next_sequence_number is None else str(report.next_sequence_number),
         age(report.enqueued_time, now) if report else None,
         Text(count(report.events)) if report else Text("-", style=DIM),

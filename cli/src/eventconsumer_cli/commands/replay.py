@@ -1,4 +1,4 @@
-"""`replay`: retained events are read once more, into files of their own."""
+"""`replay`: read retained events again, into separate files."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -64,7 +64,7 @@ def replay(
             session.out.err.print(line)
         if not session.out.confirm(f"Start this replay of {name_of(consumer)}?"):
             raise RefusedError("nothing was changed", "repeat the command with --yes to start it")
-    # None for what an earlier replay had and this one has not: a merge keeps what is not named.
+    # None for fields of an earlier replay that this one lacks: a merge patch keeps omitted fields.
     change = {key: document.get(key) for key in ("nonce", "consumerGroup", "from", "to", "partitions")}
     session.cluster.merge(EVENT_CONSUMER, namespace_of(consumer), name_of(consumer), {"spec": {"replay": change}})
     place = files(consumer, wanted)
@@ -72,19 +72,19 @@ def replay(
     session.out.show(
         {"consumer": name_, "namespace": namespace, "replay": document, "files": place},
         lambda: [
-            Text(f"replay {wanted.nonce} is asked for; its files: {place}"),
-            Text(f"see how far it is: kubectl eventconsumer status {name_} -n {namespace}"),
+            Text(f"replay {wanted.nonce} is requested; its files: {place}"),
+            Text(f"show its progress: kubectl eventconsumer status {name_} -n {namespace}"),
         ],
         [f"eventconsumer.eventconsumer.io/{name_}"],
     )
 
 
 def make_replay(consumer: Manifest, fields: dict[str, Any]) -> Replay:
-    """The replay, as the resource's own model accepts it.
+    """The replay, validated by the resource's model.
 
     Raises:
-        Failed: A field is wrong; the message says which.
-        RefusedError: It would not run, or would disturb one that runs.
+        Failed: A field is invalid; the message names it.
+        RefusedError: It would not run, or would disturb a running replay.
     """
     try:
         wanted = Replay.model_validate(fields)
@@ -94,8 +94,8 @@ def make_replay(consumer: Manifest, fields: dict[str, Any]) -> Replay:
     own = consumer["spec"]["eventHub"].get("consumerGroup", "$Default")
     if wanted.consumer_group == own:
         raise RefusedError(
-            f"consumer group {own} is the consumer's own, whose hosts it would displace",
-            "make another consumer group for replays, and name it with --consumer-group",
+            f"consumer group {own} is the consumer's own: the replay would disconnect its hosts",
+            "create another consumer group for replays, and name it with --consumer-group",
         )
     if wanted.from_ and wanted.to and wanted.from_ >= wanted.to:
         raise Failed("--from must be before --to")
@@ -103,11 +103,11 @@ def make_replay(consumer: Manifest, fields: dict[str, Any]) -> Replay:
     status = consumer.get("status", {}).get("replay") or {}
     if before.get("nonce") == wanted.nonce:
         raise RefusedError(
-            f"replay {wanted.nonce} was asked for already, and each name runs once", "take another --nonce"
+            f"replay {wanted.nonce} was already requested, and each name runs once", "use another --nonce"
         )
     if before and not (status.get("nonce") == before["nonce"] and status.get("state") in _ENDED):
         raise RefusedError(
-            f"replay {before['nonce']} is not done ({status.get('state', 'Pending')}), and another would end it",
+            f"replay {before['nonce']} is not complete ({status.get('state', 'Pending')}); another one would end it",
             "wait for it, or remove spec.replay first",
         )
     return wanted
@@ -121,7 +121,7 @@ def files(consumer: Manifest, wanted: Replay) -> str:
 
 
 def plan(consumer: Manifest, wanted: Replay) -> list[RenderableType]:
-    """What it would do, for people."""
+    """The plan, as text."""
     hub = consumer["spec"]["eventHub"]
     start = f"enqueued since {wanted.from_:%Y-%m-%d %H:%M:%S %Z}" if wanted.from_ else "from the oldest retained one"
     stop = f"before {wanted.to:%Y-%m-%d %H:%M:%S %Z}" if wanted.to else "up to the newest at its start"

@@ -1,4 +1,4 @@
-"""`status`: how consumers are, and what to do where they are not well."""
+"""`status`: state of consumers, and the required action."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -40,17 +40,17 @@ def status(session: Session, name: ConsumerName = None) -> None:
     )
     if not found:
         where = "in any namespace" if session.options.all_namespaces else f"in namespace {session.namespace}"
-        other = "" if session.options.all_namespaces else f", `{PROGRAM} status -A` looks in all namespaces"
-        session.out.note(f"there is no EventConsumer {where}: `{PROGRAM} init` makes one{other}")
+        other = "" if session.options.all_namespaces else f", `{PROGRAM} status -A` lists all namespaces"
+        session.out.note(f"there is no EventConsumer {where}: `{PROGRAM} init` creates one{other}")
 
 
 def names(consumers: Sequence[Manifest]) -> list[str]:
-    """As kubectl writes them."""
+    """In the form of kubectl."""
     return [f"{EVENT_CONSUMER.name.lower()}.{EVENT_CONSUMER.group}/{name_of(each)}" for each in consumers]
 
 
 def overview(looks: Sequence[Look], *, with_namespace: bool) -> Iterator[RenderableType]:
-    """A line for each consumer, and below them why those are not ready that are not."""
+    """A line for each consumer, with the causes of those that are not ready below."""
     if not looks:
         return
     first = ["namespace"] if with_namespace else []
@@ -82,7 +82,7 @@ def _line(look: Look) -> list[str | Text]:
 
 
 def state(look: Look) -> Text:
-    """One word on how it is."""
+    """State in one word."""
     if look.suspended:
         return Text("Suspended", style=DIM)
     ready = look.status.condition(ConditionType.READY)
@@ -96,13 +96,13 @@ def state(look: Look) -> Text:
 
 def _silent(look: Look) -> str:
     return (
-        "the operator has not said anything about it yet: if that lasts, "
-        f"`{PROGRAM} doctor {look.name} -n {look.namespace}` looks for it"
+        "the operator has not written a status yet: if this persists, "
+        f"run `{PROGRAM} doctor {look.name} -n {look.namespace}`"
     )
 
 
 def details(look: Look) -> Iterator[RenderableType]:
-    """Everything about one consumer."""
+    """The state of one consumer in detail."""
     spec = look.consumer["spec"]
     hub = spec["eventHub"]
     yield Text.assemble((look.name, TITLE), f" in namespace {look.namespace}: ", state(look))
@@ -115,7 +115,7 @@ def details(look: Look) -> Iterator[RenderableType]:
     yield from _next_steps(look)
     if look.hosts.trouble:
         yield Text("")
-        yield Text(f"from the resource's status, some seconds old: {look.hosts.trouble}", style=DIM)
+        yield Text(f"from the resource's status, a few seconds old: {look.hosts.trouble}", style=DIM)
 
 
 def _facts(look: Look) -> Table:
@@ -158,7 +158,7 @@ def _spark(look: Look) -> Iterator[tuple[str, str]]:
     if spark.last_commit:
         parts.insert(0, f"batch {spark.last_commit.number} committed {age(spark.last_commit.time, look.now)} ago")
     if spark.quarantine:
-        parts.append(f"{spark.quarantine.files} files and {spark.quarantine.rows} events left out")
+        parts.append(f"{spark.quarantine.files} files and {spark.quarantine.rows} events excluded")
     yield "Spark", "; ".join(parts)
 
 

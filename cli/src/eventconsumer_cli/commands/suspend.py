@@ -46,16 +46,16 @@ def _set(session: Session, consumer: Manifest, *, suspended: bool) -> Manifest:
         change = {"spec": {"suspend": suspended}}
         consumer = session.cluster.merge(EVENT_CONSUMER, namespace_of(consumer), name_of(consumer), change)
     word = "suspended" if suspended else "resumed"
-    already = "is not suspended" if not suspended else "is suspended already"
+    already = "is not suspended" if not suspended else "is already suspended"
     text = f"{name_of(consumer)} {already if before is suspended else word}"
     session.out.show(consumer, lambda: [text], names([consumer]))
     if manager and before is not suspended:
-        session.out.note(f"{manager} manages this resource and may set spec.suspend back: change it there, too", WARN)
+        session.out.note(f"{manager} manages this resource and may reset spec.suspend: change it there too", WARN)
     return consumer
 
 
 def managers(consumer: Manifest) -> list[str]:
-    """Who manages fields of the spec, as the API server recorded it."""
+    """The manager of fields of the spec, from metadata.managedFields."""
     entries = consumer["metadata"].get("managedFields", [])
     return sorted({str(each.get("manager", "")) for each in entries if "f:spec" in each.get("fieldsV1", {})})
 
@@ -67,9 +67,9 @@ def _wait(session: Session, consumer: Manifest, timeout: int, *, suspended: bool
         if suspended:
             left = sorted(map(name_of, session.cluster.list(POD, namespace, host_selector(consumer))))
             if not left:
-                session.out.note("no host runs any more")
+                session.out.note("no host is running")
                 return
-            state = f"still there: {', '.join(left)}"
+            state = f"still running: {', '.join(left)}"
         else:
             status = session.cluster.get(EVENT_CONSUMER, namespace, name).get("status", {})
             ready: Manifest = next((each for each in status.get("conditions", []) if each["type"] == "Ready"), {})
@@ -77,10 +77,10 @@ def _wait(session: Session, consumer: Manifest, timeout: int, *, suspended: bool
             if seen and ready.get("status") == "True":
                 session.out.note(ready.get("message") or "ready")
                 return
-            state = ready.get("message") or "the operator has said nothing yet"
+            state = ready.get("message") or "the operator has not written a status yet"
         if time.monotonic() > deadline:
             raise Failed(
-                f"{name} was not {'at rest' if suspended else 'ready'} after {timeout} s: {state}",
-                f"`{PROGRAM} status {name} -n {namespace}` says more",
+                f"{name} was not {'stopped' if suspended else 'ready'} after {timeout} s: {state}",
+                f"`{PROGRAM} status {name} -n {namespace}` shows details",
             )
         time.sleep(_PAUSE_SECONDS)

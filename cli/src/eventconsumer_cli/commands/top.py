@@ -26,11 +26,11 @@ from eventconsumer_cli.view import Look, Partition
 
 _HEADERS = ("partition", "owner", "lag", "late", "in/s", "filed/s", "next", "last event", "files")
 _NUMBERS = tuple(header for header in _HEADERS if header != "owner")
-_HEAD_LINES = 8  # what is above and below the partitions
+_HEAD_LINES = 8  # lines above and below the partitions
 
 
 class Sort(StrEnum):
-    """By what the partitions are ordered."""
+    """Sort order of the partitions."""
 
     PARTITION = "partition"
     LAG = "lag"
@@ -71,13 +71,13 @@ def top(
                     rates.add(look)
                     trouble = ""
                 except (ClusterError, Failed) as error:
-                    trouble = str(error)  # what was seen last stays; it may answer again
+                    trouble = str(error)  # keep the last sample; the cluster may answer again
     except KeyboardInterrupt:
         return
 
 
 def document(look: Look, rates: Rates) -> dict[str, Any]:
-    """One look, for programs; rates are a second."""
+    """One sample, for programs; rates are per second."""
     by_partition = rates.by_partition()
     events, seconds = look.lag
     files, drained, size_, last = look.written
@@ -107,14 +107,14 @@ def _rate_document(found: Rate | None) -> dict[str, float] | None:
 
 
 def screen(look: Look, rates: Rates, sort: Sort, height: int | None = None, trouble: str = "") -> RenderableType:
-    """What people see.
+    """The view of a sample.
 
     Args:
-        look: The newest.
-        rates: Of it and those before.
+        look: The newest sample.
+        rates: Rates over this and earlier samples.
         sort: Sort order of the partitions.
-        height: Lines for partitions; None: as many as there are.
-        trouble: Why there is nothing newer; empty: there is.
+        height: Lines for partitions; None: no limit.
+        trouble: Why there is no newer sample; empty: this is the newest.
     """
     by_partition = rates.by_partition()
     parts: list[RenderableType] = [*_head(look, total(by_partition)), Text("")]
@@ -126,7 +126,7 @@ def screen(look: Look, rates: Rates, sort: Sort, height: int | None = None, trou
         )
     else:
         parts.append(
-            Text("no host tells of partitions" + (" while it is suspended" if look.suspended else ""), style=WARN)
+            Text("no host reports partitions" + (" while it is suspended" if look.suspended else ""), style=WARN)
         )
     if len(partitions) > len(shown):
         hint = "" if sort is Sort.LAG else "; --sort lag puts the latest first"

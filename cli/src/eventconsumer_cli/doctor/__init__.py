@@ -1,1 +1,1 @@
-"""What `doctor` looks at: the user's rights, the installation, and each consumer from outside and from inside."""
+"""Checks of `doctor`: the user's permissions, the installation, each consumer from outside and inside the cluster."""

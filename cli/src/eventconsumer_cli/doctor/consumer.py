@@ -1,4 +1,4 @@
-"""One consumer: its conditions, its Secrets, its pods, and what only a pod can see: hub, storage and clock."""
+"""Checks of one consumer: its conditions, Secrets and pods, and from inside a pod: hub, storage and clock."""
 
 import json
 from collections.abc import Iterator
@@ -20,11 +20,11 @@ _PULL = ("ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageN
 
 
 def look(cluster: Cluster, toolbox: Toolbox | None, consumer: Manifest) -> Iterator[Finding]:
-    """Look at one consumer.
+    """Check one consumer.
 
     Args:
         cluster: The cluster.
-        toolbox: Asks from inside the cluster; None: not wanted.
+        toolbox: Runs checks inside the cluster; None: skip them.
         consumer: The EventConsumer.
     """
     about = f"{namespace_of(consumer)}/{name_of(consumer)}"
@@ -35,21 +35,21 @@ def look(cluster: Cluster, toolbox: Toolbox | None, consumer: Manifest) -> Itera
 
 
 def judge_status(consumer: Manifest) -> Iterator[Finding]:
-    """What the operator says about it."""
+    """Findings from the conditions."""
     status = consumer.get("status", {})
     seen, wanted = status.get("observedGeneration", 0), consumer["metadata"].get("generation", 0)
     if seen < wanted:
         yield Finding(
             "status",
             Level.WARNING,
-            "the operator has not looked at the last change" if seen else "the operator has not looked at it yet",
-            "wait some seconds; if it stays so, see the finding `operator`",
+            "the operator has not reconciled the last change" if seen else "the operator has not reconciled it yet",
+            "wait some seconds; if this persists, see the finding `operator`",
         )
     conditions = {each["type"]: each for each in status.get("conditions", [])}
     for kind, level in (("Stalled", Level.BROKEN), ("DataGap", Level.WARNING)):
         found = conditions.get(kind, {})
         if found.get("status") == "True":
-            yield Finding("status", level, f"{kind} ({found['reason']}): {found['message']}", "the message says it")
+            yield Finding("status", level, f"{kind} ({found['reason']}): {found['message']}", "see the message")
     ready = conditions.get("Ready", {})
     if ready.get("status") == "True":
         yield Finding("status", Level.OK, f"Ready: {ready.get('message', '')}")
@@ -59,7 +59,7 @@ def judge_status(consumer: Manifest) -> Iterator[Finding]:
 
 
 def secrets(cluster: Cluster, consumer: Manifest) -> Iterator[Finding]:
-    """Whether the Secrets it names have the keys it names; the values are not looked at."""
+    """Whether the referenced Secrets and keys exist; the values are not read."""
     namespace = namespace_of(consumer)
     named: dict[tuple[str, str], list[str]] = {}
     for part in _PARTS:
@@ -72,27 +72,29 @@ def secrets(cluster: Cluster, consumer: Manifest) -> Iterator[Finding]:
         try:
             data = cluster.get(SECRET, namespace, name).get("data") or {}
         except NotFound:
-            yield Finding("secret", Level.BROKEN, f"{used}: there is no such Secret", remedy)
+            yield Finding("secret", Level.BROKEN, f"{used}: the Secret does not exist", remedy)
         except Forbidden:
-            yield Finding("secret", Level.UNKNOWN, f"{used}: you may not look at it; a pod is asked below")
+            yield Finding(
+                "secret", Level.UNKNOWN, f"{used}: you have no permission to read it; a check in a pod follows"
+            )
         else:
             if data.get(key):
                 yield Finding("secret", Level.OK, used)
             else:
                 has = ", ".join(sorted(data)) or "none"
-                why = f"{used}: the Secret has no such key, or it is empty; it has {has}"
+                why = f"{used}: the key does not exist or is empty; the Secret has {has}"
                 yield Finding(
                     "secret", Level.BROKEN, why, f"put the connection string under key {key} of Secret {name}"
                 )
 
 
 def pods(cluster: Cluster, consumer: Manifest) -> Iterator[Finding]:
-    """Whether its pods could start, above all whether their images are there."""
+    """Whether its pods could start, for example whether their images exist."""
     namespace, name = namespace_of(consumer), name_of(consumer)
     try:
         found = cluster.list(POD, namespace, {labels.LABEL_NAME: "eventconsumer", labels.LABEL_CONSUMER: name})
     except Forbidden as error:
-        yield Finding("pods", Level.UNKNOWN, f"you may not look at them: {error}")
+        yield Finding("pods", Level.UNKNOWN, f"you have no permission to read them: {error}")
         return
     tools = labels.COMPONENT_TOOL
     found = [each for each in found if each["metadata"]["labels"].get(labels.LABEL_COMPONENT) != tools]
@@ -120,35 +122,35 @@ def _is_pending(pod: Manifest) -> bool:
 
 
 def inside(toolbox: Toolbox, consumer: Manifest) -> list[Finding]:
-    """What a pod with the consumer's configuration and credentials sees."""
+    """Findings from a pod with the consumer's configuration and credentials."""
     try:
         with toolbox.at(consumer) as tool:
             return checks(tool, [])
     except CliError as error:
-        return [Finding("inside", Level.WARNING, f"no pod could be asked: {error}", error.remedy)]
+        return [Finding("inside", Level.WARNING, f"no pod could run the checks: {error}", error.remedy)]
 
 
 def checks(tool: Tool, options: list[str], stdin: bytes | None = None) -> list[Finding]:
-    """Ask `eventconsumer check`.
+    """Run `eventconsumer check`.
 
     Args:
-        tool: At which place.
-        options: More than the output format.
+        tool: Its location.
+        options: Options besides the output format.
         stdin: A configuration.
 
     Raises:
-        CliError: It could not be asked.
+        CliError: It could not be run.
     """
     answer = tool.run(["check", *options, "-o", "json"], stdin=stdin, err=lambda _: None)
     try:
         return [judge_check(each) for each in json.loads(answer.output)["checks"]]
     except (ValueError, KeyError, TypeError):
         lines = answer.errors.decode(errors="replace").strip().splitlines()
-        why = lines[-1] if lines else "it said nothing"
-        return [Finding("inside", Level.BROKEN, f"pod {tool.place.pod} cannot check it: {why}")]
+        why = lines[-1] if lines else "no message"
+        return [Finding("inside", Level.BROKEN, f"the check in pod {tool.place.pod} failed: {why}")]
 
 
 def judge_check(check: dict[str, Any]) -> Finding:
-    """One line of the image's answer."""
+    """One line of the program's output."""
     levels = {True: Level.OK, False: Level.BROKEN, None: Level.UNKNOWN}
     return Finding(check["check"], levels[check["ok"]], check.get("detail", ""), check.get("remedy", ""))

@@ -1,4 +1,4 @@
-"""What a look found: good or not, what it is about, and what to do. Pure."""
+"""Findings: level, subject and remedy. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from eventconsumer_cli.output import BAD, DIM, GOOD, WARN
 
 
 class Level(StrEnum):
-    """How bad it is."""
+    """Severity."""
 
     OK = "ok"
     UNKNOWN = "unknown"  # it could not be checked, and no other check failed
-    WARNING = "warning"  # works, and something will not
+    WARNING = "warning"  # works, but has a risk
     BROKEN = "broken"  # does not work
 
 
@@ -24,10 +24,10 @@ class Finding:
     """One finding.
 
     Attributes:
-        check: What was looked at, one word.
-        level: How bad it is.
-        detail: What was seen.
-        remedy: What to do; empty where nothing needs to be done.
+        check: The checked subject, one word.
+        level: Severity.
+        detail: The observation.
+        remedy: The required action; empty if none.
         consumer: `namespace/name` of the consumer it is about; empty: the cluster.
     """
 
@@ -52,7 +52,7 @@ _STYLES = {Level.OK: GOOD, Level.UNKNOWN: DIM, Level.WARNING: WARN, Level.BROKEN
 
 
 def exit_code(findings: Iterable[Finding]) -> int:
-    """0 all well, 1 warnings, 2 something is broken."""
+    """0 no problem, 1 warnings, 2 errors."""
     levels = {each.level for each in findings}
     if Level.BROKEN in levels:
         return ExitCode.REFUSED
@@ -60,7 +60,7 @@ def exit_code(findings: Iterable[Finding]) -> int:
 
 
 def view(findings: Iterable[Finding]) -> list[Text]:
-    """Lines for people: what is not well has its remedy below."""
+    """Lines of text: each problem has its remedy below."""
     lines, about = [], None
     for each in findings:
         if each.consumer != about:
@@ -81,6 +81,6 @@ def summary(findings: Iterable[Finding]) -> str:
     for each in findings:
         counts[each.level] += 1
     if not counts[Level.BROKEN] and not counts[Level.WARNING]:
-        rest = f", {counts[Level.UNKNOWN]} not known" if counts[Level.UNKNOWN] else ""
+        rest = f", {counts[Level.UNKNOWN]} unknown" if counts[Level.UNKNOWN] else ""
         return f"all well: {counts[Level.OK]} checks{rest}"
     return f"{counts[Level.BROKEN]} broken, {counts[Level.WARNING]} warnings, {counts[Level.OK]} ok"

@@ -1,4 +1,4 @@
-"""The installation: the definition of the resource, the operator, and whether their versions belong together."""
+"""Checks of the installation: CRD, operator, and whether their versions match."""
 
 import hashlib
 import json
@@ -17,30 +17,30 @@ from eventconsumer_cli.kube.operators import LABEL_VERSION, Operator, find
 
 DEFINITION_NAME = f"{PLURAL}.{GROUP}"
 _INSTALL = "install the chart helm/eventconsumer, or kubectl apply --server-side -f crds/eventconsumers.yaml"
-_UPGRADE = "upgrade the chart, and this plugin to the same version; see docs/upgrade.md"
+_UPGRADE = "upgrade the chart, and this plugin to the same version; see docs/how-to/upgrade.md"
 
-_EXACT = 2**53  # above it not every whole number is a floating one
+_EXACT = 2**53  # above this limit not every integer is a float
 
 
 def look(cluster: Cluster, namespaces: list[str]) -> Iterator[Finding]:
-    """Look at the definition and the operators.
+    """Check the CRD and the operators.
 
     Args:
         cluster: The cluster.
-        namespaces: Those that an operator must serve.
+        namespaces: Namespaces that an operator must serve.
     """
     try:
         definition = cluster.get(DEFINITION, "", DEFINITION_NAME)
     except NotFound:
-        yield Finding("definition", Level.BROKEN, f"the cluster does not know {DEFINITION_NAME}", _INSTALL)
+        yield Finding("definition", Level.BROKEN, f"the cluster does not have {DEFINITION_NAME}", _INSTALL)
     except Forbidden as error:
-        yield Finding("definition", Level.UNKNOWN, f"you may not look at it: {error}")
+        yield Finding("definition", Level.UNKNOWN, f"you have no permission to read it: {error}")
     else:
         yield from judge_definition(definition)
     try:
         operators = find(cluster, namespaces)
     except Forbidden as error:
-        yield Finding("operator", Level.UNKNOWN, f"you may not look for it: {error}")
+        yield Finding("operator", Level.UNKNOWN, f"you have no permission to list it: {error}")
         return
     for namespace in namespaces:
         yield judge_operators(operators, namespace)
@@ -49,7 +49,7 @@ def look(cluster: Cluster, namespaces: list[str]) -> Iterator[Finding]:
 
 
 def judge_definition(definition: Manifest) -> Iterator[Finding]:
-    """Whether the definition is served, and is that of this program's version."""
+    """Whether the CRD is served, and matches this program's version."""
     conditions = {each["type"]: each for each in definition.get("status", {}).get("conditions", [])}
     established = conditions.get("Established", {})
     if established.get("status") != "True":
@@ -70,19 +70,19 @@ def judge_definition(definition: Manifest) -> Iterator[Finding]:
         yield Finding(
             "definition",
             Level.WARNING,
-            f"the cluster's definition{told} (schema {stored}) is not that of this plugin {_own()} (schema {own})",
+            f"the cluster's CRD{told} (schema {stored}) differs from the CRD of this plugin {_own()} (schema {own})",
             _UPGRADE,
         )
 
 
 def schema_digest(definition: Manifest) -> str:
-    """First 12 hexadecimal digits of the SHA-256 of the schema of the version that this program speaks."""
+    """First 12 hexadecimal digits of the SHA-256 of the schema of this program's version."""
     schema = next(each["schema"] for each in definition["spec"]["versions"] if each["name"] == VERSION)
     return hashlib.sha256(json.dumps(_as_served(schema), sort_keys=True).encode()).hexdigest()[:12]
 
 
 def _as_served(node: Any) -> Any:
-    """The API server leaves out what is empty, and its numbers are floating: 2**63 - 1 comes back rounded."""
+    """Normalised schema: the API server omits empty values and rounds numbers to floats, such as 2**63 - 1."""
     if isinstance(node, dict):
         return {name: _as_served(value) for name, value in node.items() if value not in ("", None)}
     if isinstance(node, list):
@@ -91,14 +91,14 @@ def _as_served(node: Any) -> Any:
 
 
 def judge_operators(operators: list[Operator], namespace: str) -> Finding:
-    """Whether one operator serves a namespace, and works."""
+    """Whether exactly one operator serves a namespace, and is ready."""
     serving = [each for each in operators if each.serves(namespace)]
     if not serving:
         others = "; ".join(f"{each.namespace}/{each.name} serves {', '.join(each.namespaces)}" for each in operators)
         return Finding(
             "operator",
             Level.BROKEN,
-            f"no operator serves namespace {namespace}" + (f": {others}" if others else ": there is none"),
+            f"no operator serves namespace {namespace}" + (f": {others}" if others else ": none is installed"),
             f"add {namespace} to the chart's watchNamespaces" if operators else _INSTALL,
         )
     names = ", ".join(f"{each.namespace}/{each.name}" for each in serving)
@@ -107,7 +107,7 @@ def judge_operators(operators: list[Operator], namespace: str) -> Finding:
             "operator",
             Level.WARNING,
             f"several operators serve namespace {namespace}: {names}",
-            "let each namespace be served by one release of the chart (watchNamespaces)",
+            "configure one release of the chart for each namespace (watchNamespaces)",
         )
     (only,) = serving
     if not only.ready:
@@ -115,15 +115,15 @@ def judge_operators(operators: list[Operator], namespace: str) -> Finding:
             "operator",
             Level.BROKEN,
             f"{names}: {only.ready} of {only.desired} replicas are ready",
-            f"kubectl -n {only.namespace} describe deployment {only.name}, and its pods' logs, say why",
+            f"kubectl -n {only.namespace} describe deployment {only.name} and its pods' logs show the cause",
         )
     return Finding("operator", Level.OK, f"{names} serves namespace {namespace}, {only.ready} of {only.desired} ready")
 
 
 def judge_versions(operator: Operator) -> Iterator[Finding]:
-    """Whether operator and plugin are of one version."""
+    """Whether operator and plugin have the same version."""
     if not operator.version:
-        yield Finding("versions", Level.UNKNOWN, f"{operator.namespace}/{operator.name} does not tell its version")
+        yield Finding("versions", Level.UNKNOWN, f"the version of {operator.namespace}/{operator.name} is unknown")
     elif operator.version != _own():
         yield Finding(
             "versions",

@@ -1,4 +1,4 @@
-"""What the user may do, asked of the API server: one SelfSubjectAccessReview for each right."""
+"""Permissions of the user: one SelfSubjectAccessReview for each permission."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from eventconsumer_cli.kube.kinds import ACCESS_REVIEW
 
 @dataclass(frozen=True)
 class Right:
-    """A right that commands need.
+    """A permission that commands need.
 
     Attributes:
         verb: Such as get.
         group: API group; empty: core.
-        resource: With its subresource, such as pods/exec.
-        commands: What needs it.
+        resource: Resource with its subresource, such as pods/exec.
+        commands: Commands that need it.
     """
 
     verb: str
@@ -27,7 +27,7 @@ class Right:
     commands: str
 
     def __str__(self) -> str:
-        """As RBAC is spoken of."""
+        """In the terms of RBAC."""
         return f"{self.verb} {self.resource}{f'.{self.group}' if self.group else ''}"
 
 
@@ -47,14 +47,14 @@ NEEDED = (
     Right("get", "apps", "statefulsets", _TOOLS + ", where no host runs"),
 )
 REPORTS = (
-    Right("get", "", "pods/proxy", "top, partitions, hosts, batches with what hosts say now"),
-    Right("create", "", "pods/portforward", "top, partitions, hosts, batches with what hosts say now"),
+    Right("get", "", "pods/proxy", "top, partitions, hosts, batches with the present reports of hosts"),
+    Right("create", "", "pods/portforward", "top, partitions, hosts, batches with the present reports of hosts"),
 )
-"""One of them is enough."""
+"""One of them is sufficient."""
 
 
 def is_allowed(cluster: Cluster, right: Right, namespace: str) -> bool:
-    """Whether the user has a right in a namespace."""
+    """Whether the user has a permission in a namespace."""
     resource, _, subresource = right.resource.partition("/")
     attributes = {
         "namespace": namespace,
@@ -73,19 +73,19 @@ def is_allowed(cluster: Cluster, right: Right, namespace: str) -> bool:
 
 
 def look(cluster: Cluster, namespace: str) -> Iterator[Finding]:
-    """What the user lacks in a namespace; one good finding where that is nothing."""
+    """Missing permissions of the user in a namespace; one positive finding if none is missing."""
     try:
         missing = [right for right in NEEDED if not is_allowed(cluster, right, namespace)]
         reports = any(is_allowed(cluster, right, namespace) for right in REPORTS)
     except CliError as error:
-        yield Finding("rights", Level.UNKNOWN, f"your rights in namespace {namespace} cannot be asked for: {error}")
+        yield Finding("rights", Level.UNKNOWN, f"your permissions in namespace {namespace} cannot be queried: {error}")
         return
     for right in missing:
         yield Finding(
             "rights",
             Level.WARNING,
             f"you may not {right} in namespace {namespace}: needed by {right.commands}",
-            "ask an administrator for it; the chart's ClusterRoles eventconsumer-viewer, -editor and -tools have it",
+            "ask an administrator for it; the chart's ClusterRoles eventconsumer-viewer, -editor and -tools contain it",
         )
     if not reports:
         yield Finding(
@@ -96,4 +96,4 @@ def look(cluster: Cluster, namespace: str) -> Iterator[Finding]:
             "ask an administrator for one of them",
         )
     if not missing and reports:
-        yield Finding("rights", Level.OK, f"you have all that this program needs in namespace {namespace}")
+        yield Finding("rights", Level.OK, f"you have all permissions that this program needs in namespace {namespace}")

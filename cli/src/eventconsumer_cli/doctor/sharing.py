@@ -1,7 +1,7 @@
-"""EventConsumers that share leases, files or an output: each pair is named, with what to change. Pure but for `look`.
+"""EventConsumers that share leases, files or an output: each pair, with the required change. Pure except `look`.
 
-Storage accounts and hubs may be named by connection strings in Secrets only, whose values are not looked at. One key of
-one Secret is one account; of different Secrets it is not known.
+Storage accounts and hubs may be named only by connection strings in Secrets, whose values are not read. The same key of
+the same Secret means the same account; for different Secrets it is unknown.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,19 +26,19 @@ _LEASES_REMEDY = (
 )
 _SINK_REMEDY = (
     "set another spec.sink.prefix for one of them; "
-    "to move the files, suspend or delete the one that has them, and run kubectl eventconsumer adopt for the other"
+    "to move the files, suspend or delete their owner, and run kubectl eventconsumer adopt for the other"
 )
 
 
 @dataclass(frozen=True)
 class Named:
-    """Something by its name, or by the Secret that has its name."""
+    """An object identified by its name, or by the Secret that contains its name."""
 
     name: str = ""
     secret: tuple[str, str, str] | None = None  # namespace, name, key
 
     def same(self, other: "Named") -> bool | None:
-        """Whether both are one; None: not known."""
+        """Whether both are the same; None: unknown."""
         if self.name and other.name:
             return self.name.lower() == other.name.lower()
         return True if self.secret is not None and self.secret == other.secret else None
@@ -46,7 +46,7 @@ class Named:
 
 @dataclass(frozen=True)
 class Leases:
-    """Where leases are."""
+    """Location of leases."""
 
     account: Named
     container: str
@@ -57,7 +57,7 @@ class Leases:
     group: str
 
     def folder(self) -> str | None:
-        """What the names of the leases begin with (layout EventProcessorHost); None: the hub is not known."""
+        """Prefix of the names of the leases (layout EventProcessorHost); None: the hub is unknown."""
         if self.prefix is None and not (self.hub_namespace.name and self.hub.name):
             return None
         return lease_prefix(self.prefix, self.layout, self.hub_namespace.name.lower(), self.hub.name) + self.group
@@ -65,15 +65,15 @@ class Leases:
 
 @dataclass(frozen=True)
 class Places:
-    """All that a consumer writes.
+    """The storage locations of a consumer.
 
     Attributes:
         about: `<namespace>/<name>` of the consumer.
-        leases: Where its leases are.
+        leases: Location of its leases.
         account: The storage account of the files.
         container: Their container.
         prefix: Their folder.
-        output: Account, container and folder that Spark writes to; None: no Spark.
+        output: Account, container and folder of Spark's output; None: no Spark.
     """
 
     about: str
@@ -85,12 +85,12 @@ class Places:
 
 
 def look(cluster: Cluster, consumers: Sequence[Manifest], scope: str) -> Iterator[Finding]:
-    """Compare consumers with all that the user may list.
+    """Compare consumers with all consumers that the user may list.
 
     Args:
         cluster: The cluster.
-        consumers: Those to compare; they need not be in the cluster yet.
-        scope: Namespace to list where not all namespaces may be listed.
+        consumers: Consumers to compare; they need not exist in the cluster.
+        scope: Namespace to list if the user may not list all namespaces.
     """
     try:
         found, where = cluster.list(EVENT_CONSUMER, ""), "in all namespaces"
@@ -98,7 +98,7 @@ def look(cluster: Cluster, consumers: Sequence[Manifest], scope: str) -> Iterato
         try:
             found, where = cluster.list(EVENT_CONSUMER, scope), f"in namespace {scope}"
         except CliError as error:
-            text = f"you may not list EventConsumers: {error}"
+            text = f"you have no permission to list EventConsumers: {error}"
             yield from (Finding(CHECK, Level.UNKNOWN, text, consumer=_about(each)) for each in consumers)
             return
     own = {_about(each): each for each in consumers}
@@ -107,12 +107,12 @@ def look(cluster: Cluster, consumers: Sequence[Manifest], scope: str) -> Iterato
 
 
 def judge(own: Sequence[Places], others: Sequence[Places], where: str) -> Iterator[Finding]:
-    """Name what pairs share; one good finding for each consumer that shares nothing.
+    """Findings for shared locations; one positive finding for each consumer that shares none.
 
     Args:
         own: Consumers to compare with each other and with the others.
-        others: More consumers.
-        where: The others are, for messages.
+        others: Other consumers.
+        where: Location of the others, for messages.
     """
     for index, one in enumerate(own):
         compared = [*own[:index], *own[index + 1 :], *others]
@@ -124,10 +124,10 @@ def judge(own: Sequence[Places], others: Sequence[Places], where: str) -> Iterat
 
 
 def places(consumer: Manifest) -> Places:
-    """Where a consumer writes.
+    """The storage locations of a consumer.
 
     Raises:
-        ValidationError: Its spec is not of this version.
+        ValidationError: Its spec does not match this version.
     """
     spec, namespace = EventConsumerSpec.model_validate(consumer["spec"]), namespace_of(consumer)
     hub, leases, sink = spec.event_hub, spec.lease_store, spec.sink
@@ -153,7 +153,7 @@ def places(consumer: Manifest) -> Places:
 
 def _pair(one: Places, other: Places) -> Iterator[Finding]:
     def finding(level: Level, what: str, remedy: str) -> Finding:
-        shares = "shares" if level is Level.BROKEN else "may share (Secrets do not tell)"
+        shares = "shares" if level is Level.BROKEN else "may share (values in Secrets are unknown)"
         return Finding(CHECK, level, f"{one.about} {shares} with {other.about} {what}", remedy, consumer=one.about)
 
     account, folder = one.leases.account.same(other.leases.account), _same_leases(one.leases, other.leases)
@@ -177,7 +177,7 @@ def _same_leases(one: Leases, other: Leases) -> bool | None:
         return False
     hub = _both(one.hub_namespace.same(other.hub_namespace), one.hub.same(other.hub))
     group = one.group.lower() == other.group.lower()
-    if one.layout is LeaseLayout.AZURE_SDK:  # the names contain the hub, whatever the prefix
+    if one.layout is LeaseLayout.AZURE_SDK:  # the names always contain the hub
         return _both(hub, group and (one.prefix or "").strip() == (other.prefix or "").strip())
     if one.prefix is None and other.prefix is None:
         return _both(hub, one.group == other.group)
@@ -195,12 +195,12 @@ def _both(*parts: bool | None) -> bool | None:
 
 
 def _overlap(one: str, other: str) -> str:
-    """How two folders overlap; empty: they do not."""
+    """The overlap of two folders; empty: none."""
     if one == other:
         return f"both write to {one}"
     for inner, outer in ((one, other), (other, one)):
         if inner.startswith(f"{outer}/"):
-            return f"{inner} lies in {outer}"
+            return f"{inner} is inside {outer}"
     return ""
 
 
@@ -224,7 +224,7 @@ def _places(consumers: Iterable[Manifest]) -> Iterator[Places]:
         try:
             yield places(consumer)
         except ValidationError:
-            continue  # the finding `definition` says that versions differ
+            continue  # the finding `definition` reports different versions
 
 
 def _about(consumer: Manifest) -> str:

@@ -1,1 +1,1 @@
-"""What `init` makes of answers: a manifest, and the configuration with which a host would start."""
+"""Results of `init`: a manifest, and the configuration with which a host would start."""

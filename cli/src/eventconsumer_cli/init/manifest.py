@@ -27,21 +27,21 @@ _GRACE_SECONDS = 60
 
 @dataclass(frozen=True)
 class Answers:
-    """What is asked.
+    """The answers of the user.
 
     Attributes:
-        name: Of the EventConsumer.
-        namespace: Where it will be.
+        name: Name of the EventConsumer.
+        namespace: Its namespace.
         hub: Name of the Event Hub; empty: the connection string has it (EntityPath).
         hub_namespace: Host name of its namespace; empty: the connection string has it.
         consumer_group: Consumer group to read with.
         hub_secret: Secret, or Secret/key, with the hub's connection string; empty: workload identity.
         storage_secret: The same for the storage account.
-        client_id: Of the workload identity; empty: Secrets.
+        client_id: Client id of the workload identity; empty: Secrets.
         storage_account_url: Blob endpoint; empty: the connection string has it.
         lease_container: Container of leases and checkpoints.
         sink_container: Container of the drained files.
-        spark_output: Where Spark writes its results; empty: no Spark.
+        spark_output: Output path of Spark; empty: no Spark.
     """
 
     name: str
@@ -59,10 +59,10 @@ class Answers:
 
 
 def manifest(answers: Answers) -> dict[str, Any]:
-    """The resource, with what was answered and nothing that is a default.
+    """The resource, with the answers and without defaults.
 
     Raises:
-        Failed: An answer cannot be used; the message names it.
+        Failed: An answer is invalid; the message names it.
     """
     _check(answers)
     storage = _authentication(answers.storage_secret, answers.client_id)
@@ -86,10 +86,10 @@ def manifest(answers: Answers) -> dict[str, Any]:
 
 
 def parse(spec: Mapping[str, Any]) -> EventConsumerSpec:
-    """The spec by the resource's own models.
+    """The spec, validated by the resource's models.
 
     Raises:
-        Failed: Names the first field that is wrong.
+        Failed: A field is invalid; the message names the first.
     """
     try:
         return EventConsumerSpec.model_validate(spec)
@@ -103,8 +103,8 @@ def host_config(resource: Mapping[str, Any], operator: Operator) -> HostConfig:
     """The configuration with which a host would reach hub and storage.
 
     Args:
-        resource: What `manifest` made.
-        operator: Says which endpoints are allowed.
+        resource: The result of `manifest`.
+        operator: Defines the allowed endpoints.
     """
     spec, metadata = parse(resource["spec"]), resource["metadata"]
     hub, leases, sink = spec.event_hub, spec.lease_store, spec.sink
@@ -142,11 +142,11 @@ def host_config(resource: Mapping[str, Any], operator: Operator) -> HostConfig:
 
 
 def render(resource: Mapping[str, Any]) -> str:
-    """The manifest as people write it, with how to go on."""
+    """The manifest as YAML, with the next commands as comments."""
     import yaml
 
     class Plain(yaml.SafeDumper):
-        """Anchors and aliases make a file that people cannot read."""
+        """Anchors and aliases are disabled, because they make the file hard to read."""
 
         def ignore_aliases(self, data: object) -> bool:
             return True
@@ -162,16 +162,16 @@ def render(resource: Mapping[str, Any]) -> str:
 def _check(answers: Answers) -> None:
     if len(answers.name) > NAME_MAX or not re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", answers.name):
         raise Failed(
-            f"{answers.name!r} is no name: at most {NAME_MAX} lower-case letters, digits and hyphens, starting with a "
-            "letter"
+            f"{answers.name!r} is not a valid name: at most {NAME_MAX} lower-case letters, digits and hyphens, "
+            "starting with a letter"
         )
     if answers.client_id and (answers.hub_secret or answers.storage_secret):
         raise Failed("either Secrets or a workload identity: --client-id goes with neither --hub-secret nor "
                      "--storage-secret")  # fmt: skip
     if not answers.client_id and not (answers.hub_secret and answers.storage_secret):
-        raise Failed("say how hosts sign in: --hub-secret and --storage-secret, or --client-id")
+        raise Failed("specify a credential: --hub-secret and --storage-secret, or --client-id")
     if answers.client_id and not (answers.hub and answers.hub_namespace and answers.storage_account_url):
-        raise Failed("with a workload identity --hub, --hub-namespace and --storage-account-url are needed")
+        raise Failed("with a workload identity --hub, --hub-namespace and --storage-account-url are required")
 
 
 def _authentication(secret: str, client_id: str) -> dict[str, Any]:

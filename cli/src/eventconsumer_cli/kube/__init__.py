@@ -1,1 +1,1 @@
-"""The cluster as the commands see it."""
+"""Access of the commands to the cluster."""

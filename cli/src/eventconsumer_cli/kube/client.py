@@ -1,6 +1,6 @@
-"""`cluster.Cluster` over the official client. Every request but a followed log has a time limit.
+"""`cluster.Cluster` over the official client. Every request except a followed log has a time limit.
 
-The client is loaded when it is needed: it takes a second, and `--help` and completion should not.
+The client is imported on first use: the import takes a second, which `--help` and completion should avoid.
 """
 
 import json
@@ -17,7 +17,7 @@ CONNECT_SECONDS = 10
 READ_SECONDS = 30
 _PAGE = 500
 _MERGE = "application/merge-patch+json"
-_MANAGER: dict[str, str | int] = {"fieldManager": "kubectl-eventconsumer"}  # by which the API server tells our changes
+_MANAGER: dict[str, str | int] = {"fieldManager": "kubectl-eventconsumer"}  # identifies our changes in the API server
 
 
 class KubernetesCluster:
@@ -27,7 +27,7 @@ class KubernetesCluster:
         """Use a configured `kubernetes.client.ApiClient`; `namespace` is the context's."""
         self.client = client
         self.namespace = namespace
-        self._one_forward = threading.Lock()  # the client is changed while it opens a web socket
+        self._one_forward = threading.Lock()  # opening a web socket modifies the client
         self._proxy_refused = False
 
     def get(self, kind: Kind, namespace: str, name: str) -> Manifest:
@@ -42,7 +42,7 @@ class KubernetesCluster:
         items: list[Manifest] = []
         while True:
             page = self.request("GET", kind.path(namespace), query)
-            # Items of a list carry no kind of their own.
+            # Items of a list have no kind.
             items += [{"apiVersion": kind.api_version, "kind": kind.name} | item for item in page["items"]]
             if not page["metadata"].get("continue"):
                 return items
@@ -91,9 +91,9 @@ class KubernetesCluster:
                 proxy = POD.path(namespace, f"{pod}:{port}", "proxy") + path
                 return bytes(self._open("GET", proxy, None, read_seconds=CONNECT_SECONDS).data)
             except Forbidden:
-                self._proxy_refused = True  # one right serves all pods
+                self._proxy_refused = True  # one permission covers all pods
             except CliError:
-                pass  # a network policy may keep the API server's node out; a forwarded port comes from inside
+                pass  # a network policy may block the API server's node; a forwarded port comes from inside the pod
         with self._one_forward:
             return forwarded(self.client, namespace, pod, port, path)
 
@@ -105,10 +105,10 @@ class KubernetesCluster:
         body: Manifest | None = None,
         content_type: str = "application/json",
     ) -> Manifest:
-        """One request with a JSON answer.
+        """One request with a JSON response.
 
         Raises:
-            CliError: Any of `errors`, by the status of the answer.
+            CliError: Any of `errors`, by the status of the response.
         """
         content = self._open(method, path, query, body, content_type).data
         result: Manifest = json.loads(content)
@@ -154,7 +154,7 @@ def _lines(response: Any, what: str) -> Iterator[bytes]:
             *whole, rest = (rest + chunk).split(b"\n")
             yield from (line + b"\n" for line in whole)
     except (HTTPError, OSError) as error:
-        raise ClusterError(f"{what} broke off: {type(error).__name__}") from error
+        raise ClusterError(f"{what} was interrupted: {type(error).__name__}") from error
     finally:
         response.close()
     if rest:

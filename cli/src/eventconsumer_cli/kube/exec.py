@@ -1,8 +1,8 @@
 """A program in a container of a running pod, as `kubectl exec` runs it: stdin, stdout, stderr apart, the exit code.
 
-What is given on stdin is known beforehand, so its end is made in the container: `head` passes on exactly so many bytes,
-and no version of the exec protocol has to be able to close one side of the connection. The program's process id comes
-as the first line of stderr, because breaking the connection does not end it: whoever stops waiting sends a signal.
+The input is known in advance, so `head` in the container ends it after exactly so many bytes; the exec protocol need
+not close one side of the connection. The first line of stderr is the program's process id: a broken connection does not
+end the program, so a caller that stops waiting sends it a signal.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ _STDOUT, _STDERR, _ERROR = 1, 2, 3
 
 @runtime_checkable
 class Shell(Protocol):
-    """What runs programs in pods."""
+    """Runs programs in pods."""
 
     def run(
         self,
@@ -44,18 +44,18 @@ class Shell(Protocol):
         """Run a program until it ends, and return its exit code; when interrupted, end it.
 
         Args:
-            namespace: Of the pod.
+            namespace: Namespace of the pod.
             pod: Its name.
             container: In it.
             command: The program and its arguments.
-            stdin: All that it gets on stdin; None: nothing.
-            out: Gets what it writes on stdout.
-            err: Gets what it writes on stderr.
+            stdin: Its complete input; None: no input.
+            out: Receives its stdout.
+            err: Receives its stderr.
 
         Raises:
-            Forbidden: The user may not.
+            Forbidden: The user has no permission.
             NotFound: There is no such pod or container.
-            ClusterError: The connection broke; the program may run on.
+            ClusterError: The connection broke; the program may still run.
         """
 
 
@@ -122,7 +122,7 @@ class KubernetesShell:
             raise _refused(namespace, pod, str(error.reason)) from error
 
     def _end(self, namespace: str, pod: str, container: str, pid: int | None) -> None:
-        """End the program and its children; its result is not needed any more, so a failure is no new error."""
+        """End the program and its children; errors are ignored, because the result is no longer needed."""
         if pid is None:
             return
         command = ("sh", "-c", f"kill -TERM -{pid} || kill -TERM {pid}")
@@ -133,16 +133,16 @@ class KubernetesShell:
 
 
 def shell_of(cluster: Cluster) -> Shell:
-    """What runs programs in the pods of a cluster."""
+    """The `Shell` for the pods of a cluster."""
     if isinstance(cluster, KubernetesCluster):
         return KubernetesShell(cluster.client)
     if isinstance(cluster, Shell):
         return cluster
-    raise TypeError(f"{type(cluster).__name__} runs no programs")
+    raise TypeError(f"{type(cluster).__name__} cannot run programs")
 
 
 def wrapped(command: Sequence[str], stdin: bytes | None) -> list[str]:
-    """The command with its process id told first, and with the end of stdin where it gets one."""
+    """The command, which prints its process id first, and with the end of stdin if it has input."""
     quoted = shlex.join(command)
     told = "echo $$ >&2; "
     if stdin is None:
@@ -151,10 +151,10 @@ def wrapped(command: Sequence[str], stdin: bytes | None) -> list[str]:
 
 
 def exit_code(status: bytes, what: str) -> int:
-    """The exit code that the last message on the error channel tells.
+    """The exit code in the last message on the error channel.
 
     Raises:
-        ClusterError: There is none: the connection broke.
+        ClusterError: There is no message: the connection broke.
         Failed: The program could not be started.
     """
     found = yaml.safe_load(status) if status else None
@@ -165,7 +165,7 @@ def exit_code(status: bytes, what: str) -> int:
     for cause in (found.get("details") or {}).get("causes") or ():
         if cause.get("reason") == "ExitCode":
             return int(cause["message"])
-    raise Failed(f"{what} does not run the program: {found.get('message', 'no reason given')}")
+    raise Failed(f"{what} did not run the program: {found.get('message', 'no reason given')}")
 
 
 class _WithoutPid:
@@ -194,7 +194,7 @@ class _WithoutPid:
 
 
 def _pass_on(socket: Any, out: Sink, err: Sink) -> None:
-    # stderr first: it brings the process id, without which a program cannot be ended.
+    # stderr first: it contains the process id, which is required to end a program.
     for channel, sink in ((_STDERR, err), (_STDOUT, out)):
         data = socket.read_channel(channel)
         if data:
@@ -202,7 +202,7 @@ def _pass_on(socket: Any, out: Sink, err: Sink) -> None:
 
 
 def _await_pid(socket: Any, errors: _WithoutPid) -> None:
-    """The process id is the first thing that is written, but stdout may be here before stderr is."""
+    """The process id is written first, but stdout may arrive before stderr."""
     deadline = time.monotonic() + _PID_SECONDS
     with contextlib.suppress(OSError, WebSocketException):
         while errors.pid is None and socket.is_open() and time.monotonic() < deadline:
@@ -212,26 +212,26 @@ def _await_pid(socket: Any, errors: _WithoutPid) -> None:
 
 
 def _close(socket: Any) -> None:
-    socket.close(timeout=1)  # seconds for the other side to agree
-    socket.sock.shutdown()  # where the other side closed first, the client leaves its end open
+    socket.close(timeout=1)  # seconds for the other side to close
+    socket.sock.shutdown()  # if the other side closed first, the client does not close its end
 
 
 def _broken(what: str, error: Exception | None) -> ClusterError:
     cause = f" ({type(error).__name__})" if error else ""
     return ClusterError(
         f"the connection to {what} broke{cause} before the program ended; it may still run",
-        "see what it did before you start it again",
+        "check its effects before you start it again",
     )
 
 
 def _refused(namespace: str, pod: str, reason: str) -> Exception:
-    """What the answer to the request for a connection means."""
+    """The error for the response to the connection request."""
     if "403" in reason:
         return Forbidden(
             f"pods/exec is forbidden for you in namespace {namespace}",
-            "ask an administrator of the cluster for the right to get and create pods/exec there",
+            "ask an administrator of the cluster for the permission to get and create pods/exec there",
         )
     if "404" in reason:
-        return NotFound(f"pod {namespace}/{pod} does not exist any more", "try again")
+        return NotFound(f"pod {namespace}/{pod} no longer exists", "try again")
     cause = reason.splitlines()[0][:200] if reason else "interrupted"
-    return ClusterError(f"no program can be started in pod {namespace}/{pod}: {cause}")
+    return ClusterError(f"cannot start a program in pod {namespace}/{pod}: {cause}")

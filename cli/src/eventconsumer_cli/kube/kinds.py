@@ -1,4 +1,4 @@
-"""The kinds of objects that the plugin asks for, and the few questions that it has about them. Pure."""
+"""Kinds of objects that the plugin reads, and helper functions for them. Pure."""
 
 from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_api.v1alpha1 import API_VERSION, KIND, PLURAL
@@ -26,7 +26,7 @@ def namespace_of(manifest: Manifest) -> str:
 
 
 def is_ready(pod: Manifest) -> bool:
-    """Whether a pod is ready and not on its way out."""
+    """Whether a pod is ready and not terminating."""
     conditions = pod.get("status", {}).get("conditions", [])
     ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
     return ready and "deletionTimestamp" not in pod["metadata"]

@@ -1,4 +1,4 @@
-"""Which cluster: the kubeconfig as kubectl reads it."""
+"""Selection of the cluster by the kubeconfig, as kubectl does."""
 
 import logging
 import os
@@ -11,17 +11,17 @@ _IN_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 def connect(kubeconfig: Path | None = None, context: str | None = None) -> KubernetesCluster:
-    """The cluster that kubectl would use: --kubeconfig, else KUBECONFIG, else ~/.kube/config, else the pod's own.
+    """The cluster that kubectl would use: --kubeconfig, KUBECONFIG, ~/.kube/config, or the pod's own.
 
     Raises:
-        ClusterError: There is no kubeconfig, or it has no such context.
+        ClusterError: There is no kubeconfig, or it does not have the context.
     """
     import yaml
     from kubernetes import client, config
 
     settings = client.Configuration()
-    settings.retries = 1  # for a connection that went stale; a cluster that is away should not be waited for four times
-    logging.getLogger("urllib3").setLevel(logging.ERROR)  # what it tries again is no news
+    settings.retries = 1  # for a stale connection; an unreachable cluster should not be tried four times
+    logging.getLogger("urllib3").setLevel(logging.ERROR)  # its retries are not of interest
     path = str(kubeconfig) if kubeconfig else os.environ.get("KUBECONFIG") or "~/.kube/config"
     if not kubeconfig and not context and _IN_POD.exists() and not _exists(path):
         config.load_incluster_config(client_configuration=settings)

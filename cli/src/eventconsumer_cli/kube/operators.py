@@ -1,4 +1,4 @@
-"""The operators of a cluster, as their Deployments tell: where they are, what they serve, and which images they run."""
+"""The operators of a cluster, from their Deployments: namespace, served namespaces and images."""
 
 import argparse
 import contextlib
@@ -22,17 +22,17 @@ class Operator:
     """One Deployment of the operator.
 
     Attributes:
-        namespace: Where it runs.
-        name: Of the Deployment.
-        version: Of the chart it was installed with; empty: not told.
+        namespace: Its namespace.
+        name: Name of the Deployment.
+        version: Version of its chart; empty: unknown.
         image: Its image.
         desired: Replicas wanted.
         ready: Replicas ready.
-        namespaces: What it serves; empty: all.
+        namespaces: Served namespaces; empty: all.
         processor_image: Image of hosts.
         host_service_account: Service account of hosts.
         allow_insecure_endpoints: Whether plain HTTP and AMQP are allowed.
-        endpoint_suffixes: Else the domains under which endpoints must be.
+        endpoint_suffixes: Otherwise, the allowed domains of endpoints.
     """
 
     namespace: str
@@ -48,19 +48,19 @@ class Operator:
     endpoint_suffixes: tuple[str, ...]
 
     def serves(self, namespace: str) -> bool:
-        """Whether it looks at the EventConsumers of a namespace."""
+        """Whether it serves the EventConsumers of a namespace."""
         return not self.namespaces or namespace in self.namespaces
 
 
 def find(cluster: Cluster, near: Iterable[str]) -> list[Operator]:
-    """The operators that the user may see.
+    """The operators that the user has permission to read.
 
     Args:
         cluster: The cluster.
-        near: Namespaces to look into where the user may not look into all.
+        near: Namespaces to list if the user may not list all.
 
     Raises:
-        Forbidden: The user may look into none of them.
+        Forbidden: The user may list none of them.
     """
     try:
         found = cluster.list(DEPLOYMENT, "", LABELS)
@@ -76,7 +76,7 @@ def find(cluster: Cluster, near: Iterable[str]) -> list[Operator]:
 
 
 def operator_of(deployment: Manifest) -> Operator:
-    """What a Deployment tells."""
+    """Parse a Deployment."""
     namespace = namespace_of(deployment)
     containers = deployment["spec"]["template"]["spec"]["containers"]
     container = next((each for each in containers if each["name"] == CONTAINER), containers[0])
@@ -97,7 +97,7 @@ def operator_of(deployment: Manifest) -> Operator:
 
 
 def _flags(arguments: Sequence[str]) -> argparse.Namespace:
-    """Those of the operator's flags that matter here; others are of no interest, and may be newer."""
+    """The relevant flags of the operator; others are ignored, and may be newer."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--processor-image", default="")
     parser.add_argument("--host-service-account", default=labels.HOST_SERVICE_ACCOUNT)

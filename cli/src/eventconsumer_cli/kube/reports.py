@@ -1,6 +1,6 @@
-"""What the hosts of a consumer say about themselves, as the operator asks them: GET /status of each pod, side by side.
+"""Reports of the hosts of a consumer, by GET /status of each pod in parallel, as the operator does.
 
-Without the rights for that, or with no host that answers, the resource's own status is left; `trouble` says why.
+Without the permissions, or if no host responds, only the resource's status is available; `trouble` gives the cause.
 """
 
 from collections.abc import Mapping
@@ -24,9 +24,9 @@ class Hosts:
     """The host pods of one consumer.
 
     Attributes:
-        pods: All there are, by name.
-        reports: What those say that answer, by pod name.
-        trouble: Why a running pod said nothing; empty: all answered.
+        pods: All host pods, by name.
+        reports: Reports of the pods that responded, by pod name.
+        trouble: Why a running pod did not respond; empty: all responded.
     """
 
     pods: Mapping[str, Manifest] = field(default_factory=dict)
@@ -35,12 +35,12 @@ class Hosts:
 
     @property
     def fleet(self) -> FleetReport | None:
-        """What the leading host measured; None: no leader answered."""
+        """The measurements of the leading host; None: no leader responded."""
         return next((report.fleet for report in self.reports.values() if report.fleet), None)
 
     @property
     def leader(self) -> str:
-        """Pod name of the leading host; empty: none answered."""
+        """Pod name of the leading host; empty: none responded."""
         return next((pod for pod, report in self.reports.items() if report.fleet), "")
 
 
@@ -52,12 +52,12 @@ def host_selector(consumer: Manifest) -> dict[str, str]:
 def read(cluster: Cluster, consumer: Manifest, *, ask: bool = True) -> Hosts:
     """Find the hosts and ask all of them.
 
-    What cannot be asked is in `trouble` and no error: the resource's status still tells much.
+    Failures are reported in `trouble` and not raised: the resource's status is still available.
 
     Args:
-        cluster: Where they run.
-        consumer: Whose they are.
-        ask: Whether to ask; no: only which pods there are.
+        cluster: The cluster.
+        consumer: The EventConsumer of the hosts.
+        ask: Whether to query them; False: only list the pods.
     """
     namespace = namespace_of(consumer)
     try:
@@ -74,7 +74,7 @@ def read(cluster: Cluster, consumer: Manifest, *, ask: bool = True) -> Hosts:
         try:
             return HostReport.model_validate_json(cluster.ask_pod(namespace, pod, labels.HOST_PORT, "/status"))
         except ValidationError:
-            return Failed(f"pod {namespace}/{pod} sent a report that this version does not understand")
+            return Failed(f"cannot parse the report of pod {namespace}/{pod}: it has another version than this plugin")
         except CliError as error:
             return error
 

@@ -1,4 +1,4 @@
-"""Runs the program of the host image in a container that has it, and tells its answers from everything else."""
+"""Runs the program of the host image in a container, and separates its results from other failures."""
 
 import sys
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ _KEPT = 8192  # bytes of stderr
 
 @dataclass(frozen=True)
 class Place:
-    """A container in which programs of the host image can run."""
+    """A container that can run programs of the host image."""
 
     namespace: str
     pod: str
@@ -23,12 +23,12 @@ class Place:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a program answered.
+    """The result of a program.
 
     Attributes:
         exit_code: 0 done, 1 nothing found, 2 refused, 3 failed.
-        output: What it wrote on stdout.
-        errors: The end of what it wrote on stderr.
+        output: Its stdout.
+        errors: The end of its stderr.
     """
 
     exit_code: int
@@ -37,7 +37,7 @@ class Answer:
 
 
 class Tool:
-    """The host image's program at one place."""
+    """The host image's program in one container."""
 
     def __init__(self, shell: Shell, place: Place) -> None:
         self.place = place
@@ -56,14 +56,14 @@ class Tool:
 
         Args:
             arguments: Its command and options.
-            stdin: All it gets on stdin.
+            stdin: Its complete input.
             environment: Variables set for it.
-            out: Gets what it writes on stdout; None: that is kept for the answer alone.
-            err: Gets what it writes on stderr; None: this program's stderr.
+            out: Receives its stdout; None: stdout is only in the result.
+            err: Receives its stderr; None: this program's stderr.
 
         Raises:
             CliError: It could not be started, or the connection broke.
-            Failed: The image has no such program or command, or it was ended.
+            Failed: The image lacks the program or command, or the program was killed.
         """
         output, errors = bytearray(), bytearray()
 
@@ -85,29 +85,29 @@ class Tool:
         return Answer(code, bytes(output), bytes(errors))
 
     def _judge(self, code: int, errors: bytes, arguments: Sequence[str]) -> None:
-        """Refuse exit codes that are none of the program's own answers."""
+        """Raise for exit codes that are not results of the program."""
         name = arguments[0]
         if code in (126, 127) or b"No such command" in errors:
             raise Failed(
                 f"the image {self.place.image} has no `{PROGRAM} {name}`: it is older than this plugin",
-                "update the operator's image.processor (spec.processing.image: build it anew from the new one)",
+                "update the operator's image.processor (spec.processing.image: rebuild it from the new image)",
             )
         if code == 137:
             raise Failed(
                 f"`{PROGRAM} {name}` was killed in pod {self.place.pod}, probably for lack of memory",
-                "try again with --new-pod, or raise spec.pods.resources.limits.memory",
+                "use --new-pod, or raise spec.pods.resources.limits.memory",
             )
         if code not in range(4):
             raise Failed(f"`{PROGRAM} {name}` ended with exit code {code} in pod {self.place.pod}")
 
 
 def to_stdout(data: bytes) -> None:
-    """Pass bytes on as they are."""
+    """Pass bytes on unchanged."""
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
 
 
 def to_stderr(data: bytes) -> None:
-    """Pass bytes on as they are."""
+    """Pass bytes on unchanged."""
     sys.stderr.buffer.write(data)
     sys.stderr.buffer.flush()

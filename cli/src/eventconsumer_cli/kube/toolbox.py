@@ -1,8 +1,8 @@
-"""Where the programs of the host image run for a consumer: in a host pod that is ready, else in a pod made for it.
+"""Location of the programs of the host image for a consumer: a ready host pod, otherwise a temporary pod.
 
-The commands that need the consumer's credentials are programs of the host image, so that nobody has to hold those
-credentials to use them: who may use them is who may create pods/exec. A pod that was made goes when the command ends,
-however it ends; if this program is killed, the pod ends by itself, and the next command removes it.
+Commands that need the consumer's credentials are programs of the host image, so that users do not need these
+credentials: the permission to create pods/exec is sufficient. A temporary pod is deleted when the command ends, however
+it ends; if this program is killed, the pod ends by itself, and the next command deletes it.
 """
 
 import contextlib
@@ -33,12 +33,12 @@ Say = Callable[[str], object]
 
 @dataclass
 class Toolbox:
-    """Finds or makes the place.
+    """Finds or creates the container.
 
     Attributes:
         cluster: The cluster.
         shell: Runs programs in its pods.
-        say: Gets remarks for people.
+        say: Receives notices for the user.
         sleep: Waits, seconds.
         clock: Time, seconds.
     """
@@ -55,11 +55,11 @@ class Toolbox:
 
         Args:
             consumer: The EventConsumer.
-            new_pod: Make a pod even where a host runs, to leave hosts their memory and processor time.
-            seconds: A pod that is made ends after so long, whatever happens.
+            new_pod: Use a temporary pod even if a host runs, to leave memory and CPU time to hosts.
+            seconds: Maximum lifetime of a temporary pod.
 
         Raises:
-            NotFound: The operator has made nothing for this consumer yet.
+            NotFound: The operator has not created hosts for this consumer yet.
             Forbidden: The user may not create a pod.
             Failed: The pod does not start.
         """
@@ -72,8 +72,8 @@ class Toolbox:
             hosts = self.cluster.get(STATEFUL_SET, namespace, f"{name}-host")
         except NotFound as error:
             raise NotFound(
-                f"the operator has made no hosts for {namespace}/{name} yet, so there is nothing to make a pod from",
-                f"see `kubectl eventconsumer status {name} -n {namespace}`, and whether its operator runs",
+                f"the operator has not created hosts for {namespace}/{name} yet, which are the template of the pod",
+                f"run `kubectl eventconsumer status {name} -n {namespace}`, and check that its operator runs",
             ) from error
         manifest = toolpod.of_consumer(consumer, hosts, secrets.token_hex(4), seconds)
         with self._made(manifest, toolpod.tool_labels(name)) as place:
@@ -83,7 +83,7 @@ class Toolbox:
     def for_config(
         self, namespace: str, config: HostConfig, image: str, service_account: str, *, seconds: int = LIFETIME_SECONDS
     ) -> Iterator[Tool]:
-        """The tool for a configuration that there is no resource for yet.
+        """The tool for a configuration without a resource.
 
         Raises:
             Forbidden: The user may not create a pod.
@@ -104,7 +104,7 @@ class Toolbox:
         with signals_as_interrupts():
             try:
                 self._create(manifest)
-                self.say(f"no host to ask: pod {namespace}/{name} is made for this and removed afterwards")
+                self.say(f"no host runs: pod {namespace}/{name} is created for this command and deleted afterwards")
                 self._wait(namespace, name)
                 yield Place(namespace, name, toolpod.CONTAINER, image)
             finally:
@@ -119,15 +119,15 @@ class Toolbox:
             account = manifest["spec"].get("serviceAccountName", "default")
             if "serviceaccount" in str(error) and "not found" in str(error):
                 raise NotFound(
-                    f"namespace {namespace} has no service account {account}, as which hosts run",
-                    "let the chart serve this namespace (watchNamespaces), or create the service account",
+                    f"namespace {namespace} has no service account {account}, which hosts use",
+                    "add this namespace to the chart's watchNamespaces, or create the service account",
                 ) from error
             if "exceeded quota" in str(error) or "violates PodSecurity" in str(error):
                 raise RefusedError(f"namespace {namespace} does not admit the pod: {error}") from error
             raise Forbidden(
                 f"pods: create is forbidden for you in namespace {namespace}",
-                "ask an administrator of the cluster for the right to create and delete pods there "
-                "(no host runs, so a pod has to be made)",
+                "ask an administrator of the cluster for the permission to create and delete pods there "
+                "(no host runs, so a temporary pod is required)",
             ) from error
 
     def _wait(self, namespace: str, name: str) -> None:
@@ -142,7 +142,7 @@ class Toolbox:
             if why.startswith(_HOPELESS) or self.clock() >= deadline:
                 raise Failed(
                     f"pod {namespace}/{name} does not start{f': {why}' if why else f' within {START_SECONDS:.0f} s'}",
-                    "see why with `kubectl get events`: the image must be pullable and the cluster have room",
+                    "`kubectl get events` shows the cause: the image must be pullable, and nodes must have capacity",
                 )
             self.sleep(_POLL_SECONDS)
 
@@ -151,12 +151,12 @@ class Toolbox:
             self.cluster.delete(POD, namespace, name, grace_seconds=toolpod.GRACE_SECONDS)
         except CliError as error:
             self.say(
-                f"pod {namespace}/{name} could not be removed ({error}); it ends by itself: "
+                f"pod {namespace}/{name} could not be deleted ({error}); it ends by itself: "
                 f"kubectl delete pod {name} -n {namespace}"
             )
 
     def _sweep(self, namespace: str, like: dict[str, str]) -> None:
-        """Remove what earlier commands left, which have ended; whoever may not, leaves it."""
+        """Delete ended pods of earlier commands, if the user has permission."""
         with contextlib.suppress(CliError):
             for pod in self.cluster.list(POD, namespace, like):
                 if toolpod.has_ended(pod):
@@ -164,7 +164,7 @@ class Toolbox:
 
 
 def ready_host(cluster: Cluster, consumer: Manifest) -> Place | None:
-    """A host pod that is ready, None where there is none."""
+    """A ready host pod; None if there is none."""
     name = name_of(consumer)
     wanted = {
         labels.LABEL_NAME: toolpod.APPLICATION,
@@ -172,7 +172,7 @@ def ready_host(cluster: Cluster, consumer: Manifest) -> Place | None:
         labels.LABEL_CONSUMER: name,
     }
     for pod in sorted(cluster.list(POD, namespace_of(consumer), wanted), key=name_of):
-        # Labels can be put on anything by anyone: credentials are not shown to whatever has them.
+        # Any user can set labels: credentials must not be sent to pods only because of their labels.
         owned = any(
             each["kind"] == STATEFUL_SET.name and each["name"] == f"{name}-host" and each.get("controller")
             for each in pod["metadata"].get("ownerReferences", [])

@@ -1,8 +1,8 @@
-"""The pod that is made for one command where no host runs: a host pod that waits to be given work. Pure.
+"""The temporary pod for one command if no host runs: like a host pod, but idle until a program is started. Pure.
 
-It has the image, the service account, the volumes and the restrictions of the hosts, and with them their configuration
-and credentials. It counts as none: its component is another one than the hosts', by which Service, disruption budget
-and StatefulSet select, and the operator, which watches what it manages, does not see it. It ends by itself.
+It has the image, the service account, the volumes and the restrictions of the hosts, and so their configuration and
+credentials. It does not count as a host: its component label differs, so that Service, disruption budget and
+StatefulSet do not select it, and the operator does not watch it. It ends by itself.
 """
 
 import copy
@@ -19,7 +19,7 @@ from eventconsumer_cli.kube.kinds import name_of, namespace_of
 APPLICATION = "eventconsumer"
 MANAGER = "kubectl-eventconsumer"
 CONTAINER = labels.COMPONENT_TOOL
-GRACE_SECONDS = 1  # it holds nothing
+GRACE_SECONDS = 1  # it holds no state
 REQUESTS = {"cpu": "50m", "memory": "128Mi"}
 LIMITS = {"memory": "512Mi"}
 _NOT_FOR_TOOLS = (
@@ -28,10 +28,10 @@ _NOT_FOR_TOOLS = (
 
 
 def tool_labels(consumer: str = "") -> dict[str, str]:
-    """Labels by which such pods are found.
+    """Labels of such pods.
 
     Args:
-        consumer: Name of the consumer; empty: those of no consumer.
+        consumer: Name of the consumer; empty: pods without a consumer.
     """
     own = {
         labels.LABEL_NAME: APPLICATION,
@@ -46,15 +46,15 @@ def of_consumer(consumer: Manifest, stateful_set: Manifest, suffix: str, seconds
 
     Args:
         consumer: The EventConsumer.
-        stateful_set: That of its hosts.
-        suffix: What makes the pod's name its own.
-        seconds: It ends after so long.
+        stateful_set: StatefulSet of its hosts.
+        suffix: Unique suffix of the pod's name.
+        seconds: Maximum lifetime.
     """
     template = copy.deepcopy(stateful_set["spec"]["template"])
     pod: dict[str, Any] = template["spec"]
     host, *sidecars = _host_first(pod["containers"])
     host = {name: value for name, value in host.items() if name not in _NOT_FOR_TOOLS}
-    # What spreads hosts counts hosts.
+    # Spread constraints count hosts only.
     pod = {name: value for name, value in pod.items() if name != "topologySpreadConstraints"}
     metadata = template.get("metadata", {})
     return {
@@ -81,15 +81,15 @@ def of_consumer(consumer: Manifest, stateful_set: Manifest, suffix: str, seconds
 def of_config(
     namespace: str, config: HostConfig, *, image: str, service_account: str, suffix: str, seconds: int
 ) -> Manifest:
-    """A pod as the operator would make hosts for a configuration, for which there is no resource yet.
+    """A pod like the hosts that the operator would create for a configuration without a resource.
 
     Args:
-        namespace: Where.
-        config: Which Secrets it uses.
+        namespace: Its namespace.
+        config: Names the Secrets.
         image: The processor image.
-        service_account: That of hosts.
-        suffix: What makes the pod's name its own.
-        seconds: It ends after so long.
+        service_account: Service account of hosts.
+        suffix: Unique suffix of the pod's name.
+        seconds: Maximum lifetime.
     """
     credentials = (config.event_hub.credential, config.leases.location.credential, config.sink.credential)
     volumes = [
@@ -137,7 +137,7 @@ def _ending(seconds: int) -> dict[str, Any]:
 
 
 def _waiting(seconds: int) -> dict[str, Any]:
-    # As the first process of its container, sleep alone would not hear of SIGTERM.
+    # As the first process of its container, sleep alone would ignore SIGTERM.
     return {"name": CONTAINER, "command": ["tini", "--", "sleep", str(seconds)]}
 
 
@@ -146,7 +146,7 @@ def _host_first(containers: list[Manifest]) -> list[Manifest]:
 
 
 def why_waiting(pod: Mapping[str, Any]) -> str:
-    """What keeps a pod from running, in its own words; empty: nothing known."""
+    """Why a pod does not run, from its status; empty: unknown."""
     status = pod.get("status", {})
     for container in status.get("containerStatuses", []):
         state = container.get("state", {})
@@ -166,5 +166,5 @@ def is_running(pod: Mapping[str, Any]) -> bool:
 
 
 def has_ended(pod: Mapping[str, Any]) -> bool:
-    """Whether it will not run any more."""
+    """Whether it has ended."""
     return pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}
