@@ -1,14 +1,14 @@
-"""Batches: how drained files are handed to Spark, each exactly once.
+"""Batches: the records by which Spark processes each drained file exactly once.
 
 A batch is frozen as `<prefix>/_batches/<n>.json` and finished by `<prefix>/_commits/<n>.json`; both are written
 put-if-absent and never change. Numbers start at 1 and batch n+1 is frozen only after n is committed. In each partition
 the ranges of successive batches are contiguous: `ranges[p].first` is the previous manifest's `ranges[p].last` + 1 (S8).
 
 Several attempts may work on a batch, one after the other. Each claims `<prefix>/_attempts/<n>.json` by overwriting it.
-An attempt commits by replacing its claim with the commit record, which is refused when the claim is not the newest (so
-an attempt that was given up cannot commit) and is never overwritten; `_commits/<n>.json` is a copy of that record, made
-by the attempt itself or, where it ended in between, by the next one. A replay of batches has the same blobs in
-`<prefix>/_batch_replays/<nonce>/`, but for the manifests.
+An attempt commits by replacing its claim with the commit record. Storage refuses this if the claim is not the newest,
+so a superseded attempt cannot commit. The record is never overwritten. `_commits/<n>.json` is a copy of that record,
+written by the attempt itself or, if it ended in between, by the next one. A replay of batches has the same blobs in
+`<prefix>/_batch_replays/<nonce>/`, without manifests.
 """
 
 from datetime import datetime
@@ -51,25 +51,23 @@ class Totals(Report):
 
 
 class BatchManifest(Report):
-    """What a Spark application must process: exactly these files."""
+    """The files that a Spark application must process, and no others."""
 
     number: int = Field(ge=1)
     created_at: datetime
     reason: str = Field(description="Which trigger fired: Files, Bytes, Age or Schedule.")
-    chain: str = Field(description="Identity of the chain that the files are of.")
+    chain: str = Field(description="Identity of the chain of the files.")
     resource: ResourceRef = Field(description="The EventConsumer that froze it, for messages.")
-    incarnation: str = Field(description="Incarnation of the hub the files come from.")
+    incarnation: str = Field(description="Incarnation of the hub from which the files come.")
     format: FileFormat = Field(default=FileFormat.PARQUET, description="Format of the files.")
     files: list[BatchFile]
     ranges: dict[str, Range] = Field(description="Partition id -> sequence numbers in this batch.")
-    next: dict[str, int] = Field(
-        description="Partition id -> where the next batch starts, for every partition seen so far."
-    )
+    next: dict[str, int] = Field(description="Partition id -> start of the next batch, for every known partition.")
     totals: Totals
 
 
 class BatchClaim(Report):
-    """Which attempt works on a batch, as in `_attempts/<n>.json` until that attempt or a later one commits."""
+    """The attempt that processes a batch: content of `_attempts/<n>.json` until this attempt or a later one commits."""
 
     number: int = Field(ge=1)
     chain: str = Field(default="", description="Identity of the chain.")
@@ -77,19 +75,19 @@ class BatchClaim(Report):
     application: str = Field(description="Name of the Spark application.")
     attempt: str = Field(description="Unique id of the attempt.")
     left_out: list[BatchFile] = Field(
-        default=[], description="Files that this attempt, or one before it, found to be impossible to process."
+        default=[], description="Files that this attempt or an earlier one found to be unprocessable."
     )
-    cause: str = Field(default="", description="Why the first of them is.")
+    cause: str = Field(default="", description="Cause for the first of them.")
 
 
 class Quarantine(Report):
-    """What a batch left out, because it cannot be processed; it stays where it is, and is named here."""
+    """Files and events that a batch excluded because they cannot be processed; they are kept."""
 
     number: int = Field(ge=1, description="The batch.")
     files: list[BatchFile] = Field(default=[], description="Files that no attempt could process.")
-    rows: int = Field(default=0, description="Events whose body is not what spark.output.body says, in other files.")
+    rows: int = Field(default=0, description="Events in other files whose body does not match spark.output.body.")
     rows_path: str = Field(default="", description="Folder of those events, with file, sequence number and cause.")
-    message: str = Field(default="", description="Why: the cause of the first of them.")
+    message: str = Field(default="", description="Cause for the first of them.")
 
 
 class CommitTotals(Report):
@@ -109,7 +107,7 @@ class BatchCommit(Report):
     committed_at: datetime
     application: str = Field(description="Name of the Spark application that wrote the output.")
     attempt: str = Field(description="Unique id of the writing attempt.")
-    output: str = Field(description="Where the output of this batch is.")
+    output: str = Field(description="Location of the output of this batch.")
     output_version: int | None = Field(default=None, description="Version of the Delta table; absent: no Delta table.")
     files: int
     bytes: int = Field(default=0, description="Size of the files.")
@@ -118,13 +116,13 @@ class BatchCommit(Report):
     ranges: dict[str, Range] = Field(default={}, description="Partition id -> sequence numbers, as in the manifest.")
     seconds: float
     quarantine: Quarantine | None = Field(
-        default=None, description="What this batch left out; else what the last batch before it that did."
+        default=None, description="Quarantine of this batch, otherwise of the last earlier batch with one."
     )
     totals: CommitTotals = CommitTotals()
 
 
 class ReplayOf(Model):
-    """Batches to process once more, one after the other."""
+    """Batches to process again, one after the other."""
 
     nonce: str
     first: int = Field(ge=1)
@@ -132,19 +130,19 @@ class ReplayOf(Model):
 
 
 class BatchJob(Model):
-    """What a Spark driver is told, as JSON in the environment variable EVENTCONSUMER_BATCH_JOB. No secret in it."""
+    """The request to a Spark driver, as JSON in the variable EVENTCONSUMER_BATCH_JOB. Contains no secret."""
 
     chain: str = Field(min_length=1, description="Identity of the chain, which the manifest must name.")
     resource: ResourceRef = Field(description="The EventConsumer, for messages.")
     application: str = Field(description="Name of the Job or SparkApplication.")
-    number: int = Field(ge=1, description="The batch; in a replay the first.")
-    attempt: int = Field(default=1, ge=1, description="How often the batch was started, this time included.")
+    number: int = Field(ge=1, description="Number of the batch; in a replay, of the first.")
+    attempt: int = Field(default=1, ge=1, description="Number of starts of the batch, including this one.")
     sink: BlobLocation
     output: Output
     search_poison: bool = Field(
-        default=False, description="Where the batch fails: search the files that make it fail, and leave them out."
+        default=False, description="If the batch fails, search the files that make it fail, and exclude them."
     )
-    replay: ReplayOf | None = Field(default=None, description="Process these batches again, and not the open one.")
+    replay: ReplayOf | None = Field(default=None, description="Process these batches again, instead of the open one.")
 
 
 def manifest_name(prefix: str, number: int) -> str:
@@ -163,12 +161,12 @@ def attempt_name(prefix: str, number: int) -> str:
 
 
 def replay_prefix(prefix: str, nonce: str) -> str:
-    """The prefix to give to `commit_name` and `attempt_name` for a replay of batches."""
+    """The prefix for `commit_name` and `attempt_name` in a replay of batches."""
     return f"{prefix}/_batch_replays/{nonce}"
 
 
 def manifest_url(job: BatchJob) -> str:
-    """Where Spark reads the manifest of `job`: through the scheme and host of its output, as everything else."""
+    """URL from which Spark reads the manifest of `job`: with the scheme and host of its output, as for all files."""
     output = urlsplit(job.output.path)
     host = output.netloc.rpartition("@")[2]
     return f"{output.scheme}://{job.sink.container}@{host}/{manifest_name(job.sink.prefix, job.number)}"

@@ -1,4 +1,4 @@
-"""What hosts write and Spark reads in Avro files: the schema of Event Hubs Capture, and the names in it."""
+"""Schema of Avro files, which hosts write and Spark reads: the schema of Event Hubs Capture, and its names."""
 
 AVRO_SCHEMA = (
     '{"type":"record","name":"EventData","namespace":"Microsoft.ServiceBus.Messaging","fields":['
@@ -9,7 +9,7 @@ AVRO_SCHEMA = (
     '{"name":"Properties","type":{"type":"map","values":["long","double","string","bytes","null"]}},'
     '{"name":"Body","type":["null","bytes"]}]}'
 )
-"""Byte for byte as Capture writes it: it makes a file without events one of 508 bytes."""
+"""Equal to Capture's schema byte for byte: a file without events has 508 bytes."""
 
 AMQP_FIELDS = (
     "user-id",

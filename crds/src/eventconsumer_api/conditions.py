@@ -34,7 +34,7 @@ class Reason(StrEnum):
     SECRET_KEY_MISSING = "SecretKeyMissing"  # the Secret or its key is missing or empty  # noqa: S105
     CONNECTION_STRING_INVALID = "ConnectionStringInvalid"  # the text cannot be parsed, or a part is missing
     INSECURE_ENDPOINT = "InsecureEndpoint"  # an endpoint without TLS or an IP address, which is not allowed
-    ENDPOINT_NOT_ALLOWED = "EndpointNotAllowed"  # the host name is under no domain that is allowed
+    ENDPOINT_NOT_ALLOWED = "EndpointNotAllowed"  # the host name is not under an allowed domain
     EVENT_HUB_NOT_FOUND = "EventHubNotFound"  # the Event Hub or the consumer group does not exist
     EVENT_HUB_UNAUTHORIZED = "EventHubUnauthorized"  # the hub refuses the credential
     EVENT_HUB_UNREACHABLE = "EventHubUnreachable"  # no connection to the Event Hub
@@ -62,11 +62,11 @@ class Reason(StrEnum):
     SPARK_RETRYING = "SparkRetrying"  # an attempt of the open batch failed; another attempt follows
     SPARK_WAITING = "SparkWaiting"  # pods of a Spark application do not start: image, resources or quota
     SPARK_BEHIND = "SparkBehind"  # more files are pending than one batch takes
-    SPARK_QUARANTINED = "SparkQuarantined"  # files or events that cannot be processed were left out
+    SPARK_QUARANTINED = "SparkQuarantined"  # files or events that cannot be processed were excluded
 
 
 class PodReason(StrEnum):
-    """Reasons of the Kubernetes Events that tell why a pod was restarted or went."""
+    """Reasons of the Kubernetes Events that give the cause of a pod's restart or removal."""
 
     OUT_OF_MEMORY = "HostOutOfMemory"  # a container needed more memory than its limit
     EXITED = "HostExited"  # a container exited with an error
@@ -76,4 +76,4 @@ class PodReason(StrEnum):
 
 
 ADVISORY = frozenset({Reason.DATA_GAP, Reason.DEAD_LETTERS})
-"""Problems that a person should know of, though nothing waits for one."""
+"""Problems to report that do not require an action of a user to continue."""

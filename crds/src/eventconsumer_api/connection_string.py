@@ -1,4 +1,4 @@
-"""Reads Azure connection strings: `Name=value;Name=value`, names without regard to case, values may contain `=`."""
+"""Parses Azure connection strings: `Name=value;Name=value`, with case-insensitive names; values may contain `=`."""
 
 
 class ConnectionStringError(ValueError):
@@ -9,7 +9,7 @@ def parse_connection_string(text: str) -> dict[str, str]:
     """Return the parts by lower-case name.
 
     Raises:
-        ConnectionStringError: A part has no `=`, a name stands twice, or there is no part at all.
+        ConnectionStringError: A part has no `=`, a name occurs twice, or the text has no parts.
     """
     parts: dict[str, str] = {}
     for position, part in enumerate(filter(None, (piece.strip() for piece in text.strip().split(";"))), start=1):

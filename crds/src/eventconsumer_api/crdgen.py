@@ -1,9 +1,9 @@
 """Generates the CustomResourceDefinition from the pydantic models.
 
 `python -m eventconsumer_api.crdgen > crds/eventconsumers.yaml`. The models are the single source of truth; the YAML is
-committed and a test refuses drift. What JSON Schema says and a structural schema cannot is translated (references are
-inlined, `X or null` becomes an absent X) and everything else is refused loudly, so that no constraint of a model is
-lost on the way to the API server.
+committed and a test refuses drift. JSON Schema features that a structural schema lacks are translated (references are
+inlined, `X or null` becomes an absent X), and all others are errors, so that no constraint of a model is lost on the
+way to the API server.
 """
 
 import sys
@@ -17,7 +17,7 @@ from eventconsumer_api.v1alpha1 import GROUP, KIND, PLURAL, VERSION, EventConsum
 
 Schema = dict[str, Any]
 
-# Keywords that a structural schema knows and means the same by.
+# Keywords with the same meaning in a structural schema.
 _KEPT = {
     "type", "description", "format", "enum", "pattern", "required",
     "minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems", "minProperties", "maxProperties",
@@ -30,14 +30,14 @@ _NAME_RULES = [
     {
         "rule": f"self.metadata.name.size() <= {NAME_MAX} "
         "&& self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
-        "message": f"metadata.name: write at most {NAME_MAX} lower-case letters, digits and hyphens, "
+        "message": f"metadata.name: use at most {NAME_MAX} lower-case letters, digits and hyphens, "
         "starting with a letter (Services and pods are named after it)",
     }
 ]
 
 
 class UnsupportedSchemaError(TypeError):
-    """A model uses something that a structural schema cannot express; the message names the place and the keyword."""
+    """A model uses a feature that structural schemas lack; the message names the location and the keyword."""
 
 
 def structural(model: type[BaseModel], *, defaults: bool) -> Schema:
@@ -45,7 +45,7 @@ def structural(model: type[BaseModel], *, defaults: bool) -> Schema:
 
     Args:
         model: The model.
-        defaults: Whether the API server fills in static scalar defaults. Not in a status: absent means "not known".
+        defaults: Whether the API server fills in static scalar defaults. Not in a status: absent means "unknown".
 
     Raises:
         UnsupportedSchemaError: A keyword has no equivalent in a CustomResourceDefinition.
@@ -75,14 +75,14 @@ def _convert(node: Schema, definitions: dict[str, Schema], where: str) -> Schema
         elif keyword == "items":
             result[keyword] = _convert(value, definitions, f"{where}[]")
         elif keyword == "additionalProperties":
-            # `false` is what a structural schema with properties means anyway: the API server prunes or refuses others.
+            # A structural schema with properties implies `false`: the API server prunes or refuses other fields.
             if isinstance(value, dict):
                 result[keyword] = _convert(value, definitions, f"{where}.*")
         elif keyword == "patternProperties":
             ((_, inner),) = value.items()
             result["additionalProperties"] = _convert(inner, definitions, f"{where}.*")
         elif keyword == "default":
-            # Scalars only: a defaulted object would be written into every resource and fight GitOps tools.
+            # Scalars only: a defaulted object would be written into every resource and conflict with GitOps tools.
             if isinstance(value, str | int | float | bool) and value != "":
                 result[keyword] = value
         elif keyword not in {"title", "$defs", "propertyNames"}:
@@ -96,10 +96,10 @@ def _convert(node: Schema, definitions: dict[str, Schema], where: str) -> Schema
 
 
 def _name_rules(node: Schema, where: str) -> Iterator[Schema]:
-    """Constraints on the keys of a map, which a structural schema has no keyword for, as CEL.
+    """Constraints on the keys of a map, as CEL, because a structural schema has no keyword for them.
 
-    Except patterns: the API server takes keys to be as long as a request may be and refuses a regular expression over
-    them as too costly. The operator, which reads the resource with the same model, refuses such a key by name.
+    Patterns are omitted: the API server assumes the maximum length for keys and refuses a regular expression over them
+    as too costly. The operator, which parses the resource with the same model, refuses such a key.
     """
     field = where.partition(".")[2]
     names = dict(node.get("propertyNames", {}))
@@ -121,7 +121,7 @@ def _name_rules(node: Schema, where: str) -> Iterator[Schema]:
 
 
 def _resolve(node: Schema, definitions: dict[str, Schema]) -> Schema:
-    """Inline a reference, and reduce `X or null` to X; what stands beside them (description, default) wins."""
+    """Inline a reference, and reduce `X or null` to X; sibling keywords (description, default) win."""
     if "anyOf" in node:
         options = [option for option in node["anyOf"] if option != {"type": "null"}]
         if len(options) == 1:
@@ -138,7 +138,7 @@ def custom_resource_definition() -> Schema:
     """Return the CustomResourceDefinition as a plain dict."""
     schema: Schema = {
         "type": "object",
-        "description": "Drains an Azure Event Hub into files, each event exactly once, and has Spark process them.",
+        "description": "Drains an Azure Event Hub into files, each event exactly once, and processes them with Spark.",
         "required": ["spec"],
         "x-kubernetes-validations": _NAME_RULES,
         "properties": {
@@ -205,7 +205,7 @@ def render() -> str:
     import yaml
 
     class Plain(yaml.SafeDumper):
-        """Anchors and aliases make a file that people and some tools cannot read."""
+        """Anchors and aliases are disabled: they are hard to read, and some tools do not support them."""
 
         def ignore_aliases(self, data: object) -> bool:
             return True

@@ -1,9 +1,9 @@
 """The base of the errors of hosts, storage and Spark.
 
-Messages are redacted where the error is built, so whatever a library put into its own message can be shown and logged.
+Messages are redacted when the error is built, so that texts of libraries can be shown and logged.
 """
 
-# ruff: noqa: N818 - the names say what happened
+# ruff: noqa: N818 - the names are the outcomes
 
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.host_report import Problem
@@ -11,17 +11,17 @@ from eventconsumer_api.redaction import redact
 
 
 class EventConsumerError(Exception):
-    """An error whose message holds no secret."""
+    """An error whose message contains no secret."""
 
     def __init__(self, message: str) -> None:
         super().__init__(redact(message))
 
 
 class Blocked(EventConsumerError):
-    """A problem that a user must fix.
+    """A problem that a user must correct.
 
     Attributes:
-        problem: The field, what is wrong and what to do.
+        problem: Field, cause and remedy.
     """
 
     def __init__(self, field: str, reason: Reason, message: str) -> None:

@@ -1,8 +1,8 @@
-"""FleetMessage: what the operator tells every host about the whole fleet, signed, on `POST /fleet`.
+"""FleetMessage: the operator's signed message to every host about the whole fleet, on `POST /fleet`.
 
-It changes what hosts wish for, never what is safe: whatever it says, the chain of slots keeps each event in one file. A
-host believes a message that carries a valid Ed25519 signature of the body in `FLEET_SIGNATURE_HEADER` (base64), its own
-resource, a generation above the last one believed, and a time close to its own. Without a message for
+It influences the balance, never the safety: whatever its content, the slot chain keeps each event in one file. A host
+accepts a message with a valid Ed25519 signature of the body in `FLEET_SIGNATURE_HEADER` (base64), its own resource, a
+generation above the last accepted one, and a time close to its own. Without a message for
 `FLEET_SILENCE_SECONDS` it balances by leases alone.
 """
 
@@ -14,24 +14,24 @@ from eventconsumer_api.model import Report
 
 FLEET_PATH = "/fleet"
 FLEET_SIGNATURE_HEADER = "X-EventConsumer-Signature"
-FLEET_SILENCE_SECONDS = 60.0  # above the operator's longest pause between two looks at a resting resource
-FLEET_CLOCK_SECONDS = 300.0  # how far operator's and host's wall clocks may be apart
+FLEET_SILENCE_SECONDS = 60.0  # above the operator's longest interval between two reconciles of an idle resource
+FLEET_CLOCK_SECONDS = 300.0  # maximum difference of the wall clocks of operator and host
 FLEET_MAX_BYTES = 256 * 1024
 
 
 class FleetMessage(Report):
-    """The fleet as the operator sees it."""
+    """The fleet, from the operator's view."""
 
     resource: str = Field(
         description="<namespace>/<name> of the EventConsumer: the same when it is deleted and applied again."
     )
     generation: int = Field(description="Rises with each message, across restarts of the operator too.")
-    time: datetime = Field(description="When it was written.")
+    time: datetime = Field(description="Time of the message.")
     hosts: int = Field(ge=0, description="Hosts wanted: the pods <name>-host-0 to <name>-host-<hosts - 1>.")
     partitions: int | None = Field(
-        default=None, description="Partitions of the hub as hosts reported them; absent: none knows."
+        default=None, description="Partitions of the hub, as reported by hosts; absent: unknown."
     )
     ready: tuple[str, ...] = Field(
         default=(), description="Names of the pods that are ready, can take partitions, and stay."
     )
-    gone: tuple[str, ...] = Field(default=(), description="Owner ids of pods that have certainly ended.")
+    gone: tuple[str, ...] = Field(default=(), description="Owner ids of pods that are confirmed to have ended.")

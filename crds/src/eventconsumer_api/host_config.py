@@ -1,7 +1,7 @@
 """HostConfig: the resolved configuration that the operator writes into a ConfigMap and the host parses.
 
-Resolved means: every default filled, every computed name fixed, every credential a file path. It holds no secret. The
-hash of its canonical JSON is the pod template's hash, so only a change that a host must notice restarts pods.
+Resolved means: defaults are filled in, names are computed, credentials are file paths. It contains no secret. The hash
+of its canonical JSON is in the pod template, so only a change that affects hosts restarts pods.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ class ResourceRef(Model):
 
 
 class Credential(Model):
-    """How to sign in, and what to name when it fails: one of `connection_string_file` and `client_id` is set."""
+    """A credential, and its names for error messages: one of `connection_string_file` and `client_id` is set."""
 
     field: str = Field(description="Path of the authentication field in the resource, for messages.")
     secret: str = Field(default="", description="Name of the Secret, for messages.")
@@ -38,7 +38,7 @@ class Credential(Model):
 
 
 class HubConfig(Model):
-    """The Event Hub; namespace and name may be absent where the connection string has them."""
+    """The Event Hub; namespace and name may be absent if the connection string has them."""
 
     fully_qualified_namespace: str | None = None
     name: str | None = None
@@ -47,7 +47,7 @@ class HubConfig(Model):
 
 
 class BlobContainer(Model):
-    """A container; the URL may be absent where the connection string has it."""
+    """A container; the URL may be absent if the connection string has it."""
 
     storage_account_url: str | None = None
     container: str
@@ -80,7 +80,7 @@ class LeaseConfig(Model):
 
 
 class FilesConfig(Model):
-    """What drained files look like."""
+    """Format of drained files."""
 
     format: FileFormat = FileFormat.PARQUET
     layout: FileLayout = FileLayout.SLOTS
@@ -88,14 +88,14 @@ class FilesConfig(Model):
 
 
 class BatchConfig(Model):
-    """When the leading host freezes a Spark batch, and how much it takes."""
+    """Conditions under which the leading host freezes a Spark batch, and limits of the batch."""
 
     trigger: Trigger = Trigger()
     limits: BatchLimits = BatchLimits()
 
 
 class ReplayConfig(Model):
-    """What ends a replay; where it begins is the starting position, and where it writes is the sink."""
+    """The end of a replay. Its start is the starting position, and its destination is the sink."""
 
     nonce: str = Field(description="Name of the replay.")
     to: AwareDatetime | None = Field(default=None, description="Events enqueued before this time; absent: all.")
@@ -103,7 +103,7 @@ class ReplayConfig(Model):
 
 
 class HostConfig(Model):
-    """All a host needs to know."""
+    """The configuration of a host."""
 
     resource: ResourceRef
     event_hub: HubConfig
@@ -114,14 +114,14 @@ class HostConfig(Model):
     files: FilesConfig = FilesConfig()
     roll: Roll
     batches: BatchConfig | None = Field(description="Spark batches, which the leading host freezes; absent: none.")
-    replay: ReplayConfig | None = Field(default=None, description="Read up to an end and stop there; absent: read on.")
-    drain_seconds: int = Field(description="Time from SIGTERM in which a host must have flushed and released, seconds.")
+    replay: ReplayConfig | None = Field(default=None, description="Read up to an end and stop; absent: no end.")
+    drain_seconds: int = Field(description="Time after SIGTERM within which a host must flush and release, seconds.")
     allow_insecure_endpoints: bool = Field(
         default=False,
         description="Plain AMQP and HTTP to any host allowed: set by the administrator for emulators only.",
     )
     endpoint_suffixes: tuple[str, ...] = Field(
-        default=AZURE_SUFFIXES, description="Else the domains under which every host name must be."
+        default=AZURE_SUFFIXES, description="Otherwise, the allowed domains of host names."
     )
 
     def to_json(self) -> str:

@@ -1,7 +1,7 @@
-"""HostReport: what a host answers on `GET /status`, and what the operator builds the resource's status from.
+"""HostReport: the response of a host to `GET /status`, from which the operator builds the resource's status.
 
-A host reports what it does itself; the one host that leads adds what it measured for the whole consumer. Unknown fields
-are ignored so that operator and hosts of neighbouring versions understand each other during an upgrade.
+A host reports its own state; the leading host adds its measurements of the whole consumer. Unknown fields are ignored,
+so that operator and hosts of adjacent versions are compatible during an upgrade.
 """
 
 from datetime import datetime
@@ -13,20 +13,20 @@ from eventconsumer_api.model import Report
 
 
 class HostState(StrEnum):
-    """What a host is doing."""
+    """State of a host."""
 
     STARTING = "Starting"
     RUNNING = "Running"
-    BLOCKED = "Blocked"  # a problem that a user must fix; the host keeps trying
+    BLOCKED = "Blocked"  # a problem that a user must correct; the host retries
     DRAINING = "Draining"  # SIGTERM received
 
 
 class Problem(Report):
-    """Something that a user must fix: which field, what is wrong, what to do."""
+    """A problem that a user must correct: field, cause, remedy."""
 
     field: str = Field(description="Path in the resource, such as spec.sink.container.")
     reason: str = Field(description="One of conditions.Reason.")
-    message: str = Field(description="What is wrong and what to do; no secret in it.")
+    message: str = Field(description="Cause and remedy; contains no secret.")
 
 
 class PartitionReport(Report):
@@ -34,25 +34,23 @@ class PartitionReport(Report):
 
     id: str
     epoch: int
-    next_sequence_number: int | None = Field(
-        default=None, description="Where its chain of files goes on; absent before open."
-    )
-    sequence_number: int | None = Field(default=None, description="Of the last event received; absent: none yet.")
-    enqueued_time: datetime | None = Field(default=None, description="When the hub enqueued that event.")
-    retrieved_time: datetime | None = Field(default=None, description="When this host received it.")
+    next_sequence_number: int | None = Field(default=None, description="Next slot of its chain; absent before open.")
+    sequence_number: int | None = Field(default=None, description="Of the last received event; absent: none yet.")
+    enqueued_time: datetime | None = Field(default=None, description="Enqueued time of that event.")
+    retrieved_time: datetime | None = Field(default=None, description="Time at which this host received it.")
     events: int = Field(default=0, description="Events committed by this pump.")
     files: int = Field(default=0, description="Files committed by this pump.")
 
 
 class BatchReport(Report):
-    """A frozen batch that no commit record exists for yet."""
+    """A frozen batch without a commit record."""
 
     number: int
     files: int
     bytes: int
     events: int
     reason: str = Field(description="Which trigger fired: Files, Bytes, Age or Schedule.")
-    created_at: datetime | None = Field(default=None, description="When it was frozen.")
+    created_at: datetime | None = Field(default=None, description="Time at which it was frozen.")
 
 
 class CommitReport(Report):
@@ -65,20 +63,20 @@ class CommitReport(Report):
     rows_written: int
     seconds: float
     output_version: int | None = None
-    quarantined_files: int = Field(default=0, description="Of all batches so far.")
-    quarantined_rows: int = Field(default=0, description="Of all batches so far.")
-    quarantine: str = Field(default="", description="What the last batch with a quarantine left out, for people.")
+    quarantined_files: int = Field(default=0, description="Total of all batches.")
+    quarantined_rows: int = Field(default=0, description="Total of all batches.")
+    quarantine: str = Field(default="", description="Quarantine of the last batch that has one, as text.")
 
 
 class PartitionLag(Report):
-    """How far one partition's files are behind its head; both absent: unknown."""
+    """Lag of one partition's files behind its head; both absent: unknown."""
 
     events: int | None = Field(default=None, description="Retained events that are in no file.")
     seconds: float | None = Field(default=None, description="Age of the oldest of them; 0: there is none.")
 
 
 class FleetReport(Report):
-    """What the leading host measured for the whole consumer."""
+    """Measurements of the leading host for the whole consumer."""
 
     chain: str = Field(default="", description="Identity of the chain; empty: from a host of another version.")
     partition_count: int
@@ -94,14 +92,14 @@ class FleetReport(Report):
     )
     lags: dict[str, PartitionLag] = Field(default={}, description="Partition id -> its lag, for every partition.")
     last_enqueued_time: datetime | None = Field(
-        default=None, description="When the hub got its newest event; absent: unknown, or never."
+        default=None, description="Enqueued time of the newest event in the hub; absent: unknown, or no event."
     )
     files: int = Field(description="Committed files, all partitions, since the chains' start.")
     events: int
     bytes: int
     last_file_time: datetime | None = None
     gap_events: int = Field(
-        default=0, description="Events that retention removed before they were read, since the chains' start."
+        default=0, description="Events that expired before they were read, since the chains' start."
     )
     gaps: dict[str, str] = Field(
         default={}, description="Partition id -> sequence numbers of the newest such gap, such as 17-20."
@@ -109,12 +107,12 @@ class FleetReport(Report):
     pending_files: int = Field(default=0, description="Committed files that are in no committed batch.")
     pending_bytes: int = Field(default=0, description="Size of them.")
     pending_seconds: float = Field(
-        default=0, description="Age of the oldest of them that is in no batch either; 0: none."
+        default=0, description="Age of the oldest of them that is also in no open batch; 0: none."
     )
     processed_files: int = Field(default=0, description="Files in committed batches.")
     committed_batch: int = Field(default=0, description="Number of the last committed batch; 0: none.")
-    committed_reason: str = Field(default="", description="Why that batch started.")
-    last_commit: CommitReport | None = Field(default=None, description="Of that batch; absent: none.")
+    committed_reason: str = Field(default="", description="Trigger of that batch.")
+    last_commit: CommitReport | None = Field(default=None, description="Commit of that batch; absent: none.")
     open_batch: BatchReport | None = None
 
 
@@ -122,18 +120,18 @@ class StorageReport(Report):
     """Storage requests of one host, both containers."""
 
     calls_per_hour: float | None = Field(
-        default=None, description="At the rate of the last quarter of an hour; absent: it started just now."
+        default=None, description="Requests at the rate of the last 15 minutes; absent: the host has just started."
     )
-    idle_calls_per_hour: float = Field(description="What it would make with what it holds now, were there no events.")
+    idle_calls_per_hour: float = Field(description="Requests with the present leases and without events.")
 
 
 class HostReport(Report):
-    """The answer of `GET /status`."""
+    """The response to `GET /status`."""
 
     owner: str = Field(description="Owner id: <pod name>.<pod uid>.")
     state: HostState
-    partition_count: int | None = Field(default=None, description="Partitions of the hub; absent: not known yet.")
+    partition_count: int | None = Field(default=None, description="Partitions of the hub; absent: unknown.")
     partitions: tuple[PartitionReport, ...] = ()
     problems: tuple[Problem, ...] = ()
     fleet: FleetReport | None = Field(default=None, description="Only from the leading host.")
-    storage: StorageReport | None = Field(default=None, description="Absent before it is registered.")
+    storage: StorageReport | None = Field(default=None, description="Absent before registration.")

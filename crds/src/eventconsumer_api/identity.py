@@ -1,12 +1,12 @@
 """Identity: the hub, the chain, the leases and the output that belong together, as records in storage.
 
-    <sink prefix>/_chain.json                 ChainRecord: which chain this is, and which resource drains into it
+    <sink prefix>/_chain.json                 ChainRecord: the chain, and the resource that drains into it
     <sink prefix>/_segments/<k>.json          HubSegment: the hub that segment k of the chain was drained from
     <lease folder>~identity.json              LeaseRecord: the hub and the chain that the leases belong to
     <output path>/_eventconsumer.json         OutputRecord: the chain whose batches are written here
 
-Each record is written with put-if-absent before anything that it describes. Only `ChainRecord.resource` changes later.
-A chain is known by `chain`, which is computed once and then read from the record: a resource that is deleted and
+Each record is written with put-if-absent before all blobs that it describes. Only `ChainRecord.resource` changes later.
+A chain is identified by `chain`, which is computed once and then read from the record: a resource that is deleted and
 applied again, moved to another namespace or cluster, or restored from a backup continues the chain.
 """
 
@@ -41,24 +41,24 @@ class HubName(Report):
 
 
 class EventMark(Report):
-    """One event, so that it can be compared with what the hub has under the same sequence number."""
+    """One event, for comparison with the hub's event under the same sequence number."""
 
-    sequence_number: int = Field(description="-1: there is none.")
-    offset: str = Field(default="", description="As the hub gave it; empty: unknown.")
+    sequence_number: int = Field(description="-1: none.")
+    offset: str = Field(default="", description="Offset from the hub; empty: unknown.")
     enqueued_time: datetime | None = Field(default=None, description="Absent: unknown.")
 
 
 class PartitionBreak(Report):
-    """How one partition went from the segment before to this one."""
+    """Transition of one partition from the previous segment to this one."""
 
     start: int = Field(description="First sequence number of this segment.")
-    files_end: EventMark = Field(description="The last event in the files of the segment before.")
+    files_end: EventMark = Field(description="The last event in the files of the previous segment.")
     hub_end: EventMark = Field(description="The hub's last event when the break was accepted.")
     common: int = Field(description="Last sequence number at which files and hub had the same event; -1: none.")
 
 
 class HubSegment(Report):
-    """A stretch of the chain in which sequence numbers name the same events in the files and in the hub."""
+    """A part of the chain in which sequence numbers name the same events in the files and in the hub."""
 
     version: Literal[1] = 1
     number: int = Field(ge=1)
@@ -69,14 +69,14 @@ class HubSegment(Report):
 
 
 class LeaseRecord(Report):
-    """The hub and the chain that a folder of leases belongs to."""
+    """The hub and the chain to which a folder of leases belongs."""
 
     version: Literal[1] = 1
     namespace: str = Field(description="The hub's host name in lower case, without a port.")
     hub: str = Field(description="The hub's name in lower case.")
     consumer_group: str
     chain: str = Field(description="Identity of the chain that the checkpoints describe.")
-    sink: str = Field(description="Where that chain is, <account>/<container>/<prefix>, for messages.")
+    sink: str = Field(description="Location of that chain, <account>/<container>/<prefix>, for messages.")
     resource: str = Field(description="<namespace>/<name> of the EventConsumer that wrote this, for messages.")
     since: datetime
 
@@ -86,7 +86,7 @@ class OutputRecord(Report):
 
     version: Literal[1] = 1
     chain: str
-    sink: str = Field(description="Where that chain is, <account>/<container>/<prefix>, for messages.")
+    sink: str = Field(description="Location of that chain, <account>/<container>/<prefix>, for messages.")
     resource: str = Field(description="<namespace>/<name> of the EventConsumer that wrote this, for messages.")
     since: datetime
 
@@ -98,7 +98,7 @@ def chain_identity(account: str, container: str, prefix: str, incarnation: str) 
         account: Name of the storage account.
         container: Container of the sink.
         prefix: Folder of the sink.
-        incarnation: Of the hub that the first segment is drained from.
+        incarnation: Incarnation of the hub of the first segment.
     """
     return hashlib.sha256(f"{account}\n{container}\n{prefix}\n{incarnation}".encode()).hexdigest()[:16]
 
@@ -114,22 +114,22 @@ def segment_name(prefix: str, number: int) -> str:
 
 
 def lease_record_name(folder: str) -> str:
-    """Blob name of the record of a lease folder, beside the folder: old libraries list what is in it.
+    """Blob name of the record of a lease folder, beside the folder, because old libraries list the folder.
 
-    No consumer group has the character ~ in its name.
+    Names of consumer groups cannot contain the character ~.
     """
     return f"{folder.rstrip('/')}~identity.json"
 
 
 def lease_prefix(prefix: str | None, layout: LeaseLayout, namespace: str, hub: str, replay_nonce: str = "") -> str:
-    """What is put before the consumer group (layout AzureSdk: before the hub's names) in names of leases.
+    """Prefix of the consumer group (layout AzureSdk: of the hub's names) in names of leases.
 
     Args:
         prefix: `spec.leaseStore.prefix`; None: the default.
-        layout: Of the leases.
+        layout: Layout of the leases.
         namespace: The hub's host name in lower case, without a port.
         hub: The hub's name.
-        replay_nonce: Of a replay, whose leases are its own.
+        replay_nonce: Nonce of a replay, which has separate leases.
     """
     if prefix is None:
         prefix = "" if layout is LeaseLayout.AZURE_SDK else f"{namespace}/{hub.lower()}/"
@@ -142,7 +142,7 @@ def output_record_name(path: str) -> str:
 
 
 def owner_id(resource: str, pod: str, uid: str) -> str:
-    """Who owns a lease: `<namespace>/<name>/<pod>.<uid>`.
+    """Owner id of a lease: `<namespace>/<name>/<pod>.<uid>`.
 
     Args:
         resource: `<namespace>/<name>` of the EventConsumer.
@@ -153,13 +153,13 @@ def owner_id(resource: str, pod: str, uid: str) -> str:
 
 
 def consumer_of(owner: str) -> str:
-    """`<namespace>/<name>` in an owner id; empty where another program wrote it."""
+    """`<namespace>/<name>` in an owner id; empty if another program wrote it."""
     consumer, _, host = owner.rpartition("/")
     return consumer if consumer.count("/") == 1 and "." in host else ""
 
 
 def pod_of(owner: str) -> str:
-    """The pod's name in an owner id; uids have no dots, names of pods may. Of another program: the id as it is."""
+    """The pod's name in an owner id; uids contain no dots, names of pods may. Ids of other programs are unchanged."""
     if not consumer_of(owner):
         return owner
     return owner.rpartition("/")[2].rpartition(".")[0]

@@ -18,7 +18,7 @@ COMPONENT_PROBE = "probe"
 COMPONENT_REPLAY = "replay"
 COMPONENT_BATCH_REPLAY = "batch-replay"
 COMPONENT_TOOL = "tool"
-"""A pod that `kubectl eventconsumer` makes for one command; the operator makes none and counts none."""
+"""Component of a temporary pod of `kubectl eventconsumer`; the operator ignores such pods."""
 
 HOST_PORT = 8080
 CONFIG_FILE = "/etc/eventconsumer/config.json"

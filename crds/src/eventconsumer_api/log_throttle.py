@@ -1,4 +1,4 @@
-"""PURE but for its clock: a recurring problem is logged once, then at intervals with the count, then its end."""
+"""PURE except its clock: a recurring problem is logged once, then at intervals with the count, then its end."""
 
 import time
 from collections.abc import Callable, Hashable
@@ -15,7 +15,7 @@ class _Trouble:
 
 
 class LogThrottle:
-    """Counts what goes wrong again and again, so that a log tells of it without drowning in it.
+    """Counts recurring problems, to limit their log lines.
 
     if times := repeats.again("leases", str(error)):
         log.warning("the leases cannot be listed; the host keeps trying", error=str(error), times=times)
@@ -25,7 +25,7 @@ class LogThrottle:
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, seconds: float = REPEAT_SECONDS) -> None:
-        """Nothing is wrong yet.
+        """Start without problems.
 
         Args:
             clock: Seconds, from any start.
@@ -36,14 +36,14 @@ class LogThrottle:
         self._troubles: dict[Hashable, _Trouble] = {}
 
     def again(self, what: Hashable, text: str = "") -> int:
-        """It went wrong.
+        """Count a failure.
 
         Args:
-            what: The thing that is in trouble.
-            text: The cause; another cause is said at once.
+            what: The failing operation.
+            text: The cause; a new cause is logged at once.
 
         Returns:
-            How often it did, if it is to be said now; else 0.
+            The number of failures if it is to be logged now; otherwise 0.
         """
         now = self._clock()
         found = self._troubles.get(what)
@@ -57,10 +57,10 @@ class LogThrottle:
         return found.times
 
     def over(self, what: Hashable) -> int:
-        """It went well.
+        """Count a success.
 
         Returns:
-            How often it went wrong before; 0 if it did not, and there is nothing to say.
+            The number of failures before it; 0: nothing to log.
         """
         found = self._troubles.pop(what, None)
         return found.times if found else 0

@@ -1,7 +1,7 @@
-"""The log of every program: JSON lines in a pod, readable ones on a terminal, a credential in neither.
+"""Logging of all programs: JSON lines in a pod, readable lines on a terminal, credentials in neither.
 
-A JSON line has `timestamp` (UTC), `level`, `logger` and `message`, then what the entry is about: `namespace`, `name`,
-`partition` and the like. What libraries log goes the same way, from WARNING on.
+A JSON line has `timestamp` (UTC), `level`, `logger` and `message`, then fields such as `namespace`, `name` and
+`partition`. Log entries of libraries have the same form, from WARNING on.
 """
 
 import logging
@@ -14,17 +14,17 @@ from structlog.typing import EventDict, Processor
 
 from eventconsumer_api.redaction import redact
 
-# They tell of each request, each call or each link at INFO.
+# They log each request, call or link at INFO.
 LIBRARIES = ("aiohttp", "asyncio", "azure", "kopf", "kubernetes", "msal", "py4j", "urllib3", "uamqp")
 
 
 def configure(level: str = "INFO", *, stream: TextIO | None = None, **context: str) -> None:
-    """Send all logging of the process, by structlog and by the standard library, to one place in one form.
+    """Send all logging of the process, by structlog and by the standard library, to one stream in one form.
 
     Args:
-        level: The least level that is shown: DEBUG, INFO, WARNING or ERROR.
-        stream: Where to; standard error if None. Lines are readable and coloured where it is a terminal.
-        **context: Put into each entry that does not say it itself, such as the name of the resource.
+        level: The minimum level: DEBUG, INFO, WARNING or ERROR.
+        stream: The destination; None: standard error. On a terminal, lines are readable and coloured.
+        **context: Default fields of each entry, such as the name of the resource.
     """
     stream = stream or sys.stderr
     shared: list[Processor] = [
@@ -68,7 +68,7 @@ def configure(level: str = "INFO", *, stream: TextIO | None = None, **context: s
 
 
 class _Context:
-    """Adds what is true of the whole process."""
+    """Adds the fields of the whole process."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = dict(values)
@@ -78,7 +78,7 @@ class _Context:
 
 
 def _arranged(_: object, __: str, event: EventDict) -> EventDict:
-    """What every line has comes first."""
+    """Common fields come first."""
     first = {name: event.pop(name, None) for name in ("timestamp", "level", "logger")}
     return {**first, "message": event.pop("event", ""), **event}
 

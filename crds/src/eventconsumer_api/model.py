@@ -1,6 +1,6 @@
 """The base of every model: camelCase on the wire, frozen, unknown fields refused.
 
-Refusing unknown fields is what keeps "accepted but ignored" from happening: a field exists when it works.
+Unknown fields are refused, so that no field is accepted and ignored: a field exists only if it works.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ class Model(BaseModel):
 
 
 class Report(Model):
-    """A value that one program writes and another, perhaps of another version, reads: unknown fields are ignored."""
+    """A value that a program of another version may have written: unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 

@@ -1,7 +1,7 @@
-"""Where a pod that runs the host image finds its credentials: what makers of such pods and the host agree on. Pure.
+"""Location of credentials in a pod that runs the host image, for hosts and for creators of such pods. Pure.
 
-The operator makes hosts, probes and Spark drivers this way, and the command line the pod in which it checks a
-configuration before there is a resource.
+The operator creates hosts, probes and Spark drivers in this way, and the kubectl plugin creates the pod in which it
+checks a configuration before the resource exists.
 """
 
 from typing import Any
@@ -19,12 +19,12 @@ SECRET_FILE = "connection-string"  # noqa: S105 - a file name
 
 
 def credential(field: str, folder: str, authentication: Authentication) -> Credential:
-    """How a host signs in.
+    """The credential of a host.
 
     Args:
         field: Path of the part of the resource, such as spec.sink.
         folder: Name of the volume with its Secret: HUB_SECRET, LEASE_SECRET or SINK_SECRET.
-        authentication: What the resource says.
+        authentication: The part of the resource.
     """
     path = f"{field}.authentication"
     secret = authentication.connection_string_secret_ref
@@ -40,11 +40,11 @@ def credential(field: str, folder: str, authentication: Authentication) -> Crede
 
 
 def secret_volume(folder: str, credential: Credential, *, optional: bool) -> dict[str, Any] | None:
-    """The volume with one key of a Secret, or None where no Secret is used.
+    """The volume with one key of a Secret, or None without a Secret.
 
     Args:
         folder: Name of the volume and of its folder.
-        credential: Which Secret and key.
+        credential: Names the Secret and the key.
         optional: Whether the pod starts without the Secret. It appears in a running pod after
             it is created.
     """
@@ -62,5 +62,5 @@ def secret_volume(folder: str, credential: Credential, *, optional: bool) -> dic
 
 
 def secret_mount(folder: str) -> dict[str, Any]:
-    """Where the volume of the same name appears in the container."""
+    """The mount of the volume of the same name."""
     return {"name": folder, "mountPath": f"{SECRETS_DIR}/{folder}", "readOnly": True}

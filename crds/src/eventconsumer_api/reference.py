@@ -1,8 +1,7 @@
 """Generates the reference page of the resource from its CustomResourceDefinition.
 
-`python -m eventconsumer_api.reference > docs/reference/eventconsumer.md`. The page says what the API server enforces
-and nothing else: it is made of the same schema, so it cannot promise a field or a bound that does not exist. It is
-committed, and a test refuses drift.
+`python -m eventconsumer_api.reference > docs/reference/eventconsumer.md`. The page is generated from the schema that
+the API server enforces, so it contains no other fields or limits. It is committed, and a test refuses drift.
 """
 
 import json
@@ -23,7 +22,7 @@ _INTRODUCTION = """\
 `kubectl explain evc.spec --recursive` shows the same. Fields in bold are required. A field that is *fixed* cannot
 change once it is set. Fields that are not listed are refused. Names are camelCase; durations are seconds, sizes bytes.
 
-The number of hosts is also the subresource `scale` (`kubectl scale evc NAME --replicas=N`, or an autoscaler), where
+The number of hosts is also the subresource `scale` (`kubectl scale evc NAME --replicas=N`, or an autoscaler), if
 `spec.scaling.mode` is `Fixed`.
 """
 _KEEPS = re.compile(r"self\.(\w+) == oldSelf\.\1|\(has\(self\.(\w+)\) \? self\.\2")
@@ -34,7 +33,7 @@ class _Page:
     """The page while it is written.
 
     Attributes:
-        lines: So far.
+        lines: Lines written so far.
         known: Content of an object -> the path at which it was described first.
     """
 
@@ -96,7 +95,7 @@ def _describe(page: _Page, path: str, schema: Schema) -> None:
 
 
 def _target(path: str, schema: Schema) -> tuple[str, Schema | None]:
-    """The object with fields of its own that a field leads to, through lists and maps."""
+    """The object with its own fields to which a field leads, through lists and maps."""
     if "properties" in schema:
         return path, schema
     if "items" in schema:
@@ -107,7 +106,7 @@ def _target(path: str, schema: Schema) -> tuple[str, Schema | None]:
 
 
 def _content(schema: Schema) -> str:
-    """What makes two objects the same: all but their own description."""
+    """Key for equal objects: all keywords except the description."""
     return json.dumps({name: value for name, value in schema.items() if name != "description"}, sort_keys=True)
 
 
@@ -174,7 +173,7 @@ def _code(text: str) -> str:
 
 
 def _anchor(path: str) -> str:
-    """How GitHub names a heading's anchor."""
+    """Anchor of a heading on GitHub."""
     return "#" + re.sub(r"[^a-z0-9 _-]", "", path.lower()).replace(" ", "-")
 
 

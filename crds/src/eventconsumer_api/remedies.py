@@ -1,6 +1,6 @@
 """The severity, the remedy and the command for each reason of a condition. Pure.
 
-The condition's message names the thing, the cause and most often the remedy. The status page shows the remedy, the
+The condition's message names the object, the cause and usually the remedy. The status page shows the remedy, the
 kubectl plugin the command; docs/runbooks agrees with both.
 """
 
@@ -12,7 +12,7 @@ from eventconsumer_api.status import Condition
 Severity = Literal["ok", "notice", "problem"]
 
 ABNORMAL_TRUE = frozenset({ConditionType.RECONCILING, ConditionType.STALLED, ConditionType.DATA_GAP})
-"""Types that are bad when they are True; the others are bad when they are False."""
+"""Types that report a problem when True; the others report a problem when False."""
 
 AS_WANTED = frozenset({Reason.AVAILABLE, Reason.IDLE, Reason.DISABLED, Reason.SUSPENDED, Reason.SCALED_TO_ZERO})
 """Reasons that require no action, whatever the status."""
@@ -22,49 +22,49 @@ _ADVICE = frozenset({Reason.SPARK_BEHIND, Reason.SPARK_QUARANTINED, Reason.DEAD_
 _PODS_TELL = "kubectl describe pod and kubectl logs --previous of the pods that the message names show the cause."
 
 REMEDIES: dict[Reason, str] = {
-    Reason.PROGRESSING: "No action required. If it lasts for minutes, kubectl describe pod shows the cause.",
-    Reason.NO_REPORT: "If it lasts, read the hosts' logs, and look for NetworkPolicies between operator and hosts.",
+    Reason.PROGRESSING: "No action required. If it persists for minutes, kubectl describe pod shows the cause.",
+    Reason.NO_REPORT: "If it persists, read the hosts' logs, and check NetworkPolicies between operator and hosts.",
     Reason.SPEC_INVALID: "Change the field that the message names; running pods keep the last valid spec.",
-    Reason.SECRET_KEY_MISSING: "Create the Secret or the key that the message names; hosts read it by themselves.",
+    Reason.SECRET_KEY_MISSING: "Create the Secret or the key that the message names; hosts read it without a restart.",
     Reason.CONNECTION_STRING_INVALID: "Copy the whole connection string from the portal into the Secret again.",
-    Reason.INSECURE_ENDPOINT: "Use a host name and TLS; emulators need allowInsecureEndpoints of the administrator.",
-    Reason.ENDPOINT_NOT_ALLOWED: "Correct the host name, or have the administrator add its domain to endpointSuffixes.",
+    Reason.INSECURE_ENDPOINT: "Use a host name and TLS; for emulators, the administrator sets allowInsecureEndpoints.",
+    Reason.ENDPOINT_NOT_ALLOWED: "Correct the host name, or let the administrator add its domain to endpointSuffixes.",
     Reason.EVENT_HUB_NOT_FOUND: "Correct the name of the hub or of the consumer group, or create it.",
-    Reason.EVENT_HUB_UNAUTHORIZED: "Grant Azure Event Hubs Data Receiver, or Listen where a connection string is used.",
+    Reason.EVENT_HUB_UNAUTHORIZED: "Grant Azure Event Hubs Data Receiver, or Listen with a connection string.",
     Reason.EVENT_HUB_UNREACHABLE: "Check DNS, firewall and private endpoint: hosts need port 5671 of the hub.",
     Reason.STORAGE_UNREACHABLE: "Check DNS, firewall and private endpoint: hosts need port 443 of the account.",
     Reason.STORAGE_UNAUTHORIZED: "Grant Storage Blob Data Contributor on the container, or correct the Secret.",
     Reason.CONTAINER_INVALID: "Correct the name of the container that the message names.",
-    Reason.LEASE_INVALID: "Correct the lease blob that the message names, and find out what wrote it.",
+    Reason.LEASE_INVALID: "Correct the lease blob that the message names, and find the program that wrote it.",
     Reason.CHAIN_INVALID: "Run eventconsumer audit in a host; restore the file from a version or a soft delete.",
-    Reason.HUB_DIVERGED: "No action if the hub is restored. Else suspend and run kubectl eventconsumer hub accept.",
-    Reason.LEASE_STORE_IN_USE: "Remove spec.leaseStore.prefix, or set one that nothing else uses.",
+    Reason.HUB_DIVERGED: "No action if the hub is restored. Otherwise suspend, then kubectl eventconsumer hub accept.",
+    Reason.LEASE_STORE_IN_USE: "Remove spec.leaseStore.prefix, or set a prefix that no other program uses.",
     Reason.CHAIN_IN_USE: "Give one of the two EventConsumers another spec.sink.prefix, or delete one of them.",
     Reason.DATA_GAP: "Raise the hub's retention, or the number of hosts: lost events cannot be restored.",
-    Reason.FENCED: "End the other reader, or give each program a consumer group of its own.",
+    Reason.FENCED: "Stop the other reader, or use one consumer group for each program.",
     Reason.CHECKPOINT_INVALID: "Correct or delete the lease blob, as the message says: it is rebuilt from the files.",
-    Reason.POSITION_INVALID: "Name a starting position that the hub has, or use type Latest.",
-    Reason.HANDLER_INVALID: "Correct spec.processing, or build the image with the handler that it names.",
+    Reason.POSITION_INVALID: "Set a starting position that exists in the hub, or use type Latest.",
+    Reason.HANDLER_INVALID: "Correct spec.processing, or build an image that contains the handler.",
     Reason.HANDLER_FAILING: "Read the error in the message and in the hosts' logs; correct the handler.",
-    Reason.DEAD_LETTERS: "Correct the handler or the publisher, then process the dead letters by hand.",
-    Reason.FORBIDDEN: "Run helm upgrade: it restores the rights of the operator, one of which the message names.",
+    Reason.DEAD_LETTERS: "Correct the handler or the publisher, then process the dead letters manually.",
+    Reason.FORBIDDEN: "Run helm upgrade, which restores the permission that the message names.",
     Reason.NAME_TAKEN: "Rename the EventConsumer, or remove the object that the message names.",
-    Reason.REFUSED: "Read what the API server says in the message: a quota or an admission policy refuses it.",
+    Reason.REFUSED: "Correct the quota or the admission policy that the message names.",
     Reason.HOSTS_FAILING: _PODS_TELL,
-    Reason.SPARK_FAILED: "Correct the program or its resources, then delete the Job: the same files are tried again.",
-    Reason.SPARK_RETRYING: "No action required: another attempt follows. If it lasts, read the log of the Job.",
+    Reason.SPARK_FAILED: "Correct the program or its resources, then delete the Job to retry the same files.",
+    Reason.SPARK_RETRYING: "No action required: another attempt follows. If it persists, read the log of the Job.",
     Reason.SPARK_WAITING: _PODS_TELL,
-    Reason.SPARK_BEHIND: "Give Spark more executors and larger batches: files come faster than they are processed.",
-    Reason.SPARK_QUARANTINED: "Check the files or events in the message: they were left out; the sink has them.",
+    Reason.SPARK_BEHIND: "Use more executors and larger batches: files arrive faster than Spark processes them.",
+    Reason.SPARK_QUARANTINED: "Check the files or events in the message: they were excluded and are still in the sink.",
 }
 
-_CHECK = "kubectl eventconsumer doctor {name} -n {namespace} tries hub, storage and Secrets from inside the cluster"
+_CHECK = "kubectl eventconsumer doctor {name} -n {namespace} checks hub, storage and Secrets from inside the cluster"
 _EDIT = "kubectl edit eventconsumer {name} -n {namespace}, then kubectl eventconsumer status {name} -n {namespace}"
 _PODS = "kubectl describe pods -n {namespace} -l eventconsumer.io/consumer={name}"
 _LOGS = "kubectl eventconsumer logs {name} -n {namespace}"
 _BATCHES = "kubectl eventconsumer batches {name} -n {namespace} shows the batches and their attempts"
-_AUDIT = "kubectl eventconsumer audit {name} -n {namespace} says which events, and whether anything else is wrong"
-_HOSTS = "kubectl eventconsumer hosts {name} -n {namespace} shows what each host does"
+_AUDIT = "kubectl eventconsumer audit {name} -n {namespace} lists the lost events, and checks all files"
+_HOSTS = "kubectl eventconsumer hosts {name} -n {namespace} shows the state of each host"
 
 COMMANDS: dict[Reason, str] = {
     Reason.PROGRESSING: _HOSTS,
@@ -82,19 +82,19 @@ COMMANDS: dict[Reason, str] = {
     Reason.STORAGE_UNREACHABLE: _CHECK,
     Reason.STORAGE_UNAUTHORIZED: _CHECK,
     Reason.CONTAINER_INVALID: _EDIT,
-    Reason.LEASE_INVALID: "kubectl eventconsumer leases {name} -n {namespace} shows the leases as storage has them",
+    Reason.LEASE_INVALID: "kubectl eventconsumer leases {name} -n {namespace} shows the leases in storage",
     Reason.CHAIN_INVALID: _AUDIT,
-    Reason.HUB_DIVERGED: "kubectl eventconsumer hub accept {name} -n {namespace}, once the consumer is suspended",
+    Reason.HUB_DIVERGED: "kubectl eventconsumer hub accept {name} -n {namespace}, after the consumer is suspended",
     Reason.LEASE_STORE_IN_USE: _CHECK,
-    Reason.CHAIN_IN_USE: "kubectl eventconsumer doctor -n {namespace} names the EventConsumers that share something",
+    Reason.CHAIN_IN_USE: "kubectl eventconsumer doctor -n {namespace} names EventConsumers that share storage",
     Reason.DATA_GAP: _AUDIT,
-    Reason.FENCED: "kubectl eventconsumer leases {name} -n {namespace} shows who holds the partitions",
+    Reason.FENCED: "kubectl eventconsumer leases {name} -n {namespace} shows the owners of the partitions",
     Reason.CHECKPOINT_INVALID: "kubectl eventconsumer checkpoint show {name} -n {namespace}",
     Reason.POSITION_INVALID: _EDIT,
     Reason.HANDLER_INVALID: _LOGS,
     Reason.HANDLER_FAILING: _LOGS,
     Reason.DEAD_LETTERS: _LOGS,
-    Reason.FORBIDDEN: "kubectl eventconsumer doctor {name} -n {namespace} lists the rights that are missing",
+    Reason.FORBIDDEN: "kubectl eventconsumer doctor {name} -n {namespace} lists the missing permissions",
     Reason.NAME_TAKEN: "rename or remove the object that the message names",
     Reason.REFUSED: _PODS,
     Reason.HOSTS_FAILING: _PODS,
@@ -107,7 +107,7 @@ COMMANDS: dict[Reason, str] = {
 
 
 def severity(condition: Condition) -> Severity:
-    """Whether a condition is normal, worth a look, or requires an action."""
+    """Whether a condition is normal, needs attention, or requires an action."""
     reason = _reason(condition)
     if is_good(condition):
         return "notice" if reason in _ADVICE else "ok"
@@ -118,18 +118,18 @@ def severity(condition: Condition) -> Severity:
 
 
 def remedy(condition: Condition) -> str:
-    """What to do; empty where nothing is, or where this operator does not know the reason."""
+    """The remedy; empty if none is required, or if the reason is unknown to this version."""
     reason = _reason(condition)
     return "" if reason is None or severity(condition) == "ok" else REMEDIES.get(reason, "")
 
 
 def is_good(condition: Condition) -> bool:
-    """Whether a condition is as it should be."""
+    """Whether a condition is normal."""
     return condition.status == ("False" if condition.type in ABNORMAL_TRUE else "True")
 
 
 def command(reason: str, name: str, namespace: str) -> str:
-    """What to type; empty: nothing, or a reason of a newer operator."""
+    """The command; empty: none, or the reason of a newer operator."""
     try:
         text = COMMANDS.get(Reason(reason), "")
     except ValueError:

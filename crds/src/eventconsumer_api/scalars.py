@@ -6,13 +6,13 @@ from pydantic import BeforeValidator, Field
 
 
 def _number_as_text(value: object) -> object:
-    """YAML reads `cpu: 2` as a number; like Kubernetes' own resources, a quantity may be written so."""
+    """YAML parses `cpu: 2` as a number; as in Kubernetes, a quantity may be a number."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 Quantity = Annotated[
     str,
-    # The constraints stand before the validator: after it, pydantic leaves the pattern out of the JSON schema.
+    # The constraints precede the validator: after it, pydantic omits the pattern from the JSON schema.
     Field(
         max_length=32,
         pattern=r"^(0|[1-9][0-9]*)(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi)?$",

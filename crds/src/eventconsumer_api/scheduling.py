@@ -1,7 +1,7 @@
-"""Where host pods may run: the parts of Kubernetes' own scheduling vocabulary that a user may set.
+"""Scheduling of host pods: the parts of Kubernetes' scheduling fields that a user may set.
 
-A typed list and no pass-through: what is not here cannot be set. Terms about other pods concern the resource's own
-namespace only.
+A typed list without pass-through: other fields cannot be set. Terms about other pods apply only to the resource's own
+namespace.
 """
 
 from enum import StrEnum
@@ -14,7 +14,7 @@ from eventconsumer_api.model import Model, rules
 LabelValue = Annotated[str, Field(max_length=63, pattern=r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$")]
 LabelName = Annotated[str, Field(min_length=1, max_length=317, pattern=r"^([a-z0-9.-]+/)?[A-Za-z0-9][-A-Za-z0-9_.]*$")]
 
-# Labels and annotations by which Kubernetes, workload identity and this operator find and steer pods.
+# Labels and annotations by which Kubernetes, workload identity and this operator select and control pods.
 RESERVED_DOMAINS = ("kubernetes.io", "k8s.io", "eventconsumer.io", "azure.workload.identity")
 RESERVED_KEYS = frozenset({"controller-revision-hash", "controller-uid", "job-name", "pod-template-hash"})
 
@@ -158,7 +158,7 @@ class LabelSelector(Model):
 
 
 class PodTerm(Model):
-    """The pods to be near to or away from."""
+    """A term about other pods."""
 
     label_selector: LabelSelector = Field(description="Selector of pods in the resource's namespace.")
     topology_key: LabelName = Field(

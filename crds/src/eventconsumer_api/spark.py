@@ -1,4 +1,4 @@
-"""The Spark part of the spec: when a batch of drained files starts, what processes it, and where the result goes."""
+"""The Spark part of the spec: triggers of batches, the program, and the output."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -10,7 +10,7 @@ from eventconsumer_api.scalars import JavaMemory, Quantity
 
 
 class Trigger(Model):
-    """When a Spark batch starts: whichever comes first; nothing pending, nothing started."""
+    """When a Spark batch starts: at the first limit reached. Without pending files no batch starts."""
 
     files: int = Field(default=10, ge=1, le=100_000, description="Number of drained files not yet in a batch.")
     bytes: int = Field(default=1_073_741_824, ge=1, le=1 << 50, description="Total size of these files, bytes.")
@@ -25,14 +25,14 @@ class Trigger(Model):
 
 
 class BatchLimits(Model):
-    """How much one batch takes; what is beyond it waits for the next."""
+    """Limits of one batch; the remaining files wait for the next batch."""
 
     max_files: int = Field(default=10_000, ge=1, le=100_000, description="Number of files.")
     max_bytes: int = Field(default=17_179_869_184, ge=1, le=1 << 50, description="Size of the files together, bytes.")
 
 
 class Launcher(StrEnum):
-    """What starts the applications."""
+    """Launcher of the applications."""
 
     NATIVE = "Native"
     KUBEFLOW = "Kubeflow"
@@ -60,7 +60,7 @@ class Application(Model):
     main_file: str = Field(
         default="local:///app/eventconsumer_spark/job.py",
         max_length=1024,
-        # Not anywhere in the image: some modules of Python itself run what their arguments say.
+        # Only below /app: some modules of Python itself run code from their arguments.
         pattern=r"^local:///app(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+\.py$",
         description="Program below /app in the image. The default writes the events of the batch to spec.spark.output.",
     )
@@ -190,10 +190,10 @@ class History(Model):
 
 
 class BatchReplay(Model):
-    """Process committed batches once more, into an output of their own.
+    """Process committed batches again, into a separate output.
 
     A replay is named by its nonce: a new nonce is a new replay, and the same one never runs twice. Its result is in
-    `<output.path>_replays/<nonce>`, so that nothing of the consumer's is touched.
+    `<output.path>_replays/<nonce>`, so the consumer's own output is not changed.
     """
 
     model_config = rules(("self.from <= self.to", "spark.replay.from must not be above spark.replay.to"))

@@ -1,8 +1,8 @@
-"""The status of an EventConsumer: exactly what the operator writes, and nothing that it does not.
+"""The status of an EventConsumer: exactly the fields that the operator writes.
 
-The same models make the typed status schema of the CRD and parse the previous status, from which the operator keeps
-what a silent fleet cannot tell again (the partition count, say) and the transition times of conditions. Unknown fields
-are ignored: an operator of a neighbouring version may have written them.
+The same models define the status schema of the CRD and parse the previous status. From it the operator keeps values
+that a fleet without responses cannot report again (such as the partition count) and the transition times of conditions.
+Unknown fields are ignored: an operator of an adjacent version may have written them.
 """
 
 from datetime import datetime
@@ -25,7 +25,7 @@ class Condition(Report):
     reason: str = Field(max_length=64, description="Machine-readable reason; the reasons are documented.")
     message: str = Field(max_length=4096, description="Cause and remedy.")
     last_transition_time: datetime = Field(description="Time of the last change of the status.")
-    observed_generation: Count = Field(description="Generation of the spec that the condition is about.")
+    observed_generation: Count = Field(description="Generation of the spec to which the condition applies.")
 
 
 class HubStatus(Report):
@@ -45,7 +45,7 @@ class HostsStatus(Report):
 class PartitionsStatus(Report):
     """Partitions and their owners."""
 
-    total: Count = Field(default=0, description="Partitions of the Event Hub; 0: not known yet.")
+    total: Count = Field(default=0, description="Partitions of the Event Hub; 0: unknown.")
     owned: Count = Field(default=0, description="Partitions that a host reads.")
     unowned: Count = Field(default=0, description="Partitions that no host reads.")
 
@@ -84,14 +84,14 @@ class ReplayStatus(Report):
     state: Literal["Pending", "Running", "Succeeded", "Failed"] = Field(description="State of the replay.")
     message: str = Field(default="", max_length=1024, description="Reason for waiting or for the failure.")
     files: Count = Field(default=0, description="Files committed.")
-    events: Count = Field(default=0, description="Events in them.")
+    events: Count = Field(default=0, description="Number of events in the files.")
 
 
 class DrainedStatus(Report):
     """Drained events and files."""
 
     files: Count = Field(default=0, description="Committed files.")
-    events: Count = Field(default=0, description="Events in them.")
+    events: Count = Field(default=0, description="Number of events in the files.")
     bytes: Count = Field(default=0, description="Total size, bytes.")
     last_file_time: datetime | None = Field(default=None, description="Time of the last commit of a file.")
 
@@ -101,11 +101,11 @@ class StorageStatus(Report):
 
     calls_per_month: Count | None = Field(
         default=None,
-        description="Requests in 730 hours at the rate of the last 15 minutes. Absent: not known yet.",
+        description="Requests in 730 hours at the rate of the last 15 minutes. Absent: unknown.",
     )
     idle_calls_per_month: Count | None = Field(
         default=None,
-        description="Requests in 730 hours without events: leases, listings and leadership. Absent: not known yet.",
+        description="Requests in 730 hours without events: leases, listings and leadership. Absent: unknown.",
     )
 
 
@@ -154,9 +154,7 @@ class SparkStatus(Report):
     pending_bytes: Count = Field(default=0, description="Total size, bytes.")
     processed_files: Count = Field(default=0, description="Files in committed batches.")
     last_commit: CommitStatus | None = Field(default=None, description="The last committed batch. Absent: none.")
-    quarantine: QuarantineStatus | None = Field(
-        default=None, description="Files and events that were left out. Absent: none."
-    )
+    quarantine: QuarantineStatus | None = Field(default=None, description="Excluded files and events. Absent: none.")
     replay: BatchReplayStatus | None = Field(default=None, description="The replay. Absent: none requested.")
 
 
@@ -173,7 +171,7 @@ class EffectiveStatus(Report):
 class EventConsumerStatus(Report):
     """Observed state."""
 
-    observed_generation: Count = Field(default=0, description="Generation of the spec that the status is about.")
+    observed_generation: Count = Field(default=0, description="Generation of the spec to which the status applies.")
     conditions: list[Condition] = Field(
         default=[],
         max_length=16,

@@ -56,7 +56,7 @@ def test_other_domains_are_refused_with_what_is_allowed_and_who_can_change_it(ho
     problem = endpoint_problem(host, ("servicebus.windows.net",))
     assert problem is not None and problem.reason == "EndpointNotAllowed"
     assert "(servicebus.windows.net)" in problem.message
-    assert "administrator add its domain to endpointSuffixes" in problem.message
+    assert "administrator to add its domain to endpointSuffixes" in problem.message
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""How hosts sign in to Event Hubs and to storage: a Secret is named, and no credential is written here."""
+"""Authentication of hosts at Event Hubs and storage, without credentials in the resource."""
 
 from pydantic import Field
 

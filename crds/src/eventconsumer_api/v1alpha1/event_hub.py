@@ -7,7 +7,7 @@ from eventconsumer_api.v1alpha1.authentication import Authentication
 
 
 class EventHub(Model):
-    """The Event Hub to drain, and the consumer group to read it with."""
+    """The Event Hub to drain, and the consumer group."""
 
     model_config = rules(
         (

@@ -1,4 +1,4 @@
-"""Where the leases of partitions are, which are also the checkpoints."""
+"""Location of the leases of partitions, which are also the checkpoints."""
 
 from enum import StrEnum
 

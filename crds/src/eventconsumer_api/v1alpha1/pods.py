@@ -1,4 +1,4 @@
-"""What a user may set on the host pods: a typed list and no pass-through."""
+"""Settings of host pods: a typed list without pass-through."""
 
 from typing import Annotated, Literal
 
@@ -25,11 +25,11 @@ class Resources(Model):
     requests: dict[ResourceName, Quantity] = Field(
         default={},
         max_length=3,
-        description="What the scheduler keeps free, such as {cpu: 100m, memory: 256Mi}; absent: 50m CPU, 192Mi memory, "
+        description="Reserved resources, such as {cpu: 100m, memory: 256Mi}; absent: 50m CPU, 192Mi memory, "
         "or the limit.",
     )
     limits: dict[ResourceName, Quantity] = Field(
-        default={}, max_length=3, description="What a host may use, such as {memory: 1Gi}; absent: no limit."
+        default={}, max_length=3, description="Maximum resources of a host, such as {memory: 1Gi}; absent: no limit."
     )
 
 

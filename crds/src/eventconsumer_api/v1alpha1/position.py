@@ -1,4 +1,4 @@
-"""Where reading starts in a partition that has no checkpoint."""
+"""Starting position of a partition without a checkpoint."""
 
 from enum import StrEnum
 
@@ -12,7 +12,7 @@ _MOST = 2**63 - 1024
 
 
 class PositionType(StrEnum):
-    """Where reading starts while a partition has no checkpoint."""
+    """Types of starting positions."""
 
     EARLIEST = "Earliest"
     LATEST = "Latest"
@@ -53,7 +53,7 @@ class Position(Model):
 
 
 class StartingPosition(Position):
-    """Where to start in a partition that has no checkpoint and no drained file yet."""
+    """Starting position of partitions without a checkpoint and without drained files."""
 
     partitions: dict[str, Position] = Field(
         default={}, max_length=1024, description="Starting positions of single partitions, by partition id."

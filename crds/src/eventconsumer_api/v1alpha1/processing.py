@@ -1,4 +1,4 @@
-"""What a host does with the events that it receives: batches, the user's handler, checkpoints."""
+"""Processing of received events: batches, the user's handler, checkpoints."""
 
 from enum import StrEnum
 
@@ -8,7 +8,7 @@ from eventconsumer_api.model import Model, rules
 
 
 class SourceKind(StrEnum):
-    """What receives events from the hub."""
+    """Receiver of events."""
 
     AMQP = "Amqp"
     SDK = "Sdk"
@@ -23,7 +23,7 @@ def _is_default(source: SourceKind) -> bool:
 
 
 class HandlerMode(StrEnum):
-    """What a handler is to the files."""
+    """Order of handler and files."""
 
     PRECEDE = "Precede"
     REPLACE = "Replace"
@@ -55,7 +55,7 @@ class CheckpointRule(Model):
 
 
 class Processing(Model):
-    """How hosts receive, and the user's own code if there is any."""
+    """Receiving of events, and the user's handler."""
 
     model_config = rules(
         (

@@ -1,4 +1,4 @@
-"""Reading retained events once more."""
+"""Replay of retained events."""
 
 from typing import Annotated
 
@@ -8,10 +8,10 @@ from eventconsumer_api.model import Model
 
 
 class Replay(Model):
-    """Read retained events once more, into files of their own.
+    """Read retained events again, into separate files.
 
     A replay is named by its nonce: a new nonce is a new replay, and the same one never runs twice. Its files are in
-    `<sink.prefix>/_replays/<nonce>`, with chains of their own, so that nothing of the consumer's is touched.
+    `<sink.prefix>/_replays/<nonce>`, with separate chains, so the consumer's own files are not changed.
     """
 
     nonce: str = Field(

@@ -1,4 +1,4 @@
-"""The resource: its names at the API server, and its spec."""
+"""The resource: its API names, and its spec."""
 
 from pydantic import Field
 

@@ -8,7 +8,7 @@ from eventconsumer_api.model import Model, rules
 
 
 class ScalingMode(StrEnum):
-    """How the number of hosts is chosen."""
+    """Modes of scaling."""
 
     PARTITION_COUNT = "PartitionCount"
     LAG = "Lag"
@@ -16,7 +16,7 @@ class ScalingMode(StrEnum):
 
 
 class LagScaling(Model):
-    """How the number of hosts follows the lag."""
+    """Scaling by lag."""
 
     target_seconds: int = Field(
         default=60,
@@ -38,7 +38,7 @@ class LagScaling(Model):
 
 
 class Scaling(Model):
-    """How many hosts run: never more than the hub has partitions, unless the mode is Fixed."""
+    """Number of hosts: never above the number of partitions, unless the mode is Fixed."""
 
     model_config = rules(
         (

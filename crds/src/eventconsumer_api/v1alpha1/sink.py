@@ -1,4 +1,4 @@
-"""The drained files: where they go, what they look like, when one is complete."""
+"""The drained files: destination, format, and limits."""
 
 from enum import StrEnum
 

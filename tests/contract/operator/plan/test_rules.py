@@ -131,7 +131,7 @@ CHANGES: list[tuple[str, str, Any, Any]] = [
     ("sink.prefix cannot change", "sink.prefix", None, "folder"),
     ("sink.format and sink.layout cannot change", "sink.layout", "Slots", "Capture"),
 ]
-NAME_RULE = "metadata.name: write at most 47"
+NAME_RULE = "metadata.name: use at most 47"
 
 ACCEPTED: dict[str, dict[str, Any]] = {
     "a key with a domain": pods(labels={"shop.example/team": "a"}, annotations={"kubernetes.io.example/x": "y"}),

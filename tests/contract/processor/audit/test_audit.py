@@ -485,7 +485,7 @@ def test_prune_touches_nothing_where_the_audit_finds_a_violation(parquet: Draine
 def test_prune_refuses_what_it_cannot_understand(parquet: Drained) -> None:
     result = run_program("prune", "--before=yesterday", **parquet.environment)
     assert (result.returncode, "Traceback" in result.stderr) == (3, False)
-    assert "'yesterday' is no time" in result.stderr
+    assert "'yesterday' is not a time" in result.stderr
 
 
 def _bytes(drained: Drained) -> int:

@@ -157,7 +157,7 @@ def test_a_domain_that_nobody_allowed_is_refused(path: str, value: str, field: s
     with pytest.raises(SpecError) as caught:
         make_plan(observed(spec), SETTINGS)
     assert (caught.value.field, caught.value.reason) == (field, "EndpointNotAllowed")
-    assert "administrator add its domain to endpointSuffixes" in str(caught.value)
+    assert "administrator to add its domain to endpointSuffixes" in str(caught.value)
     allowed = (*SETTINGS.endpoint_suffixes, "collector.example")
     plan = make_plan(observed(spec), replace(SETTINGS, endpoint_suffixes=allowed))
     assert plan.config.endpoint_suffixes == allowed
