@@ -4,41 +4,42 @@
 #   driver [--conf k=v]… PROGRAM.py [ARGUMENT]…   the driver of a batch, in a pod that a Job created (client mode)
 #   driver --local N [--conf k=v]… PROGRAM.py …   the same without executors: N tasks at a time in the driver
 #   driver --properties-file FILE …               the driver of a batch, in a pod that spark-submit in cluster mode created
-#   executor                                      what Spark asks of the pods that the driver creates
-#
-# In cluster mode the properties file says everything but spark.driver.bindAddress (SPARK_DRIVER_BIND_ADDRESS) and what is ALWAYS so.
+#   executor                                      role of the pods that the driver creates
+# In cluster mode the properties file has all properties except spark.driver.bindAddress (SPARK_DRIVER_BIND_ADDRESS) and
+# ALWAYS.
 # In client mode the driver expects POD_NAME, POD_IP and POD_NAMESPACE (downward API), and sets itself:
 #   spark.master, spark.submit.deployMode, spark.kubernetes.{namespace,driver.pod.name}, spark.driver.{host,bindAddress,port},
 #   spark.driver.blockManager.port, spark.kubernetes.authenticate.{caCertFile,oauthTokenFile},
 #   spark.kubernetes.executor.{podTemplateFile,podTemplateContainerName,disableConfigMap},
 #   spark.authenticate, spark.network.crypto.*, and the executors' label azure.workload.identity/use where the driver has a token
-# With --local it needs none of them: it talks to itself only, and asks nothing of Kubernetes.
+# With --local it needs none of them: it has no executors, and does not use the Kubernetes API.
 # Left to the caller's --conf: sizes (spark.{driver,executor}.memory, spark.executor.{cores,instances},
-# spark.kubernetes.executor.request.cores), spark.kubernetes.container.image, executor labels. The settings above win over the caller's.
+# spark.kubernetes.executor.request.cores), spark.kubernetes.container.image, executor labels. The settings above
+# override the caller's.
 set -euo pipefail
 
 SERVICE_ACCOUNT=/var/run/secrets/kubernetes.io/serviceaccount
-# Not /opt/spark/conf: there Spark mounts its own files over the image's, where it submits in cluster mode.
+# Not /opt/spark/conf: in cluster mode Spark mounts its own files over this folder.
 export SPARK_CONF_DIR=/opt/spark/defaults
 
 ALWAYS=(
   # The image has the configuration; a ConfigMap for each application is not needed.
   --conf spark.kubernetes.executor.disableConfigMap=true
-  # The storage credential travels from driver to executors: only they may connect, and nobody else may listen.
+  # The driver sends the storage credential to executors: connections are authenticated and encrypted.
   --conf spark.authenticate=true
   --conf spark.network.crypto.enabled=true
   # Not AES/GCM: Spark 4.1.1 drops every message after the first with it, so executors never register (SPARK-56227).
   --conf spark.network.crypto.cipher=AES/CTR/NoPadding
 )
-# Where the workload identity webhook gave this pod a token, the executors need one too.
+# If the workload identity webhook injected a token into this pod, the executors need one too.
 [ -z "${AZURE_FEDERATED_TOKEN_FILE:-}" ] || ALWAYS+=(--conf spark.kubernetes.executor.label.azure.workload.identity/use=true)
 
-# tini -g: a signal goes to Java and Python both, and Python has last words to say and a claim to give back.
+# tini -g: signals are sent to Java and Python; Python writes the termination message and releases the claim.
 driver() {
   if [ "${1:-}" = --properties-file ]; then submitted "$@"; else client "$@"; fi
 }
 
-# Spark's own arguments: what is on the command line wins over the properties file, and that over our defaults.
+# Spark's own arguments: the command line overrides the properties file, which overrides our defaults.
 submitted() {
   : "${SPARK_DRIVER_BIND_ADDRESS:?entrypoint: SPARK_DRIVER_BIND_ADDRESS is not set: Spark sets it in the pods that it makes}"
   exec tini -s -g -- "$SPARK_HOME/bin/spark-submit" --deploy-mode client --load-spark-defaults \
@@ -54,7 +55,7 @@ client() {
   else
     with_executors
   fi
-  # The options of spark-submit end where the program begins; what comes later among equals wins.
+  # The options of spark-submit precede the program; later options override equal earlier ones.
   local theirs=()
   while [ "${1:-}" = --conf ]; do
     theirs+=("$1" "${2:?entrypoint: --conf needs key=value}")
@@ -68,13 +69,13 @@ client() {
 with_executors() {
   local name
   for name in POD_NAME POD_IP POD_NAMESPACE; do
-    [ -n "${!name:-}" ] || { echo "entrypoint: $name is not set: give it to the driver by the downward API" >&2; exit 2; }
+    [ -n "${!name:-}" ] || { echo "entrypoint: $name is not set: set it by the downward API" >&2; exit 2; }
   done
   own=(
     --master k8s://https://kubernetes.default.svc
     --deploy-mode client
     --conf "spark.kubernetes.namespace=$POD_NAMESPACE"
-    # Executors are owned by this pod: they go when it goes, however it ends.
+    # This pod owns the executors: they are deleted with it, however it ends.
     --conf "spark.kubernetes.driver.pod.name=$POD_NAME"
     --conf "spark.driver.host=$POD_IP"
     --conf "spark.driver.bindAddress=$POD_IP"

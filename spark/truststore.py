@@ -1,4 +1,4 @@
-"""Gives the entries of a Java trust store one time, not when it was made: the same certificates, the same bytes.
+"""Sets a constant time in the entries of a Java trust store: equal certificates give equal bytes.
 
     python3 truststore.py FILE
 
@@ -17,19 +17,19 @@ _MAGIC, _VERSION, _TRUSTED = 0xFEEDFEED, 2, 2
 
 
 def timeless(store: bytes) -> bytes:
-    """The same store, of which all entries are of 1980.
+    """The same store, with all entries dated 1980.
 
     Raises:
-        ValueError: It is no JKS store of trusted certificates alone.
+        ValueError: It is not a JKS store of trusted certificates only.
     """
     magic, version, count = struct.unpack_from(">III", store)
     if (magic, version) != (_MAGIC, _VERSION):
-        raise ValueError("this is no JKS store, version 2")
+        raise ValueError("not a JKS store, version 2")
     data, at = bytearray(store[:-20]), 12
     for _ in range(count):
         (kind,) = struct.unpack_from(">I", data, at)
         if kind != _TRUSTED:
-            raise ValueError("the store holds more than trusted certificates")
+            raise ValueError("the store has entries other than trusted certificates")
         at = _behind(data, at + 4, ">H")
         struct.pack_into(">Q", data, at, TIME)
         at = _behind(data, _behind(data, at + 8, ">H"), ">I")
@@ -39,7 +39,7 @@ def timeless(store: bytes) -> bytes:
 
 
 def _behind(data: bytearray, at: int, size: str) -> int:
-    """Where a stretch ends that begins with its length."""
+    """End of a field that begins with its length."""
     (length,) = struct.unpack_from(size, data, at)
     return at + struct.calcsize(size) + int(length)
 

@@ -40,7 +40,7 @@ A host has no flags: the operator writes its configuration, from the resource, i
 
 | variable | meaning |
 |---|---|
-| `{labels.BATCH_JOB_ENV}` | What the operator asks for, as JSON, without secrets. |
+| `{labels.BATCH_JOB_ENV}` | The request of the operator, as JSON, without secrets. |
 | `{labels.BATCH_MANIFEST_ENV}` | URL of the batch's manifest, for programs in other languages than Python. |
 """
 

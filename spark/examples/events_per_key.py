@@ -1,8 +1,8 @@
-"""Counts the events of each batch by partition key: the pattern for programs of your own.
+"""Counts the events of each batch by partition key: the pattern for your own programs.
 
-`spec.spark.application.mainFile: local:///app/examples/events_per_key.py` runs it. The result holds one row for
-each key of a batch; add up over batches for totals. Events carry an application property `id`: `ids` counts the
-different ones, so `ids < events` would show that an event was delivered twice.
+`spec.spark.application.mainFile: local:///app/examples/events_per_key.py` runs it. The result has one row for each key
+of a batch; add up the rows of batches for totals. Events carry an application property `id`: `ids` counts distinct
+values, so `ids < events` would show that an event was delivered twice.
 """
 
 from pyspark.sql import DataFrame

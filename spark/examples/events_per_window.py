@@ -4,9 +4,9 @@
 application property `time`, such as 2026-01-02T03:04:05Z; without one, the time at which it was enqueued. Argument:
 the length of a window (default: 5 minutes).
 
-A window is never closed: where events come late, by minutes or by days, the batch that has them adds them to the
-window's row. Adding is not something to do twice, so the merge is done under the batch's transaction: an attempt that
-is repeated after a merge finds it done, and adds nothing.
+A window is never closed: the batch with late events, by minutes or by days, adds them to the window's row. An addition
+must not be repeated, so the merge uses the batch's transaction: an attempt that is repeated after a merge finds the
+transaction, and adds nothing.
 """
 
 import sys
@@ -18,7 +18,7 @@ from eventconsumer_spark import Batch, WriteResult, run_batch
 
 
 def events_per_window(events: DataFrame, length: str = "5 minutes") -> DataFrame:
-    """One row for each window and partition key that a batch has events of."""
+    """One row for each window and partition key in a batch."""
     time = F.coalesce(F.col("properties")["time"].try_cast("timestamp"), "enqueued_time")
     return events.groupBy(F.window(time, length)["start"].alias("window"), "partition_key").agg(
         F.count(F.lit(1)).alias("events"),

@@ -1,9 +1,9 @@
 """Keeps the latest event of each partition key in a Delta table: an upsert.
 
-`spec.spark.application.mainFile: local:///app/examples/latest_by_key.py` runs it. Which of two events is later, their
-enqueued time tells, and within it their sequence number; a hub keeps all events of a key in one partition, where both
-rise together. An event is taken only where it is later than the row it replaces, so a merge that is repeated changes
-nothing, whatever came in between; it is done under the batch's transaction as well, which saves the work.
+`spec.spark.application.mainFile: local:///app/examples/latest_by_key.py` runs it. The order of two events is given by
+enqueued time, then by sequence number; a hub keeps all events of a key in one partition, where both rise together. An
+event replaces a row only if it is later, so a repeated merge changes nothing, whatever was merged in between. The merge
+also uses the batch's transaction, which avoids repeated work.
 """
 
 from pyspark.sql import DataFrame
@@ -13,14 +13,14 @@ from eventconsumer_spark import Batch, WriteResult, run_batch
 
 
 def latest_by_key(events: DataFrame) -> DataFrame:
-    """The latest event of each key in a batch; events without a key have no row to be in."""
+    """The latest event of each key in a batch; events without a key are ignored."""
     keyed = events.where("partition_key IS NOT NULL")
     latest = F.max_by(F.struct(*events.columns), F.struct("enqueued_time", "sequence_number"))
     return keyed.groupBy(F.col("partition_key").alias("key")).agg(latest.alias("latest")).select("latest.*")
 
 
 def process(batch: Batch) -> WriteResult:
-    """Bring the table up to this batch."""
+    """Merge this batch into the table."""
     return batch.merge_delta(
         latest_by_key(batch.events),
         on="t.partition_key = s.partition_key",

@@ -1,4 +1,4 @@
-"""Spark over drained files: each batch read as it was frozen, written, and committed once.
+"""Spark over drained files: each batch is read as it was frozen, and written and committed once.
 
 A program is a function from a `Batch` to the number of rows it wrote:
 
@@ -10,10 +10,10 @@ A program is a function from a `Batch` to the number of rows it wrote:
     if __name__ == "__main__":
         run_batch(process)
 
-or, with a session of its own, takes the batch by `read_batch` and ends with `commit_batch` (program/helper.py).
+or, with its own session, calls `read_batch` and at the end `commit_batch` (program/helper.py).
 
-Rooms, from top to bottom: job and streaming (the programs of the image), program (a driver's process), attempt (one
-batch from its claim to its commit), batch (what programs see), input, output, storage. Errors: errors.py.
+Modules, from top to bottom: job and streaming (the programs of the image), program (a driver's process), attempt (one
+batch from its claim to its commit), batch (the interface of programs), input, output, storage. Errors: errors.py.
 """
 
 from eventconsumer_spark.batch import Batch

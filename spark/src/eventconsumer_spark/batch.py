@@ -1,4 +1,4 @@
-"""A batch as a Spark program sees it: events in, and folders for what becomes of them."""
+"""The interface of a Spark program to its batch: events in, and folders for the results."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,16 +18,16 @@ class Batch:
 
     Attributes:
         spark: The session; it may read and write the sink's storage account.
-        job: What the operator asks for; `job.output` is `spec.spark.output`.
-        manifest: The files of this batch, those that cannot be processed left out; in a trial those that are tried.
-        events: One row an event; columns as in `EVENT_SCHEMA`.
+        job: The request of the operator; `job.output` is `spec.spark.output`.
+        manifest: The files of this batch without unprocessable files; in a trial, the files of the trial.
+        events: One row per event; columns as in `EVENT_SCHEMA`.
         table: Root of the output of all batches.
         output: Folder of this batch's result below `table`; owned by this batch, so it is overwritten.
         quarantine_path: Folder of this batch for events that cannot be processed; owned by this batch.
-        transaction: Names the writer of `table`; with the batch's number, it makes a repeated append to a Delta table
-            add nothing (`txnAppId`, `txnVersion`).
-        trial: Whether this run only finds out which files cannot be processed. All of the paths above are then in a
-            scratch folder; a program with effects elsewhere must hold them back.
+        transaction: Names the writer of `table`; with it and the batch's number, a repeated append to a Delta table
+            adds nothing (`txnAppId`, `txnVersion`).
+        trial: Whether this run only searches for unprocessable files. All paths above are then in a scratch folder; a
+            program must omit effects elsewhere.
     """
 
     spark: SparkSession
@@ -41,11 +41,11 @@ class Batch:
     trial: bool = False
 
     def write_parquet(self, result: DataFrame) -> int:
-        """Write `result` to the batch's folder, replacing what an earlier attempt left; return the number of rows."""
+        """Write `result` to the batch's folder, replacing files of earlier attempts; return the number of rows."""
         return write_folder(result, self.output)
 
     def write_delta(self, result: DataFrame) -> WriteResult:
-        """Append `result` to the Delta table `table`, unless an earlier attempt at this batch did; say what is there.
+        """Append `result` to the Delta table `table`, unless an earlier attempt did; return the rows and version.
 
         In a trial it goes to the scratch folder as Parquet.
         """
@@ -57,15 +57,15 @@ class Batch:
     def merge_delta(
         self, result: DataFrame, on: str, update: Mapping[str, str], where: str | None = None
     ) -> WriteResult:
-        """Merge `result` into the Delta table `table`, unless an earlier attempt at this batch did; say what is there.
+        """Merge `result` into the Delta table `table`, unless an earlier attempt did; return the rows and version.
 
-        A row that matches none is inserted. In the expressions, `t` is the table and `s` the result. In a trial the
+        Rows without a match are inserted. In the expressions, `t` is the table and `s` the result. In a trial the
         result goes to the scratch folder as Parquet.
 
         Args:
             result: At most one row for each row of the table.
-            on: When rows match.
-            update: Column -> its new value, where rows match.
+            on: Condition of a match.
+            update: Column -> its new value in matching rows.
             where: Which matching rows are updated; None: all.
         """
         if self.trial:
@@ -83,7 +83,7 @@ class Batch:
 
 
 Program = Callable[[Batch], int | WriteResult]
-"""Processes a batch and says what it wrote, or only how many rows.
+"""Processes a batch and returns its result, or only the number of rows.
 
 It may run again for the same batch, so it must overwrite, or write under `transaction` and the batch's number.
 """
@@ -91,7 +91,7 @@ It may run again for the same batch, so it must overwrite, or write under `trans
 
 @dataclass(frozen=True)
 class Folders:
-    """Where the result of one batch goes."""
+    """Location of the result of one batch."""
 
     table: AbfsFolder
     output: str
@@ -99,12 +99,12 @@ class Folders:
 
     @property
     def trials(self) -> str:
-        """The folder that trials write to, and nothing else."""
+        """The folder of trials."""
         return str(_beside(self.table, "_trial"))
 
 
 def folders(output: AbfsFolder, number: int, nonce: str = "") -> Folders:
-    """PURE: where a batch's result goes; with `nonce` that of a replay.
+    """PURE: location of a batch's result; with `nonce`, of a replay.
 
     Spark reads `_batch` as a column of the whole output.
     """
@@ -113,7 +113,7 @@ def folders(output: AbfsFolder, number: int, nonce: str = "") -> Folders:
 
 
 def trial_folders(real: Folders, number: int) -> Folders:
-    """PURE: where the same batch writes while it is only tried: everything is below `real.trials`."""
+    """PURE: location of the same batch's results in a trial: all below `real.trials`."""
     scratch = _beside(real.table, f"_trial/{number}")
     return _below(scratch, _beside(scratch, "/_quarantine"), number)
 

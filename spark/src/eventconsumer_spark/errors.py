@@ -1,49 +1,48 @@
-"""Everything that can stop a batch, each with a message that names the thing, the cause and the remedy.
+"""The errors that stop a batch; each message names the object, the cause and the remedy.
 
     SparkJobError
-    ├── ConfigurationError     the job's description, the credential or the output path cannot work as they are
-    ├── StorageError           the storage account refused or did not answer (`eventconsumer_storage.errors`)
-    ├── ManifestError          the batch's manifest is missing, unreadable or another resource's
-    ├── FilesChangedError      a file of the batch is missing or is not the one that the manifest froze
-    ├── CountMismatchError     the files hold another number of events than the manifest says
-    ├── ClaimHeldError         an earlier attempt at the batch is still at work
-    ├── ClaimLostError         another attempt has taken over, or could have: this one must stop
-    └── SearchError            the search for files that cannot be processed came to no result
+    ├── ConfigurationError     the job's description, the credential or the output path is invalid
+    ├── StorageError           the storage account refused or did not respond (`eventconsumer_storage.errors`)
+    ├── ManifestError          the batch's manifest is missing, unreadable or belongs to another resource
+    ├── FilesChangedError      a file of the batch is missing or differs from the frozen one
+    ├── CountMismatchError     the number of events in the files differs from the manifest
+    ├── ClaimHeldError         an earlier attempt at the batch is still running
+    ├── ClaimLostError         another attempt has taken over, or may have: this one must stop
+    └── SearchError            the search for unprocessable files had no result
 
-None of them is retried inside the job: a batch that fails is left uncommitted, and its output is overwritten by the
-next attempt. Messages are redacted where they are built, because they end in logs and in the pod's termination
-message.
+The job does not retry after any of them: a failed batch stays uncommitted, and the next attempt overwrites its output.
+Messages are redacted when they are built, because they appear in logs and in the pod's termination message.
 """
 
 from eventconsumer_api.errors import EventConsumerError
 
 SparkJobError = EventConsumerError
-"""Base of all errors that stop a batch, those of storage among them."""
+"""Base of all errors that stop a batch, including those of storage."""
 
 
 class ConfigurationError(SparkJobError):
-    """The job's description, the credential or the output path cannot work as they are."""
+    """The job's description, the credential or the output path is invalid."""
 
 
 class ManifestError(SparkJobError):
-    """The batch's manifest is missing, unreadable or another resource's."""
+    """The batch's manifest is missing, unreadable or belongs to another resource."""
 
 
 class FilesChangedError(SparkJobError):
-    """A file of the batch is missing or is not the one that the manifest froze."""
+    """A file of the batch is missing or differs from the frozen one."""
 
 
 class CountMismatchError(SparkJobError):
-    """The files hold another number of events than the manifest says."""
+    """The number of events in the files differs from the manifest."""
 
 
 class ClaimHeldError(SparkJobError):
-    """An earlier attempt at the batch is still at work."""
+    """An earlier attempt at the batch is still running."""
 
 
 class ClaimLostError(SparkJobError):
-    """Another attempt has taken over, or could have: this one must stop."""
+    """Another attempt has taken over, or may have: this one must stop."""
 
 
 class SearchError(SparkJobError):
-    """The search for files that cannot be processed came to no result."""
+    """The search for unprocessable files had no result."""

@@ -1,7 +1,7 @@
-"""The default program: writes the events of each batch as `spec.spark.output` says.
+"""The default program: writes the events of each batch according to `spec.spark.output`.
 
-The output holds each event once, with its body decoded; events whose body is of another kind are in a quarantine
-beside it. Bodies are decoded once; only where some do not fit are the files read a second time, for those.
+The output contains each event once, with its body decoded; events whose body does not match are in a quarantine beside
+it. Bodies are decoded once; the files are read a second time only if bodies do not match.
 """
 
 import logging
@@ -33,14 +33,14 @@ def write_batch(batch: Batch) -> WriteResult:
     size, total = (sum(getattr(file, name) for file in batch.manifest.files) for name in ("size", "count"))
     frame = frame.coalesce(output_files(size, output.target_file_bytes, batch.spark.sparkContext.defaultParallelism))
     version = None
-    # What is only tried goes to files, which can be removed.
+    # Trials write files, which can be removed.
     if output.format is OutputFormat.PARQUET or batch.trial:
         rows = write_folder(frame, batch.output, dates)
     else:
         note = {"consumer": batch.job.resource.path, "body": _as_note(output.body)}
         done = append(frame, batch.table, Transaction(batch.transaction, batch.manifest.number), note, dates)
         rows, version = done.rows, done.version
-        # As the attempt decoded them that wrote the table, if the resource was edited in between.
+        # As decoded by the attempt that wrote the table, if the resource was edited in between.
         decoded = split(batch.events, Body.model_validate(done.note["body"]))
     kept = keep(batch.spark, decoded.unfit, total - rows, batch.quarantine_path)
     if kept.rows:
@@ -51,7 +51,7 @@ def write_batch(batch: Batch) -> WriteResult:
 
 
 def with_date(events: DataFrame) -> DataFrame:
-    """The events with the date (UTC, whatever the session's time zone) at which they were enqueued."""
+    """The events with the date of their enqueued time (always UTC)."""
     days = F.floor(F.unix_micros("enqueued_time") / F.lit(86_400_000_000)).cast("int")
     return events.withColumn(DATE, F.date_from_unix_date(days))
 

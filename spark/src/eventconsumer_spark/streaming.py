@@ -1,15 +1,15 @@
-"""The drained files as a stream: for those who prefer that Spark itself keeps the books of what it has processed.
+"""The drained files as a stream: for users who prefer Spark's own checkpoint.
 
 `spec.spark.application.mainFile: local:///app/eventconsumer_spark/streaming.py` runs it: an `availableNow` query over
 all drained files of the consumer into the Delta table `spark.output.path`, with its checkpoint in
 `<path>_checkpoint`. It is still started for each batch, and commits the batch.
 
 Invariant: a batch is committed only when the table has each of its files with exactly as many rows as the manifest
-says. Exactly once is here the work of the checkpoint and of Delta's sink; the manifest is the proof, not the plan. So
-a file that lands later than the manifest may be taken early: then its own batch finds it there, and it is not taken
-again. What follows from a stream over everything, and is refused here rather than done wrongly: it cannot leave out a
-file or process one again (no search for poison files, no replay), and it must not see files that were never committed
-(not the layout Capture, whose folders may hold such).
+says. The checkpoint and Delta's sink guarantee exactly once; the manifest verifies it. So a file that is committed
+after the manifest may be processed early: then its own batch finds it in the table, and it is not processed again. A
+stream over all files has limits, which this program enforces: it cannot exclude a file or process one again (no search
+for poison files, no replay), and it must not read files that were never committed (no layout Capture, whose folders may
+contain such files).
 """
 
 import logging
@@ -30,11 +30,11 @@ from eventconsumer_spark.output.layout import worth_looking
 log = logging.getLogger("eventconsumer.spark")
 
 FILE = "file"
-"""The column that this program adds: the blob name of the file that an event came from."""
+"""The column that this program adds: the blob name of the event's file."""
 
 
 def drain(batch: Batch) -> WriteResult:
-    """Take what is new, and hold the table against the batch."""
+    """Process new files, and compare the table with the batch."""
     check(batch)
     date = batch.job.output.partition_by_date
     new = events_of(batch)
@@ -50,30 +50,30 @@ def drain(batch: Batch) -> WriteResult:
 
 
 def check(batch: Batch) -> None:
-    """Refuse what a stream over everything cannot do.
+    """Refuse settings that a stream over all files does not support.
 
     Raises:
         ConfigurationError: Names the field.
     """
-    output, remedy = batch.job.output, "or set spec.spark.application.mainFile back to its default"
+    output, remedy = batch.job.output, "or restore the default of spec.spark.application.mainFile"
     if batch.trial:
-        raise ConfigurationError("the streaming program cannot leave out files: set spec.spark.poisonFiles: Fail")
+        raise ConfigurationError("the streaming program cannot exclude files: set spec.spark.poisonFiles: Fail")
     if batch.job.replay:
         raise ConfigurationError(f"the streaming program has no replay: remove spec.spark.replay {remedy}")
     if batch.manifest.format is not FileFormat.PARQUET:
         raise ConfigurationError(f"the streaming program reads Parquet files: set spec.sink.format: Parquet {remedy}")
     if output.format is not OutputFormat.DELTA or output.body.type is not BodyType.BINARY:
         raise ConfigurationError(
-            "the streaming program writes events as they are into a Delta table: set spec.spark.output.format: Delta "
+            "the streaming program writes events unchanged into a Delta table: set spec.spark.output.format: Delta "
             f"and body.type: Binary {remedy}"
         )
 
 
 def events_of(batch: Batch) -> DataFrame:
-    """A stream of all files in the consumer's slots, whatever the incarnation of the hub."""
+    """A stream of all files in the consumer's slots, of all incarnations of the hub."""
     url = urlsplit(batch.table)
     root = f"{url.scheme}://{batch.job.sink.container}@{url.netloc.rpartition('@')[2]}/{batch.job.sink.prefix}"
-    # Not a glob in the path: of that, Spark's file stream takes each file twice as soon as there are two folders.
+    # No glob in the path: with two folders, Spark's file stream would process each file twice.
     files = batch.spark.readStream.schema(EVENT_SCHEMA).option("recursiveFileLookup", "true")
     files = files.option("pathGlobFilter", "from=*.parquet").parquet(root)
     events = files.withColumn(FILE, F.regexp_replace("_metadata.file_path", r"^\w+://[^/]+/", ""))
@@ -81,22 +81,22 @@ def events_of(batch: Batch) -> DataFrame:
 
 
 def rows_of(table: DataFrame, manifest: BatchManifest) -> int:
-    """How many rows of the table are of the manifest's files.
+    """Number of rows of the table from the manifest's files.
 
     Raises:
         CountMismatchError: A file has more or fewer rows than it has events.
     """
     lowest = min((covered.first for covered in manifest.ranges.values()), default=0)
     highest = max((covered.last for covered in manifest.ranges.values()), default=0)
-    # Sequence numbers only narrow down what is read: a recreated hub begins again at 0.
+    # Sequence numbers only limit the rows to read: a recreated hub begins again at 0.
     near = table.where(F.col("sequence_number").between(lowest, highest))
     found = {row[FILE]: row["count"] for row in near.groupBy(FILE).count().collect()}
     wrong = [file for file in manifest.files if found.get(file.path, 0) != file.count]
     if wrong:
         raise CountMismatchError(
-            f"the table has {found.get(wrong[0].path, 0)} rows of {wrong[0].path}, which holds {wrong[0].count} "
-            f"({len(wrong)} of {len(manifest.files)} files differ): checkpoint and table must stay together: restore "
-            "both, or give another spec.spark.output.path"
+            f"the table has {found.get(wrong[0].path, 0)} rows of {wrong[0].path}, which has {wrong[0].count} events "
+            f"({len(wrong)} of {len(manifest.files)} files differ): checkpoint and table belong together: restore "
+            "both, or set another spec.spark.output.path"
         )
     return sum(file.count for file in manifest.files)
 

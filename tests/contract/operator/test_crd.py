@@ -92,7 +92,7 @@ def test_a_wrong_resource_is_refused_by_name(cluster: Cluster, namespace: str, c
 
 def test_a_name_that_pods_and_services_cannot_have_is_refused(cluster: Cluster, namespace: str) -> None:
     for name in ("1st", "with.dots", "a" * 48):
-        assert "metadata.name: write at most 47" in apply(cluster, namespace, GOOD, name=name)
+        assert "metadata.name: use at most 47" in apply(cluster, namespace, GOOD, name=name)
     assert apply(cluster, namespace, GOOD, name="a" * 47) == ""
 
 

@@ -47,11 +47,11 @@ def live(world: Observed, *errors: Any, seen: bool = True) -> dict[str, Any]:
 
 CASES = {
     "well": (live(observed(SCALED, hosts=stateful_set(2, 2), reports=TWO)), "Healthy", "8 of 8 partitions"),
-    "no status": ({**live(observed(SCALED)), "status": {}}, "Progressing", "not looked"),
+    "no status": ({**live(observed(SCALED)), "status": {}}, "Progressing", "not reconciled"),
     "a newer generation": (
         live(observed(SCALED, hosts=stateful_set(2, 2), reports=TWO), seen=False),
         "Progressing",
-        "not looked",
+        "not reconciled",
     ),
     "starting": (live(observed(SCALED, hosts=stateful_set(1, 0))), "Progressing", "0 of 1 hosts are ready"),
     "a host restarts": (

@@ -174,7 +174,7 @@ def test_driver_that_was_overtaken_stops_by_itself(drained: DrainedBatch, launch
     BlobLeaseClient(claim).acquire(60)
     output, _ = zombie.communicate(timeout=HANG_SECONDS)
     assert zombie.returncode == 1, output
-    assert "the claim of batch 1 is lost: another attempt, or a person, took its lease" in output
+    assert "the claim of batch 1 is lost: another attempt, or a user, took over its lease" in output
     assert drained.commit() is None
 
 

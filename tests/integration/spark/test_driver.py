@@ -109,7 +109,7 @@ def test_wrong_count_is_refused_before_the_commit(drained: DrainedBatch, driver:
     ended = driver(drained.freeze())
     assert ended.returncode == 1
     assert "hold 100 events" in ended.stdout
-    assert "the manifest says 103 (difference -3)" in ended.stdout
+    assert "the manifest has 103 (difference -3)" in ended.stdout
     assert drained.commit() is None
 
 
@@ -188,7 +188,7 @@ def test_commit_that_cannot_be_read_is_no_commit_and_no_free_place(drained: Drai
     drained.slot("0", 0, 10)
     job = drained.freeze()
     drained.container.upload_blob(commit_name(PREFIX, 1), b"hello")
-    with pytest.raises(StorageError, match=r"_commits/0000000001\.json is not readable"):
+    with pytest.raises(StorageError, match=r"cannot parse commit .*_commits/0000000001\.json"):
         process(job, never, {})
     assert drained.commit() == b"hello"
 
@@ -198,7 +198,7 @@ def test_refused_credential_names_the_remedy_and_claims_nothing(drained: Drained
     job = drained.freeze()
     secret = Path(drained.secret_file)
     secret.write_text(secret.read_text().replace(KEY, "d3Jvbmcgd3Jvbmcgd3Jvbmc="))
-    with pytest.raises(StorageError, match=r"check that the credential of spec\.sink may read and write"):
+    with pytest.raises(StorageError, match=r"check that the credential of spec\.sink can read and write"):
         process(job, never, {})
     assert not drained.container.get_blob_client(attempt_name(PREFIX, 1)).exists()
 

@@ -201,7 +201,7 @@ def test_json_with_a_schema_is_parsed_and_what_does_not_fit_is_told_apart(spark:
 
 def test_a_schema_that_is_none_is_refused_with_the_field(spark: SparkSession) -> None:
     for text in ("id BIGINT,", "id NOTYPE", "BIGINT"):
-        with pytest.raises(ConfigurationError, match=r"spec\.spark\.output\.body\.schema: .*write columns"):
+        with pytest.raises(ConfigurationError, match=r"spec\.spark\.output\.body\.schema: .*use Spark DDL"):
             split(bodies(spark, []), Body(type=BodyType.JSON, schema=text))
 
 

@@ -60,7 +60,7 @@ def test_events_whose_body_does_not_fit_are_beside_the_table_and_not_in_it(consu
     wider = consumer.job(2, partitionByDate=True, body={"type": "Json", "schema": "id BIGINT, name STRING"})
     assert consumer.run(wider) == WriteResult(1, 1)
     consumer.drained.slot("0", 6, 1)
-    with pytest.raises(ConfigurationError, match=r"does not take this batch.*another spec\.spark\.output\.path"):
+    with pytest.raises(ConfigurationError, match=r"refuses this batch.*another spec\.spark\.output\.path"):
         consumer.run(consumer.job(3, partitionByDate=True))
 
 

@@ -171,7 +171,9 @@ def test_a_missing_container_is_created_or_known_to_be_missing(case: str, azurit
     with SinkContainer(account, container) as store:
         site = Site(account, store, output, output, {})
         for _ in range(2):
-            with contextlib.nullcontext() if answer else pytest.raises(ConfigurationError, match="create it, or let"):
+            with (
+                contextlib.nullcontext() if answer else pytest.raises(ConfigurationError, match="create it, or permit")
+            ):
                 site.ensure_output()
     with BlobServiceClient.from_connection_string(azurite.connection_string) as service:
         assert service.get_container_client(container).exists() is (rights == "racwdl")

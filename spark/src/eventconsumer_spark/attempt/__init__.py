@@ -1,1 +1,1 @@
-"""One attempt at a batch, from its claim to its commit, and what is tried when the batch fails."""
+"""One attempt at a batch, from its claim to its commit, and the search for unprocessable files."""

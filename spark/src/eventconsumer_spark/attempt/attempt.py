@@ -1,8 +1,7 @@
-"""One attempt at one batch: claimed, read, committed, released. What the batch is processed with is not known here.
+"""One attempt at one batch: claim, read, commit, release. Independent of the program.
 
-Invariant: the commit is the last effect, and it comes only after every check passed; where the batch is committed
-already, there is no attempt. What can fail without Spark (manifest, files, totals, claim) is tried before Spark is
-started.
+Invariant: the commit is the last effect, after all checks passed; if the batch is already committed, there is no
+attempt. Checks that need no Spark (manifest, files, totals, claim) are done before Spark starts.
 """
 
 import logging
@@ -55,12 +54,12 @@ class Attempt:
 
     @property
     def folders(self) -> Folders:
-        """Where its result goes."""
+        """Location of its result."""
         return folders(self.site.output, self.number, self.job.replay.nonce if self.job.replay else "")
 
     @property
     def left_out(self) -> LeftOut:
-        """Files that this attempt, or one before it, found to be impossible to process."""
+        """Files that this attempt or an earlier one found to be unprocessable."""
         return LeftOut(tuple(self.claim.record.left_out), self.claim.record.cause)
 
     @property
@@ -70,20 +69,20 @@ class Attempt:
         return [file for file in self.manifest.files if file.path not in left_out]
 
     def leave_out(self, more: LeftOut) -> None:
-        """Go on without these files, in this attempt and those after it.
+        """Exclude these files, in this attempt and in later ones.
 
         Raises:
             ClaimLostError: Another attempt has taken over.
-            StorageError: Storage refused or did not answer.
+            StorageError: Storage refused or did not respond.
         """
         before = self.left_out
         self.claim.leave_out((*before.files, *more.files), before.cause or more.cause)
 
     def batch(self, spark: SparkSession, files: Sequence[BatchFile] | None = None, *, trial: bool = False) -> Batch:
-        """The batch as programs see it, with `files` only where they are given."""
+        """The batch for programs; if `files` is given, only with these files."""
         manifest = self.manifest.model_copy(update={"files": list(self.files if files is None else files)})
         where = trial_folders(self.folders, self.number) if trial else self.folders
-        # Of the chain, not of the resource: one that is applied again must not add an open batch twice.
+        # The chain's, not the resource's: a resource that is applied again must not add an open batch twice.
         chain = self.manifest.chain
         return Batch(
             spark=spark,
@@ -102,7 +101,7 @@ class Attempt:
 
         Raises:
             ClaimLostError: Another attempt has taken over.
-            StorageError: Storage refused or did not answer.
+            StorageError: Storage refused or did not respond.
         """
         manifest, left_out = self.manifest, self.left_out
         record = BatchCommit(
@@ -141,12 +140,12 @@ class Attempt:
         return self.claim.released
 
     def end(self) -> None:
-        """Let the next attempt, if there has to be one, begin at once. Only when nothing is written any more."""
+        """Allow the next attempt to begin at once. Call it only when this attempt no longer writes."""
         self.ending.hold(None)
         try:
             self.claim.release()
         except StorageError as error:
-            log.warning("batch %d: the next attempt has to wait for the claim's lease to end: %s", self.number, error)
+            log.warning("batch %d: the next attempt must wait until the claim's lease expires: %s", self.number, error)
 
 
 def begin(job: BatchJob, site: Site, ending: Ending) -> Attempt | BatchCommit:
@@ -169,7 +168,7 @@ def begin(job: BatchJob, site: Site, ending: Ending) -> Attempt | BatchCommit:
     taken.keeper.start()
     attempt = Attempt(job, site, manifest, previous, taken, ending, began)
     try:
-        # Looked at once more: commits are older than claims only where a user deleted a claim.
+        # Checked again: a commit is older than the claim only if a user deleted a claim.
         if earlier := find_commit(store, site.commits, number):
             attempt.end()
             return _nothing_to_do(earlier)
@@ -178,14 +177,19 @@ def begin(job: BatchJob, site: Site, ending: Ending) -> Attempt | BatchCommit:
     except BaseException:
         attempt.end()
         raise
-    log.info("batch %d: attempt %d: %d files as they were frozen, claimed", number, job.attempt, len(manifest.files))
+    log.info(
+        "batch %d: attempt %d: %d files unchanged since they were frozen, claimed",
+        number,
+        job.attempt,
+        len(manifest.files),
+    )
     for file in attempt.left_out.files:
-        log.warning("batch %d: continues without %s, as an earlier attempt found", number, file.path)
+        log.warning("batch %d: excludes %s, as an earlier attempt did", number, file.path)
     return attempt
 
 
 def _nothing_to_do(earlier: BatchCommit) -> BatchCommit:
     log.info(
-        "batch %d was committed by %s at %s: nothing to do", earlier.number, earlier.application, earlier.committed_at
+        "batch %d was committed by %s at %s: no work left", earlier.number, earlier.application, earlier.committed_at
     )
     return earlier

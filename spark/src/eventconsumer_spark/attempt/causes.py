@@ -1,8 +1,8 @@
-"""PURE: why a batch failed: in one line, and whether the reason can lie in its files.
+"""PURE: the cause of a failed batch in one line, and whether the cause can be in its files.
 
-A search for files costs many runs, and ends with files left out. So it must not begin for a reason that comes and goes
-with machines, memory, network, storage or rights, or that is known to be in the program. Of what is left nobody can
-tell by the error: the search itself tells, because files count as poison only where others pass.
+A search for files costs many runs, and excludes files at the end. So it must not begin for a transient cause (machines,
+memory, network, storage, permissions), or for a cause that is known to be in the program. For all other errors the
+search decides: files count as poison only if other files pass.
 """
 
 import re
@@ -26,26 +26,26 @@ _NOT_IN_DATA = re.compile(
     r"|ClassNotFoundException|NoClassDefFoundError|NoSuchMethodError|DATA_SOURCE_NOT_FOUND|ModuleNotFoundError"
     r"|ImportError|NameError|SyntaxError|AnalysisException|PARSE_SYNTAX_ERROR|delta\.(exceptions\.)?\w*Concurrent"
 )
-_TEXT = 200_000  # Characters of an error that are looked at: traces of many tasks can be long.
+_TEXT = 200_000  # Maximum length of an error to match: traces of many tasks can be long.
 _DEPTH = 20
 
 
 def lies_in_data(error: BaseException) -> bool:
     """Whether other files might have passed."""
     if isinstance(error, SparkJobError):
-        # The file is, byte for byte, what was frozen, and holds another number of events than it says.
+        # The file is unchanged since it was frozen, but has another number of events than its metadata.
         return isinstance(error, CountMismatchError)
     if isinstance(error, MemoryError | ImportError | NameError | SyntaxError | OSError):
         return False
     if type(error).__module__.startswith(("azure.", "requests.", "urllib3.")):
         return False
     if isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError):
-        return False  # The JVM is gone, or does not know what Python asked for.
+        return False  # The JVM has ended, or does not have the requested class.
     return not _NOT_IN_DATA.search("\n".join(_statements(error))[:_TEXT])
 
 
 def root_cause(error: BaseException) -> str:
-    """One redacted line; of an error in Java the innermost, which is the one that says something."""
+    """One redacted line; for a Java error, the line of the innermost cause."""
     cause: Any = _java(error)
     if cause is None:
         text = f"{type(error).__name__}: {error}"
@@ -59,7 +59,7 @@ def root_cause(error: BaseException) -> str:
 
 
 def _statements(error: BaseException) -> list[str]:
-    """What an error and its causes say, without the frames of their stacks, which name innocent classes."""
+    """Messages of an error and its causes, without stack frames, which name unrelated classes."""
     said = [f"{type(error).__name__}: {error}"]
     java = _java(error)
     for _ in range(_DEPTH):
@@ -71,7 +71,7 @@ def _statements(error: BaseException) -> list[str]:
 
 
 def _java(error: BaseException) -> Any:
-    """The Java exception behind an error of PySpark; None where there is none."""
+    """The Java exception of a PySpark error; None if there is none."""
     if isinstance(error, Py4JJavaError):
         return error.java_exception
     return getattr(error, "_origin", None)

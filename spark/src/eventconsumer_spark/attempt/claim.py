@@ -1,12 +1,12 @@
-"""Which attempt at a batch may commit: one blob, `_attempts/<n>.json`, that goes from claim to claim to the commit.
+"""Decides which attempt may commit: the blob `_attempts/<n>.json` goes from claim to claim to the commit.
 
     {}  ──►  claim of attempt a  ──►  claim of attempt b  ──►  commit record of b (never overwritten)
 
-Every arrow is one conditional write (`If-Match` the version before, under the blob's lease), so storage puts all
-attempts in one order and no clock decides anything: an attempt whose claim was overwritten cannot write its record,
-and an attempt that finds a record does not begin. The lease is there for peace: the next attempt waits for it, so two
-do not write one output at the same time. `_commits/<n>.json`, which all others read, is a copy of the record, made by
-whoever sees it first (commit.py).
+Every arrow is one conditional write (`If-Match` the previous version, under the blob's lease), so storage orders all
+attempts without a clock: an attempt whose claim was overwritten cannot write its record, and an attempt that finds a
+record does not begin. The lease avoids parallel work: the next attempt waits for it, so two attempts do not write one
+output at the same time. `_commits/<n>.json`, which all other programs read, is a copy of the record, written by the
+first attempt that finds it (commit.py).
 """
 
 import logging
@@ -29,19 +29,19 @@ log = logging.getLogger("eventconsumer.spark")
 MAX_RECORD_BYTES = 1024 * 1024
 """Claims and commits are parsed only up to this size; 8,000 partitions need about 0.5 MB."""
 WAIT_SECONDS = LEASE_SECONDS + 15
-"""A lease that is held for longer is renewed: its attempt is alive."""
+"""If a lease is held for longer, it is being renewed, and its attempt is alive."""
 POLL_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
 class Decided:
-    """A commit record in the place of a claim, byte for byte."""
+    """A commit record in place of a claim, byte for byte."""
 
     content: bytes
 
 
 class Claim:
-    """The claim of this attempt; `keeper` holds its lease, and is started by whoever works under it."""
+    """The claim of this attempt; `keeper` renews its lease after the caller starts it."""
 
     def __init__(
         self, store: ClaimStore, name: str, record: BatchClaim, *, lease: str, etag: str, keeper: Keeper
@@ -55,29 +55,29 @@ class Claim:
         self._etag = etag
 
     def decide(self, content: bytes) -> None:
-        """Put the commit record in the place of the claim: from here on the batch is committed.
+        """Replace the claim by the commit record: the batch is then committed.
 
         Raises:
-            ClaimLostError: Another attempt has claimed the batch since; nothing was written.
-            StorageError: No answer: whether it is committed is found out by the next attempt.
+            ClaimLostError: Another attempt has claimed the batch; nothing was written.
+            StorageError: No response: the next attempt finds whether the batch is committed.
         """
         self.keeper.check()
         if self._store.replace(self._name, content, self._etag, self._lease):
             return
-        # A put whose answer was lost is repeated by the client and meets its own record.
+        # The client repeats a put without a response, and the repetition may find its own record.
         standing = self._store.load(self._name, MAX_RECORD_BYTES)
         if standing is None or standing.content != content:
             raise ClaimLostError(
-                f"batch {self.record.number} was claimed by {describe(standing)} meanwhile: nothing was committed here"
+                f"batch {self.record.number} was claimed by {describe(standing)} meanwhile: nothing was committed"
             )
 
     def leave_out(self, files: Sequence[BatchFile], cause: str) -> None:
-        """Write down that these files cannot be processed, before a result without them is written.
+        """Record that these files cannot be processed, before a result without them is written.
 
-        The next attempt leaves them out as well, so that all attempts that write a result write the same.
+        Later attempts exclude them too, so that all attempts write the same result.
 
         Raises:
-            ClaimLostError: Another attempt has claimed the batch since.
+            ClaimLostError: Another attempt has claimed the batch.
             StorageError: Storage refused or did not answer.
         """
         self.keeper.check()
@@ -89,13 +89,13 @@ class Claim:
         self.record, self._etag = record, standing.etag
 
     def release(self) -> None:
-        """Let the next attempt begin at once."""
+        """Allow the next attempt to begin at once."""
         self.released = True
         self.keeper.stop()
         self._store.release(self._name, self._lease)
 
     def break_off(self, seconds: int) -> None:
-        """Let the next attempt begin after `seconds`, in which this one ends."""
+        """Allow the next attempt to begin after `seconds`; this one ends before."""
         self.keeper.stop()
         self._store.break_off(self._name, seconds)
 
@@ -109,23 +109,23 @@ def take(
     clock: Callable[[], float] = boottime,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Claim | Decided:
-    """Claim a batch for the attempt of `record`, or find that it is decided.
+    """Claim a batch for the attempt of `record`, or find its commit record.
 
     Args:
-        store: Where the claim is.
+        store: Container of the claim.
         name: Blob name of the claim.
-        record: What to claim.
-        on_lost: Ends the driver, given the reason; called from another thread once the claim's keeper is started.
+        record: The claim to write.
+        on_lost: Ends the driver, with the reason; called from another thread after the claim's keeper is started.
         clock: Seconds, monotonic.
-        sleep: Waits for so many seconds.
+        sleep: Waits, seconds.
 
     Raises:
-        ClaimHeldError: Another attempt holds the lease and renews it; names it.
-        ClaimLostError: Another attempt claimed at the same moment.
+        ClaimHeldError: Another attempt, which the message names, holds the lease and renews it.
+        ClaimLostError: Another attempt claimed the batch at the same time.
         StorageError: Storage refused or did not answer.
     """
-    lease = str(uuid.uuid4())  # Chosen here, so that a request that is repeated takes the same lease.
-    store.create(name, b"{}")  # Only a blob can be leased.
+    lease = str(uuid.uuid4())  # A proposed lease id, so that a repeated request acquires the same lease.
+    store.create(name, b"{}")  # Only an existing blob can be leased.
     since = _acquire(store, name, record.number, lease, clock=clock, sleep=sleep)
     keeper = Keeper(f"the claim of batch {record.number}", lambda: store.renew(name, lease), since, on_lost, clock)
     while True:
@@ -137,18 +137,18 @@ def take(
         if before is not None and holder and holder.attempt == record.attempt:
             return Claim(store, name, holder, lease=lease, etag=before.etag, keeper=keeper)
         if holder:
-            # Its result may have been written without these files, so they stay left out.
+            # The result may have been written without these files, so they stay excluded.
             record = record.model_copy(update={"left_out": holder.left_out, "cause": holder.cause})
         keeper.check()
         if before is None or not store.replace(name, _content(record), before.etag, lease):
-            # The answer was lost, or the lease was broken: what stands there now tells.
+            # The response was lost, or the lease was broken: the present content decides.
             now = store.load(name, MAX_RECORD_BYTES)
             if now is None or (now.content != _content(record) and not is_commit(now.content)):
                 raise ClaimLostError(f"batch {record.number} was claimed by {describe(now)} at the same time")
 
 
 def new_claim(job: BatchJob) -> BatchClaim:
-    """A claim by an attempt that begins now; its id tells people how often the batch was started."""
+    """A claim by an attempt that begins now; its id shows the number of starts of the batch."""
     attempt = f"{job.attempt}-{uuid.uuid4().hex}"
     return BatchClaim(
         number=job.number,
@@ -169,16 +169,16 @@ def is_commit(content: bytes) -> bool:
 
 
 def describe(version: Version | None) -> str:
-    """Whose a claim is and since when, for messages."""
+    """Owner and time of a claim, for messages."""
     if version is None:
-        return "nobody (its blob is gone)"
+        return "no attempt (its blob was deleted)"
     if (holder := _parse(version)) is None:
-        return "an attempt that has not said its name"
+        return "an unknown attempt"
     return f"{holder.application} (attempt {holder.attempt}, since {holder.claimed_at:%Y-%m-%d %H:%M:%S} UTC)"
 
 
 def _parse(version: Version | None) -> BatchClaim | None:
-    """The claim in a blob; None where it holds none."""
+    """The claim in a blob; None if it contains none."""
     try:
         return BatchClaim.model_validate_json(version.content) if version else None
     except ValidationError:
@@ -198,7 +198,7 @@ def _acquire(
     clock: Callable[[], float],
     sleep: Callable[[float], None],
 ) -> float:
-    """Take the lease, waiting for that of an earlier attempt; return when the request was sent."""
+    """Acquire the lease, after the lease of an earlier attempt; return when the request was sent."""
     began, said = clock(), False
     while True:
         sent = clock()
@@ -207,10 +207,12 @@ def _acquire(
         holder = describe(store.load(name, MAX_RECORD_BYTES))
         if sent - began >= WAIT_SECONDS:
             raise ClaimHeldError(
-                f"batch {number} is worked on by {holder}, which keeps its claim alive: only one attempt may run at a "
+                f"batch {number} is being processed by {holder}, which renews its claim: only one attempt may run at a "
                 "time; delete that application if it hangs"
             )
         if not said:
-            log.info("batch %d is claimed by %s: waiting up to %d s for its lease to end", number, holder, WAIT_SECONDS)
+            log.info(
+                "batch %d is claimed by %s: waiting up to %d s for its lease to expire", number, holder, WAIT_SECONDS
+            )
             said = True
         sleep(POLL_SECONDS)

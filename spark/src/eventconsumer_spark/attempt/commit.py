@@ -1,7 +1,7 @@
-"""The end of a batch: its record decides in the place of the claim, and is then published as `_commits/<n>.json`.
+"""The end of a batch: the record replaces the claim, and is then published as `_commits/<n>.json`.
 
-Invariant: a commit is written once and never again, and it is complete. Every other attempt continues to the next batch
-on the published copy alone. An attempt that ends between the two steps has committed: the next attempt publishes its
+Invariant: a commit is written once, and it is complete. Other attempts continue with the next batch only after the copy
+is published. An attempt that ends between the two steps has committed: the next attempt publishes its
 record, byte for byte, and processes nothing.
 """
 
@@ -27,7 +27,7 @@ _CAUSE_CHARACTERS = 1000
 
 @dataclass(frozen=True)
 class Committed:
-    """The commit that stands; `ours` tells whether this attempt wrote it."""
+    """The valid commit; `ours`: whether this attempt wrote it."""
 
     record: BatchCommit
     ours: bool
@@ -35,7 +35,7 @@ class Committed:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Files that cannot be processed, and why the first of them cannot."""
+    """Files that cannot be processed, and the cause for the first of them."""
 
     files: tuple[BatchFile, ...] = ()
     cause: str = ""
@@ -50,7 +50,7 @@ def find_commit(store: BlobStore, prefix: str, number: int) -> BatchCommit | Non
     """The published commit of a batch; None while there is none.
 
     Raises:
-        StorageError: There is one that cannot be read.
+        StorageError: The commit cannot be parsed.
     """
     name = commit_name(prefix, number)
     content = store.read(name, MAX_RECORD_BYTES)
@@ -58,10 +58,10 @@ def find_commit(store: BlobStore, prefix: str, number: int) -> BatchCommit | Non
 
 
 def previous_commit(store: BlobStore, prefix: str, number: int, first: int) -> BatchCommit | None:
-    """The commit before that of batch `number`; None where `number` is the `first` of all.
+    """The commit before batch `number`; None if `number` is the `first` batch.
 
     Raises:
-        StorageError: It is missing or cannot be read: totals that went on from zero would be wrong for ever.
+        StorageError: It is missing or cannot be parsed: totals that continue from zero would be permanently wrong.
     """
     if number <= first:
         return None
@@ -74,31 +74,31 @@ def previous_commit(store: BlobStore, prefix: str, number: int, first: int) -> B
 
 
 def commit(store: BlobStore, prefix: str, claim: Claim, record: BatchCommit) -> Committed:
-    """Commit the batch of `claim`, and return the record that stands.
+    """Commit the batch of `claim`, and return the valid record.
 
     Raises:
         ClaimLostError: Another attempt has claimed the batch since; nothing was written.
-        StorageError: Storage refused or did not answer; the next attempt finds out whether the batch is committed.
+        StorageError: Storage refused or did not respond; the next attempt finds whether the batch is committed.
     """
     content = record.model_dump_json(by_alias=True, indent=2).encode()
     if len(content) > MAX_RECORD_BYTES:
-        raise StorageError(f"the commit of batch {record.number} would have {len(content)} bytes: too many to be read")
+        raise StorageError(f"the commit of batch {record.number} would have {len(content)} bytes, above the limit")
     claim.decide(content)
     standing = publish(store, prefix, record.number, content)
     return Committed(standing, ours=standing.attempt == record.attempt)
 
 
 def publish(store: BlobStore, prefix: str, number: int, content: bytes) -> BatchCommit:
-    """Put the decided record where all attempts look for it, unless it is there, and return the one that stands.
+    """Publish the decided record, if it is not published yet, and return the valid one.
 
     Raises:
-        StorageError: Storage refused, or has a commit that cannot be read.
+        StorageError: Storage refused, or has a commit that cannot be parsed.
     """
     name = commit_name(prefix, number)
     if store.create(name, content):
         return _parse(name, content)
     if (standing := find_commit(store, prefix, number)) is None:
-        raise StorageError(f"commit {name} was there and is gone: commits are never to be deleted")
+        raise StorageError(f"commit {name} existed and was deleted: commits must never be deleted")
     return standing
 
 
@@ -118,7 +118,7 @@ def totals_after(
 def quarantine_of(
     manifest: BatchManifest, written: WriteResult, left_out: LeftOut, previous: BatchCommit | None
 ) -> Quarantine | None:
-    """PURE: what this batch left out; where it left nothing out, what the last batch that did left out."""
+    """PURE: quarantine of this batch, otherwise of the last earlier batch with one."""
     if not left_out.files and not written.quarantined_rows:
         return previous.quarantine if previous else None
     return Quarantine(
@@ -135,5 +135,5 @@ def _parse(name: str, content: bytes) -> BatchCommit:
         return BatchCommit.model_validate_json(content)
     except ValidationError as error:
         raise StorageError(
-            f"commit {name} is not readable ({error.errors()[0]['msg']}): it was not written by this job"
+            f"cannot parse commit {name} ({error.errors()[0]['msg']}): it was not written by this job"
         ) from error

@@ -1,9 +1,9 @@
-"""PURE: which single items make a run fail, found by halving; every run is an effect of the caller.
+"""PURE: finds the single items that make a run fail, by halving; the caller executes the runs.
 
     search([a, b, c, d], fails)      fails([a, b]) -> None      fails([c, d]) -> fails([c]) -> "cause"
 
-An item is found only when it failed alone, twice: what fails once and passes then is a passing fault. About
-2 log2(n) runs an item; the number of runs is bounded, because each costs a job.
+An item is found only if it failed alone, twice: a failure that does not repeat is transient. About 2 log2(n) runs for
+each item; the number of runs is limited, because each run is a job.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -17,16 +17,16 @@ _TIMES_ALONE = 2
 
 
 def budget(items: int) -> int:
-    """How many runs a search among so many items may take: enough for about four that are found."""
+    """Maximum number of runs of a search among so many items: sufficient for about four failing items."""
     return 8 * (items.bit_length() + 1)
 
 
 def search(items: Sequence[Item], fails: Callable[[Sequence[Item]], str | None]) -> dict[Item, str]:
-    """Find the items that fail alone, given that all together failed.
+    """Find the items that fail alone, after all together failed.
 
     Args:
-        items: In any order; neighbours are tried together.
-        fails: Runs some of the items; returns why they fail, or None where they pass.
+        items: In any order; neighbours are run together.
+        fails: Runs some of the items; returns the cause of a failure, or None.
 
     Returns:
         Each found item with its cause.
@@ -37,7 +37,7 @@ def search(items: Sequence[Item], fails: Callable[[Sequence[Item]], str | None])
     found = _Search(fails, budget(len(items)))
     found.descend(items, failed=1)
     if not found.causes:
-        raise SearchError(f"no file fails alone ({found.runs} runs): the reason is not in one file, or it has passed")
+        raise SearchError(f"no file fails alone ({found.runs} runs): the cause is not in one file, or was transient")
     return found.causes
 
 
@@ -49,13 +49,13 @@ class _Search(Generic[Item]):
     causes: dict[Item, str] = field(default_factory=dict)
 
     def descend(self, group: Sequence[Item], failed: int) -> bool:
-        """Look for failing items in a group that was seen to fail `failed` times; whether it does fail."""
+        """Find failing items in a group that failed `failed` times; return whether it fails."""
         if len(group) == 1:
             return self._alone(group, failed)
         half = len(group) // 2
         left, right = group[:half], group[half:]
         left_fails = self._run(left) is not None and self.descend(left, failed=1)
-        # Where the left half passes, the right half is what failed: it need not be run as a whole.
+        # If the left half passes, the right half failed: it need not be run as a whole.
         if left_fails or len(right) == 1:
             right_fails = self._run(right) is not None and self.descend(right, failed=1)
         else:

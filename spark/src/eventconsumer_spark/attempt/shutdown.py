@@ -1,9 +1,9 @@
-"""How a driver ends before its time: last words, no more writes, exit code.
+"""Early end of a driver: termination message, no further writes, exit code.
 
-A driver that lost its claim, or that is told to go (SIGTERM: suspended, deleted, timed out, node drained), must stop
-writing before another attempt starts. So the JVM is halted, not shut down: its tasks are gone at once, and executors
-that lose their driver exit by themselves. On SIGTERM the claim's lease is broken off first, to end a few seconds later:
-the next attempt need not wait for it to expire, and still begins after this one.
+A driver that lost its claim, or is terminated (SIGTERM: suspended, deleted, timed out, node drained), must stop writing
+before another attempt starts. So the JVM is halted, not shut down: its tasks end at once, and executors that lose their
+driver exit by themselves. On SIGTERM the claim's lease is broken first, to end a few seconds later: the next attempt
+need not wait until it expires, and still begins after this one.
 """
 
 import logging
@@ -22,47 +22,49 @@ from eventconsumer_api.redaction import redact
 from eventconsumer_spark.attempt.claim import Claim
 
 TERMINATION_LOG = Path("/dev/termination-log")
-"""Where Kubernetes takes a container's last words from; they end in the pod's status."""
+"""File from which Kubernetes reads a container's termination message for the pod's status."""
 TERMINATED = 128 + signal.SIGTERM
 GRACE_SECONDS = 3
-"""Between breaking a lease off and its end; the JVM is halted in it."""
+"""Time between breaking a lease and its end; the JVM is halted within it."""
 
 _STORAGE_SECONDS = 5.0
 _HALT_SECONDS = 2.0
-_MAX_CHARACTERS = 4096  # As many as Kubernetes keeps.
+_MAX_CHARACTERS = 4096  # The limit of Kubernetes.
 
 log = logging.getLogger("eventconsumer.spark")
 
 
 class Ending:
-    """The end of this process, which has only one."""
+    """The end of this process; it happens once."""
 
     def __init__(self) -> None:
         self._claim: Claim | None = None
         self._begun = threading.Lock()
 
     def hold(self, claim: Claim | None) -> None:
-        """What to break off on SIGTERM; None: nothing any more."""
+        """The claim to break on SIGTERM; None: no claim."""
         self._claim = claim
 
     def install(self) -> None:
-        """End on SIGTERM, unless the program has its own way to, or asks from another thread than the main one."""
+        """Handle SIGTERM, unless the program has its own handler, or calls this outside the main thread."""
         if threading.current_thread() is not threading.main_thread():
             return
         if signal.getsignal(signal.SIGTERM) in (signal.SIG_DFL, None):
-            # In a thread: the main one may be anywhere, holding any lock.
+            # In a thread: the main thread may hold any lock.
             signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=self.terminated, daemon=True).start())
 
     def lost(self, reason: str) -> None:
-        """End because another attempt has taken over, or could have."""
+        """End because another attempt has taken over, or may have."""
         self._begin(reason)
         _halt(1)
 
     def terminated(self) -> None:
-        """End because the process was told to."""
+        """End because of SIGTERM."""
         claim = self._claim
         what = (
-            f"batch {claim.record.number} is not committed: another attempt does it" if claim else "nothing was claimed"
+            f"batch {claim.record.number} is not committed: another attempt will process it"
+            if claim
+            else "no batch was claimed"
         )
         self._begin(f"ended by SIGTERM; {what}")
         if claim:
@@ -70,26 +72,26 @@ class Ending:
         _halt(TERMINATED)
 
     def give_up(self, message: str) -> NoReturn:
-        """Exit with code 1; wait instead where the process is ended already, for another reason."""
+        """Exit with code 1; wait instead if the process is already ending for another reason."""
         if not self._begun.acquire(blocking=False):
             time.sleep(_STORAGE_SECONDS + _HALT_SECONDS + 1)
         termination_message(message)
         sys.exit(1)
 
     def _begin(self, message: str) -> None:
-        # The second one to end waits for the first, which does not come back.
+        # A second caller waits for the first, which never returns.
         self._begun.acquire()
         termination_message(message)
 
 
 def termination_message(message: str) -> None:
-    """Say why the driver ends, in the log and in the pod's status."""
+    """Write the cause into the log and the pod's status."""
     log.error("%s", redact(message))
     leave_message(redact(message))
 
 
 def leave_message(message: str) -> None:
-    """Put a message into the pod's status, where there is a pod."""
+    """Write the termination message, if this is a pod."""
     if TERMINATION_LOG.exists():
         TERMINATION_LOG.write_text(message[:_MAX_CHARACTERS])
 
@@ -108,13 +110,13 @@ def _halt_java(code: int) -> None:
 
 
 def _within(seconds: float, effect: Callable[[], object]) -> None:
-    """Try something for so long; whether it succeeds does not matter any more."""
+    """Try a call with a time limit; the result is ignored."""
 
     def attempt() -> None:
         try:
             effect()
         except Exception as error:
-            # A JVM that is halted does not answer.
+            # A halted JVM does not respond.
             log.debug("while ending: %s", redact(str(error)))
 
     thread = threading.Thread(target=attempt, daemon=True)

@@ -1,7 +1,7 @@
-"""What to do with a batch that fails: try parts of it, and find the files that cannot be processed.
+"""Trials of a failing batch: run parts of it to find the files that cannot be processed.
 
-A trial runs the program over some of the files, into a scratch folder that is deleted afterwards; nothing of it counts.
-What is left out is named in the commit, and stays where it is in the sink.
+A trial runs the program over some of the files, into a scratch folder that is deleted afterwards; its results do not
+count. The commit names the excluded files, which stay in the sink.
 """
 
 import logging
@@ -28,7 +28,7 @@ class Trials:
     Args:
         attempt: The batch, claimed.
         spark: The session.
-        program: What fails; None: a program that reads the batch itself, so that only reading can be tried.
+        program: The failing program; None: the program reads the batch itself, so only reading can be tried.
     """
 
     def __init__(self, attempt: Attempt, spark: SparkSession, program: Program | None) -> None:
@@ -41,8 +41,8 @@ class Trials:
         """The files that make the batch fail.
 
         Raises:
-            Exception: `first`, where it is not the files: every one of them fails alone.
-            SearchError: No single file fails, or the search took too many runs.
+            Exception: `first`, if the cause is not in the files: every file fails alone.
+            SearchError: No single file fails, or the search reached its limit of runs.
         """
         files = self._attempt.files
         log.warning(
@@ -54,15 +54,15 @@ class Trials:
         except SearchError as error:
             raise SearchError(f"{root_cause(first)}; of its {len(files)} files, {error}") from first
         if len(causes) == len(files) and not (len(files) == 1 and self._unreadable(files[0])):
-            log.error("every file of batch %d fails alone: the fault is not in the files", self._attempt.number)
+            log.error("every file of batch %d fails alone: the cause is not in the files", self._attempt.number)
             raise first
         for path, cause in causes.items():
-            log.error("batch %d continues without %s: %s", self._attempt.number, path, cause)
+            log.error("batch %d excludes %s: %s", self._attempt.number, path, cause)
         path = next(iter(causes))
         return LeftOut(tuple(by_path[path] for path in causes), f"{path}: {causes[path]}")
 
     def _fails(self, files: Sequence[BatchFile]) -> str | None:
-        """Run the program over `files`; why it fails, None where it does not."""
+        """Run the program over `files`; return the cause of a failure, or None."""
         self._runs += 1
         log.info("batch %d: trial %d, over %d files", self._attempt.number, self._runs, len(files))
         batch = self._attempt.batch(self._spark, files, trial=True)
@@ -78,7 +78,7 @@ class Trials:
         return None
 
     def _unreadable(self, file: BatchFile) -> bool:
-        """Whether a file cannot be read, whatever the program makes of it."""
+        """Whether a file cannot be read, independent of the program."""
         batch = self._attempt.batch(self._spark, [file], trial=True)
         try:
             check_count(batch.events, batch.manifest)

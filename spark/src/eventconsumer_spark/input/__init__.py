@@ -1,1 +1,1 @@
-"""What a batch reads: the manifest and the files that it lists."""
+"""Input of a batch: the manifest and its files."""

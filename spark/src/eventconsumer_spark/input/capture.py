@@ -1,8 +1,8 @@
 """Avro files in the schema of Event Hubs Capture, as the columns of drained Parquet files.
 
-Invariant: an event reads the same from either format. Capture's schema keeps the types of properties and has no place
-for some columns; the host puts those among the system properties, under their AMQP names. Here they become columns
-again, and typed values the text that Parquet files hold: text as it is, everything else as JSON.
+Invariant: an event is equal in both formats. Capture's schema keeps the types of properties, but lacks some columns;
+the host writes these columns into the system properties, under their AMQP names. This module converts them back to
+columns, and typed values to the text of Parquet files: text unchanged, other values as JSON.
 """
 
 import re
@@ -21,22 +21,22 @@ _OWN_COLUMNS = ("x-opt-enqueued-time", "x-opt-partition-key", "message-id", "cor
 
 
 def partition_of(path: str) -> str | None:
-    """PURE: the partition id that a file's name holds, in either layout; its content has none."""
+    """PURE: the partition id in a file's name, in either layout; the content has none."""
     found = re.search(_PARTITION, f"/{path}")
     return (found[1] or found[2]) if found else None
 
 
 def check_names(files: Iterable[BatchFile]) -> None:
-    """PURE: hold the partition in each file's name against the manifest.
+    """PURE: compare the partition in each file's name with the manifest.
 
     Raises:
-        ManifestError: A name says another one, or none.
+        ManifestError: A name has another partition, or none.
     """
     for file in files:
         if partition_of(file.path) != file.partition:
             raise ManifestError(
                 f"{file.path} is of partition {file.partition}, its name says {partition_of(file.path) or 'none'}: "
-                "drained files are never to be renamed"
+                "drained files must never be renamed"
             )
 
 
@@ -44,7 +44,7 @@ def as_events(records: DataFrame) -> DataFrame:
     """Records of Capture's schema, with the columns of `reading.EVENT_SCHEMA`."""
     system = F.col("SystemProperties")
     path = F.col("_metadata.file_path")
-    # Milliseconds are in the second only, which files of Capture itself lack.
+    # Only the second has milliseconds; files of Capture itself lack it.
     seconds = F.to_timestamp(F.concat("EnqueuedTimeUtc", F.lit(" +00:00")), "M/d/yyyy h:mm:ss a XXX")
     return records.select(
         F.col("SequenceNumber").alias("sequence_number"),
@@ -72,12 +72,12 @@ def _system(system: Column) -> Column:
 
 
 def _values_as_text(column: Column) -> Column:
-    # An AMQP null is the JSON of one.
+    # An AMQP null becomes a JSON null.
     return F.transform_values(column, lambda _, value: F.coalesce(_text(value), F.lit("null")))
 
 
 def _text(value: Column) -> Column:
-    """A value of the union long, double, string, bytes as text; null where it is none of them."""
+    """A value of the union long, double, string, bytes as text; null if it is none of them."""
     encoded = F.translate(F.base64(value["member3"]), "\r\n", "")
     return F.coalesce(
         value["member2"],
@@ -88,7 +88,7 @@ def _text(value: Column) -> Column:
 
 
 def _float_text(number: Column) -> Column:
-    """The shortest decimal that is this number, in the notation of Python and JSON: 0.1, 1e+16; Spark writes 1.0E16."""
+    """The shortest decimal of this number, in the notation of Python and JSON: 0.1, 1e+16; Spark writes 1.0E16."""
     digits = [F.format_string(f"%.{places}e", number) for places in (0, 14, 15, 16)]
     shortest = reduce(
         lambda otherwise, text: F.when(text.try_cast("double") == number, text).otherwise(otherwise),

@@ -1,8 +1,7 @@
-"""The frozen list of a batch's files: loaded, and held against what storage has now.
+"""The frozen list of a batch's files: loaded, and compared with the present files in storage.
 
-Invariant: nothing is read that is not, byte for byte, what the leading host froze. Slots never change (S1), so a
-difference means that another program changed the container; the batch then stops and names the files rather than
-process something unknown.
+Invariant: only files that are unchanged since the leading host froze them are read. Slots never change (S1), so a
+difference means that another program changed the container; the batch then stops and names the files.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -17,14 +16,14 @@ MAX_MANIFEST_BYTES = 64 * 1024 * 1024
 """A manifest is parsed only below this size; 100,000 files need about 25 MB."""
 
 _LOOKERS = 16  # Parallel HEAD requests: the check is bound by latency.
-_NAMED = 5  # Files named in a message; more are counted.
+_NAMED = 5  # Maximum number of files named in a message.
 
 
 def load_manifest(store: BlobStore, job: BatchJob) -> BatchManifest:
     """Read the manifest of `job`.
 
     Raises:
-        ManifestError: There is none, it is too large or unreadable, or belongs to another resource or batch.
+        ManifestError: It is missing, too large or invalid, or belongs to another resource or batch.
     """
     name = manifest_name(job.sink.prefix, job.number)
     content = store.read(name, MAX_MANIFEST_BYTES + 1)
@@ -39,7 +38,7 @@ def load_manifest(store: BlobStore, job: BatchJob) -> BatchManifest:
     try:
         manifest = BatchManifest.model_validate_json(content)
     except ValidationError as error:
-        raise ManifestError(f"manifest {name} is not readable: {error.errors()[0]['msg']}") from error
+        raise ManifestError(f"cannot parse manifest {name}: {error.errors()[0]['msg']}") from error
     if (manifest.number, manifest.chain) != (job.number, job.chain):
         raise ManifestError(
             f"manifest {name} is of batch {manifest.number} of chain {manifest.chain}, frozen for EventConsumer "
@@ -61,13 +60,13 @@ def check_files(store: BlobStore, manifest: BatchManifest) -> None:
     if differences:
         more = f" and {len(differences) - _NAMED} more" if len(differences) > _NAMED else ""
         raise FilesChangedError(
-            f"batch {manifest.number} is not what was frozen: {'; '.join(differences[:_NAMED])}{more}: drained files "
-            "are never to be changed or deleted: restore them (soft delete or versions of the storage account)"
+            f"batch {manifest.number} has changed since it was frozen: {'; '.join(differences[:_NAMED])}{more}: "
+            "drained files must never be changed or deleted: restore them (soft delete or versions of the account)"
         )
 
 
 def difference(expected: BatchFile, found: BlobFacts | None) -> str | None:
-    """PURE: what is wrong with one file, as text; None where it is the frozen one."""
+    """PURE: the difference of one file, as text; None if it is unchanged."""
     if found is None:
         return f"{expected.path} is missing"
     if found.size != expected.size:
@@ -78,5 +77,5 @@ def difference(expected: BatchFile, found: BlobFacts | None) -> str | None:
 
 
 def _bare(etag: str) -> str:
-    # Headers carry quotes, listings do not.
+    # Headers have quotes, listings do not.
     return etag.strip('"')

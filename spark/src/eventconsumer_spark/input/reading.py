@@ -1,7 +1,7 @@
-"""The drained files as a DataFrame: exactly the files of the manifest, with a schema that is fixed and not inferred.
+"""The drained files as a DataFrame: exactly the files of the manifest, with a fixed schema that is not inferred.
 
-Files of both formats give the same columns. Each row also knows its file, as Spark's hidden column
-`_metadata.file_path`, which is there when it is asked for and nowhere else.
+Files of both formats give the same columns. The file of each row is in Spark's hidden column `_metadata.file_path`,
+which is only read on request.
 """
 
 from collections.abc import Sequence
@@ -35,18 +35,18 @@ EVENT_SCHEMA = StructType(
 """Columns of drained files, in their order."""
 
 READER_BYTES = 32 * 1024**2
-"""What a task's reader holds at a time, about, bytes."""
+"""Approximate size of the rows that a task's reader holds, bytes."""
 
 _READER_ROWS = "spark.sql.parquet.columnarReaderBatchSize"
-_MOST_ROWS = 4096  # Spark's own default, which a million bytes an event would make 4 GB.
-_COMPRESSION = 4  # Events are about so much larger than they are in files.
+_MOST_ROWS = 4096  # Spark's default; with a million bytes per event it would be 4 GB.
+_COMPRESSION = 4  # Approximate ratio of the size of events to their size in files.
 
 
 def read_events(spark: SparkSession, manifest: BatchManifest, container: AbfsFolder) -> DataFrame:
-    """The events of a batch, one row each, columns as in `EVENT_SCHEMA`; order is not kept across files.
+    """The events of a batch, one row each, columns as in `EVENT_SCHEMA`; files have no order.
 
     Raises:
-        ManifestError: A file's name and the manifest say different partitions.
+        ManifestError: A file's name and the manifest name different partitions.
     """
     if not manifest.files:
         return spark.createDataFrame([], EVENT_SCHEMA)
@@ -60,28 +60,28 @@ def read_events(spark: SparkSession, manifest: BatchManifest, container: AbfsFol
 
 
 def rows_at_a_time(files: Sequence[BatchFile]) -> int:
-    """PURE: how many rows a reader may hold, so that large events do not fill the memory."""
+    """PURE: maximum number of rows that a reader may hold, so that large events do not exhaust the memory."""
     largest = max((file.size / max(1, file.count) for file in files), default=0)
     return max(16, min(_MOST_ROWS, int(READER_BYTES / max(1, largest * _COMPRESSION))))
 
 
 def check_count(events: DataFrame, manifest: BatchManifest) -> int:
-    """Count the rows of a batch and hold them against the manifest; reads one narrow column.
+    """Count the rows of a batch and compare the number with the manifest; reads one narrow column.
 
-    It comes before anything is written, because what is in a Delta table cannot be taken back.
+    This is done before the output is written, because a commit to a Delta table cannot be undone.
 
     Returns:
         Number of rows.
 
     Raises:
-        CountMismatchError: The manifest says another number, or rows have no sequence number (a foreign layout).
+        CountMismatchError: The manifest has another number, or rows have no sequence number (another schema).
     """
     rows, numbered = events.agg(F.count(F.lit(1)), F.count("sequence_number")).first()
     expected = sum(file.count for file in manifest.files)
     if rows != expected or numbered != rows:
         raise CountMismatchError(
-            f"the {len(manifest.files)} files of batch {manifest.number} hold {rows} events ({numbered} with a "
-            f"sequence number), the manifest says {expected} (difference {rows - expected:+d}): nothing was committed; "
-            "compare the files' metadata 'count' with the manifest to find the wrong one"
+            f"the {len(manifest.files)} files of batch {manifest.number} have {rows} events ({numbered} with a "
+            f"sequence number), the manifest has {expected} (difference {rows - expected:+d}): nothing was committed; "
+            "compare the files' metadata 'count' with the manifest to find the wrong file"
         )
     return int(rows)

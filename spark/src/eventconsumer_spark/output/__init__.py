@@ -1,1 +1,1 @@
-"""What a batch writes: files in a folder, or a Delta table."""
+"""Output of a batch: files in a folder, or a Delta table."""

@@ -1,7 +1,7 @@
-"""What becomes of events' bodies: as they are, text, or JSON; and which events do not fit.
+"""Decodes bodies of events: unchanged, text, or JSON; and separates events that do not match.
 
-Invariant: every event is in exactly one of the two results of `split`. Nothing is lost where a body is not what
-`spark.output.body` says, and nothing is in both.
+Invariant: every event is in exactly one of the two results of `split`, also if its body does not match
+`spark.output.body`.
 """
 
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ NO_BODY = "no body"
 NO_UTF8 = "not UTF-8"
 NO_JSON = "not JSON"
 NO_OBJECT = "not a JSON object"
-NO_FIT = "JSON that spark.output.body.schema does not fit"
+NO_FIT = "JSON that does not match spark.output.body.schema"
 
 _PARSED, _CAUSE, _CORRUPT = "_parsed", "_cause", "_corrupt"
 _STRICT = {
     "mode": "PERMISSIVE",
     "columnNameOfCorruptRecord": _CORRUPT,
-    # Spark's own defaults accept what JSON does not.
+    # Spark's defaults accept invalid JSON.
     "allowSingleQuotes": "false",
     "allowNonNumericNumbers": "false",
 }
@@ -32,25 +32,25 @@ _STRICT = {
 
 @dataclass(frozen=True)
 class Split:
-    """Events with their bodies decoded, and those whose body cannot be."""
+    """Events with decoded bodies, and events whose bodies do not match."""
 
     fitting: DataFrame
-    """All columns of the events, `body` in its place as what it was decoded to."""
+    """All columns of the events, with `body` decoded."""
     unfit: DataFrame | None
-    """File, partition, sequence number, enqueued time, body as it is, and cause; None: every body fits."""
+    """File, partition, sequence number, enqueued time, original body, and cause; None: every body matches."""
 
 
 def split(events: DataFrame, body: Body) -> Split:
-    """Decode the bodies. Nothing runs here; `fitting` decodes each body once.
+    """Decode the bodies, lazily; `fitting` decodes each body once.
 
     Raises:
-        ConfigurationError: The schema is not one.
+        ConfigurationError: The schema is invalid.
     """
     if body.type is BodyType.BINARY:
         return Split(events, None)
     decoded, cause = _decode(body)
     marked = events.withColumn(_PARSED, decoded).withColumn(_CAUSE, cause)
-    # An observed plan is a wall to the optimizer, which would decode once to filter and once more to select.
+    # An observed plan stops the optimizer, which would decode once to filter and again to select.
     walled = marked.observe(Observation(), F.count(F.lit(1)).alias("events"))
     value = F.col(f"{_PARSED}.value") if body.type is BodyType.JSON and body.schema_ else F.col("body").cast("string")
     fitting = walled.where(F.col(_CAUSE).isNull()).select(
@@ -68,7 +68,7 @@ def split(events: DataFrame, body: Body) -> Split:
 
 
 def body_schema(body: Body) -> StructType | None:
-    """The parsed `spark.output.body.schema`; None where there is none.
+    """The parsed `spark.output.body.schema`; None if there is none.
 
     Raises:
         ConfigurationError: It is not a list of columns.
@@ -80,21 +80,21 @@ def body_schema(body: Body) -> StructType | None:
     except PySparkException as error:
         cause = next((line for line in str(error).splitlines() if line.strip()), "")
         raise ConfigurationError(
-            f"spec.spark.output.body.schema: {cause.strip()}: write columns as Spark does: id BIGINT, name STRING"
+            f"spec.spark.output.body.schema: {cause.strip()}: use Spark DDL: id BIGINT, name STRING"
         ) from None
     if not isinstance(parsed, StructType):
-        raise ConfigurationError("spec.spark.output.body.schema: write columns as Spark does: id BIGINT, name STRING")
+        raise ConfigurationError("spec.spark.output.body.schema: use Spark DDL: id BIGINT, name STRING")
     return parsed
 
 
 def _decode(body: Body) -> tuple[Column, Column]:
-    """The column that is parsed, and the one that says why a body does not fit; null where it does."""
+    """The parsed column, and the column with the cause if a body does not match; null if it matches."""
     text = F.col("body").cast("string")
     absent = F.when(F.col("body").isNull(), NO_BODY).when(~F.is_valid_utf8(text), NO_UTF8)
     if body.type is BodyType.TEXT:
         return F.lit(None), absent
     schema = body_schema(body)
-    # As a field of an object whose last field must be found too, so that nothing may follow the body's own JSON.
+    # As a field of an object whose last field must also be found, so that no text may follow the body's JSON.
     whole = F.concat(F.lit('{"value":'), text, F.lit(',"end":true}'))
     parsed = F.from_json(whole, _whole(schema or StringType()), _STRICT)
     corrupt = F.col(_PARSED)[_CORRUPT].isNotNull()

@@ -1,12 +1,12 @@
 """A Delta table that grows by one transaction for each batch, and its compaction.
 
 Invariant: a batch is in the table once. Its append carries a transaction id (application, number), and Delta ignores
-one whose number is not above the last; so a repeated attempt adds nothing. Batches come in order, so nothing is
-ignored that is new. Each append says in the table's history which batch it is: from there a repeated attempt learns
-what the first one wrote.
+one whose number is not above the last; so a repeated attempt adds nothing. Batches are written in order, so no new
+batch is ignored. Each append names its batch in the table's history, from which a repeated attempt reads the result of
+the first one.
 
-Delta has no public way to ask for the sizes of a table's files; `_small_files` asks the table's log itself, in the
-version that jars/pom.xml pins. Nothing here ever vacuums: removed files stay for readers of older versions.
+Delta has no public API for the sizes of a table's files; `_small_files` reads the table's log through the version that
+jars/pom.xml pins. This module never vacuums: removed files stay for readers of older versions.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ from eventconsumer_storage.errors import StorageError
 log = logging.getLogger("eventconsumer.spark")
 
 _OPTIMIZE = "spark.databricks.delta.optimize"
-_RECENT = 30  # Versions that are looked at before all of them are.
+_RECENT = 30  # Number of versions to read before all versions are read.
 _STATISTICS = ("sequence_number", "enqueued_time", "partition_id", "partition_key")
 
 
@@ -44,7 +44,7 @@ class Transaction:
 
 @dataclass(frozen=True)
 class Appended:
-    """A batch in a table: rows it added or changed, the version that has them, and what its writer noted beside."""
+    """A batch in a table: number of rows that it added or changed, their version, and the note of its writer."""
 
     rows: int
     version: int
@@ -61,15 +61,15 @@ def append(
     """Add the rows of a batch, unless they are in the table.
 
     Args:
-        frame: The rows; evaluated once, or not at all where they are there.
-        table: URI of the table; made where there is none. New columns are added to it.
-        transaction: Of this batch.
-        note: Kept in the table's history with the append; an earlier attempt's note comes back.
-        partition_by: Columns that a new table is partitioned by.
+        frame: The rows; evaluated once, or never if they are in the table.
+        table: URI of the table; created if missing. New columns are added to it.
+        transaction: Transaction of this batch.
+        note: Kept in the table's history with the append; the note of an earlier attempt is returned.
+        partition_by: Partition columns of a new table.
 
     Raises:
-        ConfigurationError: The table's columns or partitions are others.
-        StorageError: The batch is in the table, and the table's history has forgotten when.
+        ConfigurationError: The table has other columns or partitions.
+        StorageError: The batch is in the table, but no longer in its history.
     """
     own = _own(transaction)
     writer = frame.write.format("delta").mode("append").option("mergeSchema", "true")
@@ -87,12 +87,12 @@ def append(
 
 @dataclass(frozen=True)
 class Match:
-    """How a row `s` of a batch meets a row `t` of the table: SQL expressions.
+    """Merge conditions of a row `s` of a batch and a row `t` of the table: SQL expressions.
 
     Attributes:
-        on: When two rows are the same.
-        update: Column -> what it becomes.
-        where: Which of the same rows are updated; None: all.
+        on: Condition of a match.
+        update: Column -> its new value.
+        where: Which matching rows are updated; None: all.
     """
 
     on: str
@@ -101,17 +101,17 @@ class Match:
 
 
 def merge(frame: DataFrame, table: str, transaction: Transaction, note: Mapping[str, Any], match: Match) -> Appended:
-    """Update and insert the rows of a batch, unless that is done.
+    """Update and insert the rows of a batch, unless an earlier attempt did.
 
     Args:
         frame: The rows, at most one for each of the table's.
-        table: URI of the table; made where there is none.
-        transaction: Of this batch.
+        table: URI of the table; created if missing.
+        transaction: Transaction of this batch.
         note: As in `append`.
-        match: What becomes of rows that are there; others are inserted.
+        match: Updates of matching rows; other rows are inserted.
 
     Raises:
-        ConfigurationError: The table's columns are others.
+        ConfigurationError: The table has other columns.
         StorageError: As in `append`.
     """
     spark, own = frame.sparkSession, _own(transaction)
@@ -132,16 +132,16 @@ def merge(frame: DataFrame, table: str, transaction: Transaction, note: Mapping[
 
 
 def create(spark: SparkSession, table: str, schema: StructType, partition_by: Sequence[str] = ()) -> None:
-    """Make an empty table, where there is none.
+    """Create an empty table if it is missing.
 
-    `DeltaTable.createIfNotExists` refuses a folder that holds anything but a table (DELTA_MISSING_DELTA_TABLE), and
-    this folder holds the record of its chain. A write makes a table in it.
+    `DeltaTable.createIfNotExists` refuses a folder with other files (DELTA_MISSING_DELTA_TABLE), and this folder
+    contains the record of its chain. A write creates a table in it.
 
     Args:
         spark: The session.
         table: URI of the table.
         schema: Its columns.
-        partition_by: Which of them it is partitioned by.
+        partition_by: Its partition columns.
     """
     writer = spark.createDataFrame([], schema).write.format("delta").mode("ignore").options(**_properties(schema.names))
     if partition_by:
@@ -150,18 +150,18 @@ def create(spark: SparkSession, table: str, schema: StructType, partition_by: Se
 
 
 def compact(spark: SparkSession, table: str, target: int, partition_column: str = "") -> int:
-    """Compact small files where that pays; the table's rows stay the same.
+    """Compact small files if it is worthwhile; the table's rows do not change.
 
     A failure is logged and not raised: the batch is in the table, and a later one tries again.
 
     Args:
         spark: The session.
         table: URI of the table.
-        target: Size to aim at, bytes.
-        partition_column: What the table is partitioned by; empty: nothing.
+        target: Target size of files, bytes.
+        partition_column: Partition column of the table; empty: none.
 
     Returns:
-        Number of partitions that were compacted; an unpartitioned table is one.
+        Number of compacted partitions; an unpartitioned table counts as one.
     """
     done = 0
     settings = {f"{_OPTIMIZE}.maxFileSize": str(target), f"{_OPTIMIZE}.minFileSize": str(int(target * SMALL))}
@@ -172,9 +172,9 @@ def compact(spark: SparkSession, table: str, target: int, partition_column: str 
                 result = spark.sql(f"OPTIMIZE delta.`{table}`{where}").first()["metrics"]
             log.info("%s%s: compacted %d files to %d", table, where, result.numFilesRemoved, result.numFilesAdded)
             done += 1
-    # Whatever it is: the batch does not depend on it.
+    # Any error: the batch does not depend on the compaction.
     except Exception as error:
-        log.warning("%s was not compacted, which is tried again later: %s", table, _first_line(error))
+        log.warning("%s was not compacted; a later batch tries again: %s", table, _first_line(error))
     return done
 
 
@@ -190,13 +190,13 @@ def _find(spark: SparkSession, table: str, own: Mapping[str, Any]) -> Appended:
             if own.items() <= note.items():
                 return Appended(_rows(entry["operationMetrics"]), int(entry["version"]), note)
     raise StorageError(
-        f"batch {own['batch']} is in the table {table}, and the table's history does not say since when: set its "
-        "property delta.logRetentionDuration above the time that a batch may wait for its next attempt"
+        f"batch {own['batch']} is in the table {table}, but not in the table's history: set its "
+        "property delta.logRetentionDuration above the maximum time between two attempts of a batch"
     )
 
 
 def _rows(metrics: Mapping[str, str]) -> int:
-    # What a merge writes includes rows that it only copies.
+    # The written rows of a merge include copied rows.
     if "numTargetRowsInserted" in metrics:
         return int(metrics["numTargetRowsInserted"]) + int(metrics["numTargetRowsUpdated"])
     return int(metrics["numOutputRows"])
@@ -207,21 +207,21 @@ def _own(transaction: Transaction) -> dict[str, Any]:
 
 
 def _properties(columns: Sequence[str]) -> dict[str, str]:
-    """Of a new table only. Bodies and properties have no place in a log of minima and maxima."""
+    """For a new table only. The log needs no minima and maxima of bodies and properties."""
     counted = [name for name in _STATISTICS if name in columns]
     return {"delta.dataSkippingStatsColumns": ",".join(counted)} if counted else {}
 
 
 def _unfit(table: str, error: AnalysisException) -> ConfigurationError:
     return ConfigurationError(
-        f"the table {table} does not take this batch: {_first_line(error)}: set spec.spark.output back to what the "
-        "table was made with, or give another spec.spark.output.path"
+        f"the table {table} refuses this batch: {_first_line(error)}: restore the spec.spark.output with which the "
+        "table was created, or set another spec.spark.output.path"
     )
 
 
 @contextlib.contextmanager
 def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Settings that hold for one statement."""
+    """Settings for one statement."""
     try:
         for key, value in settings.items():
             spark.conf.set(key, value)

@@ -1,8 +1,8 @@
 """Parquet files in a folder that belongs to one batch: each attempt replaces it as a whole.
 
-Invariant: when `write_folder` returns, the folder holds the files of this write and no others. Overwriting alone does
-not give that: tasks of an attempt that was given up may still finish, and put a file beside those of its successor.
-So each write has a mark of its own in its files' names; what does not have it is removed, and what is left is counted.
+Invariant: when `write_folder` returns, the folder contains the files of this write and no others. Overwriting alone is
+not sufficient: tasks of a superseded attempt may still finish, and write a file beside those of the next attempt. So
+each write has a unique mark in its files' names; other files are removed, and the remaining rows are counted.
 """
 
 import logging
@@ -18,23 +18,23 @@ from eventconsumer_storage.errors import StorageError
 log = logging.getLogger("eventconsumer.spark")
 
 ROW_GROUP_BYTES = 32 * 1024**2
-"""What a writing task gathers before it writes, bytes; Spark's default of 128 MiB a task fills a small driver."""
+"""Row group size of a writing task, bytes; Spark's default of 128 MiB per task is too large for a small driver."""
 _SUCCESS = "_SUCCESS"
 
 
 def write_folder(frame: DataFrame, folder: str, partition_by: Sequence[str] = ()) -> int:
-    """Write `frame` as Parquet, replacing whatever is in `folder`.
+    """Write `frame` as Parquet, replacing the content of `folder`.
 
     Args:
-        frame: What to write; it is evaluated once.
-        folder: URI of a folder that nothing else uses.
+        frame: The rows; evaluated once.
+        folder: URI of a folder that no other program uses.
         partition_by: Columns that become subfolders.
 
     Returns:
         Number of rows.
 
     Raises:
-        StorageError: The files hold another number of rows than were written: something else removed some.
+        StorageError: The files have another number of rows than were written: another program removed some.
     """
     spark = frame.sparkSession
     mark = f"part-{uuid.uuid4().hex[:12]}"
@@ -46,24 +46,24 @@ def write_folder(frame: DataFrame, folder: str, partition_by: Sequence[str] = ()
     for path in list(list_files(spark, folder)):
         name = path.getName()
         if name != _SUCCESS and not name.startswith(mark):
-            log.warning("removed %s: an attempt that was given up wrote it", path)
+            log.warning("removed %s: a superseded attempt wrote it", path)
             _files(spark, folder).delete(path, False)
     found = spark.read.parquet(folder).count()
     if found != rows:
         raise StorageError(
-            f"{folder} holds {found} rows, this attempt wrote {rows}: something else writes there: give each "
+            f"{folder} has {found} rows, this attempt wrote {rows}: another program writes there: give each "
             "EventConsumer its own spark.output.path"
         )
     return rows
 
 
 def remove_folder(spark: SparkSession, folder: str) -> None:
-    """Delete a folder with all that is in it, where there is one."""
+    """Delete a folder and its content, if it exists."""
     _files(spark, folder).delete(_path(spark, folder), True)
 
 
 def list_files(spark: SparkSession, folder: str) -> Iterator[Any]:
-    """Paths (Hadoop's) of all files below a folder; none where there is no folder."""
+    """Hadoop paths of all files below a folder; none if the folder does not exist."""
     files, root = _files(spark, folder), _path(spark, folder)
     if not files.exists(root):
         return
@@ -72,7 +72,7 @@ def list_files(spark: SparkSession, folder: str) -> Iterator[Any]:
         yield found.next().getPath()
 
 
-# Python has no way of its own to Hadoop's file systems, which have the session's credential.
+# Python has no API for Hadoop's file systems, which have the session's credential.
 def _path(spark: SparkSession, uri: str) -> Any:
     return spark.sparkContext._jvm.org.apache.hadoop.fs.Path(uri)
 

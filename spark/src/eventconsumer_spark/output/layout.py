@@ -1,27 +1,27 @@
-"""PURE: how the output is laid out in files: how many a batch makes, and which small ones are worth compacting.
+"""PURE: files of the output: their number for a batch, and small files to compact.
 
-Spark decides neither by size. A batch of many small files would become as many, and one of few large files would keep
-one task busy; a table that grows by a batch every few minutes would have a hundred thousand files a year.
+Spark does not decide by size. A batch of many small files would become as many output files, and a batch of few large
+files would use one task; a table that grows by a batch every few minutes would have a hundred thousand files per year.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 SMALL = 0.75
-"""Files below this share of the target are small: two of them make a better one."""
+"""Files below this share of the target are small."""
 ENOUGH_FILES = 32
-"""So many small files are compacted whatever their size."""
+"""This number of small files is compacted, whatever their size."""
 ENOUGH_FULL = 8
-"""So many small files are compacted where they make up a whole one; fewer would be rewritten too often."""
+"""This number of small files is compacted if they fill a whole file; fewer would be rewritten too often."""
 LOOK_EVERY = 4
-"""After so many batches the sizes of a table's files are asked for, which takes seconds; fewer do not fill a file."""
+"""Number of batches between checks of a table's file sizes, which take seconds; fewer do not fill a file."""
 LEAST_SHARE = 4
-"""A batch may be cut to files of a quarter of the target, so that all cores write."""
+"""A batch may be split into files of a quarter of the target, so that all cores write."""
 
 
 @dataclass(frozen=True)
 class SmallFiles:
-    """The small files of one partition of a table; `bytes` is their size together."""
+    """The small files of one partition of a table; `bytes` is their total size."""
 
     partition: str
     files: int
@@ -29,24 +29,24 @@ class SmallFiles:
 
 
 def output_files(size: int, target: int, cores: int) -> int:
-    """How many files a batch is written as: of the target's size, or smaller where cores would be idle.
+    """Number of files of a batch: of the target size, or smaller if cores would be idle.
 
     Args:
-        size: Of the batch's files, bytes; its output has about the same.
+        size: Total size of the batch's files, bytes; its output has about the same.
         target: `spark.output.targetFileBytes`.
-        cores: Tasks that run at a time.
+        cores: Number of parallel tasks.
     """
     whole = -(-size // target)
     return max(1, whole, min(cores, -(-size * LEAST_SHARE // target)))
 
 
 def worth_looking(number: int) -> bool:
-    """Whether to look for small files after batch `number`."""
+    """Whether to check for small files after batch `number`."""
     return number % LOOK_EVERY == 0
 
 
 def worth_compacting(small: Iterable[SmallFiles], target: int) -> list[str]:
-    """The partitions of a table in which compaction pays, the fullest first."""
+    """The partitions of a table to compact, the fullest first."""
     due = [
         found
         for found in small

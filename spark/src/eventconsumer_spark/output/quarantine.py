@@ -1,4 +1,4 @@
-"""Events whose body does not fit: kept beside the output, with what is needed to find and repair them."""
+"""Events whose body does not match: kept beside the output, with file, sequence number and cause."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from eventconsumer_storage.errors import StorageError
 
 @dataclass(frozen=True)
 class Kept:
-    """What was left out: number of events, their folder, the first of them in words; all empty where nothing was."""
+    """Quarantined events: number, folder, and cause of the first; all empty if there are none."""
 
     rows: int = 0
     path: str = ""
@@ -18,16 +18,16 @@ class Kept:
 
 
 def keep(spark: SparkSession, unfit: DataFrame | None, expected: int, folder: str) -> Kept:
-    """Write the events that do not fit, replacing what an earlier attempt wrote.
+    """Write the events that do not match, replacing files of earlier attempts.
 
     Args:
         spark: The session.
-        unfit: As `bodies.split` gives them.
-        expected: How many there must be: the batch's events without those in the output.
-        folder: Theirs, of this batch only.
+        unfit: From `bodies.split`.
+        expected: Required number: the batch's events without those in the output.
+        folder: Their folder, of this batch only.
 
     Raises:
-        StorageError: There are more or fewer.
+        StorageError: The number differs.
     """
     if expected == 0:
         remove_folder(spark, folder)
@@ -35,8 +35,8 @@ def keep(spark: SparkSession, unfit: DataFrame | None, expected: int, folder: st
     rows = 0 if unfit is None else write_folder(unfit.coalesce(1), folder)
     if rows != expected:
         raise StorageError(
-            f"{expected} events are not in the output, and {rows} have a body that does not fit: nothing was "
-            "committed; the program and the files it read do not belong together"
+            f"{expected} events are not in the output, but {rows} have a body that does not match: nothing was "
+            "committed; the output and the files that were read are inconsistent"
         )
     first = (
         spark.read.parquet(folder)

@@ -1,4 +1,4 @@
-"""What a program says about the result it wrote: it goes into the batch's commit as it is."""
+"""The result of a program, which becomes part of the batch's commit."""
 
 from dataclasses import dataclass
 
@@ -9,10 +9,10 @@ class WriteResult:
 
     Attributes:
         rows: Rows of the result.
-        output_version: Version of the Delta table that holds them; None where it is no Delta table.
-        quarantined_rows: Events that were left out because their body is not what `spark.output.body` says.
-        rows_path: Folder of those events; empty where there are none.
-        message: Why: the cause of the first of them.
+        output_version: Version of the Delta table that contains them; None: not a Delta table.
+        quarantined_rows: Events that were excluded because their body does not match `spark.output.body`.
+        rows_path: Folder of those events; empty if there are none.
+        message: Cause for the first of them.
     """
 
     rows: int

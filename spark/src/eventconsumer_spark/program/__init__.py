@@ -1,1 +1,1 @@
-"""A driver's program: its environment, log, session, exit code, and what programs with sessions of their own call."""
+"""A driver's program: environment, log, session, exit code, and functions for programs with their own session."""

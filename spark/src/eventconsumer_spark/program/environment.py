@@ -1,4 +1,4 @@
-"""What a driver is given: the job's description in its environment, and a log on standard error."""
+"""Environment of a driver: the job's description in a variable, and a log on standard error."""
 
 import logging
 from collections.abc import Mapping
@@ -14,10 +14,10 @@ _ours: list[logging.Handler] = []
 
 
 def set_up_log(job: BatchJob | None = None) -> None:
-    """Log to standard error, as the other programs do; where the user's program has set up a log already, to that.
+    """Log to standard error, as the other programs do, or to the log that the user's program has set up.
 
     Args:
-        job: What each entry is about, once it is known.
+        job: Adds fields to each entry; None: not known yet.
     """
     root = logging.getLogger()
     if not root.handlers or root.handlers == _ours:

@@ -1,11 +1,11 @@
-"""For programs that make their own session: the batch by one call, the commit by another.
+"""For programs with their own session: one call reads the batch, another one commits it.
 
     spark = SparkSession.builder.getOrCreate()
     batch = read_batch(spark)
     commit_batch(batch, rows_written=write_somewhere(batch.events))
 
-Built of the same parts as `run_batch`, with the same promises: the batch is verified and claimed before it is handed
-out, and a commit needs the claim. A program that ends without a commit leaves the batch to the next attempt.
+Same parts and guarantees as `run_batch`: the batch is verified and claimed before it is returned, and a commit requires
+the claim. A program that ends without a commit leaves the batch to the next attempt.
 """
 
 import atexit
@@ -37,7 +37,7 @@ log = logging.getLogger("eventconsumer.spark")
 
 @dataclass(frozen=True)
 class ClaimedBatch(Batch):
-    """A batch that `commit_batch` takes.
+    """A batch for `commit_batch`.
 
     Attributes:
         attempt: This attempt at the batch.
@@ -49,12 +49,12 @@ class ClaimedBatch(Batch):
 
 
 def read_batch(spark: SparkSession) -> ClaimedBatch:
-    """The batch that this program was started for; where it is committed already, the program ends with code 0.
+    """The batch of this program; if it is already committed, the program ends with code 0.
 
-    The session gets the settings with which it reads and writes the sink's storage account.
+    Configures the session for access to the sink's storage account.
 
     Raises:
-        SparkJobError: The batch cannot be processed now; the message says why.
+        SparkJobError: The batch cannot be processed now; the message gives the cause.
     """
     for batch in read_batches(spark, several=False):
         return batch
@@ -62,14 +62,14 @@ def read_batch(spark: SparkSession) -> ClaimedBatch:
 
 
 def read_batches(spark: SparkSession, *, several: bool = True) -> Iterator[ClaimedBatch]:
-    """As `read_batch`, for programs that can be replayed over many batches: each has to be committed before the next.
+    """As `read_batch`, for programs that can replay several batches: each must be committed before the next.
 
     Args:
         spark: The program's session.
         several: False: a replay of more than one batch is refused.
 
     Raises:
-        SparkJobError: A batch cannot be processed now; the message says why.
+        SparkJobError: A batch cannot be processed now; the message gives the cause.
     """
     set_up_log()
     with _last_words():
@@ -79,7 +79,7 @@ def read_batches(spark: SparkSession, *, several: bool = True) -> Iterator[Claim
         set_up_log(job)
         if job.replay and job.replay.first != job.replay.last and not several:
             raise ConfigurationError(
-                "spec.spark.replay: this program reads one batch: replay one (from and to alike), or let it loop over "
+                "spec.spark.replay: this program reads one batch: replay one batch (equal from and to), or loop over "
                 "read_batches(spark)"
             )
         resources = ExitStack()
@@ -95,24 +95,24 @@ def read_batches(spark: SparkSession, *, several: bool = True) -> Iterator[Claim
             yield batch
             if not batch.attempt.released:
                 raise ConfigurationError(
-                    f"batch {one.number} was left without commit_batch: it has to be committed first"
+                    f"batch {one.number} is not committed: call commit_batch before the next batch"
                 )
 
 
 def commit_batch(batch: ClaimedBatch, rows_written: int, output_version: int | None = None) -> BatchCommit:
-    """Commit a batch whose result is complete; nothing of it may be written after this.
+    """Commit a batch whose result is complete and not written any further.
 
     Args:
         batch: From `read_batch`.
         rows_written: Rows of the result.
-        output_version: Version of the Delta table that holds them, where there is one.
+        output_version: Version of the Delta table that contains them; None: not a Delta table.
 
     Returns:
-        The commit that stands; it is another attempt's where that one was first.
+        The valid commit, which may be another attempt's.
 
     Raises:
         ClaimLostError: Another attempt has taken over; nothing was committed.
-        StorageError: Storage refused or did not answer.
+        StorageError: Storage refused or did not respond.
     """
     with _last_words():
         committed = batch.attempt.commit(WriteResult(rows_written, output_version), batch.rows_read)
@@ -122,7 +122,7 @@ def commit_batch(batch: ClaimedBatch, rows_written: int, output_version: int | N
 
 
 def _open(attempt: Attempt, spark: SparkSession) -> ClaimedBatch:
-    """Read a claimed batch; where it cannot be read and the job says so, without the files that cannot."""
+    """Read a claimed batch; if the job permits it, without unreadable files."""
 
     def abandon() -> None:
         # In this order: the next attempt must not begin while this one writes.

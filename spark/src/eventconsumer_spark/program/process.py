@@ -1,7 +1,6 @@
 """A job from start to end: its batch, or in a replay its batches one after the other, each processed and committed.
 
-Invariant: a claim is released only when this driver does not write any more: after the commit, or after Spark has
-stopped.
+Invariant: a claim is released only when this driver no longer writes: after the commit, or after Spark has stopped.
 """
 
 import json
@@ -29,10 +28,10 @@ log = logging.getLogger("eventconsumer.spark")
 def process(
     job: BatchJob, program: Program, environment: Mapping[str, str], ending: Ending | None = None
 ) -> BatchCommit:
-    """Process and commit what the job asks for; return the commit of its last batch.
+    """Process and commit the batches of the job; return the commit of the last one.
 
     Raises:
-        SparkJobError: A batch is not committed; the message says why.
+        SparkJobError: A batch is not committed; the message gives the cause.
     """
     ending = ending or Ending()
     spark: SparkSession | None = None
@@ -77,10 +76,10 @@ def jobs_of(job: BatchJob, site: Site) -> Iterator[BatchJob]:
 
 
 def run(attempt: Attempt, spark: SparkSession, program: Program) -> BatchCommit:
-    """Process and commit a claimed batch; where it fails for its files, and the job says so, without these files.
+    """Process and commit a claimed batch; if it fails because of files, and the job permits it, without these files.
 
     Raises:
-        Exception: Whatever the program raises, or Spark.
+        Exception: Any error of the program or of Spark.
     """
     try:
         rows, written = _run_once(attempt.batch(spark), program)
@@ -100,7 +99,7 @@ def _run_once(batch: Batch, program: Program) -> tuple[int, WriteResult]:
 
 
 def _replayed(job: BatchJob, number: int, site: Site) -> BatchJob:
-    # Where the batch was committed without files, it has to be possible again.
+    # A batch that was committed without some files must be repeatable without them.
     original = find_commit(site.store, job.sink.prefix, number)
     quarantine = original.quarantine if original else None
     left_files = quarantine is not None and quarantine.number == number and bool(quarantine.files)
@@ -108,5 +107,5 @@ def _replayed(job: BatchJob, number: int, site: Site) -> BatchJob:
 
 
 def totals_message(replay: ReplayOf, last: BatchCommit) -> str:
-    """PURE: what a replay came to, as JSON: batches committed and rows written."""
+    """PURE: the result of a replay as JSON: batches committed and rows written."""
     return json.dumps({"batches": replay.last - replay.first + 1, "rows": last.totals.rows_written})

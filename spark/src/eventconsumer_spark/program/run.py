@@ -1,6 +1,6 @@
-"""The outermost shell of a driver: its environment, its log, its exit code and its last words.
+"""The outermost function of a driver: environment, log, exit code and termination message.
 
-Invariant: whatever goes wrong ends in a code other than 0 and one redacted line, in the log and in the pod's status.
+Invariant: every error ends in a code other than 0 and one redacted line, in the log and in the pod's status.
 """
 
 import logging
@@ -21,7 +21,7 @@ log = logging.getLogger("eventconsumer.spark")
 def run_batch(program: Program) -> None:
     """Process the batch that the environment describes, or in a replay the batches.
 
-    Exits with 0 when all is committed, whoever did it; 1 when not; 143 when it was told to end (SIGTERM).
+    Exit code: 0 all batches are committed, by any attempt; 1 not committed; 143 terminated (SIGTERM).
     """
     set_up_log()
     ending = Ending()
@@ -33,7 +33,7 @@ def run_batch(program: Program) -> None:
     except SparkJobError as error:
         ending.give_up(f"{type(error).__name__}: {error}")
     except Exception as error:
-        # Foreign text: a library may have put a signed address into it.
+        # Text of a library, which may contain a signed URL.
         log.error("%s", redact(traceback.format_exc()))
         ending.give_up(root_cause(error))
     else:

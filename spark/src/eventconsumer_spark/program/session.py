@@ -1,8 +1,8 @@
 """The Spark session of a batch: safe settings, and access to the sink's storage account.
 
-Invariant: the credential enters a session that already runs, in its Hadoop configuration only. So it is in no
-argument, environment variable or Spark property; the executors get it with each task's configuration, over
-connections that are encrypted on Kubernetes (entrypoint.sh turns that on).
+Invariant: the credential is set in a running session, in its Hadoop configuration only. So it is in no argument,
+environment variable or Spark property; executors receive it with each task's configuration, over connections that are
+encrypted on Kubernetes (enabled by entrypoint.sh).
 """
 
 from collections.abc import Mapping
@@ -11,19 +11,19 @@ from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 SAFE = {
-    # Applied to properties and Hadoop settings wherever Spark shows them.
+    # For properties and Hadoop settings that Spark shows.
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|account[.]key|sas[.]",
     "spark.eventLog.enabled": "false",
 }
-"""Settings that no `--conf` changes; defaults that one may change are in conf/spark-defaults.conf."""
+"""Settings that `--conf` cannot change; changeable defaults are in conf/spark-defaults.conf."""
 
 
 def start_session(application: str, hadoop: Mapping[str, str]) -> SparkSession:
-    """Start the session and give it the storage settings.
+    """Start the session with the storage settings.
 
     Args:
         application: Name of the Spark application.
-        hadoop: Settings of abfs.hadoop_settings, the credential among them.
+        hadoop: Settings of abfs.hadoop_settings, including the credential.
     """
     conf = SparkConf().setAppName(application).setAll(list(SAFE.items()))
     spark = SparkSession.builder.config(conf=conf).getOrCreate()
@@ -32,8 +32,8 @@ def start_session(application: str, hadoop: Mapping[str, str]) -> SparkSession:
 
 
 def give_access(spark: SparkSession, hadoop: Mapping[str, str]) -> None:
-    """Give a running session the storage settings of abfs.hadoop_settings."""
-    # Python has no public way to the live Hadoop configuration; `spark.hadoop.*` properties would show the key.
+    """Set the storage settings of abfs.hadoop_settings in a running session."""
+    # Python has no public API for the live Hadoop configuration; `spark.hadoop.*` properties would show the key.
     live = spark.sparkContext._jsc.hadoopConfiguration()
     for key, value in hadoop.items():
         live.set(key, value)

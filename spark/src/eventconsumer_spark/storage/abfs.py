@@ -1,8 +1,8 @@
-"""PURE: how Spark reaches the sink's storage account: paths and Hadoop settings of the ABFS connector.
+"""PURE: access of Spark to the sink's storage account: paths and Hadoop settings of the ABFS connector.
 
-Invariant: the settings hold the credential, so they are given to a running session only (session.py) and never
-become arguments, Spark properties or environment. The host is the one of `spark.output.path`: the user chooses
-there between the blob endpoint and, for accounts with a hierarchical namespace, the dfs endpoint; the drained files
+Invariant: the settings contain the credential, so they are set only in a running session (session.py), never as
+arguments, Spark properties or environment. The host is the host of `spark.output.path`, where the user chooses between
+the blob endpoint and, for accounts with a hierarchical namespace, the dfs endpoint; the drained files
 are read through the same host.
 """
 
@@ -18,7 +18,7 @@ _TOKEN_PROVIDER = "org.apache.hadoop.fs.azurebfs.oauth2.WorkloadIdentityTokenPro
 
 @dataclass(frozen=True)
 class AbfsFolder:
-    """A folder as ABFS names it; `host` includes the port, `path` has no slash at either end."""
+    """A folder in ABFS; `host` includes the port, `path` has no slash at either end."""
 
     scheme: str
     container: str
@@ -29,7 +29,7 @@ class AbfsFolder:
         return self.child("")
 
     def child(self, path: str) -> str:
-        """URI of something in this folder."""
+        """URI of an object in this folder."""
         full = "/".join(filter(None, (self.path, path)))
         return f"{self.scheme}://{self.container}@{self.host}/{full}"
 
@@ -38,13 +38,13 @@ def output_folder(output: str, account: StorageAccount) -> AbfsFolder:
     """Parse `spark.output.path` and check that it can be reached with the sink's credential.
 
     Raises:
-        ConfigurationError: It is no ABFS URI, names another account, or wants TLS of an endpoint without.
+        ConfigurationError: It is not an ABFS URI, names another account, or requires TLS from an endpoint without TLS.
     """
     url = urlsplit(output)
     container, at, host = url.netloc.rpartition("@")
     if url.scheme not in ("abfs", "abfss") or not at or not container or not host:
         raise ConfigurationError(
-            f"spark.output.path {output!r}: write abfss://<container>@<account>.blob.core.windows.net/<folder>"
+            f"spark.output.path {output!r}: use abfss://<container>@<account>.blob.core.windows.net/<folder>"
         )
     if (name := host.split(".", 1)[0]) != account.name:
         raise ConfigurationError(
@@ -52,9 +52,9 @@ def output_folder(output: str, account: StorageAccount) -> AbfsFolder:
         )
     if url.scheme == "abfss" and not account.secure:
         raise ConfigurationError(
-            f"spark.output.path {output!r}: the sink's endpoint {account.endpoint} has no TLS: write abfs:// instead"
+            f"spark.output.path {output!r}: the sink's endpoint {account.endpoint} has no TLS: use abfs:// instead"
         )
-    # abfs:// to an endpoint with TLS is lifted to abfss://: a connection is never weaker than the sink's.
+    # abfs:// to an endpoint with TLS is changed to abfss://: a connection is never weaker than the sink's.
     return AbfsFolder("abfss" if account.secure else "abfs", container, host, url.path.strip("/"))
 
 
@@ -64,12 +64,12 @@ def input_folder(container: str, output: AbfsFolder) -> AbfsFolder:
 
 
 def hadoop_settings(account: StorageAccount, host: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Hadoop settings for `host`, the credential among them.
+    """Hadoop settings for `host`, including the credential.
 
     Args:
-        account: Gives the credential.
-        host: Host of the ABFS URIs, with port where it has one.
-        environment: Where the workload identity webhook puts tenant and token file.
+        account: Contains the credential.
+        host: Host of the ABFS URIs, with port if it has one.
+        environment: Variables of the workload identity webhook: tenant and token file.
 
     Raises:
         ConfigurationError: Workload identity without the webhook's environment.

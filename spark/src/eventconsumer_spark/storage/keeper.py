@@ -1,7 +1,7 @@
-"""Keeps a lease alive while the driver works, and knows when it may have ended without being told.
+"""Renews a lease while the driver works, and detects when it may have ended without a response of storage.
 
-`lease_time.Deadline` tells how long a renewal can be relied on. Two threads: one renews, one looks at the clock and
-never at the network.
+`lease_time.Deadline` gives the time for which a renewal is valid. Two threads: one renews; the other checks the clock
+and never uses the network.
 """
 
 import logging
@@ -16,7 +16,7 @@ log = logging.getLogger("eventconsumer.spark")
 
 LEASE_SECONDS = 30
 MARGIN_SECONDS = 5.0
-"""What the driver has to stop writing, between giving up its lease and the lease's end."""
+"""Time for the driver to stop writing before the lease ends, seconds."""
 RENEW_SECONDS = 10.0
 RETRY_SECONDS = 1.0
 WATCH_SECONDS = 0.25
@@ -27,12 +27,12 @@ class Keeper:
 
     Args:
         what: The claim, for messages.
-        renew: Renews once; False where the lease is not held any more. Raises StorageError for no answer.
-        since: When the request was sent that took the lease, by `clock`.
+        renew: Renews once; False if the lease is no longer held. Raises StorageError without a response.
+        since: Time at which the request that acquired the lease was sent, by `clock`.
         on_lost: Called once, from a thread of the keeper, with the reason; it ends the driver.
         clock: Seconds.
-        renew_seconds: From one renewal to the next.
-        retry_seconds: From one that failed to the next.
+        renew_seconds: Interval between renewals.
+        retry_seconds: Interval after a failed renewal.
     """
 
     def __init__(
@@ -66,27 +66,27 @@ class Keeper:
             thread.start()
 
     def stop(self) -> None:
-        """Stop renewing; the lease is left as it is."""
+        """Stop renewing; the lease is not released."""
         self._stopped.set()
 
     def check(self) -> None:
-        """Make sure that the lease is held now.
+        """Verify that the lease is held now.
 
         Raises:
-            ClaimLostError: It was taken, or it was not renewed in time.
+            ClaimLostError: It was taken over, or not renewed in time.
         """
         if not self._why and self._deadline.is_over:
             self.lose("it could not be renewed in time")
         if self._why:
-            raise ClaimLostError(f"{self._what} is lost: {self._why}: nothing was committed; another attempt goes on")
+            raise ClaimLostError(f"{self._what} is lost: {self._why}: nothing was committed; another attempt continues")
 
     def lose(self, why: str) -> None:
-        """The lease is lost, as another task found out."""
+        """Record that the lease is lost, as another task detected."""
         with self._said:
             if self._why or self._stopped.is_set():
                 return
             self._why = why
-        self._on_lost(f"{self._what} is lost: {why}: nothing was committed; another attempt goes on")
+        self._on_lost(f"{self._what} is lost: {why}: nothing was committed; another attempt continues")
 
     def _renewals(self) -> None:
         pause = self._renew_seconds
@@ -95,11 +95,11 @@ class Keeper:
             try:
                 held = self._renew()
             except StorageError as error:
-                log.warning("%s was not renewed, will try again: %s", self._what, error)
+                log.warning("%s was not renewed; trying again: %s", self._what, error)
                 pause = self._retry_seconds
                 continue
             if not held:
-                self.lose("another attempt, or a person, took its lease")
+                self.lose("another attempt, or a user, took over its lease")
                 return
             self._deadline.renewed(sent)
             pause = self._renew_seconds

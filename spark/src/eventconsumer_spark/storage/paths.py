@@ -1,4 +1,4 @@
-"""Where everything of a job is: account, credential, folders; resolved once, before anything is tried."""
+"""Locations of a job: account, credential, folders; resolved once, before any other step."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,14 +19,14 @@ from eventconsumer_storage.errors import StorageError
 
 @dataclass(frozen=True)
 class Site:
-    """The places of one job.
+    """The locations of one job.
 
     Attributes:
         store: The sink's container: manifests, claims and commits.
         input: The same container, for Spark.
         output: Folder of `spec.spark.output.path`.
-        hadoop: Settings with which Spark reaches both, the credential among them.
-        commits: Prefix of claims and commits: the sink's, in a replay its own.
+        hadoop: Settings for Spark's access to both, including the credential.
+        commits: Prefix of claims and commits: the sink's; in a replay, a separate one.
     """
 
     account: StorageAccount
@@ -37,30 +37,30 @@ class Site:
     commits: str = ""
 
     def ensure_output(self) -> None:
-        """Create the output's container where it is missing.
+        """Create the output's container if it is missing.
 
         Raises:
             ConfigurationError: It is missing, and the sink's credential may not create it.
-            StorageError: Storage did not answer.
+            StorageError: Storage did not respond.
         """
         with SinkContainer(self.account, self.output.container) as results:
             if not results.ensure_container():
                 raise ConfigurationError(
                     f"spec.spark.output.path: no container {self.output.container} is in {self.account.endpoint}: "
-                    "create it, or let the credential of spec.sink do so"
+                    "create it, or permit the credential of spec.sink to create it"
                 )
 
     def claim_output(self, job: BatchJob) -> None:
-        """Make sure that the output path, and what is beside it, belongs to the chain of this job.
+        """Verify that the output path, and the folders beside it, belong to the chain of this job.
 
-        Folders of batches are named by their numbers, so that two chains would overwrite each other's. The record is in
-        no table: Spark's file sources skip names that begin with an underscore, as
-        `HadoopFSUtils.shouldFilterOutPathName` says, and Delta's VACUUM leaves them.
-        tests/integration/spark/test_identity.py shows both.
+        Folders of batches are named by their numbers, so two chains would overwrite each other's. The record is not
+        part of a table: Spark's file sources skip names that begin with an underscore
+        (`HadoopFSUtils.shouldFilterOutPathName`), and Delta's VACUUM keeps them.
+        tests/integration/spark/test_identity.py verifies both.
 
         Raises:
             ConfigurationError: It belongs to another chain.
-            StorageError: Storage refused or did not answer, or the record cannot be read.
+            StorageError: Storage refused or did not respond, or the record cannot be parsed.
         """
         name = output_record_name(self.output.path)
         own = OutputRecord(
@@ -77,7 +77,7 @@ class Site:
             found = OutputRecord.model_validate_json(content)
         except ValidationError:
             raise StorageError(
-                f"the record {name} in container {self.output.container} cannot be read: restore it from a backup"
+                f"cannot parse the record {name} in container {self.output.container}: restore it from a backup"
             ) from None
         if found.chain != job.chain:
             raise ConfigurationError(
@@ -89,13 +89,13 @@ class Site:
 
 @contextmanager
 def open_site(job: BatchJob, environment: Mapping[str, str]) -> Iterator[Site]:
-    """Resolve the places of a job.
+    """Resolve the locations of a job.
 
     Raises:
-        ConfigurationError: The credential or the output's path cannot work as they are.
+        ConfigurationError: The credential or the output's path is invalid.
     """
     try:
-        # Any endpoint: the job does not carry the domains that the administrator allows.
+        # Any endpoint: the job does not contain the domains that the administrator allows.
         account = resolve_account(job.sink, "spec.sink", allow_insecure=True, suffixes=())
     except Blocked as error:
         raise ConfigurationError(str(error)) from None

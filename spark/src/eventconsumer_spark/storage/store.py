@@ -1,8 +1,9 @@
-"""The blobs around a batch: manifest, files, claim and commit, and the output's container.
+"""The blobs of a batch: manifest, files, claim and commit, and the output's container.
 
-Spark reads and writes the data through ABFS; this module serves what ABFS cannot give: ETags, leases, put-if-absent and
-put-if-unchanged. Nothing is overwritten that was not named by its ETag. A request whose answer was lost is repeated by
-the client and may meet its own effect: False from a conditional write means "not in this state", not "not by me".
+Spark reads and writes the data through ABFS; this module provides operations that ABFS lacks: ETags, leases,
+put-if-absent and put-if-unchanged. A blob is overwritten only if its ETag is given. The client repeats a request
+without a response, and the repetition may find the effect of the first: False from a conditional write does not mean
+that another writer was first.
 """
 
 import logging
@@ -20,7 +21,7 @@ log = logging.getLogger("eventconsumer.spark")
 
 @dataclass(frozen=True)
 class BlobFacts:
-    """What storage says about a blob: ETag as storage writes it, size in bytes."""
+    """Properties of a blob: ETag in the form of storage, size in bytes."""
 
     etag: str
     size: int
@@ -28,7 +29,7 @@ class BlobFacts:
 
 @dataclass(frozen=True)
 class Version:
-    """A blob as it was at one moment."""
+    """A version of a blob."""
 
     etag: str
     content: bytes
@@ -38,42 +39,42 @@ class BlobStore(Protocol):
     """One container."""
 
     def read(self, name: str, limit: int) -> bytes | None:
-        """Content of a blob, at most `limit` bytes of it; None where there is none."""
+        """Content of a blob, at most `limit` bytes of it; None if it does not exist."""
 
     def facts(self, name: str) -> BlobFacts | None:
-        """ETag and size of a blob; None where there is none."""
+        """ETag and size of a blob; None if it does not exist."""
 
     def create(self, name: str, content: bytes) -> bool:
-        """Put a blob if there is none of this name; False where there is one."""
+        """Put a blob if it does not exist; False if it exists."""
 
 
 class ClaimStore(BlobStore, Protocol):
     """One container whose blobs can be leased."""
 
     def load(self, name: str, limit: int) -> Version | None:
-        """Content, at most `limit` bytes of it, with the ETag it has; None where there is no such blob."""
+        """Content, at most `limit` bytes of it, with its ETag; None if the blob does not exist."""
 
     def replace(self, name: str, content: bytes, etag: str, lease: str) -> bool:
-        """Put if the blob still is the version `etag` and `lease` is held; False where not."""
+        """Put if the blob still has the version `etag` and `lease` is held; otherwise False."""
 
     def acquire(self, name: str, seconds: int, lease: str) -> bool:
-        """Take a lease of a blob under the id `lease`; False while another one is held, or where there is no blob."""
+        """Acquire a lease of a blob with the id `lease`; False if another lease is held, or the blob does not exist."""
 
     def renew(self, name: str, lease: str) -> bool:
-        """Start the time of a lease again; False where it is not held. Not repeated, and bounded to a few seconds."""
+        """Renew a lease; False if it is not held. Not repeated, with a time limit of a few seconds."""
 
     def release(self, name: str, lease: str) -> None:
-        """End a lease at once; nothing where it is not held."""
+        """Release a lease; no effect if it is not held."""
 
     def break_off(self, name: str, seconds: int) -> None:
-        """Let the lease of a blob end after `seconds`, whatever becomes of its holder; nothing where there is none."""
+        """Break the lease of a blob after `seconds`, whatever its holder does; no effect without a lease."""
 
 
 class SinkContainer:
     """A container of the sink's storage account.
 
     Raises:
-        StorageError: From every method, where the account refuses or does not answer.
+        StorageError: From every method, if the account refuses or does not respond.
     """
 
     def __init__(self, account: StorageAccount, container: str) -> None:
@@ -91,9 +92,9 @@ class SinkContainer:
         self._blobs.close()
 
     def ensure_container(self) -> bool:
-        """Create the container if there is none; False where there is none and none may be created.
+        """Create the container if it is missing; False if it is missing and may not be created.
 
-        Without the right to look, this leaves it to the first write to find out whether it is there.
+        Without the permission to read it, the first write detects whether it exists.
         """
         with self._request("create", "the container itself"):
             try:
@@ -112,24 +113,24 @@ class SinkContainer:
             return True
 
     def read(self, name: str, limit: int) -> bytes | None:
-        """Content of a blob, at most `limit` bytes of it; None where there is none."""
+        """Content of a blob, at most `limit` bytes of it; None if it does not exist."""
         version = self.load(name, limit)
         return None if version is None else version.content
 
     def load(self, name: str, limit: int) -> Version | None:
-        """Content, at most `limit` bytes of it, with the ETag it has; None where there is no such blob."""
+        """Content, at most `limit` bytes of it, with its ETag; None if the blob does not exist."""
         with self._request("read", name):
             blob = self._blobs.read(name, limit)
             return None if blob is None else Version(blob.info.etag, blob.data)
 
     def facts(self, name: str) -> BlobFacts | None:
-        """ETag and size of a blob; None where there is none."""
+        """ETag and size of a blob; None if it does not exist."""
         with self._request("look at", name):
             info = self._blobs.head(name)
             return None if info is None else BlobFacts(info.etag, info.size)
 
     def create(self, name: str, content: bytes) -> bool:
-        """Put a blob if there is none of this name; False where there is one."""
+        """Put a blob if it does not exist; False if it exists."""
         with self._request("write", name):
             try:
                 self._blobs.put(name, content, if_absent=True)
@@ -138,27 +139,27 @@ class SinkContainer:
             return True
 
     def replace(self, name: str, content: bytes, etag: str, lease: str) -> bool:
-        """Put if the blob still is the version `etag` and `lease` is held; False where not."""
+        """Put if the blob still has the version `etag` and `lease` is held; otherwise False."""
         with self._request("write", name):
             return _unless_refused(lambda: self._blobs.put(name, content, if_match=etag, lease_id=lease))
 
     def acquire(self, name: str, seconds: int, lease: str) -> bool:
-        """Take a lease of a blob under the id `lease`; False while another one is held, or where there is no blob."""
+        """Acquire a lease of a blob with the id `lease`; False if another lease is held, or the blob does not exist."""
         with self._request("lease", name):
             return _unless_refused(lambda: self._blobs.acquire_lease(name, lease, seconds))
 
     def renew(self, name: str, lease: str) -> bool:
-        """Start the time of a lease again; False where it is not held. Not repeated, and bounded to a few seconds."""
+        """Renew a lease; False if it is not held. Not repeated, with a time limit of a few seconds."""
         with self._request("renew the lease of", name):
             return _unless_refused(lambda: self._blobs.renew_lease(name, lease))
 
     def release(self, name: str, lease: str) -> None:
-        """End a lease at once; nothing where it is not held."""
+        """Release a lease; no effect if it is not held."""
         with self._request("release", name):
             _unless_refused(lambda: self._blobs.release_lease(name, lease))
 
     def break_off(self, name: str, seconds: int) -> None:
-        """Let the lease of a blob end after `seconds`, whatever becomes of its holder; nothing where there is none."""
+        """Break the lease of a blob after `seconds`, whatever its holder does; no effect without a lease."""
         with self._request("break the lease of", name):
             _unless_refused(lambda: self._blobs.break_lease(name, seconds))
 
@@ -169,18 +170,18 @@ class SinkContainer:
         except StorageError as error:
             remedy = "check that the account is reachable from the Spark pods"
             if isinstance(error, Unauthorized):
-                remedy = "check that the credential of spec.sink may read and write this container"
+                remedy = "check that the credential of spec.sink can read and write this container"
             raise type(error)(
                 f"cannot {verb} {name} in {self._place}: {error}: {remedy}", error.status, error.code
             ) from error
 
 
 def _unless_refused(request: Callable[[], None]) -> bool:
-    """False where the blob is not in the state that the request asks for: 404, 409 and 412."""
+    """False if the blob is not in the state that the request requires: 404, 409 and 412."""
     try:
         request()
     except (NotFound, Conflict) as error:
-        if error.code.startswith("Container"):  # one that is missing or being deleted is no state of a blob
+        if error.code.startswith("Container"):  # a missing or deleted container is not a state of a blob
             raise
         return False
     return True

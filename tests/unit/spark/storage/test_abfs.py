@@ -45,10 +45,10 @@ def test_connection_is_never_weaker_than_the_sinks() -> None:
 @pytest.mark.parametrize(
     ("path", "account", "remedy"),
     [
-        ("s3://bucket/folder", CLOUD, "write abfss://"),
-        ("abfss://shop.blob.core.windows.net/folder", CLOUD, "write abfss://"),
+        ("s3://bucket/folder", CLOUD, "use abfss://"),
+        ("abfss://shop.blob.core.windows.net/folder", CLOUD, "use abfss://"),
         ("abfss://results@other.blob.core.windows.net/a", CLOUD, "write to the sink's account"),
-        (f"abfss://results@{LOCAL_HOST}/a", LOCAL, "write abfs:// instead"),
+        (f"abfss://results@{LOCAL_HOST}/a", LOCAL, "use abfs:// instead"),
     ],
 )
 def test_impossible_output_is_refused(path: str, account: StorageAccount, remedy: str) -> None:

@@ -66,7 +66,7 @@ def test_lease_that_another_took_is_lost(make: Make) -> None:
     keeper, lost = make(lambda: False, FastClock(1))
     keeper.start()
     assert lost.told.wait(10)
-    with pytest.raises(ClaimLostError, match="batch 3 is lost: another attempt, or a person, took its lease"):
+    with pytest.raises(ClaimLostError, match="batch 3 is lost: another attempt, or a user, took over its lease"):
         keeper.check()
 
 
@@ -81,7 +81,8 @@ def test_lease_is_given_up_before_it_ends_while_storage_is_silent(make: Make) ->
     assert lost.told.wait(10)
     assert clock() >= LEASE_SECONDS - MARGIN_SECONDS
     assert lost.reasons == [
-        "the claim of batch 3 is lost: it could not be renewed in time: nothing was committed; another attempt goes on"
+        "the claim of batch 3 is lost: it could not be renewed in time: "
+        "nothing was committed; another attempt continues"
     ]
 
 
