@@ -89,7 +89,7 @@ def test_an_output_belongs_to_the_chain_that_claimed_it_first(
     assert content(container) == before
 
     container.upload_blob(RECORD, b"{}", overwrite=True)
-    with pytest.raises(StorageError, match=r"the record results/_eventconsumer\.json .* cannot be read: restore it"):
+    with pytest.raises(StorageError, match=r"cannot parse the record results/_eventconsumer\.json .*: restore it"):
         claim(job)
 
 

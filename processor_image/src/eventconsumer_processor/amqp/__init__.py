@@ -20,5 +20,5 @@
     pool           connections, and whether they are relied on
     hub, source    the protocols of `source.hub` on all of it
 
-The bytes come from strangers: whatever is wrong with them is a `FrameError`, and what is held for a peer is bounded.
+The peer is not trusted: invalid bytes raise `FrameError`, and the memory for a peer is limited.
 """

@@ -1,4 +1,4 @@
-"""What all links share: attaching, and the end, which is said by one error for good."""
+"""Base of all links: attaching, and the end with one final error."""
 
 import asyncio
 import contextlib
@@ -17,8 +17,8 @@ class BaseLink:
     """A link of either kind.
 
     Attributes:
-        name: Told to the peer, unique.
-        error: Why the link is gone; None while it is not.
+        name: Unique link name, sent to the peer.
+        error: Why the link has ended; None while it is attached.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -32,7 +32,7 @@ class BaseLink:
         """Attach and wait for the peer.
 
         Raises:
-            SourceError: The peer refuses, or does not answer in time.
+            SourceError: The peer refuses, or does not respond in time.
         """
         self._handle = self._session.attach(self)
         try:
@@ -60,7 +60,7 @@ class BaseLink:
         raise NotImplementedError
 
     def on_attach(self, fields: Fields) -> None:
-        """See `session.Link`. A peer that refuses attaches to nothing, and says why in the detach that follows."""
+        """See `session.Link`. A refusal is an attach without terminus, followed by a detach with the error."""
         if fields[5] is not None and fields[6] is not None and not self._attached.done():
             self._attached.set_result(None)
 
@@ -69,11 +69,11 @@ class BaseLink:
 
     def on_transfer(self, fields: Fields, payload: bytes) -> None:
         """See `session.Link`."""
-        raise FrameError("a transfer on a link that does not receive")
+        raise FrameError("a transfer on a sending link")
 
     def on_deliveries(self, found: Deliveries) -> None:
         """See `session.Link`."""
-        raise FrameError("a transfer on a link that does not receive")
+        raise FrameError("a transfer on a sending link")
 
     def on_outcome(self, delivery: int, outcome: object) -> None:
         """See `session.Link`."""
@@ -87,4 +87,4 @@ class BaseLink:
             self.error = error
             if not self._attached.done():
                 self._attached.set_exception(error)
-                self._attached.exception()  # retrieved, even where no task waits
+                self._attached.exception()  # retrieved, even if no task waits

@@ -1,4 +1,4 @@
-"""Claims-based security: a token is put on `$cbs`, and another one before it expires."""
+"""Claims-based security: puts a token on `$cbs`, and renews it before it expires."""
 
 import asyncio
 import time
@@ -20,8 +20,8 @@ class Claims:
 
     Args:
         connection: An open connection.
-        audience: What is to be used.
-        source: Makes tokens for it.
+        audience: The resource to access.
+        source: Creates tokens for it.
     """
 
     def __init__(self, connection: Connection, audience: str, source: TokenSource) -> None:
@@ -31,14 +31,14 @@ class Claims:
         self._service = Requests(connection, ADDRESS)
         self._renewing: asyncio.Task[None] | None = None
         self.token = ""
-        """The text of the one that was put last."""
+        """The text of the last token."""
 
     async def claim(self) -> None:
-        """Attach to `$cbs`, put the first token, and renew it from now on.
+        """Attach to `$cbs`, put the first token, and start to renew it.
 
         Raises:
             HubUnauthorized: The token is refused.
-            SourceError: There is no answer.
+            SourceError: There is no response.
         """
         await self._service.attach()
         self._renewing = asyncio.create_task(self._renew(await self._put()))

@@ -2,7 +2,7 @@
 
 Decoded values are those that `source.columns` knows: strings, symbols, binaries, chars and decimals are bytes,
 timestamps are integers, and a described value is the value alone (an outcome keeps its name). Every size is checked
-against what is there before anything is made of it; nesting and items without a width are bounded.
+against the available bytes before memory is allocated; nesting and zero-width items are limited.
 """
 
 import struct
@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from uuid import UUID
 
-MAX_DEPTH = 100  # how deeply values may nest
-MAX_ZERO_WIDTH = 1024  # items of an array whose items take no bytes: more would be memory for nothing
+MAX_DEPTH = 100  # maximum nesting of values
+MAX_ZERO_WIDTH = 1024  # maximum number of zero-width items in an array, to limit memory
 _OUTCOMES = {0x23: "received", 0x24: "accepted", 0x25: "rejected", 0x26: "released", 0x27: "modified"}
 
 _U16, _U32, _U64, _I64 = (struct.Struct(">" + code) for code in "HIQq")
@@ -20,7 +20,7 @@ _Read = Callable[[bytes, int], Any]
 
 
 class FrameError(ValueError):
-    """The peer's bytes are no AMQP, or exceed a bound; the text says what and where."""
+    """The peer's bytes are not valid AMQP, or exceed a limit; the text gives cause and position."""
 
 
 def _number(code: str) -> tuple[int, _Read]:
@@ -40,7 +40,7 @@ def _raw(size: int) -> tuple[int, _Read]:
 def _char(data: bytes, pos: int) -> bytes:
     try:
         return chr(_U32.unpack_from(data, pos)[0]).encode()
-    except (ValueError, OverflowError):  # no character: kept as it came
+    except (ValueError, OverflowError):  # not a character: kept unchanged
         return data[pos : pos + 4]
 
 
@@ -61,15 +61,15 @@ def decode(data: bytes, pos: int, end: int, depth: int = 0) -> tuple[Any, int]:
 
     Args:
         data: The bytes.
-        pos: Where its constructor is.
-        end: Where the readable bytes stop.
-        depth: How deeply it is nested.
+        pos: Position of its constructor.
+        end: End of the readable bytes.
+        depth: Its nesting depth.
 
     Returns:
-        The value and the position behind it.
+        The value and the position after it.
 
     Raises:
-        FrameError: There is no such value.
+        FrameError: There is no valid value.
     """
     if pos >= end:
         raise FrameError(f"a value is missing at byte {pos}")
@@ -93,7 +93,7 @@ def _described(descriptor: Any, value: Any) -> Any:
 
 
 def _value(code: int, data: bytes, pos: int, end: int, depth: int) -> tuple[Any, int]:
-    """The value behind its constructor `code`."""
+    """The value after its constructor `code`."""
     fixed = _FIXED.get(code)
     if fixed is not None:
         size, read = fixed
@@ -119,7 +119,7 @@ def _value(code: int, data: bytes, pos: int, end: int, depth: int) -> tuple[Any,
         item, start = decode(data, start, stop, deeper)
         items.append(item)
     if start != stop:
-        raise FrameError(f"{stop - start} bytes are left over behind the items of the value at byte {pos}")
+        raise FrameError(f"{stop - start} bytes are left over after the items of the value at byte {pos}")
     return (_map(items, pos) if code & 0x0F else items), stop
 
 
@@ -152,7 +152,7 @@ def _array(data: bytes, pos: int, end: int, count: int, depth: int) -> list[Any]
         item, pos = _value(code, data, pos, end, depth)
         items.append(_described(descriptor, item) if is_described else item)
     if pos != end:
-        raise FrameError(f"{end - pos} bytes are left over behind the items of an array at byte {pos}")
+        raise FrameError(f"{end - pos} bytes are left over after the items of an array at byte {pos}")
     return items
 
 
@@ -173,10 +173,10 @@ def _hashable(value: Any) -> Any:
 
 
 def skip(data: bytes | bytearray, pos: int, end: int) -> int:
-    """The position behind the value at `pos`, judged by its size alone.
+    """The position after the value at `pos`, by its size alone.
 
     Raises:
-        FrameError: It reaches beyond `end`, or has no such type.
+        FrameError: It reaches beyond `end`, or has an unknown type.
     """
     if pos >= end:
         raise FrameError(f"a value is missing at byte {pos}")
@@ -193,7 +193,7 @@ def skip(data: bytes | bytearray, pos: int, end: int) -> int:
     return stop
 
 
-# --- what is sent ---
+# --- encoding ---
 
 NULL = b"\x40"
 
@@ -265,7 +265,7 @@ def mapping(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 def symbols(*values: str) -> bytes:
-    """An array of symbols, each of at most 255 characters; null where there is none."""
+    """An array of symbols, each of at most 255 characters; null if empty."""
     items = [symbol(value)[1:] for value in values]
     return _counted(0xE0, [b"\xa3" + items[0], *items[1:]]) if items else NULL
 

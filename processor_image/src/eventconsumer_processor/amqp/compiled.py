@@ -1,6 +1,6 @@
-"""The compiled decoder, which is optional, and the runs of deliveries that it finds; see `compiledcolumns`, too.
+"""The compiled decoder, which is optional, and its search for runs of deliveries; see also `compiledcolumns`.
 
-Nothing of Arrow is loaded here: connections are also for programs that only ask for a few numbers.
+Arrow is not imported here: connections also serve programs that only query a few numbers.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ _NO_STOPS = array("q")
 
 @cache
 def find() -> ModuleType | None:
-    """The compiled decoder; None where it is not installed, or cannot be loaded, which is logged."""
+    """The compiled decoder; None if it is not installed, or if it cannot be loaded, which is logged."""
     try:
         return import_module("eventconsumer_decoder")
     except ModuleNotFoundError:
@@ -41,9 +41,9 @@ class Runs(transfers.Runs):
     def __init__(self, buffer: bytearray, most: int) -> None:
         super().__init__(buffer, most)
         self._scan = library().scan
-        self._bytes = ctypes.c_char.from_buffer(buffer)  # as long as it is here, the buffer stays where it is
+        self._bytes = ctypes.c_char.from_buffer(buffer)  # this reference keeps the buffer at its address
         self._address = ctypes.addressof(self._bytes)
-        self._stops = array("q", bytes(len(buffer)))  # no frame has less than eight bytes
+        self._stops = array("q", bytes(len(buffer)))  # a frame has at least eight bytes
 
     def find(self, shape: Shape, pos: int, end: int) -> "array[int]":
         """See `transfers.Runs`."""
@@ -60,7 +60,7 @@ def library() -> ModuleType:
     """The compiled decoder.
 
     Raises:
-        ImportError: There is none, see `find`.
+        ImportError: It is not available, see `find`.
     """
     decoder = find()
     if decoder is None:

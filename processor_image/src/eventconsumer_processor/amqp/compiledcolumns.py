@@ -1,7 +1,7 @@
 """Messages to columns by the compiled decoder, which is optional.
 
-It takes messages as nearly all publishers send them, and finds out which these are; any other message is for code that
-knows every shape. What it makes of a message is what `events.by_rows` makes of it.
+It decodes messages in the form of nearly all publishers, and reports all others, which the generic Python code decodes.
+The result for a message is equal to that of `events.by_rows`.
 """
 
 from array import array
@@ -18,7 +18,7 @@ from eventconsumer_processor.source.batch import COLUMNS, EventBatch
 
 Positions = npt.NDArray[np.int64]
 
-_ALIGNMENT = 64  # of each buffer in the memory that is filled
+_ALIGNMENT = 64  # alignment of each buffer
 _NONE: Positions = np.zeros(0, np.int64)
 _NONE.flags.writeable = False
 
@@ -26,24 +26,24 @@ _INTEGER, _TIME, _TEXT, _BINARY = (COLUMNS.field(name).type for name in ("size",
 _MAP, _KINDS = (COLUMNS.field(name).type for name in ("properties", "property_kinds"))
 _ENTRIES = pa.struct([_MAP.key_field, _MAP.item_field])
 _KIND = _KINDS.value_type
-_TEXTS = (_TEXT, _TEXT, _BINARY, *[_TEXT] * 7)  # as the decoder orders its columns of texts
+_TEXTS = (_TEXT, _TEXT, _BINARY, *[_TEXT] * 7)  # in the decoder's order of text columns
 _array = pa.Array.from_buffers
 
 
 def decode(pieces: Sequence[Deliveries]) -> tuple[EventBatch | None, Positions]:
-    """The columns of the messages that the compiled decoder takes.
+    """The columns of the messages that the compiled decoder supports.
 
     Args:
-        pieces: Messages of one partition, in the order they came.
+        pieces: Messages of one partition, in the order of arrival.
 
     Returns:
-        Their batch, in that order, None where there is none; and which messages it does not take, by their indices
-        among those of all pieces.
+        Their batch, in that order, or None if there are none; and the indices of unsupported messages among those of
+        all pieces.
 
     Raises:
-        ImportError: There is no compiled decoder, see `compiled.find`.
+        ImportError: The compiled decoder is not available, see `compiled.find`.
         ValueError: The positions of the messages do not rise, or reach beyond their bytes.
-        OverflowError: A column would be larger than Arrow's may be.
+        OverflowError: A column would exceed Arrow's maximum size.
     """
     decoder = compiled.library()
     parts = array("Q")
@@ -63,7 +63,7 @@ def decode(pieces: Sequence[Deliveries]) -> tuple[EventBatch | None, Positions]:
 
 
 def _batch(sizes: Any, memory: pa.Buffer) -> EventBatch:
-    """The columns in memory that was filled, which they share."""
+    """The columns, as views of the filled memory."""
     rows = sizes.messages
     regions, end = [], 0
     for size in sizes.regions[:]:

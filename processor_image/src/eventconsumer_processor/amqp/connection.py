@@ -1,7 +1,7 @@
 """One connection to a hub: handshake, heartbeats, the end. It has one session.
 
-Whatever ends it (the peer's close, silence, bytes that are no AMQP) ends all its links with the same error; nothing is
-opened again here.
+Every cause of its end (the peer's close, silence, invalid bytes) ends all its links with the same error; this module
+does not reconnect.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ from eventconsumer_processor.errors import HubUnreachable, SourceError
 from eventconsumer_processor.source.conditions import error_for
 
 CLOSE_SECONDS = 2.0
-IDLE_SECONDS = 60.0  # a peer that is silent for longer is dead; half of it is what it is told
+IDLE_SECONDS = 60.0  # a peer that is silent for longer is considered dead; half of this time is sent to it
 MAX_FRAME_SIZE = 64 * 1024  # bytes
 _MIN_FRAME_SIZE = 512
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a hub listens; without `tls` only for emulators."""
+    """Address of a hub; without `tls` only for emulators."""
 
     host: str
     port: int
@@ -37,7 +37,7 @@ class Endpoint:
 
 
 def tls_context() -> ssl.SSLContext:
-    """What all connections of this process check certificates with: reading all authorities takes 40 ms of CPU."""
+    """TLS context of all connections of this process: reading all authorities takes 40 ms of CPU."""
     return _tls_context(tuple(os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")))
 
 
@@ -47,7 +47,7 @@ def _tls_context(_: tuple[str | None, ...]) -> ssl.SSLContext:
 
 
 class Connection:
-    """A connection; made by `connect`.
+    """A connection; created by `connect`.
 
     Attributes:
         session: Its links.
@@ -64,23 +64,23 @@ class Connection:
         self._error: SourceError | None = None
         self._sasl_done = False
         self._timer: asyncio.TimerHandle | None = None
-        self._peer_idle = 0.0  # seconds; 0: the peer does not care
+        self._peer_idle = 0.0  # seconds; 0: the peer has no limit
 
     @property
     def is_usable(self) -> bool:
-        """Whether links can be attached: it is open, and a handle is free."""
+        """Whether links can be attached: the connection is open, and a handle is free."""
         return self._error is None and not self.session.is_full
 
     @property
     def error(self) -> SourceError | None:
-        """Why it ended; None while it has not."""
+        """Why it ended; None while it is open."""
         return self._error
 
     async def connect(self, endpoint: Endpoint, seconds: float) -> None:
         """Connect, sign in anonymously, open, begin.
 
         Raises:
-            HubUnreachable: It did not work out within `seconds`.
+            HubUnreachable: It did not succeed within `seconds`.
         """
         context = tls_context() if endpoint.tls else None
         try:
@@ -89,7 +89,7 @@ class Connection:
                 self._wire.send(amqp.SASL_HEADER)
                 await self._ready
         except TimeoutError:
-            self._fail(HubUnreachable(f"{endpoint.host} did not answer within {seconds:.0f} s"))
+            self._fail(HubUnreachable(f"{endpoint.host} did not respond within {seconds:.0f} s"))
         except OSError as error:  # TLS errors too
             self._fail(HubUnreachable(f"no connection to {endpoint.host}:{endpoint.port}: {error}"))
         except SourceError:
@@ -111,7 +111,7 @@ class Connection:
         self._fail(HubUnreachable("the connection was closed"))
         self._wire.abort()
 
-    # --- what comes: see `wire.Peer` ---
+    # --- received frames: see `wire.Peer` ---
 
     def header(self, data: bytes) -> None:
         """See `wire.Peer`."""
@@ -131,7 +131,7 @@ class Connection:
                 self._wire.send(amqp.sasl_anonymous(self._host))
             case amqp.SASL_OUTCOME if not self._sasl_done:
                 if fields.number(0) != 0:
-                    raise FrameError("the hub refuses to sign in without a name")
+                    raise FrameError("the hub refuses anonymous SASL")
                 self._sasl_done = True
                 self._wire.send(amqp.AMQP_HEADER)
             case amqp.OPEN if not self._ready.done():
@@ -159,7 +159,7 @@ class Connection:
     # --- life ---
 
     def _tick(self) -> None:
-        """Say something when it is time, and see whether the peer still does."""
+        """Send heartbeats, and check those of the peer."""
         now = self._loop.time()
         if now - self._wire.heard > self._idle:
             self._wire.abort()
@@ -179,7 +179,7 @@ class Connection:
         self._fail(error_for(condition, text))
 
     def _fail(self, error: SourceError) -> None:
-        """End, with everything on it."""
+        """End, with all links."""
         if self._error is not None:
             return
         self._error = error

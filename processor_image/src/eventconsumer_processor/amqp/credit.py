@@ -1,24 +1,24 @@
-"""How many events a sender may have on their way. Pure.
+"""Link credit: number of events that a sender may send. Pure.
 
-Two bounds hold at once: `prefetch` events, and a budget in bytes, by what events took lately. Credit is given again
-when half of it is used, and taken back when the events that wait are more than the budget, or those that may come are
-half as much again: they are larger than thought, or the budget became smaller. So what waits for a slow reader stays
-near the budget, whatever the prefetch.
+Two limits apply: `prefetch` events, and a budget in bytes, by the recent size of events. Credit is renewed when half of
+it is used. It is withdrawn when waiting events exceed the budget, or possible events exceed it by half: then events are
+larger than estimated, or the budget has shrunk. So the bytes that wait for a slow reader stay near the budget, whatever
+the prefetch.
 """
 
-FIRST_EVENT_BYTES = 1024 * 1024  # what an event is taken to have before one came: as much as most hubs accept
+FIRST_EVENT_BYTES = 1024 * 1024  # assumed size of an event before the first arrives: the maximum of most hubs
 
 
 def grant(*, prefetch: int, credit: int, waiting: int, held: int, typical: int, budget: int) -> int | None:
-    """What the credit is to be set to; None to leave it.
+    """The new credit; None: unchanged.
 
     Args:
-        prefetch: Events that may be on their way or wait.
-        credit: What the sender has left.
-        waiting: Events that came and were not taken.
+        prefetch: Maximum number of events in flight or waiting.
+        credit: Remaining credit of the sender.
+        waiting: Received events that were not read yet.
         held: Their bytes.
-        typical: Bytes of an event, as seen lately.
-        budget: Bytes that may wait.
+        typical: Recent size of an event, bytes.
+        budget: Maximum number of waiting bytes.
     """
     if held > budget:
         return 0 if credit else None

@@ -1,6 +1,6 @@
-"""Deliveries as they came: bytes in one piece, and where in them each message is.
+"""Received deliveries: their bytes in one piece, and the position of each message.
 
-Many come in one read. Kept together they cost one copy and a number each, and no object.
+One read returns many of them. Kept together, each costs one copy and a number instead of an object.
 """
 
 from array import array
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """Whole deliveries of one link, in the order they came: each a head and a message.
+    """Whole deliveries of one link, in the order of arrival: each has a head and a message.
 
     Attributes:
         data: Their bytes, from the first head to the end of the last message.
         head: Bytes before each message.
-        stops: Where each message ends in `data`; signed, of 64 bits.
+        stops: End of each message in `data`; signed, 64 bits.
     """
 
     data: bytes
@@ -24,7 +24,7 @@ class Deliveries:
 
     @classmethod
     def of(cls, message: bytes) -> "Deliveries":
-        """A message that came by itself."""
+        """A single message."""
         return cls(message, 0, array("q", (len(message),)))
 
     def __len__(self) -> int:
@@ -44,7 +44,7 @@ class Deliveries:
         return found
 
     def split(self) -> "tuple[bytes, Deliveries]":
-        """The first message, and the deliveries behind it."""
+        """The first message, and the remaining deliveries."""
         first = self.stops[0]
         behind = array("q", (stop - first for stop in self.stops[1:]))
         return self.data[self.head : first], Deliveries(self.data[first:], self.head, behind)

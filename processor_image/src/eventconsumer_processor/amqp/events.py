@@ -1,8 +1,8 @@
 """Messages to columns, straight from their bytes.
 
-The compiled decoder, where it is installed, takes all messages that it knows (see `compiledcolumns`). The others, and
-all messages without it, are decoded one by one (`messages`, `source.columns`), in any shape. Both ways give the same
-columns for the same bytes.
+The compiled decoder, if installed, decodes all messages that it supports (see `compiledcolumns`). Other messages, and
+all messages without it, are decoded one by one (`messages`, `source.columns`). Both decoders give the same columns for
+the same bytes.
 """
 
 from collections.abc import Sequence
@@ -20,10 +20,10 @@ from eventconsumer_processor.source.rows import EventRows
 
 
 def decode(pieces: Sequence[Deliveries]) -> EventBatch:
-    """The columns of the messages of one partition, in the order they came.
+    """The columns of the messages of one partition, in the order of arrival.
 
     Raises:
-        FrameError: One of them is no message, or has no sequence number.
+        FrameError: One of them is not a valid message, or has no sequence number.
     """
     if compiled.find() is None:
         return by_rows(messages_of(pieces))
@@ -40,10 +40,10 @@ def decode(pieces: Sequence[Deliveries]) -> EventBatch:
 
 
 def by_rows(payloads: Sequence[bytes]) -> EventBatch:
-    """The same, one message after the other: any shape.
+    """The same, one message after the other, for messages of any form.
 
     Raises:
-        FrameError: One of them is no message, or has no sequence number.
+        FrameError: One of them is not a valid message, or has no sequence number.
     """
     rows = EventRows()
     try:
@@ -52,5 +52,5 @@ def by_rows(payloads: Sequence[bytes]) -> EventBatch:
         return EventBatch.of(rows)
     except FrameError:
         raise
-    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:  # Arrow's are of these
-        raise FrameError(f"an event's annotations or body are not what Event Hubs sends: {error!r}") from None
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:  # Arrow's types use these
+        raise FrameError(f"an event's annotations or body have an unexpected form: {error!r}") from None

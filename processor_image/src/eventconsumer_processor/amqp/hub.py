@@ -1,4 +1,4 @@
-"""`source.hub.Hub` on our own receiver, which asks for properties on a connection of its own: see `management`."""
+"""`source.hub.Hub` on our own receiver, which queries properties on a separate connection: see `management`."""
 
 import calendar
 import contextlib
@@ -26,18 +26,18 @@ from eventconsumer_processor.source.lastenqueued import CAPABILITY
 from eventconsumer_processor.source.locate import locate
 
 _TLS_PORT, _PLAIN_PORT = 5671, 5672
-_GEO_REPLICATION = "com.microsoft:georeplication"  # offsets in the form that the SDK gives them too
+_GEO_REPLICATION = "com.microsoft:georeplication"  # offsets in the form of the SDK
 
 
 class AmqpHub:
     """`source.hub.Hub` on our own receiver.
 
     Args:
-        access: The hub, and how to sign in.
-        idle_seconds: A connection that is silent for longer is dead.
-        linger: Seconds that few events wait for more, so that they are handed on together.
-        runtime_metrics: Whether to have events carry how far their partition has come.
-        budget: Of the bytes that may wait on all its links.
+        access: The hub and the credential.
+        idle_seconds: A connection that is silent for longer is considered dead.
+        linger: Seconds that few events wait for more.
+        runtime_metrics: Whether to request the runtime metrics of the partition with each event.
+        budget: Budget of the bytes that may wait on all its links.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class AmqpHub:
 
     async def check_consumer_group(self, partition: str) -> None:
         """See `Hub`."""
-        with contextlib.suppress(HubUnreachable, LinkStolen):  # an epoch reader is there: so the group exists
+        with contextlib.suppress(HubUnreachable, LinkStolen):  # an epoch reader is attached, so the group exists
             receiver, shared = await self._attach(partition, "amqp.annotation.x-opt-offset > '@latest'", None, 1)
             await receiver.detach()
             await self._pool.leave(shared)
@@ -96,7 +96,7 @@ class AmqpHub:
 
     async def _open(self, partition: str, selector: str, epoch: int, prefetch: int) -> Source:
         receiver, shared = await self._attach(partition, selector, epoch, prefetch)
-        from eventconsumer_processor.amqp.source import AmqpSource  # who only asks needs none of what this loads
+        from eventconsumer_processor.amqp.source import AmqpSource  # queries do not need these imports
 
         return AmqpSource(
             receiver,
@@ -127,7 +127,7 @@ class AmqpHub:
 
 
 def selector(where: str | datetime, inclusive: bool) -> str:
-    """The filter for events behind an offset or a time, or at it."""
+    """The filter for events after an offset or a time, or at it."""
     operator = ">=" if inclusive else ">"
     if isinstance(where, datetime):
         milliseconds = calendar.timegm(where.utctimetuple()) * 1000 + where.microsecond // 1000
@@ -136,7 +136,7 @@ def selector(where: str | datetime, inclusive: bool) -> str:
 
 
 def _signing_in(access: HubAccess) -> tuple[str, Endpoint, Callable[[str], TokenSource]]:
-    """The hub's authority as it is written, where it listens, and what makes tokens for an audience."""
+    """The hub's authority, its address, and the source of tokens for an audience."""
     if access.connection_string is None:
         identity = access.identity
         assert identity is not None  # noqa: S101 - HubAccess holds one of the two

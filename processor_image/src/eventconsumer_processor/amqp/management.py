@@ -1,8 +1,7 @@
-"""What a hub says about itself and its partitions, on `$management`.
+"""Properties of a hub and its partitions, by `$management`.
 
-The connection for it is opened with the first question and stays, apart from those that events come on: what it says
-about a partition is no less true while a link is silent. One that was lost while nobody asked is noticed by the next
-question at the latest, which is then asked again on a new one.
+The connection is opened with the first query and kept, separate from the connection of events, so that queries are
+independent of links. If it was lost while idle, the next query detects this, and is repeated on a new connection.
 """
 
 import asyncio
@@ -29,7 +28,7 @@ _Fact = TypeVar("_Fact", HubInfo, PartitionInfo)
 
 @dataclass(eq=False)
 class _Desk:
-    """Where questions are answered: a connection, its claims and the service on it."""
+    """A connection for queries, its claims and the service on it."""
 
     connection: Connection
     claims: Claims
@@ -46,9 +45,9 @@ class Management:
 
     Args:
         access: The hub.
-        endpoint: Where it listens.
-        audience: What its tokens are for.
-        tokens: Makes them.
+        endpoint: Its address.
+        audience: Audience of its tokens.
+        tokens: Creates them.
         idle_seconds: A connection that is silent for longer is dead.
     """
 
@@ -78,10 +77,10 @@ class Management:
             await desk.close()
 
     async def _ask(self, kind: str, more: dict[str, bytes], read: Callable[[dict[bytes, Any]], _Fact]) -> _Fact:
-        """Ask once; once more where the connection was good before, and is not any more or its token expired.
+        """Query once; again if an established connection was lost, or its token has expired.
 
         Raises:
-            SourceError: There is no answer, or it says no.
+            SourceError: There is no response, or it is an error.
         """
         while True:
             desk = await self._open()
@@ -110,7 +109,7 @@ class Management:
             try:
                 return read(answer.value)
             except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-                raise HubUnreachable(f"what the hub says about itself cannot be read: {error!r}") from None
+                raise HubUnreachable(f"cannot parse the properties of the hub: {error!r}") from None
 
     async def _open(self) -> _Desk:
         async with self._opening:
@@ -131,7 +130,7 @@ class Management:
             return self._desk
 
     async def _leave(self, desk: _Desk) -> None:
-        """Have the next question asked elsewhere."""
+        """Use a new connection for the next query."""
         if self._desk is desk:
             await self.close()
 
@@ -141,10 +140,10 @@ def _question(properties: dict[str, bytes], identifier: bytes) -> bytes:
 
 
 def hub_info(access: HubAccess, answer: dict[bytes, Any]) -> HubInfo:
-    """The hub, from an answer's body.
+    """The hub, from the body of a response.
 
     Raises:
-        KeyError, TypeError, ValueError, AttributeError, OverflowError: It is no such answer.
+        KeyError, TypeError, ValueError, AttributeError, OverflowError: The body is invalid.
     """
     return HubInfo(
         namespace=access.namespace,
@@ -156,7 +155,7 @@ def hub_info(access: HubAccess, answer: dict[bytes, Any]) -> HubInfo:
 
 
 def partition_info(answer: dict[bytes, Any]) -> PartitionInfo:
-    """A partition, from an answer's body; raises as `hub_info` does."""
+    """A partition, from the body of a response; raises as `hub_info` does."""
     return PartitionInfo(
         first=int(answer[b"begin_sequence_number"]),
         last=int(answer[b"last_enqueued_sequence_number"]),

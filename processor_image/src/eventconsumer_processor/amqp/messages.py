@@ -1,4 +1,4 @@
-"""Messages whole: every section and every type, as `source.columns` takes them."""
+"""Complete messages: every section and every type, in the form of `source.columns`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class BareProperties(NamedTuple):
 
 @dataclass(slots=True)
 class DecodedMessage:
-    """A message as `source.columns` takes it."""
+    """A message in the form of `source.columns`."""
 
     message_annotations: Mapping[Any, Any] | None
     application_properties: Mapping[Any, Any] | None
@@ -42,10 +42,10 @@ class DecodedMessage:
 
 
 def decode_message(data: bytes) -> DecodedMessage:
-    """Read a message whole.
+    """Decode a complete message.
 
     Raises:
-        FrameError: It is none.
+        FrameError: It is not a valid message.
     """
     found: dict[int, Any] = {}
     pos, end = 0, len(data)
@@ -70,10 +70,10 @@ def decode_message(data: bytes) -> DecodedMessage:
 
 
 def delivery_annotations(data: bytes) -> Mapping[Any, Any] | None:
-    """The delivery annotations of a message: nothing behind them is decoded.
+    """The delivery annotations of a message; the rest is not decoded.
 
     Raises:
-        FrameError: It is no message up to there.
+        FrameError: It is not a valid message up to there.
     """
     pos, end = 0, len(data)
     while pos < end and data[pos] == 0:
@@ -88,5 +88,5 @@ def delivery_annotations(data: bytes) -> Mapping[Any, Any] | None:
 
 def _checked(value: Any, kind: type) -> Any:
     if value is not None and not isinstance(value, kind):
-        raise FrameError(f"a message section holds a {type(value).__name__} where a {kind.__name__} belongs")
+        raise FrameError(f"a message section has a {type(value).__name__} instead of a {kind.__name__}")
     return value

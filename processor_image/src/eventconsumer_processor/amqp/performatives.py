@@ -1,4 +1,4 @@
-"""The frames of a connection, a session and a link: what is sent as bytes, what comes as a code and its fields."""
+"""The frames of a connection, a session and a link: encoding to bytes, decoding to a code and fields."""
 
 import struct
 from collections.abc import Mapping
@@ -35,12 +35,12 @@ def frame(body: bytes, kind: int = 0) -> bytes:
 
 
 def sasl_anonymous(host: str) -> bytes:
-    """Sign in without a name: a token follows."""
+    """Anonymous SASL: a token follows."""
     return frame(composite(SASL_INIT, symbol("ANONYMOUS"), binary(b""), string(host)), kind=1)
 
 
 def open_connection(container: str, host: str, max_frame_size: int, idle_ms: int) -> bytes:
-    """Open a connection; the peer is to say something at least every `idle_ms` milliseconds."""
+    """Open a connection; the peer must send a frame at least every `idle_ms` milliseconds."""
     properties = mapping([(symbol("product"), string("eventconsumer"))])
     return frame(
         composite(
@@ -95,7 +95,7 @@ def attach(
             uint(handle),
             boolean(receives),
             ubyte(settle_mode),
-            ubyte(0),  # settled when it comes
+            ubyte(0),  # settled on arrival
             source.encode(0x28),
             target.encode(0x29),
             NULL,
@@ -110,7 +110,7 @@ def attach(
 
 
 def flow(next_incoming: int, window: int, next_outgoing: int, link: tuple[int, int, int] | None = None) -> bytes:
-    """The session's windows; and with `link` (handle, delivery count, credit) a link's credit."""
+    """The session's windows, and with `link` (handle, delivery count, credit) a link's credit."""
     of_link = [uint(number) for number in link] if link else [NULL] * 3
     return frame(
         composite(
@@ -128,7 +128,7 @@ def flow(next_incoming: int, window: int, next_outgoing: int, link: tuple[int, i
 
 
 def transfer(handle: int, delivery: int, payload: bytes) -> bytes:
-    """A whole message, unsettled."""
+    """A complete message, unsettled."""
     fields = (
         uint(handle),
         uint(delivery),
@@ -141,7 +141,7 @@ def transfer(handle: int, delivery: int, payload: bytes) -> bytes:
 
 
 def accept(delivery: int) -> bytes:
-    """A received message is taken."""
+    """A received message is accepted."""
     return frame(composite(DISPOSITION, boolean(True), uint(delivery), uint(delivery), boolean(True), composite(0x24)))
 
 
@@ -156,9 +156,9 @@ def close() -> bytes:
 
 
 class Fields:
-    """The fields of a performative by position; what is missing is null.
+    """The fields of a performative by position; missing fields are null.
 
-    All methods raise FrameError where a field has another type.
+    All methods raise FrameError if a field has another type.
     """
 
     def __init__(self, code: int, values: list[Any]) -> None:
@@ -169,23 +169,23 @@ class Fields:
         return self._values[index] if index < len(self._values) else None
 
     def number(self, index: int, default: int | None = None) -> int:
-        """An unsigned number; required where there is no default."""
+        """An unsigned number; required without a default."""
         value = self[index]
         if value is None and default is not None:
             return default
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise FrameError(f"field {index} of performative {self.code:#04x} is no number")
+            raise FrameError(f"field {index} of performative {self.code:#04x} is not a number")
         return value
 
     def text(self, index: int) -> str:
-        """A string or symbol; empty where it is null."""
+        """A string or symbol; empty if it is null."""
         value = self[index]
         if value is not None and not isinstance(value, bytes):
-            raise FrameError(f"field {index} of performative {self.code:#04x} is no text")
+            raise FrameError(f"field {index} of performative {self.code:#04x} is not text")
         return (value or b"").decode(errors="replace")
 
     def error(self, index: int) -> tuple[str, str]:
-        """Condition and description of an error; both empty where there is none."""
+        """Condition and description of an error; both empty if there is none."""
         value = self[index]
         if not isinstance(value, list):
             return "", ""
@@ -194,7 +194,7 @@ class Fields:
 
 
 def parse(data: bytes) -> tuple[Fields, int]:
-    """The performative at the start of a frame's body, and where the payload behind it starts.
+    """The performative at the start of a frame's body, and the position of the payload.
 
     Raises:
         FrameError: There is none.

@@ -1,8 +1,8 @@
-"""The connections of a hub: one for all links, and another one where that cannot be relied on any more.
+"""The connections of a hub: one for all links, and a new one if it is no longer reliable.
 
-A connection is opened with the first link, and again by the next one after it broke. One whose link gave nothing though
-there were events is not used for new links, and closed with the last one; so is one that the hub accepts no link on
-because its token is not good any more, although it had links before.
+A connection is opened with the first link, and again by the next link after it broke. A connection is not used for new
+links, and closed with its last link, in two cases: one of its links delivered nothing although there were events, or
+the hub refuses links because its token is no longer valid.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from eventconsumer_processor.errors import HubUnauthorized
 
 @dataclass(eq=False)
 class Shared:
-    """A connection and what is on it."""
+    """A connection and its links."""
 
     connection: Connection
     claims: Claims
@@ -37,9 +37,9 @@ class Pool:
     """Connections to one hub.
 
     Args:
-        endpoint: Where it listens.
-        audience: What its tokens are for.
-        tokens: Makes them.
+        endpoint: Its address.
+        audience: Audience of its tokens.
+        tokens: Creates them.
         idle_seconds: A connection that is silent for longer is dead.
     """
 
@@ -52,10 +52,10 @@ class Pool:
         self._connecting = asyncio.Lock()
 
     async def attach(self, make: Callable[[Connection], Receiver]) -> tuple[Receiver, Shared]:
-        """Attach a link, made for the connection that it is to be on.
+        """Attach a link, created for its connection.
 
         Raises:
-            SourceError: The hub is not reached, or refuses it.
+            SourceError: The hub is not reachable, or refuses it.
         """
         while True:
             shared = await self._get()
@@ -76,7 +76,7 @@ class Pool:
                 return receiver, shared
 
     async def leave(self, shared: Shared, *, trusted: bool = True) -> None:
-        """Tell that a link is gone, and whether its connection did what it should; never fails."""
+        """Record that a link has ended, and whether its connection worked; never fails."""
         shared.links -= 1
         shared.trusted = shared.trusted and trusted
         if not shared.trusted and not shared.links and shared in self._shared:

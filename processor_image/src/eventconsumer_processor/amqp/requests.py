@@ -1,7 +1,7 @@
-"""Questions to a service of the namespace, `$cbs` or `$management`, and its answers: a pair of links.
+"""Requests to a service of the namespace, `$cbs` or `$management`, and their responses: a pair of links.
 
-Any number of questions may be on their way at once; an answer is known by the id of its question. Where one cannot be
-answered any more, because the links are gone or the peer rejects a message, all are told so at once.
+Any number of requests may be open; a response has the id of its request. If the links end or the peer rejects a
+message, all open requests fail at once.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from eventconsumer_processor.amqp.sender import Sender
 from eventconsumer_processor.errors import HubUnreachable, SourceError
 from eventconsumer_processor.source.conditions import error_for
 
-ANSWERS = 64  # that may be on their way
+ANSWERS = 64  # maximum number of open requests
 
 
 class Requests:
@@ -38,19 +38,19 @@ class Requests:
         """Attach both links.
 
         Raises:
-            SourceError: The peer refuses, or does not answer in time.
+            SourceError: The peer refuses, or does not respond in time.
         """
         await self._replies.attach()
         await self._sender.attach()
 
     async def ask(self, make: Callable[[bytes], bytes]) -> DecodedMessage:
-        """The answer to a question.
+        """The response to a request.
 
         Args:
-            make: The encoded message, from the 16 bytes of its id, a UUID.
+            make: Encodes the message, with the 16 bytes of its id, a UUID.
 
         Raises:
-            SourceError: There is none: `HubUnreachable` without one in time.
+            SourceError: There is no response: `HubUnreachable` at the time limit.
         """
         identifier = uuid4()
         answer = self._replies.expect(identifier)
@@ -59,7 +59,7 @@ class Requests:
                 await self._sender.send(make(identifier.bytes))
                 await asyncio.wait((answer, self._sender.refused), return_when=asyncio.FIRST_COMPLETED)
         except TimeoutError:
-            raise HubUnreachable(f"no answer of {self._address} within {REQUEST_SECONDS:.0f} s") from None
+            raise HubUnreachable(f"no response of {self._address} within {REQUEST_SECONDS:.0f} s") from None
         finally:
             self._replies.forget(identifier)
         if not answer.done():
@@ -68,7 +68,7 @@ class Requests:
 
 
 class _Replies(Receiver):
-    """Hands on each answer as it comes; nothing waits here."""
+    """Pass on each response; never waits."""
 
     def __init__(self, connection: Connection, address: str) -> None:
         ends = Terminus(address)
@@ -80,14 +80,14 @@ class _Replies(Receiver):
         self._expected: dict[UUID, asyncio.Future[DecodedMessage]] = {}
 
     def expect(self, identifier: UUID) -> "asyncio.Future[DecodedMessage]":
-        """What the answer to a question will be."""
+        """The future of a response."""
         found = self._expected[identifier] = asyncio.get_running_loop().create_future()
         if self.error is not None:
             _fail(found, self.error)
         return found
 
     def forget(self, identifier: UUID) -> None:
-        """Nobody waits for this answer any more."""
+        """Forget a request."""
         self._expected.pop(identifier, None)
 
     def _wake(self) -> None:
@@ -110,11 +110,11 @@ class _Replies(Receiver):
 def _fail(answer: "asyncio.Future[DecodedMessage]", error: SourceError) -> None:
     if not answer.done():
         answer.set_exception(error)
-        answer.exception()  # retrieved, even where no task waits
+        answer.exception()  # retrieved, even if no task waits
 
 
 def request(identifier: bytes, address: str, properties: Mapping[str, bytes], body: bytes) -> bytes:
-    """The message of a question.
+    """The message of a request.
 
     Args:
         identifier: The 16 bytes of its UUID.
@@ -130,10 +130,10 @@ def request(identifier: bytes, address: str, properties: Mapping[str, bytes], bo
 
 
 def check(answer: DecodedMessage) -> None:
-    """Make sure that a question was answered as it should be.
+    """Verify the status of a response.
 
     Raises:
-        SourceError: It was not: the error that `source.conditions` has for what the service says.
+        SourceError: The error of `source.conditions` for the status.
     """
     properties = answer.application_properties or {}
     status = properties.get(b"status-code")

@@ -9,12 +9,12 @@ from eventconsumer_processor.amqp.connection import Connection
 from eventconsumer_processor.amqp.performatives import Fields, Terminus
 from eventconsumer_processor.errors import HubUnreachable, SourceError
 
-REMEMBERED = 64  # requests sent last, of which a rejection is noticed
+REMEMBERED = 64  # recent requests whose rejection is detected
 _WRAP = 0xFFFFFFFF
 
 
 class Sender(BaseLink):
-    """Sends requests as far as the peer gives credit."""
+    """Sends requests within the peer's credit."""
 
     def __init__(self, connection: Connection, address: str) -> None:
         super().__init__(connection)
@@ -24,18 +24,18 @@ class Sender(BaseLink):
         self._more: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # credit, or the end
         self._deliveries: deque[int] = deque(maxlen=REMEMBERED)
         self.refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Raises when the link is gone or the peer rejects a message."""
+        """Raises when the link ends or the peer rejects a message."""
 
     async def send(self, payload: bytes) -> None:
-        """Send a message once there is credit.
+        """Send a message when there is credit.
 
         Raises:
-            SourceError: The link is gone.
+            SourceError: The link has ended.
         """
         while self._credit <= 0 and self.error is None:
             if self._more.done():
                 self._more = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._more)  # others wait for it too
+            await asyncio.shield(self._more)  # other tasks wait for it too
         if self.error is not None:
             raise self.error
         self._credit -= 1
@@ -48,7 +48,7 @@ class Sender(BaseLink):
         return performatives.attach(self.name, handle, receives=False, source=ends, target=ends)
 
     def on_flow(self, fields: Fields) -> None:
-        """See `session.Link`. The credit counts from what the peer had seen when it said so."""
+        """See `session.Link`. The credit counts from the peer's delivery count."""
         on_their_way = (self._sent - fields.number(5, 0)) & _WRAP
         self._credit = fields.number(6, 0) - on_their_way
         if self._credit > 0:
@@ -71,4 +71,4 @@ class Sender(BaseLink):
     def _refuse(self, error: SourceError) -> None:
         if not self.refused.done():
             self.refused.set_exception(error)
-            self.refused.exception()  # retrieved, even where no task waits
+            self.refused.exception()  # retrieved, even if no task waits

@@ -1,7 +1,7 @@
 """The session of a connection: its windows, and the links on it.
 
-The window is refreshed when half of it is used; what a link has waiting is bounded by its credit, not by the window.
-All methods that take what comes raise FrameError where it is not what a peer may send.
+The window is renewed when half of it is used; the credit of a link limits its waiting deliveries, not the window. All
+methods for received frames raise FrameError if a frame is invalid.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from eventconsumer_processor.amqp.wire import Wire
 from eventconsumer_processor.errors import HubUnreachable, SourceError
 from eventconsumer_processor.source.conditions import error_for
 
-WINDOW = 64 * 1024  # transfer frames that the peer may send ahead
+WINDOW = 64 * 1024  # window: transfer frames that the peer may send
 HANDLE_MAX = 1023
 _WRAP = 0xFFFFFFFF
 
 
 class Link(Protocol):
-    """What a connection needs from a link."""
+    """Interface of a link for its session."""
 
     name: str
 
@@ -41,10 +41,10 @@ class Link(Protocol):
         """Whole, settled deliveries."""
 
     def on_outcome(self, delivery: int, outcome: object) -> None:
-        """What became of a message that was sent."""
+        """The outcome of a sent message."""
 
     def on_detach(self, error: SourceError) -> None:
-        """The link is gone; said once."""
+        """The link has ended; called once."""
 
 
 class Session:
@@ -59,7 +59,7 @@ class Session:
         self._handles: dict[int, int] = {}  # ours, by the peer's
         self._leaving: dict[int, asyncio.Future[None]] = {}  # detached by us, not yet by the peer; by our handle
         self._next_incoming = 0
-        self._window = WINDOW  # transfers that the peer may still send
+        self._window = WINDOW  # remaining transfers of the peer's window
         self._next_outgoing = 0
         self._peer_window = 0
 
@@ -79,7 +79,7 @@ class Session:
         self._handle_max = min(HANDLE_MAX, fields.number(4, HANDLE_MAX))
 
     def end(self, error: SourceError) -> None:
-        """The connection is gone, and every link with it."""
+        """The connection has ended, and every link with it."""
         self._error = error
         links, self._links = self._links, {}
         for link in links.values():
@@ -92,23 +92,23 @@ class Session:
     # --- for links ---
 
     def attach(self, link: Link) -> int:
-        """Attach a link; its handle.
+        """Attach a link; returns its handle.
 
         Raises:
-            SourceError: The connection is gone, or has no handle left.
+            SourceError: The connection has ended, or has no free handle.
         """
         if self._error is not None:
             raise self._error
         used = self._links.keys() | self._leaving.keys()
         handle = next((number for number in range(self._handle_max + 1) if number not in used), None)
         if handle is None:
-            raise HubUnreachable(f"a connection takes at most {self._handle_max + 1} links")
+            raise HubUnreachable(f"a connection has at most {self._handle_max + 1} links")
         self._links[handle] = link
         self._wire.send(link.attach_frame(handle))
         return handle
 
     def detach(self, handle: int, link: Link) -> asyncio.Future[None] | None:
-        """Close a link; what to wait for until the peer has closed it too, None where it is gone already."""
+        """Close a link; returns a future of the peer's detach, None if it has already ended."""
         if self._links.get(handle) is not link:
             return None
         del self._links[handle]
@@ -117,34 +117,34 @@ class Session:
         return left
 
     def flow(self, handle: int, delivery_count: int, credit: int) -> None:
-        """Set a link's credit; refreshes the window by the way."""
+        """Set a link's credit; also renews the window."""
         self._send_flow((handle, delivery_count, credit))
 
     def transfer(self, handle: int, payload: bytes) -> int:
-        """Send a whole message; its delivery id.
+        """Send a complete message; returns its delivery id.
 
         Raises:
-            HubUnreachable: The peer does not take it: its window is used up, or the message is larger than a frame.
+            HubUnreachable: The peer's window is used up, or the message exceeds a frame.
         """
         if self._peer_window <= 0:
-            raise HubUnreachable("the hub takes no more messages on this connection")
+            raise HubUnreachable("the hub's session window is used up")
         delivery = self._next_outgoing
         data = amqp.transfer(handle, delivery, payload)
         if len(data) > self._peer_frame_size:
-            raise HubUnreachable(f"a request of {len(data)} bytes does not fit a frame of {self._peer_frame_size}")
+            raise HubUnreachable(f"a request of {len(data)} bytes exceeds the frame size of {self._peer_frame_size}")
         self._next_outgoing = (delivery + 1) & _WRAP
         self._peer_window -= 1
         self._wire.send(data)
         return delivery
 
     def accept(self, delivery: int) -> None:
-        """Settle a delivery that the peer wants settled."""
+        """Settle a delivery."""
         self._wire.send(amqp.accept(delivery))
 
     # --- what comes ---
 
     def deliveries(self, handle: int, found: Deliveries) -> None:
-        """Whole, settled deliveries on the link that the peer calls `handle`."""
+        """Whole, settled deliveries on the link with the peer's handle `handle`."""
         self._count(len(found))
         link = self._by_peer(handle)
         if link is not None:
@@ -165,11 +165,11 @@ class Session:
             case amqp.DETACH:
                 self._on_detach(fields)
             case amqp.DISPOSITION:
-                if fields[0] is True:  # of a receiver: about what we sent
+                if fields[0] is True:  # from a receiver: outcome of our messages
                     for link in list(self._links.values()):
                         link.on_outcome(fields.number(1), fields[4])
             case _:
-                raise FrameError(f"performative {fields.code:#04x} is not known")
+                raise FrameError(f"unknown performative {fields.code:#04x}")
 
     def _count(self, transfers: int) -> None:
         self._next_incoming = (self._next_incoming + transfers) & _WRAP
@@ -184,7 +184,7 @@ class Session:
         self._wire.send(amqp.flow(self._next_incoming, WINDOW, self._next_outgoing, link))
 
     def _by_peer(self, peer_handle: int) -> Link | None:
-        """The link that the peer calls so; None for one that is being closed."""
+        """The link with the peer's handle; None if it is being closed."""
         handle = self._handles.get(peer_handle)
         if handle is None:
             raise FrameError(f"no link is attached with handle {peer_handle}")
@@ -206,8 +206,8 @@ class Session:
         handle = next((number for number, link in self._links.items() if link.name == name), None)
         if handle is None:
             if not self._leaving:
-                raise FrameError("the hub attaches a link that was not asked for")
-            return  # of a link that was given up meanwhile
+                raise FrameError("the hub attaches a link that was not requested")
+            return  # of a link that was closed meanwhile
         self._handles[fields.number(1)] = handle
         self._links[handle].on_attach(fields)
 

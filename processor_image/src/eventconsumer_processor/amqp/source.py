@@ -1,4 +1,4 @@
-"""`source.hub.Source` on a link of our own: its deliveries as columns."""
+"""`source.hub.Source` on our own receiver link: its deliveries as columns."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -20,8 +20,8 @@ class AmqpSource:
 
     Args:
         receiver: The link.
-        left: Told when it is closed, and whether its connection did what it should.
-        runtime_metrics: Whether events carry them.
+        left: Called when it is closed, with whether its connection worked.
+        runtime_metrics: Whether events have runtime metrics.
     """
 
     def __init__(
@@ -30,10 +30,10 @@ class AmqpSource:
         self._receiver = receiver
         self._left = left
         self._runtime_metrics = runtime_metrics
-        self._rest = NOTHING  # decoded, and not handed over
+        self._rest = NOTHING  # decoded, but not returned yet
 
     async def receive(self, max_events: int, max_wait: float) -> EventBatch:
-        """See `Source`. What comes together is decoded together, and handed over in parts."""
+        """See `Source`. Deliveries that arrive together are decoded together, and returned in parts."""
         if len(self._rest):
             await asyncio.sleep(0)
             self._receiver.check()
@@ -44,9 +44,9 @@ class AmqpSource:
                 if self._runtime_metrics and pieces:
                     self._rest = self._rest.noting(last_enqueued(delivery_annotations(pieces[-1].last)))
             except FrameError as error:
-                raise HubUnreachable(f"an event cannot be read: {error}") from error
+                raise HubUnreachable(f"cannot decode an event: {error}") from error
         batch, whole = self._rest.head(max_events), self._rest
-        self._rest = NOTHING if batch is whole else whole.slice(len(batch), len(whole))  # an empty part would keep all
+        self._rest = NOTHING if batch is whole else whole.slice(len(batch), len(whole))  # an empty slice keeps memory
         return batch
 
     def hurry(self) -> None:
@@ -68,4 +68,4 @@ class AmqpSource:
 
 
 async def _nobody(_: bool) -> None:
-    """Whom a source tells that is closed again."""
+    """Callback for the close of a source."""

@@ -1,6 +1,6 @@
-"""Tokens for a hub: shared access signatures, made here or given ready, and those of an identity. And when to renew.
+"""Tokens for a hub: shared access signatures, created here or given, and tokens of an identity; and their renewal.
 
-The key enters nothing but the signature; neither key nor token enters a message or a repr.
+The key is used only for the signature; messages and reprs contain neither key nor token.
 """
 
 import base64
@@ -14,10 +14,10 @@ from azure.core.exceptions import AzureError, ClientAuthenticationError
 
 from eventconsumer_processor.errors import HubUnauthorized, HubUnreachable
 
-LIFETIME_SECONDS = 3600  # of a signature made here
+LIFETIME_SECONDS = 3600  # lifetime of a created signature
 SCOPE = "https://eventhubs.azure.net/.default"
-_RETRY_SECONDS = 30.0  # after a renewal that failed
-_SOON_SECONDS = 5.0  # at the soonest
+_RETRY_SECONDS = 30.0  # after a failed renewal
+_SOON_SECONDS = 5.0  # at the earliest
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +25,10 @@ class Token:
     """A token to put.
 
     Attributes:
-        kind: What `$cbs` calls its type.
+        kind: Its type for `$cbs`.
         text: The token.
-        expires_at: Seconds since 1970; None where it does not say.
-        renewable: Whether another one can be made.
+        expires_at: Seconds since 1970; None: unknown.
+        renewable: Whether it can be renewed.
     """
 
     kind: str
@@ -38,14 +38,14 @@ class Token:
 
 
 TokenSource = Callable[[float], Awaitable[Token]]
-"""Makes a token, given the time in seconds since 1970; raises SourceError."""
+"""Creates a token, given the time in seconds since 1970; raises SourceError."""
 
 
 def sign(audience: str, name: str, key: str, expires_at: int) -> str:
     """A shared access signature.
 
     Args:
-        audience: The resource it is for.
+        audience: Its resource.
         name: The name of the shared access policy.
         key: Its key.
         expires_at: Seconds since 1970.
@@ -67,13 +67,13 @@ def signing(audience: str, name: str, key: str) -> TokenSource:
 
 
 def ready_made(signature: str) -> TokenSource:
-    """A signature that was made elsewhere: it is used until it expires."""
+    """A given signature, which is used until it expires."""
     expiry = signature.partition("se=")[2].partition("&")[0]
     expires_at = float(expiry) if expiry.isdecimal() and expiry.isascii() else None
 
     async def make(now: float) -> Token:
         if expires_at is not None and expires_at <= now:
-            raise HubUnauthorized("the shared access signature has expired: make a new one")
+            raise HubUnauthorized("the shared access signature has expired: create a new one")
         return Token("servicebus.windows.net:sastoken", signature, expires_at, renewable=False)
 
     return make
@@ -95,12 +95,12 @@ def of_identity(identity: AsyncTokenCredential) -> TokenSource:
 
 
 def renew_after(token: Token, now: float, failed: bool = False) -> float | None:
-    """Seconds until a new token is to be put: a tenth of its life before it expires; None for never.
+    """Seconds until the token must be renewed: a tenth of its lifetime before it expires; None: never.
 
     Args:
-        token: The one that was put last.
+        token: The last token.
         now: Seconds since 1970.
-        failed: Whether a try to renew it just failed: the next one comes soon, the sooner the less time is left.
+        failed: Whether a renewal just failed: the next one follows soon, the sooner the less time is left.
     """
     if token.expires_at is None or not token.renewable:
         return None

@@ -1,7 +1,7 @@
-"""Recognizing transfers without decoding them.
+"""Recognition of transfers without decoding.
 
-A sender writes the head of one event's transfer like that of the next: only delivery id and tag differ. A `Shape` is
-learnt from a decoded transfer; a frame that has the shape is a whole, settled delivery on the same link.
+The heads of a sender's transfers differ only in delivery id and tag. A `Shape` is derived from a decoded transfer; a
+frame with this shape is a whole, settled delivery on the same link.
 """
 
 import struct
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from eventconsumer_processor.amqp.codec import skip
 from eventconsumer_processor.amqp.performatives import Fields
 
-_PLAIN, _LIST = b"\x02\x00", b"\x00\x53\x14\xc0"  # data offset and type; a transfer with a list of the short form
+_PLAIN, _LIST = b"\x02\x00", b"\x00\x53\x14\xc0"  # data offset and type; a transfer with a list in the short form
 _SIZE = struct.Struct(">I").unpack_from
 _ID_WIDTHS = {0x43: 0, 0x52: 1, 0x70: 4}
 _HANDLE_WIDTHS = {0x43: 0, 0x52: 1, 0x70: 4}
@@ -31,9 +31,9 @@ class Shape:
     Attributes:
         handle: The sender's handle of the link.
         size: Bytes before the payload, with the frame's header.
-        unpack: Takes from the head what is the same in every frame.
-        expected: What `unpack` then gives.
-        head, mask: The same as bytes, for the compiled decoder: a head, and ones where all are like it.
+        unpack: Extracts the constant parts of the head.
+        expected: The expected result of `unpack`.
+        head, mask: The same as bytes, for the compiled decoder: a head, and ones at the constant bytes.
     """
 
     handle: int
@@ -44,16 +44,16 @@ class Shape:
     mask: bytes
 
     def fits(self, data: bytearray, pos: int, size: int) -> bool:
-        """Whether the frame of `size` bytes at `pos` has it."""
+        """Whether the frame of `size` bytes at `pos` has this shape."""
         return self.size <= size and self.unpack(data, pos) == self.expected
 
 
 class Runs:
-    """Finds deliveries of one shape that follow each other.
+    """Finds consecutive deliveries of one shape.
 
     Args:
-        buffer: Where they are.
-        most: Bytes that a frame may have.
+        buffer: Their buffer.
+        most: Maximum size of a frame, bytes.
     """
 
     def __init__(self, buffer: bytearray, most: int) -> None:
@@ -61,12 +61,12 @@ class Runs:
         self._most = most
 
     def find(self, shape: Shape, pos: int, end: int) -> "array[int]":
-        """Where their frames end, counted from `pos`.
+        """The ends of their frames, relative to `pos`.
 
         Args:
-            shape: What they have.
-            pos: Where the first one is.
-            end: Where the bytes that came end.
+            shape: Their shape.
+            pos: Position of the first one.
+            end: End of the received bytes.
         """
         buffer, most = self._buffer, self._most
         unpack, expected, head = shape.unpack, shape.expected, shape.size
@@ -82,12 +82,12 @@ class Runs:
 
 
 def is_whole(fields: Fields) -> bool:
-    """Whether a transfer is a delivery of its own, settled and not aborted."""
+    """Whether a transfer is a complete delivery, settled and not aborted."""
     return fields[1] is not None and fields[4] is True and not fields[5] and not fields[9]
 
 
 def key_of(data: bytearray, pos: int) -> bytes:
-    """What tells the shapes of links apart, for the frame at `pos`; empty for what can have none."""
+    """Key of the shape of the frame at `pos`, different for each link; empty if it cannot have a shape."""
     if data[pos + 8 : pos + 12] != _LIST or data[pos + 4 : pos + 6] != _PLAIN:
         return b""
     width = _HANDLE_WIDTHS.get(data[pos + 14])
@@ -95,7 +95,7 @@ def key_of(data: bytearray, pos: int) -> bytes:
 
 
 def shape_of(data: bytearray, pos: int, fields: Fields, end: int) -> Shape | None:
-    """The shape of the whole transfer frame from `pos` to `end`; None where it has no usual one."""
+    """The shape of the transfer frame from `pos` to `end`; None if it has an unusual form."""
     if not key_of(data, pos) or not isinstance(fields[2], bytes):
         return None
     payload = pos + 13 + data[pos + 12]
@@ -105,7 +105,7 @@ def shape_of(data: bytearray, pos: int, fields: Fields, end: int) -> Shape | Non
     if width is None or data[tag_at] != 0xA0:
         return None
     tail_at = tag_at + 2 + data[tag_at + 1]
-    # (size), head, (delivery id), constructor and length of the tag, (tag), everything behind it
+    # (size), head, (delivery id), constructor and length of the tag, (tag), all bytes after it
     parts = (4, id_at + 1 - pos - 4, width, 2, data[tag_at + 1], payload - tail_at)
     layout = struct.Struct(">{}x{}s{}x{}s{}x{}s".format(*parts))
     mask = b"".join(bytes([index % 2 * 0xFF]) * count for index, count in enumerate(parts))
@@ -114,4 +114,4 @@ def shape_of(data: bytearray, pos: int, fields: Fields, end: int) -> Shape | Non
 
 
 NO_SHAPE = Shape(0, 1 << 62, struct.Struct("").unpack_from, (None,), b"", b"")
-"""That no frame has."""
+"""The shape of no frame."""

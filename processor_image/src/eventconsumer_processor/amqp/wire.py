@@ -1,8 +1,9 @@
 """Bytes from a socket to frames, and frames to the socket.
 
-The stream is cut at frame sizes: a size above the limit is an error before its bytes are waited for, so at most one
-frame is held. Deliveries of a known shape are copied from the buffer together; every other frame is handed on whole. An
-error in what comes, or in taking it, ends the connection with a `FrameError`; nothing leaves this class.
+The stream is split by frame sizes: a size above the limit is an error before its bytes arrive, so at most one frame is
+buffered. Deliveries of a known shape are copied from the buffer together; every other frame is passed on whole. An
+error in received bytes, or in their processing, ends the connection with a `FrameError`; no exception leaves this
+class.
 """
 
 import asyncio
@@ -15,13 +16,13 @@ from eventconsumer_processor.amqp.deliveries import Deliveries
 from eventconsumer_processor.amqp.performatives import TRANSFER, Fields, parse
 from eventconsumer_processor.amqp.transfers import NO_SHAPE, Runs, Shape, is_whole, key_of, shape_of
 
-READ_BYTES = 112 * 1024  # at most at a time: a copy of so many has memory that was used before, more is mapped again
+READ_BYTES = 112 * 1024  # maximum per read: a copy of this size reuses memory, a larger one is mapped again
 _MAX_SHAPES = 1024
 _SIZE = struct.Struct(">I").unpack_from
 
 
 class Peer(Protocol):
-    """Who takes what comes; FrameError may be raised by all methods but `lost`."""
+    """Receiver of frames; all methods except `lost` may raise FrameError."""
 
     def header(self, data: bytes) -> None:
         """A protocol header."""
@@ -33,15 +34,15 @@ class Peer(Protocol):
         """Whole, settled deliveries on a link."""
 
     def lost(self, reason: str) -> None:
-        """The connection is gone; said once."""
+        """The connection has ended; called once."""
 
 
 class Wire(asyncio.BufferedProtocol):
     """One socket.
 
     Attributes:
-        max_frame_size: Bytes that a frame of the peer may have; at most `READ_BYTES`.
-        heard, said: When something came and was sent, on the loop's clock.
+        max_frame_size: Maximum size of a peer's frame, bytes; at most `READ_BYTES`.
+        heard, said: Times of the last received and sent bytes, on the loop's clock.
     """
 
     def __init__(self, peer: Peer, max_frame_size: int) -> None:
@@ -53,7 +54,7 @@ class Wire(asyncio.BufferedProtocol):
         self._buffer = bytearray(READ_BYTES)
         self._view = memoryview(self._buffer)
         self._runs = (compiled.Runs if compiled.find() else Runs)(self._buffer, max_frame_size)
-        self._filled = 0  # bytes of a frame that is not whole yet: they are where the buffer starts
+        self._filled = 0  # bytes of an incomplete frame, at the start of the buffer
         self._shape = NO_SHAPE  # of the last delivery
         self._shapes: dict[bytes, Shape] = {}
 
@@ -83,7 +84,7 @@ class Wire(asyncio.BufferedProtocol):
         try:
             taken = self._take(end)
         except FrameError as error:
-            self._end(f"the hub sent what is no AMQP: {error}")
+            self._end(f"the hub sent invalid AMQP: {error}")
             return
         self._filled = end - taken
         if taken:
@@ -92,19 +93,19 @@ class Wire(asyncio.BufferedProtocol):
     # --- for the peer ---
 
     def send(self, data: bytes) -> None:
-        """Send bytes; nothing happens on a connection that is gone."""
+        """Send bytes; no effect after the connection has ended."""
         if self._transport is not None:
             self.said = self._clock()
             self._transport.write(data)
 
     def close(self) -> None:
-        """Close once everything is sent; `lost` is not called any more."""
+        """Close after all bytes are sent; `lost` is no longer called."""
         if self._transport is not None:
             transport, self._transport = self._transport, None
             transport.close()
 
     def abort(self) -> None:
-        """Close at once; `lost` is not called any more."""
+        """Close at once; `lost` is no longer called."""
         if self._transport is not None:
             transport, self._transport = self._transport, None
             transport.abort()
@@ -116,7 +117,7 @@ class Wire(asyncio.BufferedProtocol):
     # --- frames ---
 
     def _take(self, end: int) -> int:
-        """Hand on every whole frame in the first `end` bytes of the buffer; where the rest starts."""
+        """Pass on every whole frame in the first `end` bytes of the buffer; returns the start of the rest."""
         buffer, pos = self._buffer, 0
         while self._transport is not None:  # until a frame ended the connection
             shape = self._shape
@@ -144,7 +145,7 @@ class Wire(asyncio.BufferedProtocol):
         return pos
 
     def _frame(self, pos: int, stop: int) -> None:
-        """Hand on a frame that has no known shape."""
+        """Pass on a frame without a known shape."""
         buffer = self._buffer
         offset, kind = buffer[pos + 4], buffer[pos + 5]
         start = pos + 4 * offset

@@ -1,1 +1,1 @@
-"""To whom chains, leases and hubs belong: the records in storage, and the segments of a hub."""
+"""Identity of chains, leases and hubs: the records in storage, and the segments of a hub."""

@@ -1,4 +1,4 @@
-"""Whose chain and whose leases these are: claimed by records in storage (`eventconsumer_api.identity`) at first.
+"""Owners of chains and leases, by records in storage (`eventconsumer_api.identity`), written before all other blobs.
 
 A chain belongs to the resource that its record names. Another resource takes it over only while it holds the lease of
 `<prefix>/_leader`, which a host of the first resource holds as long as its hosts run. A folder of leases belongs to one
@@ -39,11 +39,11 @@ from eventconsumer_processor.source.hub import Hub, HubInfo
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import Conflict, Damaged, NotFound, StorageError
 
-LOOK_SECONDS = 5.0  # that an event is waited for
-LEAD_SECONDS = 60  # longest lease of the lead: so long a chain whose hosts died cannot be taken over
-MOVED_SECONDS = 300.0  # between two looks of a host whether the chain is still its resource's, in this segment
-WATCH_SECONDS = 2.0  # the same, while something speaks for it
-CLAIM_SECONDS = 15  # lease of the lead while a chain is taken over
+LOOK_SECONDS = 5.0  # maximum wait for an event
+LEAD_SECONDS = 60  # maximum lease of the lead: the chain of crashed hosts cannot be taken over before
+MOVED_SECONDS = 300.0  # interval of checks that the chain still belongs to the host's resource, in this segment
+WATCH_SECONDS = 2.0  # the same, while there is a sign of a change
+CLAIM_SECONDS = 15  # lease of the lead during a takeover
 
 R = TypeVar("R", bound=BaseModel)
 
@@ -52,7 +52,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Clocks: the wall clock, and seconds that go on in suspend."""
+    """Clocks: the wall clock, and seconds that continue during suspend."""
 
     now: Callable[[], datetime]
     clock: Callable[[], float]
@@ -60,7 +60,7 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Leases:
-    """The leases of a consumer, and the container that they are in."""
+    """The leases of a consumer, and their container."""
 
     store: LeaseStore
     blobs: BlobStore
@@ -72,7 +72,7 @@ def leader_name(prefix: str) -> str:
 
 
 async def take_lead(sink: BlobStore, prefix: str, token: str, seconds: int, clock: Callable[[], float]) -> float:
-    """Take the lead of a chain; the time by `clock` at which the request that took it was sent.
+    """Acquire the lead of a chain; returns the time by `clock` at which the request was sent.
 
     Raises:
         Conflict: Another host leads.
@@ -81,7 +81,7 @@ async def take_lead(sink: BlobStore, prefix: str, token: str, seconds: int, cloc
     name, since = leader_name(prefix), clock()
     try:
         await sink.acquire_lease(name, token, seconds)
-    except NotFound:  # no host led before
+    except NotFound:  # no host has led before
         with contextlib.suppress(Conflict):
             await sink.put(name, b"", if_absent=True)
         since = clock()
@@ -98,10 +98,10 @@ class Stored:
 
 
 async def read_chain(sink: BlobStore, prefix: str) -> Stored | None:
-    """The record of a chain; None where there is none yet.
+    """The record of a chain; None if there is none yet.
 
     Raises:
-        Damaged: It cannot be read.
+        Damaged: It cannot be parsed.
         StorageError: The request failed.
     """
     name = chain_name(prefix)
@@ -110,7 +110,7 @@ async def read_chain(sink: BlobStore, prefix: str) -> Stored | None:
 
 
 async def read_leases_record(leases: BlobStore, folder: str) -> LeaseRecord | None:
-    """The record of a folder of leases; None where there is none; raises as `read_chain`."""
+    """The record of a folder of leases; None if there is none; raises as `read_chain`."""
     name = lease_record_name(folder)
     try:
         blob = await leases.read(name, RECORD_MAX_BYTES)
@@ -120,18 +120,18 @@ async def read_leases_record(leases: BlobStore, folder: str) -> LeaseRecord | No
 
 
 async def claim_chain(config: HostConfig, incarnation: str, leases: LeaseStore, sink: BlobStore, times: Times) -> str:
-    """Make sure that this resource drains into its chain; the identity of the chain.
+    """Verify that this resource drains into its chain; returns the identity of the chain.
 
     Args:
         config: Names the resource and the folder.
-        incarnation: Of the hub, for a chain that begins now.
-        leases: The leases of this consumer: a resource whose hosts hold some of them lives.
+        incarnation: Incarnation of the hub, for a new chain.
+        leases: The leases of this consumer: a resource whose hosts hold some of them is alive.
         sink: The container of the files.
         times: Clocks.
 
     Raises:
         Blocked: Another resource drains into it.
-        StorageError: A request failed, or the record cannot be read.
+        StorageError: A request failed, or the record cannot be parsed.
     """
     prefix, resource = config.sink.prefix, config.resource
     found = await read_chain(sink, prefix)
@@ -143,7 +143,7 @@ async def claim_chain(config: HostConfig, incarnation: str, leases: LeaseStore, 
             return identity
         found = await read_chain(sink, prefix)
         if found is None:
-            raise Damaged(f"the record of the chain, blob {chain_name(prefix)}, was removed as soon as it was there")
+            raise Damaged(f"the record of the chain, blob {chain_name(prefix)}, was removed at once")
     if found.record.resource.uid != resource.uid:
         await _take_over(resource, prefix, leases, sink, times)
     return found.record.chain
@@ -162,14 +162,14 @@ async def until_moved(
     in_doubt: Callable[[], bool],
     clock: Callable[[], float],
 ) -> None:
-    """Return when another resource has taken the chain over, or a newer segment has begun: registering again tells.
+    """Return when another resource has taken the chain over, or a newer segment has begun; then register again.
 
     Args:
         sink: The container of the files.
         config: The consumer.
-        segment: That its hosts drain into.
-        in_doubt: Whether something speaks for it now; without, it is looked for now and then.
-        clock: Seconds that go on in suspend.
+        segment: The segment of its hosts.
+        in_doubt: Whether there is a sign of a change; otherwise checks are rare.
+        clock: Seconds that continue during suspend.
     """
     looked = clock()
     while True:
@@ -182,15 +182,15 @@ async def until_moved(
                 log.warning("another EventConsumer has taken the chain over: this host stops reading")
                 return
             if await is_superseded(sink, config.sink.prefix, segment):
-                log.info("the chain goes on in a new segment: registering again", before=segment.number)
+                log.info("the chain continues in a new segment: registering again", before=segment.number)
                 return
 
 
 async def _take_over(resource: ResourceRef, prefix: str, leases: LeaseStore, sink: BlobStore, times: Times) -> None:
-    """Make the record name this resource, while no host of another one leads.
+    """Write this resource into the record, if no host of another resource leads.
 
     Raises:
-        Blocked: One does.
+        Blocked: A host of another resource leads.
     """
     token, in_use = str(uuid4()), True
     with contextlib.suppress(Conflict):
@@ -199,7 +199,7 @@ async def _take_over(resource: ResourceRef, prefix: str, leases: LeaseStore, sin
     leads = not in_use
     try:
         found = await read_chain(sink, prefix)
-        if found is None or found.record.resource.uid == resource.uid:  # another host of this resource was faster
+        if found is None or found.record.resource.uid == resource.uid:  # another host of this resource was first
             return
         if in_use or found.record.resource.path in others(await leases.existing(), resource):
             problem = problems.chain_in_use(prefix, found.record.resource, resource)
@@ -216,7 +216,7 @@ async def _take_over(resource: ResourceRef, prefix: str, leases: LeaseStore, sin
 async def claim_leases(
     config: HostConfig, hub: Hub, info: HubInfo, *, chain: str, leases: Leases, sink: BlobStore, times: Times
 ) -> None:
-    """Make sure that the folder of the leases belongs to this hub and this chain.
+    """Verify that the folder of the leases belongs to this hub and this chain.
 
     Args:
         config: The consumer.
@@ -229,7 +229,7 @@ async def claim_leases(
 
     Raises:
         Blocked: It belongs to another hub or to another chain.
-        StorageError: A request failed, or the record cannot be read.
+        StorageError: A request failed, or the record cannot be parsed.
         SourceError: The hub did not answer.
     """
     folder, container = leases.store.folder.rstrip("/"), config.leases.location.container
@@ -237,7 +237,7 @@ async def claim_leases(
     found = await read_leases_record(leases.blobs, folder)
     if found is None:
         why = await misfit(config, await leases.store.existing(), hub, info)
-        found = await read_leases_record(leases.blobs, folder) if why else None  # another host of ours was faster
+        found = await read_leases_record(leases.blobs, folder) if why else None  # another host of ours was first
         if why and found is None:
             problem = problems.leases_do_not_fit(container, folder, why)
             raise Blocked(problem.field, Reason(problem.reason), problem.message)
@@ -252,7 +252,7 @@ async def claim_leases(
 
 
 def lease_record(config: HostConfig, info: HubInfo, chain: str, account: str, now: datetime) -> LeaseRecord:
-    """PURE: the record that a host of this configuration wants to find.
+    """PURE: the record that a host of this configuration expects.
 
     Args:
         config: The consumer.
@@ -283,32 +283,32 @@ def belongs(found: LeaseRecord, wanted: LeaseRecord) -> bool:
 
 
 async def misfit(config: HostConfig, found: Sequence[Lease], hub: Hub, info: HubInfo, *, read: bool = True) -> str:
-    """Why leases without a record are not of this hub, or must not be taken now; empty where they may be.
+    """Why leases without a record do not belong to this hub, or cannot be adopted now; empty: they can.
 
-    A checkpoint of another hub may lie among the sequence numbers of this one. So the event that a checkpoint names is
-    read, where the hub still has it and no other reader may exist, and its offset compared.
+    A checkpoint of another hub may be inside the range of sequence numbers of this one. So the event of a checkpoint is
+    read, if the hub still has it and no other reader can exist, and its offset is compared.
 
     Args:
-        config: The consumer. Its own hosts hold leases without a record where the container was deleted meanwhile.
+        config: The consumer. Its own hosts hold leases without a record if the container was deleted meanwhile.
         found: The leases of the folder.
         hub: The hub.
         info: Its partitions.
-        read: Whether events may be read: a link displaces a reader that holds no lease.
+        read: Whether events may be read: a link disconnects a reader that holds no lease.
 
     Raises:
         SourceError: The hub did not answer.
     """
     for lease in found:
         if lease.partition not in info.partition_ids:
-            return f"there is a lease of partition {lease.partition}, and the hub has no such partition"
+            return f"there is a lease of partition {lease.partition}, but the hub does not have this partition"
     for lease in found:
         own = consumer_of(lease.owner) == config.resource.path
         if lease.leased and not own and not config.leases.shared:
             return (
-                f"{lease.owner or 'a program without a name'} holds the lease of partition {lease.partition}: stop it, "
+                f"{lease.owner or 'an unknown program'} holds the lease of partition {lease.partition}: stop it, "
                 "or set spec.leaseStore.shared: true if it reads the same hub"
             )
-    whose_life_shows = config.leases.layout is LeaseLayout.EVENT_PROCESSOR_HOST  # else only over time
+    whose_life_shows = config.leases.layout is LeaseLayout.EVENT_PROCESSOR_HOST  # otherwise only over time
     for lease in found:
         if lease.checkpoint is None or lease.checkpoint.sequence_number < 0:
             continue
@@ -316,21 +316,21 @@ async def misfit(config: HostConfig, found: Sequence[Lease], hub: Hub, info: Hub
         end, reached = await hub.partition(lease.partition), lease.checkpoint
         if reached.sequence_number > end.last:
             return (
-                f"the checkpoint of partition {lease.partition} is sequence number {reached.sequence_number}, and the "
-                f"hub's last is {end.last}"
+                f"the checkpoint of partition {lease.partition} is sequence number {reached.sequence_number}, but the "
+                f"hub's last event is {end.last}"
             )
         if read and idle and reached.offset and reached.sequence_number >= end.earliest:
             offset = await _offset_at(hub, lease, reached.sequence_number)
             if offset not in {"", reached.offset}:
                 return (
                     f"the checkpoint of partition {lease.partition} names offset {reached.offset} for sequence number "
-                    f"{reached.sequence_number}, and the hub's event of that number has offset {offset}"
+                    f"{reached.sequence_number}, but the hub's event with that number has offset {offset}"
                 )
     return ""
 
 
 async def _offset_at(hub: Hub, lease: Lease, number: int) -> str:
-    """Offset of the event with a sequence number; empty where the hub does not give it."""
+    """Offset of the event with a sequence number; empty if the hub does not deliver it."""
     source = await hub.open(lease.partition, number - 1, lease.epoch, 1)
     try:
         batch = await source.receive(1, LOOK_SECONDS)
@@ -352,4 +352,4 @@ def _parsed(model: type[R], name: str, data: bytes) -> R:
     try:
         return model.model_validate_json(data)
     except ValidationError:
-        raise Damaged(f"the record {name} cannot be read: restore it from a backup") from None
+        raise Damaged(f"cannot parse the record {name}: restore it from a backup") from None

@@ -1,8 +1,8 @@
-"""The segments of a chain: which hub each stretch of it was drained from (`eventconsumer_api.identity.HubSegment`).
+"""The segments of a chain: the hub of each part of it (`eventconsumer_api.identity.HubSegment`).
 
-The first host writes segment 1. Where a hub came back with other events under the numbers that are in files,
-`eventconsumer hub accept` ends every chain of the newest segment and writes the next one: its files have a folder of
-their own (`incarnation`), so that nothing is read across.
+The first host writes segment 1. If a hub returns with other events under sequence numbers that are in files,
+`eventconsumer hub accept` ends every chain of the newest segment and writes the next one: its files have a separate
+folder (`incarnation`), so that segments are never mixed.
 """
 
 import contextlib
@@ -21,14 +21,14 @@ from eventconsumer_storage.errors import Conflict, Damaged, NotFound
 
 
 async def list_segments(sink: BlobStore, prefix: str) -> list[HubSegment]:
-    """All segments in order; none where no host has registered yet.
+    """All segments in order; empty if no host has registered yet.
 
     Args:
         sink: The container of the files.
         prefix: Their folder.
 
     Raises:
-        Damaged: One is missing or cannot be read.
+        Damaged: One is missing or cannot be parsed.
         StorageError: A request failed.
     """
     folder = segment_name(prefix, 0).rpartition("/")[0] + "/"
@@ -49,17 +49,17 @@ async def is_superseded(sink: BlobStore, prefix: str, segment: HubSegment) -> bo
 
 
 async def current(sink: BlobStore, prefix: str, info: HubInfo, now: datetime) -> list[HubSegment]:
-    """All segments in order; segment 1 is written where there is none.
+    """All segments in order; segment 1 is written if there is none.
 
     Args:
         sink: The container of the files.
         prefix: Their folder.
-        info: The hub that is to be drained.
+        info: The hub to drain.
         now: Wall clock.
 
     Raises:
-        Blocked: The files are of a hub with other names, or of a version without segments.
-        StorageError: A request failed, or a record cannot be read.
+        Blocked: The files belong to a hub with other names, or were written by a version without segments.
+        StorageError: A request failed, or a record cannot be parsed.
     """
     found = await list_segments(sink, prefix)
     if not found:
@@ -70,21 +70,21 @@ async def current(sink: BlobStore, prefix: str, info: HubInfo, now: datetime) ->
             await write(sink, prefix, first(info, now))
         found = await list_segments(sink, prefix)
         if not found:
-            raise Damaged(f"the record {segment_name(prefix, 1)} was removed as soon as it was there")
+            raise Damaged(f"the record {segment_name(prefix, 1)} was removed at once")
     check_names(found[-1], info)
     return found
 
 
 def first(info: HubInfo, now: datetime) -> HubSegment:
-    """PURE: segment 1 of a chain that is drained from this hub."""
+    """PURE: segment 1 of a chain of this hub."""
     return HubSegment(number=1, incarnation=incarnation(info), hub=name_of(info), since=now)
 
 
 def check_names(segment: HubSegment, info: HubInfo) -> None:
-    """Make sure that a segment is of the hub with these names.
+    """Verify that a segment belongs to the hub with these names.
 
     Raises:
-        Blocked: It is of another one.
+        Blocked: It belongs to another one.
     """
     if (segment.hub.namespace, segment.hub.name.lower()) != (info.namespace, info.name.lower()):
         problem = problems.another_hub(segment.hub, info)
@@ -95,15 +95,15 @@ async def write(sink: BlobStore, prefix: str, segment: HubSegment) -> None:
     """Write the record of a new segment.
 
     Raises:
-        Conflict: There is one of this number.
-        StorageError: It was not written, or that is unknown.
+        Conflict: A segment of this number exists.
+        StorageError: It was not written, or the outcome is unknown.
     """
     data = segment.model_dump_json(by_alias=True, indent=1).encode()
     await sink.put(segment_name(prefix, segment.number), data, if_absent=True)
 
 
 def name_of(info: HubInfo) -> HubName:
-    """PURE: a hub as records name it."""
+    """PURE: a hub in the form of records."""
     return HubName(namespace=info.namespace, name=info.name, created_at=info.created_at)
 
 
@@ -112,4 +112,4 @@ async def _read(sink: BlobStore, name: str) -> HubSegment:
     try:
         return HubSegment.model_validate_json(blob.data if blob else b"")
     except ValidationError:
-        raise Damaged(f"the record of the segment, blob {name}, cannot be read: restore it from a backup") from None
+        raise Damaged(f"cannot parse the record of the segment, blob {name}: restore it from a backup") from None

@@ -1,1 +1,1 @@
-"""Partition leases: who reads which partition. They give liveness; safety comes from the slot chain (sink/slots.py)."""
+"""Partition leases: the host of each partition. They give liveness; the slot chain (sink/slots.py) gives safety."""

@@ -1,9 +1,9 @@
-"""Which host reads which partition, from the partitions and the number of hosts alone. Pure.
+"""Assignment of partitions to hosts, from the partitions and the number of hosts alone. Pure.
 
-All hosts compute the same without asking each other. The plan for n + 1 hosts differs from the plan for n only by what
-the new host takes: beginning with everything on host 0, hosts are added one by one, and each takes from the most loaded
-until no host has more than one more than it. What it takes among equals is decided by a hash, so that most partitions
-stay where they are when the hub gets more of them, too.
+All hosts compute the same plan without communication. The plan for n + 1 hosts differs from the plan for n only by the
+partitions of the new host: all partitions start on host 0, and hosts are added one by one; each takes partitions from
+the most loaded hosts until the numbers differ by at most one. A hash decides between equals, so that most partitions
+also keep their host when partitions are added to the hub.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ def assignment(partitions: Iterable[str], hosts: int) -> Mapping[str, int]:
 
     Args:
         partitions: Ids of all partitions of the hub, in any order.
-        hosts: Number of hosts; with none, nothing is assigned.
+        hosts: Number of hosts; with 0 the result is empty.
     """
     return _assignment(tuple(sorted(set(partitions))), hosts)
 
@@ -27,7 +27,7 @@ def _assignment(partitions: tuple[str, ...], hosts: int) -> Mapping[str, int]:
         return {}
     found = dict.fromkeys(partitions, 0)
     loads = [len(partitions)]
-    # A host above the number of partitions would find nothing to take.
+    # Hosts above the number of partitions have no partition.
     for ordinal in range(1, min(hosts, len(partitions))):
         loads.append(0)
         wishes = sorted(partitions, key=lambda partition: _score(ordinal, partition))

@@ -3,9 +3,9 @@
     {namespace}/{hub}/{group}/ownership/{partition}    ownerid (empty: released)
     {namespace}/{hub}/{group}/checkpoint/{partition}   offset, sequencenumber
 
-Most SDKs write these names in lower case; one does not, so its checkpoints are looked for too. This project adds keys
-to the ownership that other programs drop when they claim it: `epoch`, `token` of the tenure, and `seconds`, after
-which an owner that writes no more is gone. An ownership without them is another program's.
+Most SDKs write these names in lower case; one does not, so its names are checked too. This project adds keys to the
+ownership that other programs drop when they claim it: `epoch`, `token` of the ownership, and `seconds`, after which an
+owner that no longer writes is considered dead. An ownership without these keys belongs to another program.
 """
 
 from collections.abc import Mapping
@@ -15,21 +15,21 @@ from eventconsumer_processor.errors import LeaseInvalid
 from eventconsumer_processor.lease.model import Checkpoint
 
 NO_OFFSET = "no offset"
-MAX_TEXT = 1024  # characters of an offset: metadata is 8 KiB at most
+MAX_TEXT = 1024  # maximum length of an offset: metadata has at most 8 KiB
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
     """Names of the blobs of one consumer group."""
 
-    prefix: str  # put in front as it is; the SDKs have none
+    prefix: str  # prefix, unchanged; the SDKs have none
     namespace: str
     hub: str
     group: str
 
     @property
     def folder(self) -> str:
-        """What the names of all blobs start with."""
+        """Prefix of the names of all blobs."""
         return f"{self.prefix.strip()}{self._path.lower()}/"
 
     def ownership(self, partition: str) -> str:
@@ -37,11 +37,11 @@ class Names:
         return f"{self.folder}ownership/{partition}"
 
     def checkpoint(self, partition: str) -> str:
-        """The blob that says how far the partition was read."""
+        """The checkpoint's blob."""
         return f"{self.folder}checkpoint/{partition}"
 
     def as_written(self, partition: str) -> str:
-        """The checkpoint's blob of an SDK that keeps the case of all names."""
+        """The checkpoint's blob of the SDK that keeps the case of names."""
         return f"{self.prefix.strip()}{self._path}/checkpoint/{partition}"
 
     @property
@@ -51,7 +51,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """Who owns a partition."""
+    """The owner of a partition."""
 
     owner: str = ""
     epoch: int | None = None  # None: another program wrote it
@@ -74,7 +74,7 @@ class Ownership:
 
 
 def ownership(metadata: Mapping[str, str]) -> Ownership:
-    """The ownership in a blob's metadata; keys that this project did not write as it does make it another program's."""
+    """The ownership in a blob's metadata; with invalid keys it counts as another program's."""
     facts = _lower(metadata)
     owner = facts.get("ownerid", "")
     try:
@@ -84,15 +84,15 @@ def ownership(metadata: Mapping[str, str]) -> Ownership:
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> dict[str, str]:
-    """Metadata of a checkpoint's blob; the SDKs read on from the offset."""
+    """Metadata of a checkpoint's blob; the SDKs continue at the offset."""
     return {"offset": checkpoint.offset or NO_OFFSET, "sequencenumber": str(checkpoint.sequence_number)}
 
 
 def decode_checkpoint(metadata: Mapping[str, str]) -> Checkpoint | None:
-    """The checkpoint in a blob's metadata; None where it says nothing.
+    """The checkpoint in a blob's metadata; None if there is none.
 
     Raises:
-        LeaseInvalid: It has a position that cannot be understood.
+        LeaseInvalid: It has a position that cannot be parsed.
     """
     facts = _lower(metadata)
     offset, number = facts.get("offset", ""), facts.get("sequencenumber", "")

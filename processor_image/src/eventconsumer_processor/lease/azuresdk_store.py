@@ -1,13 +1,13 @@
 """Leases in the layout of the current Azure SDKs: ownership is claimed by rewriting a blob's metadata under its etag.
 
-Nothing is leased in storage here. Whoever owns a partition rewrites its ownership again and again, and is gone when
-that was not *seen* to change for long enough, by the clock of the host that looks: clocks are never compared, so a skew
-changes nothing. This project's hosts say in the blob how long that is; other programs are given more, since an SDK
-claims every 30 to 36 s unless told otherwise.
+This layout has no storage leases. The owner of a partition rewrites the ownership regularly, and is considered dead
+when an observing host has *seen* no change for long enough by its own clock: clocks are never compared, so a skew has
+no effect. Hosts of this project write this time into the blob; other programs get more time, because an SDK claims
+every 30 to 36 s by default.
 
-An SDK processor attaches under epoch 0 right after its claim, is refused while the former owner still reads, and gives
-the partition back. So a partition given back that soon after a host of this project had it is kept for the claimant:
-it finds no reader at its next attempt.
+An SDK processor attaches with epoch 0 directly after its claim, is refused while the former owner still reads, and
+releases the partition. So a partition that is released shortly after a host of this project owned it is reserved for
+the claimant, which finds no reader at its next attempt.
 """
 
 import asyncio
@@ -25,18 +25,18 @@ from eventconsumer_processor.lease.store import ACQUIRE_ATTEMPTS, for_each
 from eventconsumer_storage.blobs import BlobInfo, BlobStore
 from eventconsumer_storage.errors import Conflict, NotFound, StorageError, Unavailable
 
-FOREIGN_SECONDS = 120  # after which another program's ownership that does not change is over
-HANDOVER_SECONDS = 45.0  # above the longest time between two attempts of an SDK processor to claim
+FOREIGN_SECONDS = 120  # time without a change after which another program's ownership expires
+HANDOVER_SECONDS = 45.0  # above the maximum time between two claims of an SDK processor
 REWRITE_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class _Sight:
-    """What was seen of an ownership."""
+    """Observation of an ownership."""
 
     etag: str
     since: float  # first seen with this etag
-    ours: float | None  # when it was last seen owned by a host of this project
+    ours: float | None  # last time it was seen with an owner of this project
 
 
 class AzureSdkStore:
@@ -49,7 +49,7 @@ class AzureSdkStore:
         self._clock = clock
         self._sights: dict[str, _Sight] = {}
         self._writing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # one write of an ownership at a time
-        self._epochs: dict[str, int] = {}  # partition -> highest epoch seen: a foreign claim drops it from the blob
+        self._epochs: dict[str, int] = {}  # partition -> highest epoch seen: foreign claims drop it from the blob
 
     @property
     def seconds(self) -> int:
@@ -62,7 +62,7 @@ class AzureSdkStore:
         return self._names.folder
 
     async def existing(self) -> Sequence[Lease]:
-        """See `LeaseStore`. Whether an owner lives is seen only over time, so none of them counts as leased."""
+        """See `LeaseStore`. Liveness of an owner is only visible over time, so no lease counts as leased."""
         try:
             listed = await self._blobs.list(self._names.folder)
         except NotFound:  # the container
@@ -102,7 +102,7 @@ class AzureSdkStore:
         name = self._names.ownership(partition)
         info, reached = await for_each([name, self._names.checkpoint(partition)], self._blobs.head)
         if info is None:
-            raise NotFound(f"ownership blob {name} is gone", 404, "BlobNotFound")
+            raise NotFound(f"ownership blob {name} was deleted", 404, "BlobNotFound")
         lease = replace(_lease(partition, info), leased=True)
         self._remember(lease)
         return self._with_checkpoint(lease, reached)
@@ -135,7 +135,7 @@ class AzureSdkStore:
         return await self._rewrite(lease, lease.owner)
 
     async def advance(self, lease: Lease, checkpoint: Checkpoint) -> Lease:
-        """See `LeaseStore`. The SDKs write checkpoints on no condition at all; these are conditional and only rise."""
+        """See `LeaseStore`. The SDKs write checkpoints unconditionally; here they only rise, by conditional writes."""
         name, etag = self._names.checkpoint(lease.partition), lease.checkpoint_etag
         for _ in range(REWRITE_ATTEMPTS):
             try:
@@ -148,7 +148,7 @@ class AzureSdkStore:
                 if found is not None and found.sequence_number >= checkpoint.sequence_number:
                     return replace(lease, checkpoint=found, checkpoint_etag=etag)
                 await self._tenure(lease)
-        raise Unavailable(f"checkpoint of partition {lease.partition}: others write it all the time")
+        raise Unavailable(f"checkpoint of partition {lease.partition}: other programs write it continuously")
 
     async def raise_epoch(self, lease: Lease, epoch: int) -> Lease:
         """See `LeaseStore`."""
@@ -161,7 +161,7 @@ class AzureSdkStore:
     # --- ownership ---
 
     async def _claim(self, wanted: Lease) -> Lease | None:
-        """Become the owner on the condition that nothing changed; None where something did."""
+        """Become the owner if the blob is unchanged; otherwise None."""
         name, etag = self._names.ownership(wanted.partition), wanted.etag
         for attempt in range(1, ACQUIRE_ATTEMPTS + 1):
             try:
@@ -169,7 +169,7 @@ class AzureSdkStore:
                 return replace(wanted, etag=etag)
             except (Conflict, NotFound):
                 current = _lease(wanted.partition, await self._blobs.head(name))
-                # A request before this one may have been applied without an answer.
+                # An earlier request may have been applied without a response.
                 return replace(wanted, etag=current.etag) if current.token == wanted.token else None
             except Unavailable:
                 if attempt == ACQUIRE_ATTEMPTS:
@@ -177,7 +177,7 @@ class AzureSdkStore:
         return None
 
     async def _rewrite(self, lease: Lease, owner: str) -> Lease:
-        """Write the ownership again, over whatever this very tenure wrote in the meantime."""
+        """Write the ownership again, also over writes of the same ownership in between."""
         name = self._names.ownership(lease.partition)
         async with self._writing[lease.partition]:
             for _ in range(REWRITE_ATTEMPTS):
@@ -188,21 +188,21 @@ class AzureSdkStore:
                     lease = replace(lease, etag=current.etag, epoch=max(lease.epoch, current.epoch))
                 else:
                     return self._noted(replace(lease, etag=etag))
-        raise Unavailable(f"ownership of partition {lease.partition}: it changes all the time")
+        raise Unavailable(f"ownership of partition {lease.partition}: it changes continuously")
 
     async def _tenure(self, lease: Lease) -> Lease:
-        """The ownership as it is now, which must be of the same tenure.
+        """The present ownership, which must be the same one.
 
         Raises:
-            LeaseLost: It is not.
+            LeaseLost: It is another one.
         """
         current = _lease(lease.partition, await self._blobs.head(self._names.ownership(lease.partition)))
         if (current.owner, current.token) != (lease.owner, lease.token):
-            raise LeaseLost(f"partition {lease.partition} belongs to {current.owner or 'nobody'} now")
+            raise LeaseLost(f"partition {lease.partition} now belongs to {current.owner or 'no host'}")
         return current
 
     async def _put(self, name: str, metadata: Mapping[str, str], etag: str) -> str:
-        """Write a blob on the condition that it has the etag, or that it does not exist."""
+        """Write a blob if it has the etag, or does not exist."""
         if etag:
             return await self._blobs.set_metadata(name, metadata, if_match=etag)
         return await self._blobs.put(name, b"", metadata=metadata, if_absent=True)
@@ -211,7 +211,7 @@ class AzureSdkStore:
         return Ownership(owner, lease.epoch, lease.token if owner else "", self._seconds).encode()
 
     def _noted(self, lease: Lease) -> Lease:
-        """Remember what this host wrote as if it had seen it."""
+        """Record this host's write as an observation."""
         self._remember(lease)
         now = self._clock()
         self._sights[lease.partition] = _Sight(lease.etag, now, now)
@@ -221,7 +221,7 @@ class AzureSdkStore:
         self._epochs[lease.partition] = max(lease.epoch, self._epochs.get(lease.partition, 0))
 
     def _is_leased(self, lease: Lease, info: BlobInfo | None) -> bool:
-        """Whether an owner is alive, or the partition is kept for a claimant, as far as this host has seen."""
+        """Whether an owner is alive, or the partition is reserved for a claimant, by this host's observations."""
         now, partition = self._clock(), lease.partition
         before = self._sights.get(partition)
         if info is None:
@@ -245,23 +245,23 @@ class AzureSdkStore:
         try:
             checkpoint = layout.decode_checkpoint(info.metadata)
         except LeaseInvalid as error:
-            raise LeaseInvalid(f"checkpoint blob {info.name} cannot be read: {error}") from None
+            raise LeaseInvalid(f"cannot parse checkpoint blob {info.name}: {error}") from None
         return replace(lease, checkpoint=checkpoint, checkpoint_etag=info.etag)
 
     async def _checkpoint_as_written(self, lease: Lease) -> Lease:
-        """The checkpoint of a program that keeps the case of names; the first one of ours gets a blob of its own."""
+        """The checkpoint of a program that keeps the case of names; ours is written to a separate blob."""
         name = self._names.as_written(lease.partition)
         if name == self._names.checkpoint(lease.partition):
             return lease
         return replace(self._with_checkpoint(lease, await self._blobs.head(name)), checkpoint_etag="")
 
     async def _forget_checkpoint(self, lease: Lease, etag: str) -> Lease:
-        """Put a checkpoint that says nothing in the place of one that cannot be read."""
+        """Replace a checkpoint that cannot be parsed by an empty one."""
         etag = await self._put(self._names.checkpoint(lease.partition), {"offset": layout.NO_OFFSET}, etag)
         return replace(lease, checkpoint_etag=etag)
 
     def _lenient(self, info: BlobInfo | None) -> Checkpoint | None:
-        """A checkpoint to be overwritten; what cannot be read is none."""
+        """A checkpoint to overwrite; None if it cannot be parsed."""
         try:
             return layout.decode_checkpoint(info.metadata) if info else None
         except LeaseInvalid:
@@ -269,7 +269,7 @@ class AzureSdkStore:
 
 
 def _lease(partition: str, info: BlobInfo | None) -> Lease:
-    """The ownership as a lease; a tenure of another program is known by its etag."""
+    """The ownership as a lease; the etag identifies an ownership of another program."""
     if info is None:
         return Lease(partition)
     found = layout.ownership(info.metadata)

@@ -1,9 +1,8 @@
-"""Which leases to take now: the pure decision of one scan.
+"""Decides in one scan which leases to acquire. Pure.
 
 Hosts see each other only through the leases, so the fleet is the set of owners of unexpired leases and this host. Free
-partitions are taken at once up to the fair share; with none free, one partition is stolen from the most loaded host
-while it has at least two more. Each steal shrinks the spread, and at a spread of one nothing moves: balanced stays
-balanced.
+partitions are acquired at once up to the fair share. If none is free, one partition is stolen from the most loaded
+host, if it has at least two more. Each steal reduces the difference, and at a difference of one no partition moves.
 """
 
 from collections import Counter
@@ -18,10 +17,10 @@ STEAL_GAP = 2
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Partitions to take: free ones, in the order to try them, or one of another host.
+    """Partitions to acquire: free ones, in the order to try them, or one of another host.
 
-    Where the operator tells what the fleet is, `planned` also decides what to give up, and whether to look again soon
-    (`hurry`), or rarely, since everything is as it should be (`rest`).
+    With operator messages, `planned_balancer` also decides the partitions to release, and whether the next scan is soon
+    (`hurry`), or late because the fleet is balanced (`rest`).
     """
 
     acquire: tuple[str, ...] = ()
@@ -50,7 +49,7 @@ def decide(owner: str, leases: Iterable[Lease], rng: Random) -> Decision:
 
 
 def _missing(load: Counter[str], mine: int, partitions: int) -> int:
-    """How many partitions this host lacks: every host gets the floor of the mean, the first ones to ask one more."""
+    """Number of missing partitions: every host gets the floor of the mean, the first ones get one more."""
     floor, remainder = divmod(partitions, len(load))
     above = sum(1 for count in load.values() if count > floor)
     return max(0, floor - mine) + (1 if mine <= floor and above < remainder else 0)

@@ -1,9 +1,8 @@
-"""The EventProcessorHost layout: names and bodies of lease blobs, byte for byte as that library writes them.
+"""The EventProcessorHost layout: names and bodies of lease blobs, byte for byte as in that library.
 
 Reading is lenient (any key order, the Java library's camelCase keys, absent values), writing is strict: in the .NET
-library's order, or with the Java library's keys where the blob has them, since that library reads no others. Bodies are
-capped before they are parsed, and whatever does not fit is `LeaseInvalid`: a damaged lease never looks like a fresh
-one.
+library's order, or with the Java library's keys if the blob has them, because that library reads no others. Bodies have
+a size limit, and every other content is `LeaseInvalid`: a damaged lease never counts as a new one.
 """
 
 import json
@@ -13,16 +12,16 @@ from eventconsumer_processor.lease.model import Checkpoint, Lease
 
 MAX_BODY_BYTES = 16 * 1024
 OWNER_METADATA = "OWNINGHOST"
-START_OF_STREAM = "-1"  # an offset: nothing was read yet, whatever the sequence number beside it says
+START_OF_STREAM = "-1"  # an offset: no event was read yet, whatever the sequence number
 
 
 def blob_name(prefix: str, consumer_group: str, partition: str) -> str:
-    """Name of a partition's lease blob: the prefix is put in front as it is, without a separator."""
+    """Name of a partition's lease blob, with the unchanged prefix and no separator."""
     return f"{blob_prefix(prefix, consumer_group)}{partition}"
 
 
 def blob_prefix(prefix: str, consumer_group: str) -> str:
-    """What the names of all lease blobs of a consumer group start with."""
+    """Prefix of the names of all lease blobs of a consumer group."""
     return f"{prefix.strip()}{consumer_group}/"
 
 
@@ -61,7 +60,7 @@ def decode(data: bytes, partition: str) -> Lease:
     """The lease in a body.
 
     Raises:
-        LeaseInvalid: Too large, not the JSON object of a lease, or of another partition.
+        LeaseInvalid: It is too large, not the JSON object of a lease, or of another partition.
     """
     if len(data) > MAX_BODY_BYTES:
         raise LeaseInvalid(f"it is larger than {MAX_BODY_BYTES} bytes")

@@ -1,7 +1,8 @@
-"""Leases in the EventProcessorHost layout: one blob a partition, whose storage lease says whether its owner is alive.
+"""Leases in the EventProcessorHost layout: one blob per partition, whose storage lease shows that its owner is alive.
 
-Every write carries the storage lease's id *and* the etag it is based on: without an id it would succeed on an expired
-lease, without an etag it could bring back an old checkpoint or epoch. Content and the owner's metadata are written by
+Every write has the storage lease's id *and* the etag on which it is based: without the id it would succeed on an
+expired lease, without the etag it could restore an old checkpoint or epoch. Content and the owner's metadata are
+written by
 one request, so that no reader sees one without the other. Bodies are read again only when the listing shows another
 etag.
 """
@@ -19,7 +20,7 @@ from eventconsumer_processor.lease.store import ACQUIRE_ATTEMPTS, TIDY_SECONDS, 
 from eventconsumer_storage.blobs import BlobInfo, BlobStore
 from eventconsumer_storage.errors import Conflict, NotFound, StorageError, Unavailable
 
-NAMELESS_LEASES = 2  # durations that a leased blob may lack an owner's name: an acquisition takes much less
+NAMELESS_LEASES = 2  # lease durations for which a leased blob may lack an owner's name: an acquisition is much faster
 
 
 class EventProcessorHostStore:
@@ -34,7 +35,7 @@ class EventProcessorHostStore:
         self._seconds = seconds
         self._clock = clock
         self._seen: dict[str, Lease] = {}
-        self._nameless: dict[str, float] = {}  # partition -> since when its blob is leased and names no owner
+        self._nameless: dict[str, float] = {}  # partition -> start of its lease without an owner's name
 
     @property
     def seconds(self) -> int:
@@ -66,7 +67,7 @@ class EventProcessorHostStore:
         return found
 
     async def list(self, partitions: Iterable[str]) -> Listing:
-        """See `LeaseStore`. Blobs that are missing are created, as that library does when it registers."""
+        """See `LeaseStore`. Missing blobs are created, as that library does at registration."""
         listed = await self._blobs.list(self.folder, metadata=True)
         found = {info.name: info for info in listed}
         leases: dict[str, Lease] = {}
@@ -87,11 +88,11 @@ class EventProcessorHostStore:
         name = self.name(partition)
         blob = await self._blobs.read(name, layout.MAX_BODY_BYTES + 1)
         if blob is None:
-            raise NotFound(f"lease blob {name} is gone", 404, "BlobNotFound")
+            raise NotFound(f"lease blob {name} was deleted", 404, "BlobNotFound")
         try:
             lease = layout.decode(blob.data, partition)
         except LeaseInvalid as error:
-            raise LeaseInvalid(f"lease blob {name} cannot be read: {error}") from None
+            raise LeaseInvalid(f"cannot parse lease blob {name}: {error}") from None
         return replace(lease, etag=blob.info.etag, leased=blob.info.leased)
 
     async def acquire(self, seen: Lease, owner: str, *, rebuild: bool = False) -> Taken | None:
@@ -156,8 +157,8 @@ class EventProcessorHostStore:
         self._seen[partition] = seen
         if info.forever:
             return Unusable(
-                f"lease blob {info.name} has a lease without an end, which no host takes",
-                "Break the lease of the blob, or end the program that holds it",
+                f"lease blob {info.name} has an infinite lease, which hosts cannot acquire",
+                "Break the lease of the blob, or stop the program that holds it",
             )
         lease = replace(seen, leased=info.leased)
         return lease if self._has_a_name(lease) else self._held_by_something(info)
@@ -171,22 +172,22 @@ class EventProcessorHostStore:
 
     def _held_by_something(self, info: BlobInfo) -> Unusable:
         return Unusable(
-            f"lease blob {info.name} is leased, but names no owner for longer than an acquisition takes",
-            "Find the program that keeps it leased, and end it",
+            f"lease blob {info.name} has been leased for longer than an acquisition takes, without an owner's name",
+            "Find the program that renews its lease, and stop it",
         )
 
     async def _create(self, partition: str) -> Lease:
         fresh = Lease(partition)
         try:
             etag = await self._blobs.put(self.name(partition), layout.encode(fresh), if_absent=True)
-        except Conflict:  # another host was faster; what it is, the next listing tells
+        except Conflict:  # another host was first; the next listing shows it
             return replace(fresh, leased=True)
         return replace(fresh, etag=etag)
 
     async def _take(self, seen: Lease, token: str) -> float | None:
-        """Take the storage lease under `token`; the time of the request that took it, None where that cannot be.
+        """Acquire the storage lease with the id `token`; returns the time of the request, or None.
 
-        One that another host holds is released by the id that its blob names, and then taken as any other.
+        A lease of another host is released by the id in its blob, and then acquired.
         """
         if seen.leased and not seen.token:
             return None
@@ -194,7 +195,7 @@ class EventProcessorHostStore:
         for attempt in range(1, ACQUIRE_ATTEMPTS + 1):
             try:
                 if seen.leased:
-                    with contextlib.suppress(Conflict):  # it ended meanwhile
+                    with contextlib.suppress(Conflict):  # it has expired meanwhile
                         await self._blobs.release_lease(name, seen.token)
                 since = self._clock()
                 await self._blobs.acquire_lease(name, token, self._seconds)
@@ -208,7 +209,7 @@ class EventProcessorHostStore:
         return None
 
     async def _under_lease(self, partition: str, rebuild: bool) -> Lease:
-        """The lease as it is while this host holds the storage lease."""
+        """The lease, read while this host holds the storage lease."""
         try:
             return await self.read(partition)
         except LeaseInvalid:

@@ -1,4 +1,4 @@
-"""A partition lease of this host: a `Keeper` keeps it, and all that is written to it goes through here."""
+"""A partition lease of this host: a `Keeper` renews it, and this module does all writes to it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,7 +13,10 @@ from eventconsumer_processor.lease.store import LeaseStore
 from eventconsumer_storage.errors import NotFound, StorageError, Unavailable
 from eventconsumer_storage.lease_time import boottime
 
-RELEASE_PAUSES = (0.1, 0.4)  # seconds between attempts: a partition whose lease runs out is unread for its duration
+RELEASE_PAUSES = (
+    0.1,
+    0.4,
+)  # seconds between attempts: without a release the partition is unread until the lease expires
 
 log = structlog.get_logger(__name__)
 
@@ -21,11 +24,11 @@ log = structlog.get_logger(__name__)
 class HeldLease:
     """A partition lease held by this host: kept alive, and written by one request at a time.
 
-    Whoever finds out that it is lost, a renewal, a write or a look, ends it for all.
+    The first operation (renewal, write or read) that detects the loss ends it for all.
     """
 
     def __init__(self, store: LeaseStore, taken: Taken, clock: Callable[[], float] = boottime) -> None:
-        """A lease just taken."""
+        """A lease that was just acquired."""
         self._store = store
         self._lease = taken.lease
         self._lock = asyncio.Lock()
@@ -39,10 +42,10 @@ class HeldLease:
         return self._lease
 
     async def refresh(self) -> Lease:
-        """Read the lease again and make sure that this host owns it.
+        """Read the lease again and verify that this host owns it.
 
         Raises:
-            LeaseLost: It does not: another host does, or the lease is gone or no lease any more.
+            LeaseLost: Another host owns it, or the lease was deleted or is no longer valid.
             StorageError: The request failed.
         """
         async with self._lock:
@@ -63,7 +66,7 @@ class HeldLease:
                 await self._write(lambda lease: self._store.advance(lease, checkpoint))
 
     async def rewind(self, checkpoint: Checkpoint) -> None:
-        """Write a checkpoint wherever the current one is; raises as `advance`."""
+        """Write a checkpoint whatever the current one is; raises as `advance`."""
         async with self._lock:
             await self._certain()
             await self._write(lambda lease: self._store.advance(lease, checkpoint))
@@ -71,7 +74,7 @@ class HeldLease:
             raise Unavailable(f"the checkpoint of partition {self._lease.partition} was written by another program")
 
     async def raise_epoch(self, above: int) -> None:
-        """Lift the epoch above one found in the chain, as after a lease blob was deleted.
+        """Raise the epoch above one found in the chain, for example after a lease blob was deleted.
 
         Raises:
             LeaseLost: This host does not hold the lease.
@@ -83,7 +86,7 @@ class HeldLease:
                 await self._write(lambda lease: self._store.raise_epoch(lease, above + 1))
 
     async def release(self) -> None:
-        """Give the partition up; where storage does not answer a few times, that is left to the lease's expiry."""
+        """Release the partition; after a few attempts without a response, the lease expires by itself."""
         async with self._lock:
             for pause in (*RELEASE_PAUSES, None):
                 if self.keeper.lost.is_set():
@@ -92,11 +95,11 @@ class HeldLease:
                     await self._certain()
                     await self._store.release(self._lease)
                 except LeaseLost:
-                    return  # it belongs to another host, or an attempt had its effect without an answer
+                    return  # it belongs to another host, or an attempt succeeded without a response
                 except StorageError as error:
                     if pause is None:
                         log.warning(
-                            "the lease was not released, so the partition is unread until it runs out",
+                            "the lease was not released: the partition is unread until the lease expires",
                             partition=self._lease.partition,
                             error=str(error),
                         )
@@ -106,7 +109,7 @@ class HeldLease:
                     return
 
     async def _renew(self) -> None:
-        """Renew, beside a write that may be under way: the newer etag is the writer's."""
+        """Renew, concurrently with a write, whose etag is the newer one."""
         before = self._lease
         renewed = await self._store.renew(before)
         if self._lease.etag == before.etag:
@@ -121,7 +124,7 @@ class HeldLease:
         except LeaseLost as error:
             self.keeper.lose(str(error))
             raise
-        if written.etag == before.etag:  # a renewal beside this may have changed it
+        if written.etag == before.etag:  # a concurrent renewal may have changed it
             written = replace(written, etag=self._lease.etag)
         self._lease = written
         self._uncertain = False
@@ -136,7 +139,7 @@ class HeldLease:
         try:
             current = await self._store.read(partition)
             if current.owner != self._lease.owner or current.token != self._lease.token:
-                raise LeaseLost(f"partition {partition} belongs to {current.owner or 'nobody'} now")
+                raise LeaseLost(f"partition {partition} now belongs to {current.owner or 'no host'}")
         except (LeaseLost, LeaseInvalid, NotFound) as error:
             self.keeper.lose(str(error))
             raise LeaseLost(str(error)) from error

@@ -1,8 +1,8 @@
-"""Keeps leases, and knows when they are lost without being told.
+"""Renews leases, and detects their loss without a response of storage.
 
-A keeper renews its lease at three fifths of its duration: each renewal is a request that is paid for, and what is left
-until the fence (18 s of 60) is time for several attempts, each bounded, so that one that hangs is not the last.
-`lease_time.Deadline` tells how long a renewal can be relied on. `Keeper.check` is asked before every effect.
+A keeper renews its lease after three fifths of its duration: each renewal is a billed request, and the remaining time
+until the fence (18 s of 60) is sufficient for several attempts, each with a time limit. `lease_time.Deadline` gives the
+time for which a renewal is valid. `Keeper.check` is called before every effect.
 """
 
 import asyncio
@@ -38,10 +38,10 @@ class Keeper:
         self._why = ""
 
     def check(self) -> None:
-        """Make sure that the lease is held now.
+        """Verify that the lease is held now.
 
         Raises:
-            LeaseLost: It was taken, or it was not renewed in time.
+            LeaseLost: It was taken over, or not renewed in time.
         """
         if not self.lost.is_set() and self._deadline.is_over:
             self.lose("it could not be renewed in time")
@@ -66,12 +66,12 @@ class Keeper:
                 pause = RETRY_SECONDS
 
     def lose(self, why: str) -> None:
-        """The lease is lost, as another task found out."""
+        """Record that the lease is lost, as another task detected."""
         self._why = self._why or why
         self.lost.set()
 
     async def _pause(self, seconds: float) -> None:
-        """Wait so long, or until the deadline, or until the lease is lost."""
+        """Wait for the given time, until the deadline, or until the lease is lost."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(min(seconds, max(0.0, self._deadline.left))):
                 await self.lost.wait()

@@ -1,4 +1,4 @@
-"""Chooses the layout of lease and checkpoint blobs that the resource asks for."""
+"""Selects the layout of lease and checkpoint blobs by the resource."""
 
 from collections.abc import Callable
 
@@ -18,9 +18,9 @@ def lease_store(config: HostConfig, info: HubInfo, blobs: BlobStore, clock: Call
 
     Args:
         config: Names the layout, the prefix and the consumer group.
-        info: The hub; the SDKs' names hold its namespace and name.
+        info: The hub; the SDKs' names contain its namespace and name.
         blobs: The lease container.
-        clock: Seconds; must go on in suspend.
+        clock: Seconds; must continue during suspend.
     """
     seconds, group = config.leases.duration_seconds, config.event_hub.consumer_group
     nonce = config.replay.nonce if config.replay else ""

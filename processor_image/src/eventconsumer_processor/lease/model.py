@@ -1,8 +1,7 @@
-"""A partition lease as data, whatever the layout of its blobs.
+"""A partition lease as data, independent of the layout of its blobs.
 
-A lease says who owns the partition, under which epoch, and how far it was read (its checkpoint). The epoch rises with
-each acquisition and is never reused. A tenure, the time from an acquisition to a release or loss, is known by owner and
-token together.
+A lease has the owner of the partition, the epoch, and the checkpoint. The epoch rises with each acquisition and is
+never reused. Owner and token together identify an ownership, the time from an acquisition to a release or loss.
 """
 
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The last event that is in a committed file; a hint, the chain of files is the truth."""
+    """The last event that is in a committed file; only a hint, the chain of files decides."""
 
     offset: str
     sequence_number: int
@@ -23,30 +22,30 @@ class Lease:
 
     partition: str
     owner: str = ""  # empty: released
-    token: str = ""  # of the ownership: its holder may take the lease over. Empty: no owner, or it cannot be taken
+    token: str = ""  # of the ownership: its holder may take over the lease. Empty: no owner, or not possible
     epoch: int = 0
     checkpoint: Checkpoint | None = None
     etag: str = ""  # of the blob that names the owner; empty: there is none
     checkpoint_etag: str = ""  # of the checkpoint's blob, where it has one of its own
-    leased: bool = False  # somebody's tenure is not over, or the lease is kept for somebody
-    camel_case: bool = False  # its keys are spelt as the Java library does
+    leased: bool = False  # an ownership has not expired, or the lease is reserved
+    camel_case: bool = False  # its keys are those of the Java library
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A lease just acquired by this host."""
+    """A lease that this host just acquired."""
 
     lease: Lease
-    since: float  # when the request that took it was sent, seconds of the host's clock
+    since: float  # time at which the request was sent, seconds of the host's clock
 
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """A lease that cannot be taken as it is."""
+    """A lease that cannot be acquired in its present state."""
 
     why: str  # names the blob
-    remedy: str  # what a user can do
-    rebuild: Lease | None = None  # acquire this to have it rewritten; None: something else holds it
+    remedy: str  # the remedy
+    rebuild: Lease | None = None  # acquire this to rewrite it; None: another program holds it
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,13 @@
-"""Which leases to take and to give up while the operator tells what the fleet is; without that, see `balance`.
+"""Decides which leases to acquire and to release with operator messages; without them, see `balancer`.
 
-The plan (`assignment`) says which host reads a partition. A host takes what is its own as soon as no host has it: it is
-free, or its owner has certainly ended. It gives up what is another's as soon as that host is ready, a few at a time so
-that most are read while some move, and never takes from a host that lives: the owner flushes and releases. Three things
-keep partitions read when the plan does not come true: a partition without a reader for a while is taken by the host
-with fewest, and at once where its owner ended without giving it up and the host of the plan is not ready; an owner that
-does not give a partition up for long loses it by the rule of `balance`; and a host that was given a partition and did
-not take it is given it again later and later. Times are the host's own clock; the only memory is since when something
-is as it is.
+The plan (`assignment`) assigns partitions to hosts. A host acquires its own partitions as soon as no host owns them:
+they are free, or their owner is confirmed to have ended. It releases partitions of another host's share as soon as that
+host is ready, a few at a time so that most are read while some move. It never takes a partition from a live host: the
+owner flushes and releases. Three rules keep partitions read if the plan cannot be reached. A partition without a reader
+for a while is acquired by the host with the fewest partitions, or at once if its owner ended without a release and the
+planned host is not ready. An owner that does not release a partition for a long time loses it by the rule of
+`balancer`. A partition that was released for a host and not acquired is released for it again with growing delays.
+Times are the host's own clock; the only state is the time since which a condition holds.
 """
 
 from collections import Counter
@@ -21,24 +21,24 @@ from eventconsumer_processor.lease.assignment import assignment
 from eventconsumer_processor.lease.balancer import STEAL_GAP, Decision
 from eventconsumer_processor.lease.model import Lease
 
-GRACE_SECONDS = 30.0  # nobody had a partition for so long: above the time in which a pod that restarts comes back
-MOVING = 4  # the part of a host's partitions that move at a time: one in so many
+GRACE_SECONDS = 30.0  # time without an owner: above the restart time of a pod
+MOVING = 4  # one in this number of a host's partitions moves at a time
 FEWEST_MOVING = 2
-MOVE_SECONDS = 10.0  # after which a partition that was given up and not taken delays the next one no more
-WAIT_SECONDS = 60.0  # that a host waits for an owner to give a partition up
-KEEP_SECONDS = 60.0  # for which a partition that its host did not take is kept; doubled each time
+MOVE_SECONDS = 10.0  # time after which a released partition that was not acquired no longer delays the next one
+WAIT_SECONDS = 60.0  # maximum wait for an owner's release
+KEEP_SECONDS = 60.0  # time for which a partition that its host did not acquire is kept; doubled each time
 LONGEST_KEEP_SECONDS = 960.0
 
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """What the operator told last, and not too long ago.
+    """The last operator message, if it is recent.
 
     Attributes:
-        hosts: Hosts wanted: ordinals 0 to hosts - 1.
+        hosts: Number of desired hosts: ordinals 0 to hosts - 1.
         ready: Pods that are ready and stay.
-        gone: Owners that have certainly ended.
-        partitions: How many partitions the plan is for; None: as many as this host knows.
+        gone: Owners that are confirmed to have ended.
+        partitions: Number of partitions of the plan; None: as many as this host knows.
     """
 
     hosts: int
@@ -49,13 +49,13 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a scan saw.
+    """The input of a scan.
 
     Attributes:
         now: On this host's clock, seconds.
         partitions: Ids of all partitions of the hub.
-        leases: All leases that can be taken; those of this host are leased by it.
-        mine: Partitions that this host holds or is taking.
+        leases: All leases that can be acquired; those of this host are leased by it.
+        mine: Partitions that this host holds or is acquiring.
     """
 
     now: float
@@ -71,9 +71,9 @@ class Balancer:
         """Decide for this owner.
 
         Args:
-            owner: This host, see `identity.owner_id`. A pod without an ordinal is of no fleet: it follows no plan.
+            owner: This host, see `identity.owner_id`. A pod without an ordinal has no plan.
             rng: Spreads simultaneous hosts over different partitions.
-            shared: Other programs share the leases: then no plan can come true.
+            shared: Other programs share the leases: then there is no plan.
         """
         self._owner = owner
         self._pod = pod_of(owner)
@@ -82,13 +82,13 @@ class Balancer:
         self._forget()
 
     def _forget(self) -> None:
-        self._unowned: dict[str, float] = {}  # partition -> since when it has no reader
-        self._awaited: dict[str, float] = {}  # partition of this host -> since when it waits for it
-        self._kept: dict[str, tuple[float, float]] = {}  # partition -> not given up until then, and how long that was
-        self._given: dict[str, float] = {}  # partition -> since when this host gives it up
+        self._unowned: dict[str, float] = {}  # partition -> time since which it has no reader
+        self._awaited: dict[str, float] = {}  # partition of this host -> time since which it waits for it
+        self._kept: dict[str, tuple[float, float]] = {}  # partition -> end and length of the delay of its release
+        self._given: dict[str, float] = {}  # partition -> time since which this host is releasing it
 
     def decide(self, view: View, fleet: Fleet | None) -> Decision:
-        """What to take and what to give up now."""
+        """The partitions to acquire and to release now."""
         gone = fleet.gone - {self._owner} if fleet else frozenset()
         leases = {
             name: replace(lease, leased=False) if lease.owner in gone else lease for name, lease in view.leases.items()
@@ -102,7 +102,7 @@ class Balancer:
         own = [name for name in leases if plan.get(name) == self._ordinal and name not in view.mine]
         since = (
             view.now if self._pod in fleet.ready else float("inf")
-        )  # others keep everything until this host is ready
+        )  # others keep all partitions until this host is ready
         self._awaited = {name: min(self._awaited.get(name, since), since) for name in own}
         acquire = [name for name in free if name in self._awaited]
         due = self._due(view, plan, fleet)
@@ -117,9 +117,9 @@ class Balancer:
         )
 
     def _due(self, view: View, plan: Mapping[str, int], fleet: Fleet) -> list[str]:
-        """What another host is ready for."""
+        """Partitions of hosts that are ready for them."""
         if fleet.partitions not in {None, len(view.partitions)}:
-            return []  # this host does not know all partitions yet, or others do not: wait for the same plan
+            return []  # this host or others do not know all partitions yet: wait for an equal plan
         ready = {ordinal_of(pod) for pod in fleet.ready}
         self._kept = {name: kept for name, kept in self._kept.items() if name in view.leases}
         return [
@@ -131,7 +131,7 @@ class Balancer:
         ]
 
     def _released(self, view: View, due: Sequence[str], leases: Mapping[str, Lease]) -> tuple[str, ...]:
-        """What of it to give up now: others are on their way until somebody has them."""
+        """The partitions to release now; released ones count as moving until they have an owner."""
         on_their_way = {name for name in self._given if name in leases and not leases[name].leased} | {*due}
         self._given = {
             name: since
@@ -146,7 +146,7 @@ class Balancer:
     def _stray(
         self, view: View, plan: Mapping[str, int], fleet: Fleet, leases: Mapping[str, Lease], me: int
     ) -> list[str]:
-        """What nobody has for long though it is another's, and this host should take."""
+        """Partitions of other hosts without an owner for a long time, which this host should acquire."""
         ready = {ordinal for pod in fleet.ready if (ordinal := ordinal_of(pod)) is not None}
         loads = Counter(self._ordinal_of(lease.owner) for lease in leases.values() if lease.leased)
         found = []
@@ -167,7 +167,7 @@ class Balancer:
         return found
 
     def _overdue(self, now: float, leases: Mapping[str, Lease]) -> str | None:
-        """A partition whose owner does not give it up, by the rule of `balance`."""
+        """A partition whose owner does not release it, by the rule of `balancer`."""
         loads = Counter(lease.owner for lease in leases.values() if lease.leased)
         names = [
             name
@@ -181,7 +181,7 @@ class Balancer:
         return self._rng.choice([name for name in names if loads[leases[name].owner] == most]) if names else None
 
     def _as_planned(self, view: View, plan: Mapping[str, int], fleet: Fleet) -> bool:
-        """Whether all hosts are ready, and each partition is held by the host that it should be: nothing will move."""
+        """Whether all hosts are ready, and each partition is held by its planned host."""
         ready = {ordinal_of(pod) for pod in fleet.ready}
         return (
             fleet.partitions in {None, len(view.partitions)}
@@ -191,11 +191,11 @@ class Balancer:
         )
 
     def _ordinal_of(self, owner: str) -> int | None:
-        """The ordinal of a host of this very consumer; None for any other owner, whatever its pod is called."""
+        """The ordinal of a host of this consumer; None for any other owner, whatever the name of its pod."""
         return ordinal_of(pod_of(owner)) if consumer_of(owner) == consumer_of(self._owner) else None
 
 
 def ordinal_of(pod: str) -> int | None:
-    """A pod's number in its StatefulSet; None where it is in none."""
+    """A pod's ordinal in its StatefulSet; None without a StatefulSet."""
     number = pod.rpartition("-")[2]
     return int(number) if number.isascii() and number.isdigit() and len(number) < 10 and "-" in pod else None

@@ -1,8 +1,8 @@
-"""What a host needs from its leases, whatever the layout of their blobs (`layouts` chooses one).
+"""Operations on leases, independent of the layout of their blobs (`layouts` selects it).
 
-The order of an acquisition is what keeps epochs and checkpoints safe: take the lease, read what it says *while holding
-it*, then write owner and epoch + 1 on the condition that it was not changed in between. The token of the new tenure is
-made up before the first request, so that a request repeated after an unknown outcome is the same request.
+The order of an acquisition keeps epochs and checkpoints safe: acquire the lease, read it *while holding it*, then write
+owner and epoch + 1 if it is unchanged. The token of the new ownership is generated before the first request, so that a
+repeated request after an unknown outcome is the same request.
 """
 
 import asyncio
@@ -15,8 +15,8 @@ from eventconsumer_storage.errors import Unavailable
 
 ACQUIRE_ATTEMPTS = 2
 CONCURRENT_REQUESTS = 8
-STORAGE_SECONDS = 60.0  # longest chain of storage calls of a scan
-TIDY_SECONDS = 2.0  # for giving back what a failed acquisition took
+STORAGE_SECONDS = 60.0  # time limit of the storage calls of a scan
+TIDY_SECONDS = 2.0  # time limit for the release after a failed acquisition
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -31,54 +31,54 @@ class LeaseStore(Protocol):
 
     @property
     def folder(self) -> str:
-        """What the names of all blobs start with; the record of the folder stands beside it."""
+        """Prefix of the names of all blobs; the record of the folder is beside it."""
 
     async def existing(self) -> Sequence[Lease]:
-        """The leases that there are, but for those that cannot be understood; nothing is created."""
+        """Existing leases, without those that cannot be parsed; creates none."""
 
     async def list(self, partitions: Iterable[str]) -> Listing:
-        """All leases; those of `partitions` that do not exist yet are free.
+        """All leases; missing ones of `partitions` are free.
 
         Raises:
-            NotFound: The container is gone.
+            NotFound: The container does not exist.
         """
 
     async def read(self, partition: str) -> Lease:
-        """One lease as it is now.
+        """One lease in its present state.
 
         Raises:
-            LeaseInvalid: It cannot be understood.
-            NotFound: There is none.
+            LeaseInvalid: It cannot be parsed.
+            NotFound: It does not exist.
         """
 
     async def acquire(self, seen: Lease, owner: str, *, rebuild: bool = False) -> Taken | None:
-        """Take a free lease, or steal one that another host holds.
+        """Acquire a free lease, or steal one that another host holds.
 
         Args:
             seen: The lease as listed: leased means steal it.
             owner: The new owner.
-            rebuild: Write a lease again that cannot be understood; its checkpoint is then unknown.
+            rebuild: Rewrite a lease that cannot be parsed; its checkpoint is then unknown.
 
         Returns:
-            The lease, or None where another host was faster or it cannot be stolen.
+            The lease, or None if another host was first or it cannot be stolen.
 
         Raises:
-            LeaseInvalid: It cannot be understood.
-            StorageError: A request failed; what was taken is given back where that is possible.
+            LeaseInvalid: It cannot be parsed.
+            StorageError: A request failed; an acquired lease is released if possible.
         """
 
     async def renew(self, lease: Lease) -> Lease:
-        """Go on holding a lease; it may have another etag then.
+        """Renew a lease; its etag may change.
 
         Raises:
-            LeaseLost: It is not held any more.
+            LeaseLost: It is no longer held.
         """
 
     async def advance(self, lease: Lease, checkpoint: Checkpoint) -> Lease:
-        """Write a checkpoint; never below one that another program wrote in the meantime.
+        """Write a checkpoint; never below one that another program wrote meanwhile.
 
         Raises:
-            LeaseLost: It is not held any more.
+            LeaseLost: It is no longer held.
             StorageError: The request failed; the outcome may be unknown.
         """
 
@@ -86,16 +86,16 @@ class LeaseStore(Protocol):
         """Write a higher epoch; raises as `advance`."""
 
     async def release(self, lease: Lease) -> None:
-        """Give the partition up.
+        """Release the partition.
 
         Raises:
-            LeaseLost: It is not held any more.
-            StorageError: A request failed; the lease then runs out by itself.
+            LeaseLost: It is no longer held.
+            StorageError: A request failed; the lease then expires by itself.
         """
 
 
 async def for_each(items: Iterable[T], action: Callable[[T], Awaitable[R]]) -> list[R]:
-    """Do something for all items, a few at a time; the results in the order of the items.
+    """Run an action for all items, a few at a time; results are in the order of the items.
 
     Raises:
         Exception: The first error, after all actions ended.
@@ -115,7 +115,7 @@ async def for_each(items: Iterable[T], action: Callable[[T], Awaitable[R]]) -> l
 
 @asynccontextmanager
 async def bounded(what: str) -> AsyncIterator[None]:
-    """Bound a chain of storage calls.
+    """Limit the time of a sequence of storage calls.
 
     Raises:
         Unavailable: It took too long.

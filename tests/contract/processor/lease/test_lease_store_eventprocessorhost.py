@@ -59,7 +59,7 @@ async def test_no_damaged_body_is_taken_for_a_fresh_lease(world: World, body: by
     await world.blobs.put("$Default/0", body)
     listing = await store_of(world).list(["0"])
     assert listing.leases == {}
-    assert "lease blob $Default/0 cannot be read" in listing.invalid["0"].why
+    assert "cannot parse lease blob $Default/0" in listing.invalid["0"].why
 
 
 async def test_a_lease_that_never_ends_is_a_problem_of_its_partition_alone(world: World) -> None:
@@ -69,7 +69,7 @@ async def test_a_lease_that_never_ends_is_a_problem_of_its_partition_alone(world
     listing = await store.list(["0", "1"])
     assert set(listing.leases) == {"1"}
     unusable = listing.invalid["0"]
-    assert "$Default/0" in unusable.why and "without an end" in unusable.why and "Break the lease" in unusable.remedy
+    assert "$Default/0" in unusable.why and "infinite lease" in unusable.why and "Break the lease" in unusable.remedy
     assert unusable.rebuild is None
     await world.break_lease("$Default/0", 0)
     await take(store, "host-a")
@@ -83,7 +83,7 @@ async def test_a_lease_kept_by_something_without_a_name_is_told_when_it_lasts(wo
     assert (lease.leased, lease.owner) == (True, "")
     assert await store.acquire(lease, "host-a") is None
     await world.sleep(31)
-    assert "names no owner" in (await store.list(["0"])).invalid["0"].why
+    assert "without an owner's name" in (await store.list(["0"])).invalid["0"].why
     await world.other.release_lease("$Default/0", FOREIGN)
     assert not (await store.list(["0"])).leases["0"].leased
 

@@ -172,7 +172,7 @@ async def test_what_is_no_frame_ends_the_connection(data: bytes) -> None:
     wire, peer, socket = wired()
     feed(wire, data)
     assert len(peer.ends) == 1
-    assert "no AMQP" in peer.ends[0]
+    assert "invalid AMQP" in peer.ends[0]
     assert socket.state == "aborted"
     feed(wire, transfer(0, 1, b"late"))
     assert not peer.events

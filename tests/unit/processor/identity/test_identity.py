@@ -147,7 +147,7 @@ async def test_another_resource_waits_while_hosts_of_the_first_hold_leases() -> 
 async def test_a_record_that_cannot_be_read_is_told() -> None:
     account = Account()
     await account.sink.put(chain_name("p"), b"{}")
-    with pytest.raises(Damaged, match=r"p/_chain\.json cannot be read"):
+    with pytest.raises(Damaged, match=r"cannot parse the record p/_chain\.json"):
         await account.chain()
 
 
@@ -183,12 +183,12 @@ FREE = Lease("0", checkpoint=Checkpoint("40", 4))
     [
         (FREE, False, ""),
         (replace(FREE, checkpoint=None), False, ""),
-        (replace(FREE, checkpoint=Checkpoint("2079", 3)), False, "the hub's event of that number has offset 30"),
+        (replace(FREE, checkpoint=Checkpoint("2079", 3)), False, "the hub's event with that number has offset 30"),
         (replace(FREE, checkpoint=Checkpoint("", 3)), False, ""),  # another library does not say
-        (replace(FREE, checkpoint=Checkpoint("x", 5)), False, "is sequence number 5, and the hub's last is 4"),
-        (replace(FREE, partition="7"), False, "partition 7, and the hub has no such partition"),
+        (replace(FREE, checkpoint=Checkpoint("x", 5)), False, "is sequence number 5, but the hub's last event is 4"),
+        (replace(FREE, partition="7"), False, "partition 7, but the hub does not have this partition"),
         (replace(FREE, leased=True, owner="laptop"), False, "laptop holds the lease of partition 0"),
-        (replace(FREE, leased=True), False, "a program without a name holds"),
+        (replace(FREE, leased=True), False, "an unknown program holds"),
         (replace(FREE, leased=True, owner="laptop"), True, ""),
         (replace(FREE, leased=True, owner="shop/orders/orders-host-0.u"), False, ""),  # the container was deleted
         (replace(FREE, leased=True, owner="shop/billing/orders-host-0.u"), False, "shop/billing/orders-host-0.u holds"),

@@ -211,7 +211,7 @@ def test_a_foreign_lease_that_never_ends_is_said_and_touches_no_other_partition(
         (problem,) = host.problems("LeaseInvalid")
         assert problem.field == "spec.leaseStore.container"
         assert "partition 2" in problem.message and "$Default/2" in problem.message
-        assert "without an end" in problem.message and "Break the lease" in problem.message
+        assert "infinite lease" in problem.message and "Break the lease" in problem.message
         fleet.leases.break_lease(fleet.blob("2"), 0)
         await until(lambda: fleet.counts() == [4], 2 * SCAN)
         assert not host.problems("LeaseInvalid")
@@ -249,7 +249,7 @@ def test_a_damaged_lease_without_files_is_left_to_a_person() -> None:
         await asyncio.sleep(5 * SCAN)
         assert host.owned() == {"1"}
         (problem,) = host.problems("LeaseInvalid")
-        assert "lease blob $Default/0 cannot be read" in problem.message and "Delete the blob" in problem.message
+        assert "cannot parse lease blob $Default/0" in problem.message and "Delete the blob" in problem.message
         fleet.leases.delete(fleet.blob("0"))
         await until(lambda: fleet.counts() == [2], 2 * SCAN)
         assert not host.problems("LeaseInvalid")
