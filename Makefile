@@ -12,7 +12,7 @@ help: ## List the commands
 
 # --- environment ---------------------------------------------------------------------------------
 .PHONY: env
-env: $(VENV)/.ready ## The Python environment, hash-pinned, and the compiled decoder
+env: $(VENV)/.ready ## Create the hash-pinned Python environment, and compile the decoder
 
 $(VENV)/.ready: requirements/dev.txt requirements/bootstrap.txt $(DISTS:%=%/pyproject.toml) \
     $(addprefix $(DECODER)/,pyproject.toml hatch_build.py Cargo.toml Cargo.lock) $(wildcard $(DECODER)/src/*.rs $(DECODER)/src/*/*.rs)
@@ -22,29 +22,29 @@ $(VENV)/.ready: requirements/dev.txt requirements/bootstrap.txt $(DISTS:%=%/pypr
 
 AZURITE := local/azurite/node_modules/.bin/azurite-blob
 .PHONY: azurite
-azurite: $(AZURITE) ## Azurite as a program, for the tests
+azurite: $(AZURITE) ## Install Azurite for the tests
 
 $(AZURITE): local/azurite/package-lock.json
 	@./local/need npm nodejs npm
-	@echo "Azurite, from its lock file"
+	@echo "Installing Azurite from its lock file"
 	@cd local/azurite && npm ci --silent --no-audit --no-fund
 	@touch $@
 
 .PHONY: jars
-jars: ## Spark's jars, for the tests
+jars: ## Download Spark's jars for the tests
 	@./local/need java openjdk-17-jre-headless
 	@./local/need mvn maven
-	@echo "Spark's jars, from their digests"
+	@echo "Downloading Spark's jars"
 	@./spark/jars/fetch.sh >/dev/null
 
 .PHONY: crds
-crds: env ## The CRD, its reference page and its copies, from the models
+crds: env ## Generate the CRD, its reference page and its copies from the models
 	@$(PY) -m eventconsumer_api.crdgen | tee crds/eventconsumers.yaml > helm/eventconsumer/files/eventconsumers.yaml
 	@$(PY) -m eventconsumer_api.reference > docs/reference/eventconsumer.md
 	@$(MAKE) -s chart
 
 .PHONY: reference
-reference: env ## Every page that is made from the code, and the README's figures
+reference: env ## Generate all reference pages from the code, and the README's figures
 	@mkdir -p build
 	@for each in conditions events settings cli metrics; do \
 	  $(PY) -m docs.generate.$${each} > build/$$each.md && mv build/$$each.md docs/reference/$$each.md || exit 1; done
@@ -57,7 +57,7 @@ pictures: env ## Run the demo, and draw its terminal and its dashboard for the d
 	@$(PY) -m docs.generate.pictures
 
 .PHONY: chart
-chart: env ## The chart's README and the Kustomize base, from the chart
+chart: env ## Generate the chart's README and the Kustomize base from the chart
 	@$(PY) -m local_cluster tools >/dev/null
 	@$(PY) helm/generate.py
 
@@ -70,43 +70,43 @@ lock: ## Resolve requirements/*.in again, with hashes
 
 # --- the demo ------------------------------------------------------------------------------------
 .PHONY: demo demo-down
-demo: env ## Event Hub to files to Spark, on a real Kubernetes on this machine (CLUSTER=current: on yours)
+demo: env ## Run the demo, from an Event Hub to files to Spark, on a local Kubernetes (CLUSTER=current: on your cluster)
 	@$(PY) -m eventconsumer_demo up
 
-demo-down: env ## Remove all that the demo made; caches stay
+demo-down: env ## Remove the demo; keep caches
 	@$(PY) -m eventconsumer_demo down
 
 # --- a release -----------------------------------------------------------------------------------
 .PHONY: release
-release: env ## Wheels, chart, install.yaml, SBOM, images into dist/: VERSION=1.2.0 [REGISTRY=…] [IMAGES=no]
+release: env ## Build wheels, chart, install.yaml, SBOM and images into dist/: VERSION=1.2.0 [REGISTRY=…] [IMAGES=no]
 	@$(PY) -m eventconsumer_release "$(VERSION)"
 
 # --- documentation -------------------------------------------------------------------------------
 .PHONY: docs diagrams
-docs: env ## The documentation as a site, in build/docs
+docs: env ## Build the documentation site in build/docs
 	@$(VENV)/bin/sphinx-build -W -n --keep-going -q -b html -d build/doctrees docs build/docs
 	@echo "build/docs/index.html"
 
-diagrams: ## The pictures of docs/diagrams, from their text
+diagrams: ## Draw the diagrams of docs/diagrams from their text
 	@./local/need dot graphviz
 	@python3 docs/diagrams/draw.py
 
 # --- checks --------------------------------------------------------------------------------------
 .PHONY: lint types borders check test test-long
-lint: env ## Style
+lint: env ## Check style
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 
-types: env ## Types
+types: env ## Check types
 	@$(VENV)/bin/mypy $(DISTS:%=%/src) $(DECODER)/python $(DECODER)/hatch_build.py
 
-borders: env ## Who may import whom
+borders: env ## Check the import layers
 	@$(VENV)/bin/lint-imports
 
-check: lint types borders ## The fast subset, a minute
+check: lint types borders ## Run the fast checks, about a minute
 	@$(VENV)/bin/pytest -n 2 tests/unit
 
-test: lint types borders docs azurite jars ## Style, types, borders, docs, unit, contract, simulation, integration, faults, end to end
+test: lint types borders docs azurite jars ## Run all checks except the long ones: style, types, borders, docs, all tests
 	@./local/need promtool prometheus
 	@./local/need buildah buildah
 	@./local/need chromedriver chromium chromium-driver
@@ -116,7 +116,7 @@ test: lint types borders docs azurite jars ## Style, types, borders, docs, unit,
 	@$(VENV)/bin/pytest -n 3 --dist loadgroup --no-loadscope-reorder --durations=30 -m "not long" \
 	  tests/e2e tests/contract tests/simulation tests/integration
 
-test-long: env azurite jars ## The rest: mutants, long simulation and property tests, Kubeflow, upgrade, GitOps
+test-long: env azurite jars ## Run the long checks: mutants, long simulation and property tests, Kubeflow, upgrade, GitOps
 	@$(PY) -m local_cluster tools --gitops --kubeflow
 	@$(PY) -m tests.simulation --steps $(STEPS) --seed $(SEED)
 	@HYPOTHESIS_PROFILE=long $(VENV)/bin/pytest -n 2 tests/unit
@@ -125,10 +125,10 @@ test-long: env azurite jars ## The rest: mutants, long simulation and property t
 STEPS ?= 200000
 SEED ?= 1
 .PHONY: simulate bench
-simulate: env ## Hosts on virtual time under every fault: STEPS=200000 SEED=1
+simulate: env ## Simulate hosts in virtual time under every fault: STEPS=200000 SEED=1
 	@$(PY) -m tests.simulation --steps $(STEPS) --seed $(SEED)
 
-bench: env azurite jars ## Figures, on this machine
+bench: env azurite jars ## Run the benchmarks on this machine
 	@$(PY) -m local_cluster tools >/dev/null
 	@$(PY) -m tests.bench
 	@$(PY) -m tests.bench.failover

@@ -1,4 +1,4 @@
-"""The documentation as a site: `make docs` builds it into build/docs. Nothing in it is loaded from elsewhere."""
+"""The documentation as a site: `make docs` builds it into build/docs. The site loads no external resources."""
 
 project = "EventConsumer"
 author = "The EventConsumer authors"
@@ -9,8 +9,8 @@ source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
 
 myst_enable_extensions = ["colon_fence"]
-myst_heading_anchors = 4  # the names that GitHub gives headings, so that a link holds in both
-highlight_language = "text"  # of code blocks that name no language
+myst_heading_anchors = 4  # GitHub's anchors of headings, so that links work in both
+highlight_language = "text"  # language of code blocks without one
 
 html_theme = "furo"
 html_title = "EventConsumer"

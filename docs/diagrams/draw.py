@@ -1,4 +1,4 @@
-"""Draws docs/diagrams/*.dot as SVG: `make diagrams`. Each picture says by a digest which text it is of."""
+"""Draws docs/diagrams/*.dot as SVG: `make diagrams`. Each picture contains the digest of its text."""
 
 import hashlib
 import subprocess
@@ -8,7 +8,7 @@ FOLDER = Path(__file__).parent
 
 
 def mark(text: bytes) -> str:
-    """What a picture of this text holds."""
+    """The mark of a picture of this text."""
     return f"<!-- of a text with SHA-256 {hashlib.sha256(text).hexdigest()} -->"
 
 

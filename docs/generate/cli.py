@@ -18,19 +18,19 @@ Generated from the programs by `python -m docs.generate.cli`. Every one has `--h
 PLUGIN = """
 ## `kubectl eventconsumer`
 
-The plugin of kubectl, for people. `pip install ./crds ./cli` puts `kubectl-eventconsumer` on the PATH, where kubectl
-finds it. [Look into a consumer](../how-to/plugin.md) shows it at work.
+The plugin of kubectl. `pip install ./crds ./cli` installs `kubectl-eventconsumer` on the PATH, where kubectl finds it.
+Examples: [Inspect and control consumers](../how-to/plugin.md).
 """
 HOST = """
 ## `eventconsumer`
 
-The program of the processor image. In a host pod configuration and credentials are there:
-`kubectl exec orders-host-0 -- eventconsumer audit`. What `audit` and `prune` say is described in [audit](audit.md).
+The program of the processor image. A host pod has the configuration and the credentials: `kubectl exec orders-host-0 --
+eventconsumer audit`. [Audit](audit.md) describes the output of `audit` and `prune`.
 """
 
 
 def programs() -> dict[str, tuple[str, Any]]:
-    """Name -> introduction and command tree; those that this tree has."""
+    """Name -> introduction and command tree."""
     found: dict[str, tuple[str, Any]] = {}
     if importlib.util.find_spec("eventconsumer_cli") is not None:
         found["kubectl eventconsumer"] = (
@@ -42,7 +42,7 @@ def programs() -> dict[str, tuple[str, Any]]:
 
 
 def commands(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Every command of a program that does something, by its whole name."""
+    """Every leaf command of a program, by its full name."""
     for name, command in tree.commands.items():
         if getattr(command, "hidden", False):
             continue
@@ -95,7 +95,7 @@ def page() -> str:
     for program, (introduction, tree) in programs().items():
         lines.append(introduction)
         if options := _options(tree):
-            lines += ["Options of every command, before or behind its name:", "", *options, ""]
+            lines += ["Options of every command, before or after its name:", "", *options, ""]
         known = {option.opts[0] for option in tree.params}
         for name, command in commands(tree, program):
             lines += [f"### `{_usage(name, command)}`", "", _help(command), ""]

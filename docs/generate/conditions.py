@@ -80,7 +80,7 @@ def meanings(of: type[StrEnum]) -> Iterator[tuple[str, str, str]]:
 
 
 def sentence(text: str) -> str:
-    """With a capital and a full stop; a field at the beginning stands in code style."""
+    """With a capital and a full stop; a field at the beginning is in code style."""
     text = re.sub(r"\b(spec\.[\w.]*\w)", r"`\1`", text)
     return (text if text.startswith("`") else text[0].upper() + text[1:]) + "."
 

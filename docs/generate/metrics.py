@@ -40,7 +40,8 @@ HOST = """\
 ## Hosts: port 8080, `/metrics`
 
 Each host reports its own work. The leading host, or the probe while no host runs, also reports the lag of all
-partitions and what waits for Spark. The chart's PodMonitor adds `namespace`, `pod`, and `eventconsumer_io_consumer`,
+partitions and the files that wait for Spark. The chart's PodMonitor adds `namespace`, `pod`, and
+`eventconsumer_io_consumer`,
 the name of the EventConsumer.
 
 """
@@ -57,7 +58,7 @@ class Described:
 
 
 class _Idle:
-    """A queue in which nothing happens."""
+    """An idle queue."""
 
     adds = retries = 0
 
@@ -99,7 +100,7 @@ def _report() -> HostReport:
 
 
 def operators() -> list[Described]:
-    """What the operator measures."""
+    """Metrics of the operator."""
     resources = operator.Resources(None)
     resources.record(Key("", ""), _status())
     fixed = [each for each in vars(operator).values() if isinstance(each, MetricWrapperBase)]
@@ -107,7 +108,7 @@ def operators() -> list[Described]:
 
 
 def hosts() -> list[Described]:
-    """What a host measures."""
+    """Metrics of a host."""
     found = host.Metrics()
     fixed = [each for each in vars(found).values() if isinstance(each, MetricWrapperBase)]
     return sorted(_described([*fixed, host.State(_report, {"0": 0.0}, spark=True)]), key=_order)

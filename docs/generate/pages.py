@@ -1,6 +1,6 @@
-"""The documentation as its tests see it: pages, their blocks of code, names in code style, links.
+"""The documentation for its tests: pages, their blocks of code, names in code style, links.
 
-`python -m docs.generate.pages` lists the links that lead elsewhere; nothing fetches them.
+`python -m docs.generate.pages` lists external links; they are not fetched.
 """
 
 import itertools
@@ -25,7 +25,7 @@ BESIDE = (
     "processor_image/examples/handler/README.md",
     "spark/README.md",
 )
-"""Pages that stand beside what they are about."""
+"""Pages beside their code."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Block:
     """A block of code.
 
     Attributes:
-        page: Where it is.
+        page: Its page.
         line: Its first line, counted from 1.
-        language: Empty for one that names none, an indented one too.
+        language: Its language; empty if it names none, and for indented blocks.
         text: Its content.
     """
 
@@ -60,7 +60,7 @@ class Command:
 
 
 def pages() -> list[Path]:
-    """All pages, those beside the code too."""
+    """All pages, including those beside code."""
     return sorted([*DOCS.rglob("*.md"), *(ROOT / name for name in BESIDE)])
 
 
@@ -70,7 +70,7 @@ def _tokens(page: Path) -> list[Token]:
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    """Blocks of code; directives of the site ({toctree} and the like) are none."""
+    """Blocks of code, without directives of the site such as {toctree}."""
     for token in _tokens(page):
         if token.type in {"fence", "code_block"} and not token.info.startswith("{"):
             line = (token.map or [0])[0] + (2 if token.type == "fence" else 1)
@@ -78,7 +78,7 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def names(page: Path) -> list[str]:
-    """What stands in code style inside text."""
+    """Texts in code style."""
     return [child.content for token in _tokens(page) for child in token.children or () if child.type == "code_inline"]
 
 
@@ -88,7 +88,7 @@ def prose(page: Path) -> str:
 
 
 def links(page: Path) -> list[str]:
-    """Targets of links and pictures, as they stand there."""
+    """Targets of links and pictures, unchanged."""
     found = []
     for token in _tokens(page):
         for child in token.children or ():
@@ -98,7 +98,7 @@ def links(page: Path) -> list[str]:
 
 
 def anchors(page: Path) -> set[str]:
-    """Names that a page's headings have, as GitHub and the site give them; those of a page that it includes, too."""
+    """Anchors of a page's headings, as on GitHub and the site, including those of included pages."""
     tokens = _tokens(page)
     included = [token.info.removeprefix("{include}").strip() for token in tokens if token.info.startswith("{include}")]
     found = {name for target in included for name in anchors((page.parent / target).resolve())}
@@ -114,7 +114,7 @@ _ASSIGNMENT = re.compile(r"[A-Z_]+=.*")
 
 
 def commands(page: Path) -> Iterator[Command]:
-    """Commands in blocks of code that name no language, or a shell."""
+    """Commands in blocks of code without a language, or with a shell."""
     for block in blocks(page):
         if block.language in {"", "sh", "bash", "console"}:
             yield from _commands(block)
@@ -128,7 +128,7 @@ def _commands(block: Block) -> Iterator[Command]:
         try:
             words = shlex.split(text, comments=True)
         except ValueError as error:
-            raise AssertionError(f"{block}: {text!r} is no command: {error}") from error
+            raise AssertionError(f"{block}: {text!r} is not a command: {error}") from error
         while words and _ASSIGNMENT.fullmatch(words[0]):
             del words[0]
         for part in _parts(words):

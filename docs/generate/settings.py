@@ -13,8 +13,8 @@ DEPLOYMENT = ROOT / "helm/eventconsumer/templates/deployment.yaml"
 HEAD = """\
 # Settings
 
-Generated from the code by `python -m docs.generate.settings`. What the administrator decides; users decide by the
-[resource](eventconsumer.md). With Helm set the [chart's values](chart.md); the flags are for who installs without it.
+Generated from the code by `python -m docs.generate.settings`. Settings of the administrator; settings of users are in
+the [resource](eventconsumer.md). With Helm, set the [chart's values](chart.md); without Helm, set the flags.
 
 ## The operator: `eventconsumer-operator`
 
@@ -22,7 +22,7 @@ Generated from the code by `python -m docs.generate.settings`. What the administ
 |---|---|---|---|
 """
 ENVIRONMENT = f"""
-`POD_NAMESPACE` in its environment is the namespace that it runs in; without it, the namespace of its service account.
+`POD_NAMESPACE` in its environment is its namespace; without it, the namespace of its service account.
 
 ## Hosts
 
@@ -31,9 +31,9 @@ A host has no flags: the operator writes its configuration, from the resource, i
 | variable | default | meaning |
 |---|---|---|
 | `EVENTCONSUMER_CONFIG` | `{labels.CONFIG_FILE}` | File of the configuration. |
-| `{labels.CONFIG_ENV}` | | The configuration itself, instead of the file: probes and replays have it so. |
+| `{labels.CONFIG_ENV}` | | The configuration itself, instead of the file, for probes and replays. |
 | `EVENTCONSUMER_PORT` | `{labels.HOST_PORT}` | Port of `/healthz`, `/status` and `/metrics`. |
-| `POD_NAME`, `POD_UID` | host name, random | Together the owner that leases name. |
+| `POD_NAME`, `POD_UID` | host name, random | Parts of the owner id in leases. |
 | `AZURE_TENANT_ID`, `AZURE_FEDERATED_TOKEN_FILE` | | Set by the workload identity webhook. |
 
 ## Spark drivers
@@ -46,7 +46,7 @@ A host has no flags: the operator writes its configuration, from the resource, i
 
 
 class _Found(Exception):
-    """The parser, instead of what it would have parsed."""
+    """Raised with the parser, instead of parsing."""
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         self.parser = parser
@@ -63,13 +63,13 @@ def parser() -> argparse.ArgumentParser:
             parse_settings([], {})
     except _Found as caught:
         return caught.parser
-    raise AssertionError("parse_settings parses nothing")
+    raise AssertionError("parse_settings did not call the parser")
 
 
 def values() -> dict[str, str]:
     """Flag -> value of the chart that sets it, as the Deployment's template says."""
     found: dict[str, str] = {}
-    scopes: list[tuple[str, str]] = []  # of the template: what opened it, and the value that it is about
+    scopes: list[tuple[str, str]] = []  # a block of the template: its keyword and its value
     for line in DEPLOYMENT.read_text().partition("args:")[2].partition("ports:")[0].splitlines():
         if action := re.search(r"\{\{- (if|else if|range|with|end)\b(.*)\}\}", line):
             if action[1] in {"end", "else if"}:

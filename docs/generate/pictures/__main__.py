@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 IMAGES = ROOT / "docs/images"
 NAMESPACE = "eventconsumer-demo"
 STEPS = 300  # points of a line
-AFTER = 20  # seconds of rest that the dashboard shows, too
+AFTER = 20  # idle seconds that the dashboard also shows
 FIRST_SHOWN, LAST_SHOWN = "A publisher of", "Finished in"  # of the demo's lines
 
 
@@ -25,10 +25,10 @@ def _local_cluster(question: str) -> str:
 
 
 def demo_picture(printed: str) -> str:
-    """An SVG of the part of the demo that is about events; what to look at then names folders of this machine.
+    """An SVG of the part of the demo about events; the last part names local folders and is omitted.
 
     Raises:
-        StopIteration: The demo's lines are others now.
+        StopIteration: The demo's lines have changed.
     """
     lines = terminal.lines(printed)
     first = next(number for number, line in enumerate(lines) if FIRST_SHOWN in line)
@@ -49,7 +49,7 @@ def main() -> int:
                 began = time.time()
                 code, printed = terminal.record([sys.executable, "-m", "eventconsumer_demo", "up"], ROOT)
                 if code:
-                    print("The demo failed: nothing was drawn.", file=sys.stderr)
+                    print("The demo failed: no picture was drawn.", file=sys.stderr)
                     return code
                 time.sleep(AFTER)
                 _draw_dashboard(prometheus, began)

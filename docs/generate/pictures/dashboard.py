@@ -1,4 +1,4 @@
-"""The chart's Grafana dashboard, drawn from the answers of a Prometheus to its own queries."""
+"""The chart's Grafana dashboard, drawn from the results of its queries in Prometheus."""
 
 import json
 import math
@@ -18,7 +18,7 @@ from matplotlib.ticker import FuncFormatter
 ROOT = Path(__file__).parents[3]
 DASHBOARD = ROOT / "helm/eventconsumer/files/dashboard.json"
 COLUMNS = 24  # of Grafana's grid
-MOST_SERIES = 12  # in a legend that can be read
+MOST_SERIES = 12  # in a readable legend
 COLOURS = {"green": "#56a64b", "red": "#e02f44"}
 
 
@@ -35,12 +35,12 @@ class Panel:
     """A panel of the dashboard.
 
     Attributes:
-        title: As Grafana shows it.
+        title: Its title in Grafana.
         kind: "stat" or "timeseries".
         place: x, y, w, h in Grafana's grid.
-        unit: Grafana's name of it.
+        unit: Grafana's name of the unit.
         queries: PromQL and the legend's template, variables filled in.
-        words: What a value is called, and in which colour.
+        words: Text and colour of a value.
     """
 
     title: str
@@ -55,7 +55,7 @@ def panels(variables: Mapping[str, str], path: Path = DASHBOARD) -> list[Panel]:
     """The dashboard's panels.
 
     Args:
-        variables: What to put for `$name` in queries.
+        variables: Values of `$name` in queries.
         path: The dashboard's JSON.
     """
     return [_panel(each, variables) for each in json.loads(path.read_text())["panels"]]
@@ -83,12 +83,12 @@ def _panel(found: Mapping[str, Any], variables: Mapping[str, str]) -> Panel:
 
 
 def series(answer: Mapping[str, Any], legend: str, begin: float) -> list[Series]:
-    """The lines of a range query's answer.
+    """The lines of a range query's result.
 
     Args:
-        answer: `data` of Prometheus' answer.
+        answer: `data` of Prometheus' response.
         legend: Template such as "{{name}} wanted".
-        begin: Unix time that is 0 in the picture.
+        begin: Unix time of 0 in the picture.
     """
     found = []
     for each in answer["result"]:
@@ -100,7 +100,7 @@ def series(answer: Mapping[str, Any], legend: str, begin: float) -> list[Series]
 
 
 def draw(shown: Sequence[tuple[Panel, Sequence[Series]]], file: Path) -> None:
-    """Draw panels where Grafana would have them.
+    """Draw panels at their position in Grafana.
 
     Args:
         shown: Each panel with its lines.

@@ -1,4 +1,4 @@
-"""The pods that a Prometheus on this machine scrapes, as the chart's monitors choose and label them."""
+"""Scrape targets of a local Prometheus, selected and labelled as by the chart's monitors."""
 
 import json
 import threading
@@ -16,7 +16,7 @@ def groups(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """File-based service discovery of Prometheus for pods.
 
     Args:
-        pods: As the API server lists them.
+        pods: Pods from the API server.
     """
     found = []
     for pod in pods:
@@ -37,7 +37,7 @@ def groups(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 class Watch:
-    """Writes the file again and again, for as long as the block lasts."""
+    """Writes the file repeatedly while the block runs."""
 
     def __init__(self, cluster: Cluster, file: Path) -> None:
         """Write this file about the pods of the cluster's namespace."""
@@ -58,7 +58,7 @@ class Watch:
         while not self._ended.wait(EVERY):
             try:
                 found = groups(self._cluster.get("pods")["items"])
-            except DemoError:  # the cluster is not there yet
+            except DemoError:  # the cluster does not exist yet
                 continue
             beside = self._file.with_suffix(".new")
             beside.write_text(json.dumps(found))

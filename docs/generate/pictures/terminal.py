@@ -1,4 +1,4 @@
-"""A program in a terminal, and a picture of what it printed."""
+"""A program in a terminal, and a picture of its output."""
 
 import fcntl
 import io
@@ -21,14 +21,14 @@ _MOVES = re.compile(r"\x1b\[[0-9;?]*[A-HJKSTfhln]")
 
 
 def record(command: Sequence[str], cwd: Path) -> tuple[int, str]:
-    """Run a program in a terminal of its own, and show what it prints meanwhile.
+    """Run a program in a separate terminal, and show its output meanwhile.
 
     Args:
-        command: What to run.
-        cwd: Where.
+        command: The command.
+        cwd: Working directory.
 
     Returns:
-        Its exit code, and all that it printed, colours as ANSI sequences.
+        Its exit code and its output, with colours as ANSI sequences.
     """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
@@ -48,12 +48,12 @@ def record(command: Sequence[str], cwd: Path) -> tuple[int, str]:
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 65536)
-    except OSError:  # Linux says so when the last program has closed the other side
+    except OSError:  # the error of Linux after the last program has closed the other side
         return b""
 
 
 def lines(printed: str) -> list[str]:
-    """What stands on the screen at the end, line by line: what was written over is gone.
+    """The final content of the screen, line by line, without overwritten text.
 
     Args:
         printed: With ANSI sequences for colours. Of cursor movements, carriage returns and lines up count.
@@ -71,12 +71,12 @@ def picture(shown: Sequence[str], title: str) -> str:
 
     Args:
         shown: Lines, colours as ANSI sequences.
-        title: Of the window.
+        title: Title of the window.
     """
     width = max(len(Text.from_ansi(line)) for line in shown)
-    # The window is as wide as the console; what the console prints itself is of no use.
+    # The window is as wide as the console; the console's own output is discarded.
     console = Console(record=True, width=width, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     for line in shown:
         console.print(Text.from_ansi(line), soft_wrap=True)
     svg = console.export_svg(title=title, unique_id="demo")
-    return re.sub(r"@font-face \{.*?\}\n", "", svg, flags=re.DOTALL)  # fonts from elsewhere
+    return re.sub(r"@font-face \{.*?\}\n", "", svg, flags=re.DOTALL)  # external fonts

@@ -180,7 +180,7 @@ def test_the_bill_of_materials_keeps_to_the_schema_and_names_our_own_wheels(clon
 
 @pytest.mark.parametrize(
     ("version", "told"),
-    [("99.0.0", "operator/pyproject.toml, version: says"), ("", "VERSION=(not set) is no version")],
+    [("99.0.0", "operator/pyproject.toml, version: is"), ("", "VERSION=(not set) is not a version")],
 )
 def test_another_version_is_refused(clone: Path, version: str, told: str) -> None:
     before = released(clone)

@@ -48,7 +48,7 @@ def test_the_last_section_ends_with_the_file() -> None:
     [
         ("1.0", r"no section of 1\.0: put `## \[1\.0\] - YYYY-MM-DD`"),
         ("2.0.0", "no section of 2.0.0"),
-        ("0.9.0", "does not say when 0.9.0 was released"),
+        ("0.9.0", "section of 0.9.0 in CHANGELOG.md has no date"),
         ("0.8.0", r"section \[0\.8\.0\] of CHANGELOG.md is empty"),
     ],
 )

@@ -1,4 +1,4 @@
-"""`python -m eventconsumer_demo up|down`: what `make demo` and `make demo-down` call."""
+"""`python -m eventconsumer_demo up|down`, for `make demo` and `make demo-down`."""
 
 import json
 import os
@@ -16,11 +16,11 @@ from eventconsumer_demo.steps import DemoError, Steps, console
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="The EventConsumer demo on one machine.")
 NAMESPACE = "eventconsumer-demo"
 EVENTS = Annotated[int, typer.Option(help="Events to publish.", min=1)]
-TIMEOUT = Annotated[float, typer.Option(help="Longest wait for the result, seconds.")]
+TIMEOUT = Annotated[float, typer.Option(help="Maximum wait for the result, seconds.")]
 
 
 def _local(*arguments: str) -> None:
-    """Run a command of local_cluster, its progress shown as it comes."""
+    """Run a command of local_cluster and show its progress."""
     result = subprocess.run([sys.executable, "-m", "local_cluster", *arguments], check=False)
     if result.returncode:
         raise DemoError(f"`local_cluster {' '.join(arguments)}` failed", hint="its message is above")
@@ -36,10 +36,10 @@ def _read(*arguments: str) -> str:
 
 
 def _current() -> bool:
-    """Whether the user's own cluster is to be used."""
+    """Whether to use the user's own cluster."""
     choice = os.environ.get("CLUSTER", "local")
     if choice not in ("local", "current"):
-        raise DemoError(f"CLUSTER={choice} is not known", hint="use CLUSTER=local (default) or CLUSTER=current")
+        raise DemoError(f"unknown value CLUSTER={choice}", hint="use CLUSTER=local (default) or CLUSTER=current")
     return choice == "current"
 
 
@@ -50,7 +50,7 @@ def _cluster() -> Cluster:
 
 
 def _up(steps: Steps, events: int, timeout: float) -> Cluster:
-    images_of = "images: operator, processor, spark, and the stand-ins for Azure"
+    images_of = "images: operator, processor, spark, and the emulators of Azure"
     with steps.step(f"Kubernetes' programs, and {images_of}" if not _current() else images_of.capitalize()):
         _local("prefetch" if not _current() else "build")
     with steps.step("A single-node Kubernetes" if not _current() else "Your current cluster"):
@@ -81,11 +81,11 @@ def _product(steps: Steps, cluster: Cluster, images: dict[str, str], events: int
         run.apply_consumer(cluster)
     with steps.step("Draining into files, and Spark over each batch of files"):
         run.follow(cluster, first, timeout)
-    with steps.step("Reading the Delta table back, without Spark, and comparing it with what was sent"):
+    with steps.step("Reading the Delta table without Spark, and comparing it with the sent events"):
         found = run.verify(cluster, [first])
     run.show_result(*found)
     second = run.Wave(2, events, max(1, events // 5))
-    with steps.step(f"A second wave of {second.events:,} events: only what is new is processed"):
+    with steps.step(f"A second wave of {second.events:,} events: only new files are processed"):
         run.start_publisher(cluster, images, second)
         run.follow(cluster, second, timeout)
         found = run.verify(cluster, [first, second])
@@ -118,7 +118,7 @@ def up(events: EVENTS = 100_000, timeout: TIMEOUT = 900) -> None:
 
 @app.command()
 def down() -> None:
-    """Remove the demo: with a local cluster the cluster itself, else the demo's namespaces and release."""
+    """Remove the demo: the local cluster itself, or on another cluster the demo's namespaces and release."""
     try:
         if not _current():
             _local("down")

@@ -1,4 +1,4 @@
-"""The Spark batches of a consumer, as they stand in storage: frozen, or committed with what came out."""
+"""The Spark batches of a consumer in storage: frozen, or committed with their results."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from eventconsumer_api.batch import BatchCommit, BatchManifest
 
 @dataclass(frozen=True)
 class Batch:
-    """A manifest and, where Spark is done with it, its commit."""
+    """A manifest and, after Spark has processed it, its commit."""
 
     manifest: BatchManifest
     commit: BatchCommit | None
@@ -29,7 +29,7 @@ def read_batches(container: ContainerClient, prefix: str) -> list[Batch]:
 
 
 def table_of(batches: Sequence[Batch]) -> Table:
-    """One line a batch."""
+    """One line per batch."""
     table = Table(
         "batch", "why", "files", "events", "state", "rows", "seconds", "table version", title="Spark's batches"
     )

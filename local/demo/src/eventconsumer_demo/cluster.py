@@ -1,4 +1,4 @@
-"""The demo's hands on Kubernetes: kubectl and helm as a user would call them."""
+"""Access to Kubernetes: kubectl and helm, as users call them."""
 
 import json
 import os
@@ -15,11 +15,11 @@ from eventconsumer_demo.steps import DemoError
 
 
 class Cluster:
-    """A cluster and the namespace the demo lives in.
+    """A cluster and the namespace of the demo.
 
     Args:
-        namespace: Where operator, hosts and Spark run.
-        path: Folders put before PATH, where kubectl and helm are.
+        namespace: Namespace of operator, hosts and Spark.
+        path: Folders of kubectl and helm, prepended to PATH.
         kubeconfig: File to use; None uses the user's current context.
     """
 
@@ -32,7 +32,7 @@ class Cluster:
             self._env["KUBECONFIG"] = str(kubeconfig)
 
     def run(self, *command: str, stdin: str | None = None, timeout: float = 120) -> str:
-        """Run a command and return what it printed.
+        """Run a command and return its output.
 
         Raises:
             DemoError: The command failed or took longer than `timeout` seconds; its last lines are in `detail`.
@@ -70,7 +70,7 @@ class Cluster:
         )
 
     def ensure_namespace(self, name: str) -> None:
-        """Create a namespace where it is missing; its pods must keep to the restricted Pod Security Standard."""
+        """Create a namespace if it is missing, with the restricted Pod Security Standard enforced."""
         label = {"pod-security.kubernetes.io/enforce": "restricted", "eventconsumer.io/demo": "true"}
         manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": label}}
         self.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))

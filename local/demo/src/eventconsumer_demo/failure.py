@@ -1,4 +1,4 @@
-"""Explains a failed demo: what failed, the conditions, events and log lines that matter, and how to go on."""
+"""Explains a failed demo: the failed step, conditions, events, log lines, and the next command."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +29,7 @@ def _events(cluster: Cluster) -> str:
 
 
 def _logs(cluster: Cluster) -> str:
-    """The end of the log of each pod that is not as it should be, and of the operator."""
+    """The end of the log of each unhealthy pod, and of the operator."""
     parts = []
     for pod in cluster.get("pods")["items"]:
         name, phase = pod["metadata"]["name"], pod["status"].get("phase")
@@ -43,7 +43,7 @@ def _logs(cluster: Cluster) -> str:
 
 
 def explain(error: DemoError, cluster: Cluster | None, name: str) -> None:
-    """Print everything that helps, each part on its own: one that fails does not hide the others."""
+    """Print all diagnostics; a part that fails does not hide the others."""
     console.rule(style="red")
     console.print(f"[red bold]The demo failed:[/] {error}")
     if error.detail:
@@ -64,4 +64,4 @@ def explain(error: DemoError, cluster: Cluster | None, name: str) -> None:
             console.print(text, markup=False)
     if error.hint:
         console.print(f"\n[bold]Hint:[/] {error.hint}")
-    console.print("Retry with `make demo`; it goes on from what is there. `make demo-down` removes everything.")
+    console.print("Retry with `make demo`; it continues from the present state. `make demo-down` removes all.")

@@ -1,6 +1,6 @@
-"""Publishes the demo's orders through the unmodified azure-eventhub producer; prints what was sent as one JSON line.
+"""Publishes the demo's orders through the unmodified azure-eventhub producer; prints a summary as one JSON line.
 
-Runs in a pod of the processor image, so it imports nothing of this package. Event i has the partition key
+Runs in a pod of the processor image, so it does not import this package. Event i has the partition key
 `customer-<i mod 40>`, the properties `id` = i and `kind`, and a JSON body of about 1 KB.
 """
 
@@ -33,7 +33,7 @@ def publish(client: EventHubProducerClient, first: int, count: int) -> dict[str,
     sent: dict[str, dict[str, int]] = defaultdict(lambda: {"events": 0, "id_sum": 0})
     started = time.monotonic()
     done = 0
-    # Blocks of ids, so that every key is published all the way through and not one key after the other.
+    # Blocks of ids, so that all keys are published in parallel and not one after the other.
     end = first + count
     for block in range(first, end, KEYS * BATCH):
         for i in range(block, min(block + KEYS, end)):

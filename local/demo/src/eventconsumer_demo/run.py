@@ -29,7 +29,7 @@ BLOB_NAMESPACE, BLOB_SERVICE, BLOB_PORT = "blob", "service/devstoreaccount1", 10
 HUB_NAMESPACE = "azure"
 STAND_INS = ((BLOB_NAMESPACE, "azurite"), (HUB_NAMESPACE, "eventhubs"))
 ACCOUNT = "devstoreaccount1"
-# The keys that Azurite and Microsoft's Event Hubs emulator ship; they protect nothing.
+# The public default keys of Azurite and Microsoft's Event Hubs emulator.
 STORAGE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 HUB_KEY = "SAS_KEY_VALUE"
 
@@ -67,7 +67,7 @@ def hub_connection_string() -> str:
 
 
 def stand_ins(cluster: Cluster, images: dict[str, str]) -> None:
-    """Azurite under its product-style name, and the Event Hubs emulator: fresh ones, so that every run starts clean."""
+    """New Azurite and Event Hubs emulator, so that every run starts empty."""
     values = {"AZURITE_IMAGE": images["azurite"], "EMULATOR_IMAGE": images["emulator"]}
     cluster.apply_filled(ROOT / "local/azurite/azurite.yaml", values, namespace=BLOB_NAMESPACE)
     cluster.apply_filled(ROOT / "local/emulator/emulator.yaml", values, namespace=HUB_NAMESPACE)
@@ -97,7 +97,7 @@ def install_operator(cluster: Cluster, images: dict[str, str]) -> None:
 
 
 def _handler_image(processor: str) -> str:
-    """Repository of the example of a handler, which users and tests build beside the processor image."""
+    """Repository of the example handler, which users and tests build from the processor image."""
     return processor.rpartition("/")[0] + "/handler"
 
 
@@ -123,11 +123,11 @@ def publisher_check(cluster: Cluster, wave: Wave) -> Callable[[], None]:
 
 
 def sent_events(cluster: Cluster, waves: Sequence[Wave]) -> dict[str, Tally]:
-    """What the publishers say they sent: {partition key: Tally}."""
+    """The publishers' summary of sent events: {partition key: Tally}."""
     sent: dict[str, Tally] = defaultdict(Tally)
     for wave in waves:
         cluster.kubectl("wait", f"job/{wave.job}", "--for=condition=Complete", "--timeout=60s")
-        # Its progress, on the other stream, may stand behind the summary: nothing keeps the two in order.
+        # Its progress, on the other stream, may follow the summary: the two streams have no order.
         log = cluster.kubectl("logs", f"job/{wave.job}").splitlines()
         (summary,) = [line for line in log if line.startswith("{")]
         for key, numbers in json.loads(summary)["sent"].items():
@@ -136,7 +136,7 @@ def sent_events(cluster: Cluster, waves: Sequence[Wave]) -> dict[str, Tally]:
 
 
 def apply_consumer(cluster: Cluster) -> None:
-    """The Secrets and the one resource that does it all."""
+    """The Secrets and the EventConsumer."""
     endpoint = f"http://{ACCOUNT}.blob.svc.cluster.local:{BLOB_PORT}"
     cluster.secret("orders-hub", connectionString=hub_connection_string())
     cluster.secret("orders-storage", connectionString=storage_connection_string(endpoint))
@@ -144,15 +144,15 @@ def apply_consumer(cluster: Cluster) -> None:
 
 
 def follow(cluster: Cluster, wave: Wave, timeout: float) -> watch.View:
-    """Watch until all is drained and processed."""
+    """Watch until all events are drained and processed."""
     return watch.follow(cluster, CONSUMER, wave.end, timeout=timeout, check=publisher_check(cluster, wave))
 
 
 def verify(cluster: Cluster, waves: Sequence[Wave]) -> tuple[Result, list[Batch]]:
-    """Read the Delta table that Spark wrote and compare it with what was sent.
+    """Read the Delta table of Spark and compare it with the sent events.
 
     Returns:
-        What the table holds, and the batches that wrote it.
+        The content of the table, and the batches that wrote it.
 
     Raises:
         DemoError: They differ; the differences are in `detail`.
@@ -167,18 +167,18 @@ def verify(cluster: Cluster, waves: Sequence[Wave]) -> tuple[Result, list[Batch]
         with ContainerClient.from_connection_string(connection, spec["sink"]["container"]) as container:
             batches = read_batches(container, f"{cluster.namespace}/{CONSUMER}")
     if wrong := differences(sent_events(cluster, waves), result.tallies):
-        raise DemoError("the table is not what was sent", detail="\n".join(wrong))
+        raise DemoError("the table differs from the sent events", detail="\n".join(wrong))
     return result, batches
 
 
 def audit(cluster: Cluster) -> str:
-    """Let a host audit every file against the leases, the batches and the hub, as a user would.
+    """Audit every file against the leases, the batches and the hub, in a host pod.
 
     Returns:
-        What the audit printed; its last line is the verdict.
+        The output of the audit; its last line is the verdict.
 
     Raises:
-        DemoError: Not every event stands in exactly one file, or that could not be checked.
+        DemoError: Not every event is in exactly one file, or the audit failed.
     """
     command = ("exec", f"{CONSUMER}-host-0", "--", "eventconsumer", "audit", "--deep", "--hub")
     try:
@@ -208,26 +208,26 @@ def show_result(result: Result, batches: Sequence[Batch]) -> None:
 
 
 def reset(cluster: Cluster) -> None:
-    """Remove what an earlier run left, but not the operator: each run starts from an empty hub and empty storage."""
+    """Remove the objects of an earlier run except the operator: each run starts with an empty hub and storage."""
     cluster.kubectl("delete", "eventconsumer", "--all", "--ignore-not-found", "--wait=true")
     cluster.kubectl("delete", "job", "--all", "--ignore-not-found", "--wait=true", "--cascade=foreground")
     deadline = time.monotonic() + 90
     while cluster.get("pods", "-l", "app.kubernetes.io/component=host")["items"]:
         if time.monotonic() > deadline:
             raise DemoError(
-                "host pods of an earlier run do not end", hint="kubectl delete pods --all, then `make demo`"
+                "host pods of an earlier run do not terminate", hint="kubectl delete pods --all, then `make demo`"
             )
         time.sleep(1)
-    for namespace, name in STAND_INS:  # both keep everything in memory
+    for namespace, name in STAND_INS:  # both keep all data in memory
         _refuse_foreign_namespace(cluster, namespace)
         cluster.run("kubectl", "-n", namespace, "delete", "deployment", name, "--ignore-not-found", "--wait=true")
 
 
 def _refuse_foreign_namespace(cluster: Cluster, namespace: str) -> None:
-    """On the user's own cluster a namespace of that name may hold something else."""
+    """On the user's own cluster a namespace of that name may belong to another program."""
     found = cluster.run("kubectl", "get", "namespace", namespace, "--ignore-not-found", "-o", "json")
     if found and DEMO_LABEL not in json.loads(found)["metadata"].get("labels", {}):
         raise DemoError(
             f"namespace {namespace} exists and does not belong to the demo",
-            hint=f"use a cluster that has no namespace {namespace}",
+            hint=f"use a cluster without a namespace {namespace}",
         )

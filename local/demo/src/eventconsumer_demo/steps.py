@@ -1,4 +1,4 @@
-"""Numbered steps with elapsed time, and the one error type that the demo ends with."""
+"""Numbered steps with elapsed time, and the error type of the demo."""
 
 import time
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ console = Console(highlight=False, soft_wrap=True)
 
 
 class DemoError(Exception):
-    """A step failed. `hint` says what to do; `detail` holds the relevant log lines."""
+    """A step failed. `hint` is the remedy; `detail` contains the relevant log lines."""
 
     def __init__(self, message: str, *, hint: str = "", detail: str = "") -> None:
         super().__init__(message)

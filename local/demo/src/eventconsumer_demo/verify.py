@@ -1,7 +1,7 @@
-"""Compares the Delta table that Spark wrote with what the publisher sent: every event exactly once.
+"""Compares the Delta table of Spark with the sent events: every event exactly once.
 
-The table has a row for each event, whose property `id` is its number. It is read by delta-rs, which shares no code with
-Spark. Equal counts could hide one event lost and another doubled, so distinct ids and their sum are compared too.
+The table has a row for each event, whose property `id` is its number. delta-rs, which shares no code with Spark, reads
+it. Equal counts could hide one lost and one duplicate event, so distinct ids and their sum are compared too.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Result:
-    """What the Delta table holds: its version, and a tally for each partition key."""
+    """Content of the Delta table: its version, and a tally for each partition key."""
 
     version: int
     tallies: Mapping[str, Tally]
@@ -62,7 +62,7 @@ def tallies_of(rows: pa.Table) -> dict[str, Tally]:
 
 
 def differences(sent: Mapping[str, Tally], result: Mapping[str, Tally]) -> list[str]:
-    """What is not as it must be, one line a partition key; empty: every event exactly once."""
+    """Differences, one line per partition key; empty: every event exactly once."""
     lines = []
     for key in sorted(sent.keys() | result.keys()):
         wanted, found = sent.get(key, Tally()), result.get(key, Tally(ids=0))

@@ -1,4 +1,4 @@
-"""Follows one EventConsumer until all that was sent is drained and processed: a line whenever something changed."""
+"""Follows one EventConsumer until all sent events are drained and processed: a line for each change."""
 
 import time
 from collections.abc import Callable
@@ -16,7 +16,7 @@ HEADER = (
 
 @dataclass(frozen=True)
 class View:
-    """What the resource's status says, as the demo shows it."""
+    """The parts of the resource's status that the demo shows."""
 
     hosts: str
     partitions: str
@@ -30,7 +30,7 @@ class View:
 
     @classmethod
     def of(cls, status: dict[str, Any]) -> "View":
-        """Read a status; absent parts are shown as not known yet."""
+        """Parse a status; absent parts are shown as unknown."""
         hosts, partitions = status.get("hosts", {}), status.get("partitions", {})
         drained, spark = status.get("drained", {}), status.get("spark", {})
         conditions = {each["type"]: each for each in status.get("conditions", [])}
@@ -59,15 +59,15 @@ class View:
         )
 
     def finished(self, events: int) -> bool:
-        """All `events` are in files, and all files went through Spark."""
+        """Whether all `events` are in files, and Spark has processed all files."""
         return self.events >= events and self.lag == 0 and self.files > 0 and self.processed >= self.files
 
 
 def follow(cluster: Cluster, name: str, events: int, *, timeout: float, check: Callable[[], None]) -> View:
-    """Print the table until the consumer is finished with `events` events.
+    """Print the table until the consumer has processed `events` events.
 
     Args:
-        check: Called each round; raises when something else failed, such as the publisher.
+        check: Called in each round; raises if another part failed, such as the publisher.
 
     Raises:
         DemoError: Not finished within `timeout` seconds.
@@ -86,4 +86,4 @@ def follow(cluster: Cluster, name: str, events: int, *, timeout: float, check: C
         if view.finished(events):
             return view
         time.sleep(1)
-    raise DemoError(f"EventConsumer {name} was not finished after {timeout:.0f} s", hint="look at the conditions below")
+    raise DemoError(f"EventConsumer {name} did not finish within {timeout:.0f} s", hint="check the conditions below")

@@ -1,5 +1,5 @@
-"""Builds a release of one commit into a folder: the same commit gives the same bytes, whoever builds it and where.
+"""Builds a release of one commit into a folder: the same commit always gives the same bytes.
 
-Invariant: everything but the images is made from `git archive HEAD`, never from the working copy, and bears the
-commit's time, no owner and uniform modes.
+Invariant: all files except the images are built from `git archive HEAD`, never from the working copy, with the commit's
+time, no owner and uniform modes.
 """

@@ -1,4 +1,4 @@
-"""`python -m eventconsumer_release VERSION`: what `make release` calls."""
+"""`python -m eventconsumer_release VERSION`, for `make release`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -16,13 +16,11 @@ _console = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def release(
-    version: Annotated[str, typer.Argument(help="What the release is called, such as 1.2.0.")],
+    version: Annotated[str, typer.Argument(help="Version of the release, such as 1.2.0.")],
     registry: Annotated[
-        str, typer.Option(envvar="REGISTRY", help="What its images are pulled from, such as registry.example.com/team.")
+        str, typer.Option(envvar="REGISTRY", help="Registry of its images, such as registry.example.com/team.")
     ] = "",
-    images: Annotated[
-        bool, typer.Option(envvar="IMAGES", help="Build the images, too; IMAGES=no leaves them out.")
-    ] = True,
+    images: Annotated[bool, typer.Option(envvar="IMAGES", help="Also build the images; IMAGES=no omits them.")] = True,
     root: Annotated[Path, typer.Option(help="The repository.")] = REPOSITORY,
 ) -> None:
     """Build the files of a release into dist/."""

@@ -1,4 +1,4 @@
-"""Files as an archive that says nothing of who made it: sorted, one time, one owner, two modes."""
+"""Reproducible archives of files: sorted, one time, one owner, two modes."""
 
 import gzip
 import io
@@ -14,7 +14,7 @@ def packed(files: Mapping[str, bytes], executable: frozenset[str], time: int) ->
 
     Args:
         files: Content by name; sorted here.
-        executable: Names of those that may be run.
+        executable: Names of executable files.
         time: Modification time of each, seconds since 1970.
     """
     plain = io.BytesIO()
@@ -24,16 +24,16 @@ def packed(files: Mapping[str, bytes], executable: frozenset[str], time: int) ->
             entry.size, entry.mtime = len(files[name]), time
             entry.mode = 0o755 if name in executable else 0o644
             tar.addfile(entry, io.BytesIO(files[name]))
-    # A gzip header may hold a name and a time, too.
+    # A gzip header may also contain a name and a time.
     return gzip.compress(plain.getvalue(), compresslevel=9, mtime=0)
 
 
 def read(folder: Path, prefix: str) -> tuple[dict[str, bytes], frozenset[str]]:
-    """All files of a folder, as `packed` takes them.
+    """All files of a folder, for `packed`.
 
     Args:
-        folder: Where they are.
-        prefix: Put before each name.
+        folder: Their folder.
+        prefix: Prefix of each name.
     """
     names = {path: f"{prefix}/{path.as_posix()}" for path in context_files(folder, ("*",))}
     runnable = frozenset(name for path, name in names.items() if (folder / path).stat().st_mode & 0o100)

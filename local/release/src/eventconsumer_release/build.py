@@ -19,28 +19,28 @@ STEPS = 5
 
 
 def release(root: Path, version: str, *, registry: str = "", images: bool = True) -> Path:
-    """Build all files of a release into `dist/`, in place of what was there.
+    """Build all files of a release into `dist/`, replacing its content.
 
     Args:
         root: The repository.
-        version: What it is to be called; the sources must say the same.
-        registry: What the release's images will be pulled from; written into the chart and install.yaml.
-        images: Whether to build the images as OCI archives, too; takes root, minutes and 2 GB.
+        version: Version of the release; the sources must have the same.
+        registry: Registry of the release's images; written into the chart and install.yaml.
+        images: Whether to build the images as OCI archives too; needs root, minutes and 2 GB.
 
     Returns:
         The folder.
 
     Raises:
-        ReleaseError: The working copy is not clean, or does not agree with the version.
+        ReleaseError: The working copy has changes, or another version.
         ClusterError: A program failed; its last lines are in the message.
     """
     builder = _builder(root) if images else None
     progress = Progress(STEPS + (builder.steps() + len(builder.images) if builder else 0))
-    with progress.step(f"checking that the sources are those of {version}"):
+    with progress.step(f"checking that the sources have version {version}"):
         commit = source.head(root)
         versions.check(root, version)
         notes = changelog.section((root / "CHANGELOG.md").read_text(), version)
-    scratch = root / "build"  # which Git ignores
+    scratch = root / "build"  # ignored by Git
     scratch.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".release-", dir=scratch) as folder:
         sources, made = Path(folder) / "sources", Path(folder) / "dist"
@@ -68,7 +68,7 @@ def release(root: Path, version: str, *, registry: str = "", images: bool = True
 
 
 def sums(folder: Path) -> str:
-    """What `sha256sum -c` checks: a line for each file of a folder."""
+    """Checksums for `sha256sum -c`: a line for each file of a folder."""
     return "".join(f"{_digest(path)}  {path.name}\n" for path in sorted(folder.iterdir()))
 
 
@@ -85,7 +85,7 @@ def _archive(folder: Path, image: str, version: str, registry: str) -> tuple[Pat
 def _distributions(sources: Path, commit: Commit, target: Path) -> dict[str, str]:
     """Build the Python distributions; SHA-256 of each wheel, by the distribution's name."""
     for folder in versions.distributions(sources):
-        shutil.copyfile(sources / "LICENSE", sources / folder / "LICENSE")  # each is passed on alone
+        shutil.copyfile(sources / "LICENSE", sources / folder / "LICENSE")  # each wheel can be distributed alone
         command: list[str | Path] = [sys.executable, "-m", "hatchling", "build", "--directory", target.resolve()]
         run(command, cwd=sources / folder, env={"SOURCE_DATE_EPOCH": str(commit.time)})
     return {path.name.partition("-")[0].replace("_", "-"): _digest(path) for path in sorted(target.glob("*.whl"))}

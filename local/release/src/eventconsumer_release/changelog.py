@@ -9,10 +9,10 @@ _LINK = re.compile(r"^\[[^\]]+\]: \S+$", re.MULTILINE)
 
 
 def section(text: str, version: str) -> str:
-    """What CHANGELOG.md says of a version, with its heading.
+    """The section of a version in CHANGELOG.md, with its heading.
 
     Raises:
-        ReleaseError: There is no such section, it has no date, or it says nothing.
+        ReleaseError: There is no such section, it has no date, or it is empty.
     """
     headings = list(_HEADING.finditer(text))
     for heading, following in zip(headings, [*headings[1:], None], strict=True):
@@ -20,14 +20,14 @@ def section(text: str, version: str) -> str:
             continue
         if heading["date"] is None:
             raise ReleaseError(
-                f"CHANGELOG.md does not say when {version} was released: write `## [{version}] - YYYY-MM-DD`."
+                f"The section of {version} in CHANGELOG.md has no date: write `## [{version}] - YYYY-MM-DD`."
             )
         body = text[heading.end() : following.start() if following else None]
         body = re.sub(_LINK, "", body).strip()
         if not body:
-            raise ReleaseError(f"The section [{version}] of CHANGELOG.md is empty: say there what changed for users.")
+            raise ReleaseError(f"The section [{version}] of CHANGELOG.md is empty: describe the changes for users.")
         return f"{heading[0].strip()}\n\n{body}\n"
     raise ReleaseError(
         f"CHANGELOG.md has no section of {version}: put `## [{version}] - YYYY-MM-DD` below `## [Unreleased]`, "
-        "above what it lists, and commit."
+        "above its entries, and commit."
     )

@@ -1,4 +1,4 @@
-"""The one error of the release: a message that names the thing, the cause and the remedy."""
+"""The error of the release; its message names the object, the cause and the remedy."""
 
 
 class ReleaseError(Exception):

@@ -1,4 +1,4 @@
-"""PURE: what lock files pin, each with its digests. Requirements of pip, npm's lock, go.sum, jars with a pom.xml."""
+"""PURE: pinned packages of lock files, with digests: requirements of pip, npm's lock, go.sum, jars of a pom.xml."""
 
 import base64
 import json
@@ -19,10 +19,10 @@ class Pinned:
     """One package in one version.
 
     Attributes:
-        kind: As package URLs name it: pypi, npm, golang, maven.
-        namespace: Such as a Maven group; empty where it has none.
+        kind: Type of the package URL: pypi, npm, golang, maven.
+        namespace: Such as a Maven group; empty if it has none.
         name: Its name.
-        version: Exactly.
+        version: Its exact version.
         digests: Algorithm and hex digits of each file that is accepted; at least one.
     """
 
@@ -60,7 +60,7 @@ def npm(text: str) -> Iterator[Pinned]:
 
 
 def go(text: str) -> Iterator[Pinned]:
-    """Modules of a go.sum whose sources are used; a line of a go.mod alone is none."""
+    """Modules of a go.sum whose sources are used, without lines of a go.mod alone."""
     for line in text.splitlines():
         module, version, digest = line.split()
         if not version.endswith("/go.mod"):

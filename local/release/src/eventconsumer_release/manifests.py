@@ -1,4 +1,4 @@
-"""What is applied to a cluster: the chart's package and install.yaml, with the release's image references."""
+"""Manifests of a release: the chart's package and install.yaml, with the release's image references."""
 
 from pathlib import Path
 
@@ -21,20 +21,20 @@ metadata:
 
 
 def with_images(text: str, version: str, registry: str) -> str:
-    """A manifest whose images come from a registry; unchanged where none is named."""
+    """A manifest whose images come from a registry; unchanged without a registry."""
     for image in IMAGES:
         text = text.replace(reference(image, version), reference(image, version, registry))
     return text
 
 
 def chart_package(root: Path, version: str, registry: str, time: int) -> bytes:
-    """The chart, as `helm package` names and lays it out, but with the commit's time.
+    """The chart with the name and layout of `helm package`, but with the commit's time.
 
     Args:
         root: The sources.
-        version: Of the chart and of the images.
-        registry: What the images are pulled from.
-        time: Of the commit, seconds since 1970.
+        version: Version of the chart and of the images.
+        registry: Registry of the images.
+        time: Time of the commit, seconds since 1970.
     """
     files, runnable = archive.read(root / CHART, "eventconsumer")
     values = "eventconsumer/values.yaml"
@@ -48,7 +48,7 @@ def install(root: Path, version: str, registry: str) -> str:
     Args:
         root: The sources.
         version: Of the images.
-        registry: What they are pulled from.
+        registry: Their registry.
     """
     parts = [_HEAD.format(version=version)]
     parts += [(root / "kustomize/base" / name).read_text() for name in ("crd.yaml", "operator.yaml")]

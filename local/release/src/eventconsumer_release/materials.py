@@ -1,4 +1,4 @@
-"""The bill of materials: a CycloneDX document of everything that is pinned."""
+"""The bill of materials: a CycloneDX document of all pinned packages."""
 
 import uuid
 from collections import defaultdict
@@ -19,7 +19,7 @@ from eventconsumer_release.source import Commit
 from eventconsumer_release.versions import IMAGES
 
 USED_BY = "eventconsumer:usedBy"
-LOCAL = "local stand-ins, tests and tools"
+LOCAL = "local emulators, tests and tools"
 _ALGORITHMS = {
     "sha1": HashAlgorithm.SHA_1,
     "sha256": HashAlgorithm.SHA_256,
@@ -29,13 +29,13 @@ _ALGORITHMS = {
 
 
 def pinned(root: Path) -> Iterator[tuple[str, Pinned]]:
-    """Everything that lock files pin, each with what uses it: an image, or `LOCAL`, which is in no release.
+    """All packages of lock files, each with its user: an image, or `LOCAL`, which is not part of a release.
 
     Args:
         root: The sources.
 
     Raises:
-        ReleaseError: Something is pinned without a digest.
+        ReleaseError: A package is pinned without a digest.
     """
     for image in IMAGES:
         for found in inventory.pip((root / f"requirements/{image}.txt").read_text()):
@@ -62,7 +62,7 @@ def document(root: Path, version: str, commit: Commit, wheels: Mapping[str, str]
         wheels: SHA-256 of each of the project's own wheels, by the distribution's name.
 
     Returns:
-        Each component with its digests. Where an index offers several files of a version, there is a digest a file.
+        Each component with its digests. If an index has several files of a version, there is one digest per file.
     """
     bom = Bom(serial_number=uuid.uuid5(uuid.NAMESPACE_URL, f"pkg:generic/eventconsumer@{version}?commit={commit.id}"))
     bom.metadata.timestamp = datetime.fromtimestamp(commit.time, UTC)

@@ -1,4 +1,4 @@
-"""The commit that is released: a clean working copy, its time, and its files in a folder of their own."""
+"""The commit of a release: a clean working copy, its time, and its files in a separate folder."""
 
 import tarfile
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ _SHOWN = 10
 
 @dataclass(frozen=True)
 class Commit:
-    """What a release is made of.
+    """The source of a release.
 
     Attributes:
         id: The full hash.
-        time: When it was committed, seconds since 1970: the time of every file in the release.
+        time: Time of the commit, seconds since 1970: the time of every file in the release.
     """
 
     id: str
@@ -36,13 +36,15 @@ def head(root: Path) -> Commit:
     if changed:
         more = [f"  and {len(changed) - _SHOWN} more"] if len(changed) > _SHOWN else []
         lines = "\n".join([*(f"  {line}" for line in changed[:_SHOWN]), *more])
-        raise ReleaseError(f"A release is made of a commit, and here is what is in none:\n{lines}\nCommit or stash it.")
+        raise ReleaseError(
+            f"A release is built from a commit; these changes are not committed:\n{lines}\nCommit or stash them."
+        )
     name, time = run(["git", "log", "-1", "--format=%H %ct"], cwd=root).split()
     return Commit(name, int(time))
 
 
 def export(root: Path, commit: Commit, target: Path) -> None:
-    """Write a commit's files to an empty folder; nothing that lies about in the working copy gets there."""
+    """Write a commit's files to an empty folder, without other files of the working copy."""
     archive = target.with_suffix(".tar")
     run(["git", "archive", "--format=tar", "--output", archive.resolve(), commit.id], cwd=root)
     with tarfile.open(archive) as tar:
