@@ -53,7 +53,7 @@ def up(
         bool, typer.Option(help="Replace a running cluster of another version; its objects are lost.")
     ] = False,
 ) -> None:
-    """Start the cluster, or give it back what it lost; does nothing to a healthy one."""
+    """Start the cluster, or repair it; no action if it is healthy."""
     cluster = _cluster()
     progress = Progress(cluster.up_steps())
     cluster.up(progress, recreate=recreate)
@@ -65,7 +65,7 @@ def down(purge: Annotated[bool, typer.Option(help="Remove the images, too.")] = 
     """Stop the cluster and remove every trace of it; images and binaries are kept for the next time."""
     progress = Progress(DOWN_STEPS)
     _cluster().down(progress, purge=purge)
-    progress.finish("The cluster is gone.")
+    progress.finish("The cluster was removed.")
 
 
 @app.command()
@@ -87,14 +87,14 @@ def tools(
     gitops: Annotated[bool, typer.Option(help="Build Argo CD's engine, too, which only tests need.")] = False,
     kubeflow: Annotated[bool, typer.Option(help="Build the kubeflow Spark operator, which only tests need.")] = False,
 ) -> None:
-    """Install missing packages and build missing binaries; starts nothing. The first time takes minutes."""
+    """Install missing packages and build missing binaries, without a start. The first time takes minutes."""
     cluster = _cluster()
     extra = [module for module, wanted in ((GITOPS, gitops), (KUBEFLOW, kubeflow)) if wanted]
     progress = Progress(cluster.tool_steps() + len(extra))
     cluster.build_tools(progress)
     for module in extra:
         cluster.build_extra(module, progress)
-    progress.finish("The cluster's binaries are there.")
+    progress.finish("The cluster's binaries are complete.")
 
 
 @app.command()
@@ -124,7 +124,7 @@ def images(names: Names = None, registry: Registry = LOCAL_REGISTRY) -> None:
 
 @app.command()
 def prefetch() -> None:
-    """Build missing binaries and images, side by side. Starts nothing. The first time takes minutes."""
+    """Build missing binaries and images in parallel, without a start. The first time takes minutes."""
     cluster, builder = _cluster(), Builder(Layout.from_environment(), _image_names(None))
     progress = Progress(cluster.tool_steps() + builder.steps())
     # Most of an image's build waits for downloads and the disk; the Go compiler uses every core.
@@ -132,7 +132,7 @@ def prefetch() -> None:
         images = pool.submit(builder.build, progress)
         cluster.build_tools(progress)
         images.result()
-    progress.finish("The cluster's binaries and the images are there.")
+    progress.finish("The cluster's binaries and the images are complete.")
 
 
 @app.command()
@@ -149,7 +149,7 @@ def path() -> None:
 
 @app.command()
 def env() -> None:
-    """Print shell lines that make kubectl and helm speak to the cluster: `eval "$(python -m local_cluster env)"`."""
+    """Print shell lines that configure kubectl and helm for the cluster: `eval "$(python -m local_cluster env)"`."""
     layout = Layout.from_environment()
     print(f'export KUBECONFIG="{layout.kubeconfig}"\nexport PATH="{layout.bin}:$PATH"')
 

@@ -1,4 +1,4 @@
-"""Bring the cluster up, tell how it is, and take it down.
+"""Start, inspect and remove the cluster.
 
 `up` ends in one state whatever it finds: a healthy cluster of this version is left alone, one that lost some of its
 processes gets those back and keeps its objects, and one of which nothing runs any more (a crash, a reboot) is swept
@@ -125,7 +125,7 @@ class Cluster:
             with progress.step(f"building {module.name} (once)", self.tools.log(module)):
                 self.tools.build(module, lambda: find_go(debian_mirror()))
         if not missing:
-            with progress.step("all binaries are there"):
+            with progress.step("all binaries are complete"):
                 pass
         self.tools.link(self.layout.bin, _FOR_USERS)
 
@@ -161,7 +161,7 @@ class Cluster:
         return run(command, stdin=stdin, timeout=60)
 
     def fingerprint(self) -> str:
-        """Names everything a running cluster is made of: the binaries and the command lines."""
+        """Identifies all parts of a running cluster: the binaries and the command lines."""
         digest = hashlib.sha256(self.tools.fingerprint().encode())
         for component in self.components:
             digest.update("\0".join(component.argv).encode())
@@ -173,7 +173,7 @@ class Cluster:
         self.build_tools(progress)
         with progress.step("looking for a former cluster"):
             alive = self.processes.alive()
-            recorded = self._recorded_fingerprint()  # None: its start was cut off, and nobody used it yet
+            recorded = self._recorded_fingerprint()  # None: its start was interrupted, and it was never used
             same = recorded == self.fingerprint()
             if alive and recorded is not None and not same and not recreate:
                 raise Conflict(
@@ -182,9 +182,9 @@ class Cluster:
                 )
             if alive and same:
                 running, all_of_them = len(alive), len(self.components)
-                missing = "" if running == all_of_them else "; starting what is missing"
+                missing = "" if running == all_of_them else "; starting missing processes"
                 progress.note(f"{running} of {all_of_them} processes run{missing}")
-                network.set_up(self.network)  # should others have taken its interface or rules away
+                network.set_up(self.network)  # if other programs removed its interface or rules
                 return
             self._sweep(progress, store_is_empty=self._stop())
             host.check_alone(self.layout.live)
@@ -283,7 +283,7 @@ class Cluster:
             self.processes.stop(sweeper.name)
 
     def _recorded_fingerprint(self) -> str | None:
-        """What the running cluster was made of; None if it never got that far."""
+        """The fingerprint of the running cluster; None if its start did not finish."""
         try:
             return self.layout.fingerprint.read_text()
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""PURE: the processes of the cluster: their command lines, their order, and how each tells that it is ready."""
+"""PURE: the processes of the cluster: command lines, order, and readiness probes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Component:
     Attributes:
         name: Unique; names the log and the record.
         argv: Program and arguments; every command line holds a path below `live`, which makes the process recognisable.
-        probe: How it tells that it is ready.
+        probe: Its readiness probe.
         wave: Processes of one wave start together, the next wave when all of them are ready.
         patience: Seconds to readiness after which something is wrong, on a slow machine.
     """

@@ -22,7 +22,7 @@ class HostUnfit(ClusterError):
 
 
 class Conflict(ClusterError):
-    """Something that belongs to others occupies what the cluster needs."""
+    """Another program uses a port, network or kubelet that the cluster needs."""
 
 
 class NotBuilt(ClusterError):

@@ -1,11 +1,11 @@
-"""PURE: the iptables rules of the cluster, and how to take away those that its processes left behind."""
+"""PURE: the iptables rules of the cluster, and the removal of rules that its processes left."""
 
 import re
 from collections.abc import Iterable
 
 from local_cluster.layout import Network
 
-# kube-proxy and the kubelet make chains with this prefix, and rules that jump to them in the kernel's own chains.
+# kube-proxy and the kubelet create chains with this prefix, and rules in the kernel's chains that jump to them.
 _KUBERNETES = "KUBE-"
 
 

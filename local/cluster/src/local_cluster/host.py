@@ -1,4 +1,4 @@
-"""See what the machine allows, before anything is started."""
+"""Check the capabilities of the machine, before the start."""
 
 import os
 import subprocess
@@ -81,7 +81,7 @@ def check_alone(own_folder: Path) -> None:
 
 
 def traits(state: Path) -> HostTraits:
-    """Try what the machine allows.
+    """Probe the capabilities of the machine.
 
     Args:
         state: The state directory; overlay mounts are tried there.

@@ -87,7 +87,7 @@ class Layout:
 
     @classmethod
     def from_environment(cls) -> "Layout":
-        """The layout that the environment asks for, with the defaults of the module."""
+        """The layout from the environment, with the defaults of the module."""
         cache_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         return cls(state=Path(os.environ.get(STATE_VARIABLE) or DEFAULT_STATE), cache=cache_home / "eventconsumer")
 
@@ -148,7 +148,7 @@ class Layout:
 
     @property
     def pki(self) -> Path:
-        """Keys and certificates, made anew for each cluster."""
+        """Keys and certificates, created for each cluster."""
         return self.live / "pki"
 
     @property
@@ -158,5 +158,5 @@ class Layout:
 
     @property
     def fingerprint(self) -> Path:
-        """What the running cluster was made of; see `cluster.fingerprint`."""
+        """Fingerprint of the running cluster; see `cluster.fingerprint`."""
         return self.live / "fingerprint"

@@ -23,7 +23,7 @@ def mirror_of(sources: str) -> str | None:
 
 
 def debian_mirror() -> str:
-    """The mirror to use: what the environment says, else what apt uses, else Debian's own."""
+    """The mirror: from the environment, otherwise apt's, otherwise Debian's own."""
     if chosen := os.environ.get(MIRROR_VARIABLE):
         return chosen
     for path in _SOURCES:

@@ -1,4 +1,4 @@
-"""The node's address, and what keeps pods inside the cluster, set up and taken away."""
+"""Set-up and removal of the node's address and of the rules that keep pods inside the cluster."""
 
 import re
 from collections.abc import Iterable
@@ -70,7 +70,7 @@ def overlapping_routes(text: str, network: Network) -> list[str]:
 
 
 def check_free(network: Network) -> None:
-    """See that nobody uses our addresses and ports; to be called when no cluster of ours runs.
+    """Verify that no other program uses our addresses and ports; call it when no cluster of ours runs.
 
     Raises:
         Conflict: Somebody does.

@@ -1,4 +1,4 @@
-"""The Debian packages the cluster stands on, installed only where they are missing.
+"""The Debian packages that the cluster requires, installed only if they are missing.
 
 None of them starts a service: `policy-rc.d` forbids it for the length of the installation, for containerd's package
 would otherwise start a daemon of its own on a machine with an init system.
@@ -13,7 +13,7 @@ from pathlib import Path
 from local_cluster.errors import CommandFailed, HostUnfit
 from local_cluster.shell import run, succeeds
 
-# package: (a file that shows it is there, whichever package brought it)
+# package: (a file that shows that it is installed, from any package)
 RUNTIME = {
     "containerd": "containerd",
     "runc": "runc",
@@ -33,17 +33,17 @@ _APT = threading.Lock()  # for the threads of this process; among processes apt 
 
 
 def missing(wanted: dict[str, str], present: Callable[[str], bool]) -> list[str]:
-    """The packages whose witness is absent.
+    """The missing packages.
 
     Args:
         wanted: Package name to witness: a command, or an absolute path.
-        present: Tells whether a witness is there.
+        present: Whether a file exists.
     """
     return [package for package, witness in wanted.items() if not present(witness)]
 
 
 def install(wanted: dict[str, str]) -> list[str]:
-    """Install what is missing.
+    """Install missing packages.
 
     Returns:
         The packages that were installed.

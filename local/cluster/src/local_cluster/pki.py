@@ -1,4 +1,4 @@
-"""Keys, certificates and kubeconfigs of one cluster, made in memory and written once.
+"""Keys, certificates and kubeconfigs of one cluster, created in memory and written once.
 
 Two authorities: one that the API server, the kubelet and all clients trust, and one for etcd alone, so that holding a
 cluster certificate (as the kubelet does) opens no way around the API server. All keys are ECDSA P-256 and live as

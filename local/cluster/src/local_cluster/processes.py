@@ -78,7 +78,7 @@ class ProcessTable:
         return {record.name: record for record in found if record is not None}
 
     def alive(self) -> dict[str, Record]:
-        """The records whose very process still runs."""
+        """The records whose process is still running."""
         return {
             name: record
             for name, record in self.recorded().items()

@@ -1,4 +1,4 @@
-"""Read /proc: which processes there are, since when, and who their parent is.
+"""Read /proc: processes, start times and parents.
 
 A pid alone names nothing, for pids are used again; a pid together with its start time (in clock ticks since boot) and
 the boot it was seen in names one process for good.
@@ -31,7 +31,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Process:
-    """What /proc says of a process at one moment.
+    """A snapshot of a process from /proc.
 
     Attributes:
         identity: Which process.

@@ -1,4 +1,4 @@
-"""Show what happens, how far it is and how long it took, on a terminal and in a log alike.
+"""Show steps, their progress and duration, on a terminal and in a log.
 
 On a terminal the running steps are a spinner with their clocks. Elsewhere each step is a line when it starts, a sign of
 life every half minute, and a line when it ends. Where a program writes a log, its last line is shown: a step that takes
@@ -84,7 +84,7 @@ class Progress:
         self._console.print(f"      [dim]{escape(text)}[/dim]")
 
     def finish(self, text: str) -> None:
-        """The last line: what the user has now, and how long all of it took."""
+        """The last line: the result and the total duration."""
         self._console.print(f"[green]{text}[/green] [dim]({time.monotonic() - self._began:.1f} s)[/dim]")
 
     def _show(self) -> None:

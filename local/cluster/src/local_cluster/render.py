@@ -212,7 +212,7 @@ def corefile(layout: Layout, network: Network) -> str:
 
 
 def bootstrap_objects() -> list[dict[str, Any]]:
-    """The objects that every cluster has: what CoreDNS may read."""
+    """The objects of every cluster: permissions of CoreDNS."""
     return [
         {
             "apiVersion": "rbac.authorization.k8s.io/v1",

@@ -26,7 +26,7 @@ class Containerd:
         return set(run([*self._ctr, "images", "list", "--quiet"]).split())
 
     def images_in_use(self) -> set[str]:
-        """References of the images that containers were made from."""
+        """References of the images of containers."""
         listed = run([*self._ctr, "containers", "list"]).splitlines()[1:]
         return {words[1] for line in listed if len(words := line.split()) > 1}
 
@@ -35,7 +35,7 @@ class Containerd:
         run([*self._ctr, "images", "import", archive])
 
     def forget_images(self, references: set[str]) -> None:
-        """Remove images and, at once, the content only they used; running containers keep what they use."""
+        """Remove images and their unshared content; running containers keep theirs."""
         if references:
             run([*self._ctr, "images", "remove", "--sync", *sorted(references)])
 

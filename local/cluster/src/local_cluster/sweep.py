@@ -1,4 +1,4 @@
-"""Take away what a cluster left behind: processes, mounts, namespaces, cgroups, rules, files.
+"""Remove the remains of a cluster: processes, mounts, namespaces, cgroups, rules, files.
 
 The usual end (`down`) and the end after a crash go through the same steps, so the rare way is exercised by the common
 one. Each step finds its objects by the state directory or by our names; what it does not find is gone already.
@@ -59,7 +59,7 @@ def mounts_below(mountinfo: str, folder: Path) -> list[str]:
 
 
 def kill_processes(layout: Layout, programs: Iterable[str]) -> int:
-    """Kill whatever still runs: our programs, shims, and every process in a container below a shim.
+    """Kill all remaining processes: our programs, shims, and every process in a container below a shim.
 
     Returns:
         How many there were.
@@ -102,7 +102,7 @@ def unmount(folder: Path) -> int:
             with contextlib.suppress(CommandFailed):
                 run(["umount", "--lazy", point])
     if left := mounts_below(Path("/proc/self/mountinfo").read_text(), folder):
-        raise LeftoverStuck(f"Still mounted after umount --lazy: {', '.join(left)}. See `fuser -vm` for who uses them.")
+        raise LeftoverStuck(f"Still mounted after umount --lazy: {', '.join(left)}. `fuser -vm` shows their users.")
     return len(found)
 
 
@@ -162,7 +162,7 @@ def _pod_cgroups() -> list[Path]:
 
 
 def _in_pod_cgroups() -> list[Process]:
-    """Processes of pods whose shim is gone; no other Kubernetes runs here, so all pods are ours."""
+    """Processes of pods without a shim; no other Kubernetes runs on this machine, so all pods are ours."""
     pids = set()
     for root in _pod_cgroups():
         for file in root.rglob("cgroup.procs"):

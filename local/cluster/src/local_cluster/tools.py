@@ -24,7 +24,7 @@ class ToolModule:
 
     Attributes:
         name: Folder name.
-        packages: What `go build` is asked for: `tool` is every tool directive of the go.mod.
+        packages: Arguments of `go build`: `tool` means every tool directive of the go.mod.
         binaries: The commands that must come out.
         versioned: Module path whose version is linked into the binaries, if they report one that others rely on.
         rename: Commands that Go names otherwise than the product does.
@@ -87,7 +87,7 @@ def link_flags(module: ToolModule, go_mod: str) -> str:
 
 
 def module_digest(folder: Path, flags: str) -> str:
-    """A name for everything that decides what comes out of a build: 12 hex digits.
+    """A name for all inputs of a build: 12 hex digits.
 
     Args:
         folder: The Go module; its go.mod, go.sum and Go sources count.
@@ -126,7 +126,7 @@ class Tools:
         """Where a binary is, or will be after its build.
 
         Raises:
-            KeyError: No module makes it.
+            KeyError: No module builds it.
         """
         for module in self._modules:
             if binary in module.binaries:
@@ -146,7 +146,7 @@ class Tools:
 
         Raises:
             CommandFailed: The compiler or the module download failed.
-            ClusterError: The build made other commands than `binaries` names.
+            ClusterError: The build produced other commands than `binaries`.
         """
         target = self._folders[module.name]
         with exclusive(target.parent / f".{module.name}.lock"):
@@ -170,7 +170,7 @@ class Tools:
                 (made / made_as).rename(made / known_as)
             if missing := set(module.binaries) - {path.name for path in made.iterdir()}:
                 raise ClusterError(
-                    f"Building {module.name} did not make {sorted(missing)}; its tool directives must name them"
+                    f"Building {module.name} did not produce {sorted(missing)}; its tool directives must name them"
                 )
             made.rename(target)
 

@@ -1,4 +1,4 @@
-"""The base image where no registry can be reached: Debian 12 with Python 3.11, made by debootstrap."""
+"""The base image without a reachable registry: Debian 12 with Python 3.11, built by debootstrap."""
 
 import os
 import tempfile
@@ -15,7 +15,7 @@ deb {mirror} {suite} main
 deb {mirror} {suite}-updates main
 deb {security} {suite}-security main
 """
-# Read by nobody in a container, and two fifths of the size.
+# Not needed in a container, and two fifths of the size.
 _DROPPED = (
     "usr/share/doc",
     "usr/share/man",
@@ -39,7 +39,7 @@ def make(buildah: Buildah, mirror: str, scratch: Path, log: Path) -> None:
     Args:
         buildah: Receives the image.
         mirror: Where Debian packages come from.
-        scratch: Folder for the root file system while it is made, 300 MB.
+        scratch: Folder for the root file system during the build, 300 MB.
         log: Receives the output of debootstrap.
     """
     scratch.mkdir(parents=True, exist_ok=True)

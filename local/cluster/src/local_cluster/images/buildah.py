@@ -75,9 +75,9 @@ class Buildah:
         self._base = ["buildah", "--root", str(storage), "--runroot", f"{storage}/run", "--storage-driver", driver]
 
     def recover(self) -> None:
-        """Take away what a killed build left; nobody else may use the storage meanwhile."""
+        """Remove the remains of a killed build; no other process may use the storage meanwhile."""
         sweep.unmount(self._storage)
-        shutil.rmtree(self._storage / "run", ignore_errors=True)  # it would claim that the mounts are there
+        shutil.rmtree(self._storage / "run", ignore_errors=True)  # it would report that the mounts exist
         if self._storage.exists():
             run([*self._base, "rm", "--all"])
 
@@ -144,7 +144,7 @@ class Buildah:
             _pack(Path(folder), target)
 
     def push(self, reference: str) -> None:
-        """Send an image to the registry that its name says."""
+        """Push an image to the registry in its name."""
         run([*self._base, "push", "--quiet", reference, f"docker://{reference}"])
 
     def forget(self, references: set[str]) -> None:
@@ -154,7 +154,7 @@ class Buildah:
 
 
 def _pack(folder: Path, target: Path) -> None:
-    """A tar of a folder's files that says nothing of when and by whom it was made."""
+    """A reproducible tar of a folder's files, without times and owners."""
 
     def anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
         entry.mtime, entry.mode = EPOCH, 0o755 if entry.isdir() else 0o644

@@ -1,4 +1,4 @@
-"""Build what is not there yet, and hand it to the cluster."""
+"""Build missing images, and load them into the cluster."""
 
 import contextlib
 import shutil
@@ -116,7 +116,7 @@ class Builder:
 
     def _ensure_base(self, buildah: Buildah, present: set[str], progress: Progress) -> None:
         if base.reference() in present:
-            with progress.step("base image is there"):
+            with progress.step("base image exists"):
                 return
         log = self._fresh_log("base")
         with progress.step("making the base image", log):
@@ -153,7 +153,7 @@ class Builder:
         return catalog.describe(REPOSITORY, name, self._registry)
 
     def _forget_outdated(self, images: list[Image], buildah: Buildah, loaded: set[str] | None) -> None:
-        """Keep the current versions only; what running pods use stays until they end, for `keep` names it."""
+        """Keep only the current versions; images of running pods stay until the pods end, by `keep`."""
         stale = catalog.outdated(buildah.references(), images, keep=set())
         with contextlib.suppress(CommandFailed):  # an image that a build of another clone uses right now
             buildah.forget(stale)
@@ -168,7 +168,7 @@ class Builder:
         return None
 
     def _recovered(self) -> Buildah:
-        """The storage, without what killed builds left."""
+        """The storage, without remains of killed builds."""
         driver = "overlay" if host.overlay_works(self._layout.state) else "vfs"
         buildah = Buildah(self._layout.build_storage, driver)
         buildah.recover()

@@ -23,7 +23,7 @@ DOCKERFILES = {
     "azurite": "local/azurite/Dockerfile",
     "spark": "spark/Dockerfile",
 }
-# Images that are built where they are named: the example of a handler, and what only tests need.
+# Images that are built only on request: the example handler, and images for tests.
 EXTRA = {
     "handler": "processor_image/examples/handler/Dockerfile",
     "kubeflow": "local/cluster/kubeflow/Dockerfile",
@@ -43,7 +43,7 @@ class Image:
         reference: Full name whose tag is the hash of its content.
         context: The build context.
         dockerfile: Path relative to the context.
-        instructions: What the Dockerfile says.
+        instructions: The instructions of the Dockerfile.
         files: What it copies, relative to the context.
         arguments: Build arguments that name the image it is built on.
         programs: Programs that it copies, which are in the cache or must be built before.
@@ -79,7 +79,7 @@ def describe(root: Path, name: str, registry: str = LOCAL_REGISTRY, cache: Path 
         cache: Where built programs are; None: the user's.
 
     Raises:
-        ClusterError: The Dockerfile copies what does not exist.
+        ClusterError: The Dockerfile copies a missing file.
     """
     context, dockerfile = root, Path((DOCKERFILES | EXTRA)[name])
     arguments = {"BASE_IMAGE": base.reference()}

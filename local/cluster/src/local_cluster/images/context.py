@@ -1,4 +1,4 @@
-"""PURE but for reading files: what a Dockerfile copies, and the hash of it."""
+"""PURE except for reading files: the files that a Dockerfile copies, and their hash."""
 
 import hashlib
 import json
@@ -12,13 +12,13 @@ from pathlib import Path
 from local_cluster.errors import ClusterError
 
 _IGNORED = {"__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", "node_modules"}
-_COMPILED = {".pyc", ".so"}  # by whoever works here; images compile their own
+_COMPILED = {".pyc", ".so"}  # by developers; images compile their own
 EPOCH = 315532800  # 1980: old enough for every tool, and the same on every machine
 
 
 @dataclass(frozen=True)
 class Dockerfile:
-    """What matters of a Dockerfile to those who build it.
+    """The parts of a Dockerfile that a build needs.
 
     Attributes:
         sources: Paths that it copies from the context, as written.
