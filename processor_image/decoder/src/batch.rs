@@ -34,7 +34,7 @@ impl<'a> Piece<'a> {
     }
 }
 
-/// Which messages fit, and what memory their columns need. There is a place in `fits` for each message.
+/// Which messages are supported, and the memory of their columns. `fits` has an entry for each message.
 pub fn measure(pieces: &[Piece], fits: &mut [u8]) -> Result<Sizes, Failure> {
     let mut counter = Counter::default();
     let mut fits = fits.iter_mut();

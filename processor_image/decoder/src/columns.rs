@@ -24,9 +24,9 @@ const MAPS: usize = 2;
 
 const REGIONS: usize = 3 + 3 * TEXTS + 2 * MAPS;
 const ALIGNMENT: usize = 64; // of each region, as Arrow advises
-const OVERHEAD: usize = 64; // bytes that an event counts for besides what is in it
+const OVERHEAD: usize = 64; // bytes that an event counts for in addition to its content
 
-/// Takes what is in a message, piece by piece; None where it cannot be taken.
+/// Receives the parts of a message; None if a part is not supported.
 pub trait Sink<'a> {
     /// A map begins.
     fn names(&mut self) {}
@@ -34,7 +34,7 @@ pub trait Sink<'a> {
     fn name(&mut self, _name: &'a [u8]) -> Option<()> {
         Some(())
     }
-    /// The value of a column, null where there is none.
+    /// The value of a column; null if there is none.
     fn text(&mut self, column: usize, value: Option<&[u8]>) -> Option<()>;
     /// An entry of a map.
     fn entry(&mut self, map: usize, name: &[u8], value: &[u8], kind: u8) -> Option<()>;
@@ -63,7 +63,7 @@ pub struct Sizes {
     regions: [usize; REGIONS],
 }
 
-/// Counts messages, and checks what only has to be checked once.
+/// Counts messages, and does the checks that are needed only once.
 #[derive(Default)]
 pub struct Counter<'a> {
     whole: Counts,
@@ -72,12 +72,12 @@ pub struct Counter<'a> {
 }
 
 impl<'a> Counter<'a> {
-    /// Forget what came of a message that was not taken to its end.
+    /// Discard the parts of an incomplete message.
     pub fn forget(&mut self) {
         self.so_far = self.whole;
     }
 
-    /// The memory that the messages need; None where a column is larger than Arrow's may be.
+    /// The memory that the messages need; None if a column exceeds Arrow's maximum.
     pub fn sizes(&self) -> Option<Sizes> {
         let Counts { messages, values, nulls, bytes } = self.whole;
         i32::try_from(*values.iter().chain(&bytes).max()?).ok()?;
@@ -176,7 +176,7 @@ fn put(column: &mut ChunksExactMut<u8>, value: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Writes messages to memory of the measured size; None where there are more than were measured.
+/// Writes messages to memory of the measured size; None if there are more than were measured.
 pub struct Writer<'m> {
     numbers: ChunksExactMut<'m, u8>,
     times: ChunksExactMut<'m, u8>,
@@ -187,7 +187,7 @@ pub struct Writer<'m> {
 }
 
 impl<'m> Writer<'m> {
-    /// None where the memory is smaller than measured.
+    /// None if the memory is smaller than measured.
     pub fn new(sizes: &Sizes, mut memory: &'m mut [u8]) -> Option<Self> {
         let mut regions = sizes.regions.iter().map(|&size| {
             let padded = size.checked_add(ALIGNMENT - 1)? / ALIGNMENT * ALIGNMENT;

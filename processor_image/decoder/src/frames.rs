@@ -1,4 +1,4 @@
-//! Frames that follow each other, found without looking at what is in them.
+//! Consecutive frames, found without decoding their content.
 
 #![forbid(unsafe_code)]
 

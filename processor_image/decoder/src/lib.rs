@@ -40,7 +40,7 @@ pub struct RawPieces {
     messages: usize,
 }
 
-/// Raised with each change of the functions and of what they take.
+/// Increased with each change of the functions or their arguments.
 #[no_mangle]
 pub extern "C" fn interface() -> u32 {
     1
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn measure(raw: *const RawPieces, sizes: *mut Sizes) -> i6
     })
 }
 
-/// Write the messages that fit to memory of `size` bytes, which is what was measured. Returns 0 or a failure.
+/// Write the supported messages to memory of `size` bytes, the measured size. Returns 0 or a failure.
 ///
 /// # Safety
 /// As for `measure`.

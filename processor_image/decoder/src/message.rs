@@ -31,7 +31,7 @@ const FIELDS: [Field; 13] = [
     Field::Entry(b"reply_to_group_id"),
 ];
 
-/// Give all of a message to `sink`; None where it does not fit, and the sink may have got a part of it.
+/// Pass all parts of a message to `sink`; None if it is not supported, and the sink may have received a part of it.
 pub fn read<'a, S: Sink<'a>>(data: &'a [u8], sink: &mut S) -> Option<()> {
     let [_, _, own, fields, properties, body, _, _, _] = sections(data)?;
     let body = body.filter(|value| matches!(value.code, 0xA0 | 0xB0))?;

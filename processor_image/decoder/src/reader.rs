@@ -35,7 +35,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Takes values from the front of bytes; None where they end too early.
+/// Reads values from the front of bytes; None if the bytes end too early.
 pub struct Reader<'a> {
     rest: &'a [u8],
 }

@@ -1,4 +1,4 @@
-//! Values as texts, and what they are the texts of.
+//! Values as texts, with the kinds of the values.
 
 #![forbid(unsafe_code)]
 
@@ -32,7 +32,7 @@ pub fn signed(value: Value) -> Option<i64> {
     })
 }
 
-/// A value as text and its kind, written to `room` where it is none itself; None where it is of no single value.
+/// A value as text and its kind, written to `room` if it is not text itself; None if it is not a single value.
 /// Strings and binaries are given as they are: they may be no UTF-8.
 #[inline]
 pub fn of<'a>(value: Value<'a>, room: &'a mut Room) -> Option<(&'a [u8], u8)> {
