@@ -79,7 +79,7 @@ class AdminClient:
         return self.call("POST", f"/hubs/{hub}/partitions", total=total)
 
     def fail_over(self, hub: str, lost: dict[str, int] | None = None, *, recreated: bool = False) -> int:
-        """Loses the newest events of partitions (id -> count), whose numbers are used again, and drops all links.
+        """Loses the newest events of partitions (id -> count), reuses their numbers, and drops all links.
 
         Args:
             hub: its name.
@@ -168,7 +168,7 @@ class AdminClient:
         self.call("POST", "/faults/refuse", condition=condition, description=description, times=times, **selection)
 
     def busy(self, **selection: Any) -> None:
-        """Producers and new readers are told that the server is busy."""
+        """Producers and new readers get the error that the server is busy."""
         self.call("POST", "/faults/busy", **selection)
 
     def delay(self, seconds: float) -> None:
@@ -176,7 +176,7 @@ class AdminClient:
         self.call("POST", "/faults/delay", seconds=seconds)
 
     def redeliver(self, sequence_number: int, **selection: Any) -> int:
-        """Makes readers go on from a sequence number; returns how many."""
+        """Makes readers continue from a sequence number; returns their number."""
         return int(self.call("POST", "/faults/redeliver", sequence_number=sequence_number, **selection)["readers"])
 
     def fail_cbs(self, status: int | None = None, description: str | None = None) -> None:

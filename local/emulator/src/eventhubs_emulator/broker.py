@@ -31,7 +31,7 @@ class AttachedLink(Protocol):
         """Detaches the link with an error."""
 
     def seek(self, sequence_number: int) -> None:
-        """Makes a reader go on from another sequence number; does nothing for a producer."""
+        """Makes a reader continue from another sequence number; no effect on a producer."""
 
     def describe(self) -> dict[str, Any]:
         """The link's state for the admin side."""
@@ -64,7 +64,7 @@ class Broker:
     """A namespace.
 
     Args:
-        retention: what every partition keeps.
+        retention: Retention of every partition.
         policies: the shared access policies; Microsoft's emulator default if there are none.
         allow_jwt: whether bearer tokens are accepted (without being verified).
         clock: milliseconds since the epoch.
@@ -115,7 +115,7 @@ class Broker:
             raise BadRequest(f"{name!r} cannot name a hub: it must not be empty, contain '/' or start with '$'")
         if name.lower() in self.hubs:
             raise BadRequest(f"hub {name!r} exists; recreate or delete it instead")
-        # Strictly later than any hub before, so that a recreated hub can always be told from the old one.
+        # Strictly later than all earlier hubs, so that a recreated hub always differs from the old one.
         self._last_created = max(self.clock(), self._last_created + 1)
         hub = Hub(name, partitions, groups, self.retention, self._last_created)
         self.hubs[name.lower()] = hub
@@ -196,7 +196,7 @@ class Broker:
             ) from None
 
     def admit(self, link: AttachedLink) -> None:
-        """Lets a link in, displacing readers whose epoch is not higher.
+        """Admits a link, and disconnects readers whose epoch is not higher.
 
         Raises:
             LinkFailed: a fault or the epoch rules refuse it.

@@ -112,7 +112,7 @@ async def serve(options: argparse.Namespace, broker: Broker, tls: ssl.SSLContext
     """Serves until SIGTERM or SIGINT.
 
     Raises:
-        UsageError: a port is taken, or the port file cannot be written.
+        UsageError: a port is in use, or the port file cannot be written.
     """
     amqp = AmqpServer(broker, int(options.idle_timeout * 1000), options.max_connections)
     admin = JsonServer(Admin(broker))
@@ -138,7 +138,7 @@ async def serve(options: argparse.Namespace, broker: Broker, tls: ssl.SSLContext
 
 
 def _publish(path: Path, text: str) -> None:
-    """Writes the file whole or not at all: whoever waits for it must not read half of it."""
+    """Writes the file atomically, so that no reader sees a part of it."""
     partial = path.with_name(path.name + ".partial")
     try:
         partial.write_text(text + "\n")

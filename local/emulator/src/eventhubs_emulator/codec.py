@@ -1,7 +1,7 @@
 """AMQP 1.0 types to bytes and back.
 
 ``decode`` reads exactly one value between two positions, ``encode`` writes one, ``skip`` finds a value's end without
-reading it. The bytes come from strangers: every size is checked against what is there before anything is allocated,
+reading it. The peer is not trusted: every size is checked against the available bytes before memory is allocated,
 nesting and zero-width array items are bounded, and whatever is wrong is a ``DecodeError`` that says where. Values are
 written in their shortest form except lists: ``list0`` is never written, because clients that index performatives by
 position do not read it.
@@ -36,7 +36,7 @@ from .values import (
 MAX_DEPTH = 32
 """How deeply values may nest."""
 MAX_ZERO_WIDTH = 255
-"""How many items an array may hold whose items take no bytes: more would be memory for nothing."""
+"""Maximum number of zero-width items in an array, to limit memory."""
 
 _U32 = struct.Struct(">I")
 

@@ -31,7 +31,7 @@ from .session import Session
 from .tokens import NEVER, Grant
 
 MAX_FRAME_SIZE = 65536
-"""Bytes; what Event Hubs offers."""
+"""Bytes; the value of Event Hubs."""
 CHANNEL_MAX = 4999
 """The highest channel, as in Event Hubs."""
 MAX_HELD = 32 * 1024 * 1024
@@ -58,7 +58,7 @@ class Connection:
 
     Args:
         broker: the namespace.
-        number: tells connections apart in logs and on the admin side.
+        number: identifies the connection in logs and in the admin API.
         wake: called when there may be something to send.
         drop: called to cut the connection without a word.
         idle_ms: milliseconds without a frame from the client after which it is closed.
@@ -232,7 +232,7 @@ class Connection:
     # Authorization
 
     def grant(self, grant: Grant) -> None:
-        """Remembers what a token allows; a newer token for the same path takes its place."""
+        """Stores the rights of a token; a newer token for the same path replaces it."""
         if len(self._grants) >= 1000 and grant.path not in self._grants:
             raise LinkFailed("amqp:resource-limit-exceeded", "Too many tokens on one connection.")
         self._grants[grant.path] = grant
@@ -303,7 +303,7 @@ class Connection:
             self.log("connection failed", None, error)
 
     def end(self) -> None:
-        """Lets go of every session; what is in ``output`` may still be written."""
+        """Ends every session; ``output`` may still be written."""
         self._state = State.CLOSED
         for session in self.sessions.values():
             session.close()

@@ -36,7 +36,7 @@ class AmqpError(EmulatorError):
 
     Attributes:
         condition: the AMQP error condition, such as ``amqp:not-found``.
-        description: what a person needs to mend it.
+        description: cause and remedy.
     """
 
     def __init__(self, condition: str, description: str) -> None:
@@ -46,7 +46,7 @@ class AmqpError(EmulatorError):
 
 
 class ConnectionFailed(AmqpError):
-    """The connection cannot go on."""
+    """The connection must end."""
 
 
 class DecodeError(ConnectionFailed):
@@ -57,8 +57,8 @@ class DecodeError(ConnectionFailed):
 
 
 class SessionFailed(AmqpError):
-    """The session cannot go on; the connection can."""
+    """The session must end; the connection continues."""
 
 
 class LinkFailed(AmqpError):
-    """The link is refused or detached; the session can go on."""
+    """The link is refused or detached; the session continues."""

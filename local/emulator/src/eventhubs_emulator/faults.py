@@ -75,7 +75,7 @@ class Faults:
     Attributes:
         frozen: links that get no events, though they have credit.
         refusals: attaches that are answered with an error.
-        busy: producers and new readers that are told ``com.microsoft:server-busy``.
+        busy: producers and new readers that get ``com.microsoft:server-busy``.
         delay: seconds to wait before each write of events and each answer to a producer.
         cbs: how authentication fails, or None.
     """

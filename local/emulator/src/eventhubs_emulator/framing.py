@@ -50,14 +50,14 @@ class FrameReader:
         self._pos = 0
 
     def header(self) -> bytes | None:
-        """The next eight bytes, once they are there."""
+        """The next eight bytes; None until they have arrived."""
         if len(self._data) - self._pos < 8:
             return None
         self._pos += 8
         return self._data[self._pos - 8 : self._pos]
 
     def next(self) -> Frame | None:
-        """The next frame, once all of it is there.
+        """The next frame; None until it has arrived.
 
         Raises:
             ConnectionFailed: no frame can have such a header.

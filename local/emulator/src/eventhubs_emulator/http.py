@@ -106,7 +106,7 @@ class JsonServer:
             return 400, {"error": str(error)}
         except Exception:
             _log.exception("admin %s /%s failed", call.method, "/".join(call.path))
-            return 500, {"error": "the emulator failed; its log tells why"}
+            return 500, {"error": "the emulator failed; its log has the cause"}
 
 
 async def _read_call(reader: asyncio.StreamReader) -> Call:

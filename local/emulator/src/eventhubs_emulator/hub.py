@@ -1,4 +1,4 @@
-"""The model: hubs, partitions and their logs. Pure: time comes in as an argument, nobody is called but listeners.
+"""The model: hubs, partitions and their logs. Pure: the time is an argument, and only listeners are called.
 
 A partition is a log of events with an int64 sequence number (by one, unless a gap is made on purpose), an offset that
 clients must take as opaque (here the byte position, so it is not the sequence number by accident) and an enqueued time
@@ -100,7 +100,7 @@ class Partition:
         return self._bytes
 
     def append(self, events: Iterable[Event], now_ms: int) -> None:
-        """Enqueues events, drops what no longer fits, and tells the listeners once."""
+        """Enqueues events, drops those beyond the retention, and notifies the listeners once."""
         self._last_ms = now_ms = max(now_ms, self._last_ms)
         for event in events:
             number, offset = self.next_sequence_number, self._next_offset
@@ -247,7 +247,7 @@ class Hub:
         return self.partitions[number]
 
     def next_partition(self) -> Partition:
-        """The partition whose turn it is."""
+        """The next partition in turn."""
         self._round_robin = (self._round_robin + 1) % len(self.partitions)
         return self.partitions[self._round_robin]
 

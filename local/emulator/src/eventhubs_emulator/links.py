@@ -1,4 +1,4 @@
-"""Links: what carries messages in one direction between a client and a node.
+"""Links, which transfer messages in one direction between a client and a node.
 
 ``Incoming`` puts transfers together into messages, bounded by the maximum message size, and gives credit;
 ``Outgoing`` sends within the client's credit and the session's window, and cuts large messages into frames.
@@ -65,7 +65,7 @@ class Link:
         raise LinkFailed("amqp:not-allowed", f"link '{self.name}' sends to the client and cannot receive")
 
     def pump(self, budget: int) -> int:
-        """Sends what is there to send; returns how many bytes it was. At most about ``budget`` of them."""
+        """Sends pending deliveries, up to about ``budget`` bytes; returns the number of bytes."""
         return 0
 
     def tick(self, now: float) -> None:
@@ -79,7 +79,7 @@ class Link:
             self.connection.wake()
 
     def close(self) -> None:
-        """Lets go of everything; called exactly once, whoever ended the link."""
+        """Releases all resources; called exactly once, on every end of the link."""
         self.attached = False
 
 
@@ -187,7 +187,7 @@ class Outgoing(Link):
         if flow.link_credit is not None:
             limit = (flow.delivery_count or 0) + flow.link_credit
             credit = (limit - self.delivery_count) & 0xFFFFFFFF
-            # A client that lowered its credit below what is on its way has none left.
+            # A client that lowered its credit below the deliveries in flight has none left.
             self.credit = credit if credit < 1 << 31 else 0
         self.draining = bool(flow.drain)
         if flow.echo:

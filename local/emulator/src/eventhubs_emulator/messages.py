@@ -63,7 +63,7 @@ def sections(data: bytes) -> list[tuple[int, int, int]]:
 
 
 class Event(NamedTuple):
-    """A message as it will be stored, apart from what the partition adds.
+    """A message in its stored form, without the partition's annotations.
 
     Attributes:
         header: the raw header section, or empty.
@@ -206,7 +206,7 @@ def parse_request(data: bytes) -> Request:
     """Decodes a request message whole.
 
     Raises:
-        DecodeError: not a message, or its properties are not what AMQP says.
+        DecodeError: not a message, or its properties are invalid.
     """
     message_id = reply_to = body = None
     properties: dict[str, Any] = {}
@@ -238,7 +238,7 @@ def encode_response(correlation_id: Any, properties: dict[str, Any], body: Any) 
 
 
 def runtime_metrics(sequence_number: int, offset: str, enqueued_ms: int, now_ms: int) -> bytes:
-    """The delivery annotations section that tells a reader how far the partition's log has come."""
+    """The delivery annotations section with the runtime metrics of the partition."""
     values = {
         Symbol("last_enqueued_sequence_number"): sequence_number,
         Symbol("last_enqueued_offset"): offset,

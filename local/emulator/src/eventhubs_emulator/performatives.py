@@ -18,7 +18,7 @@ class Symbols:
 
 
 class Anything:
-    """Marks a field whose value is passed on as it is."""
+    """Marks a field whose value is passed on unchanged."""
 
 
 _BITS = {UByte: 8, UShort: 16, UInt: 32, ULong: 64}
@@ -272,7 +272,7 @@ AMQP: dict[int, type[Performative]] = {
 SASL: dict[int, type[Performative]] = {SaslInit.CODE: SaslInit}
 
 ACCEPTED = Described(ULong(0x24), [])
-"""The outcome of a delivery that was taken."""
+"""The outcome of an accepted delivery."""
 
 
 def rejected(error: AmqpError) -> Described:

@@ -57,7 +57,7 @@ def start_of(selector: Selector, partition: Partition) -> int:
     """The first sequence number that a reader with this selector gets.
 
     Raises:
-        LinkFailed: the value is not a number, or lies beyond the end of the partition.
+        LinkFailed: the value is not a number, or is beyond the end of the partition.
     """
     if selector.field == "offset" and selector.value.lower() == "@latest":
         return partition.next_sequence_number

@@ -100,7 +100,7 @@ class AmqpServer:
                 connection.receive(data)
             except Exception:
                 _log.exception("connection=%d internal error", connection.number)
-                connection.fail(ConnectionFailed("amqp:internal-error", "The emulator failed; its log tells why."))
+                connection.fail(ConnectionFailed("amqp:internal-error", "The emulator failed; its log has the cause."))
             wake.set()
             while len(connection.output) > MAX_PENDING_FRAMES and not connection.closed:
                 written.clear()

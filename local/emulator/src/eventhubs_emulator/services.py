@@ -181,7 +181,7 @@ def read(connection: ConnectionContext, request: Request) -> Answer:
 
 
 def partition_properties(partition: Partition, now_ms: int) -> dict[str, Any]:
-    """What Event Hubs tells about a partition; an empty one has -1, "-1" and the year 1."""
+    """Properties of a partition as in Event Hubs; an empty one has -1, "-1" and the year 1."""
     return {
         "partition": partition.id,
         "begin_sequence_number": partition.begin_sequence_number,

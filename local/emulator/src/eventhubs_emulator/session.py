@@ -150,7 +150,7 @@ class Session:
         self._detaching.discard(detach.handle)
 
     def detach(self, link: Link, detach: Detach) -> None:
-        """Ends a link and tells the client."""
+        """Ends a link and notifies the client."""
         del self.links[link.handle]
         self._detaching.add(link.handle)
         link.close()
@@ -192,7 +192,7 @@ class Session:
         return [link for link in self.links.values() if isinstance(link, Outgoing)]
 
     def end(self, error: AmqpError | None = None) -> None:
-        """Ends the session and its links, and tells the client."""
+        """Ends the session and its links, and notifies the client."""
         if not self.ended:
             self.close()
             self.send(End(error_value(error) if error else None))

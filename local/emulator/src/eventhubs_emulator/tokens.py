@@ -1,4 +1,4 @@
-"""Who may do what: shared access policies, SAS tokens and JWTs. Pure, apart from nothing: the time comes in.
+"""Authorisation: shared access policies, SAS tokens and JWTs. Pure: the time is an argument.
 
 A token is checked as Azure checks it: signature over the resource as it is spelled in the token, expiry, and that the
 resource covers the audience. Only paths are compared, since one emulator answers under many host names. A JWT is
@@ -23,7 +23,7 @@ NEVER = float("inf")
 
 
 class TokenRefused(EmulatorError):
-    """The token does not authenticate; the text is what Azure answers with status 401."""
+    """The token does not authenticate; the text is Azure's response with status 401."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Grant:
 
     Attributes:
         path: lower-case path it covers, without slashes at the ends; "" covers the namespace.
-        rights: what it allows there.
+        rights: its rights for the path.
         expires_at: seconds since the epoch.
     """
 
@@ -129,7 +129,7 @@ def check_jwt(token: str, audience: str, expires_at: float | None, now: float) -
     Args:
         token: the token; its ``exp`` claim is used if it can be read.
         audience: the resource it was put for.
-        expires_at: what the client said, seconds since the epoch, used if the token does not tell.
+        expires_at: expiry from the client, seconds since the epoch, used if the token has none.
         now: seconds since the epoch.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Python types for the AMQP 1.0 primitive types that Python does not tell apart.
+"""Python types for the AMQP 1.0 primitive types that Python does not distinguish.
 
 Natural types stand for themselves: None, bool, str, bytes, list, dict, float (double), uuid.UUID; a plain int is an
 AMQP long. Every other type is a small subclass, so a decoded value is encoded again as the type it had. That matters
@@ -70,7 +70,7 @@ class Int(int):
 
 
 class Long(int):
-    """-2**63 to 2**63 - 1; what a plain int is encoded as."""
+    """-2**63 to 2**63 - 1; the encoding of a plain int."""
 
     __slots__ = ()
 
@@ -101,7 +101,7 @@ class Decimal128(bytes):
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A value with a descriptor (a symbol or an unsigned long) that says what it means."""
+    """A value with a descriptor (a symbol or an unsigned long) for its meaning."""
 
     descriptor: Any
     value: Any
