@@ -42,11 +42,7 @@ def stored(data: bytes) -> list[tuple[int, Any]]:
     return read(payload)
 
 
-SYSTEM = {
-    "x-opt-sequence-number": 7,
-    "x-opt-offset": "700",
-    "x-opt-enqueued-time": Timestamp(1234),
-}
+SYSTEM = {"x-opt-sequence-number": 7, "x-opt-offset": "700", "x-opt-enqueued-time": Timestamp(1234)}
 
 
 def test_the_service_adds_its_annotations() -> None:

@@ -103,14 +103,7 @@ def test_a_value_that_is_no_number_is_refused(partition: Partition) -> None:
 
 @pytest.mark.parametrize(
     ("newcomer", "present", "displaced"),
-    [
-        (None, [], 0),
-        (None, [None] * 4, 0),
-        (0, [], 0),
-        (0, [0], 1),
-        (2, [1], 1),
-        (0, [None, None], 2),
-    ],
+    [(None, [], 0), (None, [None] * 4, 0), (0, [], 0), (0, [0], 1), (2, [1], 1), (0, [None, None], 2)],
 )
 def test_who_goes_when_a_reader_comes(newcomer: int | None, present: list[int | None], displaced: int) -> None:
     reasons = displaced_by(newcomer, present)
@@ -139,11 +132,7 @@ def test_a_key_has_one_partition_and_keys_spread() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "hashed"),
-    [
-        (b"", (0xDEADBEEF, 0xDEADBEEF)),
-        (b"Four score and seven years ago", (0x17770551, 0xCE7226E6)),
-    ],
+    ("data", "hashed"), [(b"", (0xDEADBEEF, 0xDEADBEEF)), (b"Four score and seven years ago", (0x17770551, 0xCE7226E6))]
 )
 def test_the_hash_is_the_published_one(data: bytes, hashed: tuple[int, int]) -> None:
     """The values are those that the author of lookup3 gives with it."""
@@ -158,10 +147,7 @@ def test_a_negative_hash_is_reduced_as_c_does() -> None:
         assert partition_of_key(key, 7) == (0x10000 - ((c ^ b) & 0xFFFF)) % 7
 
 
-POLICIES = {
-    "root": Policy.of("root", "secret", ["Manage"]),
-    "reader": Policy.of("reader", "a+b/c=", ["listen"]),
-}
+POLICIES = {"root": Policy.of("root", "secret", ["Manage"]), "reader": Policy.of("reader", "a+b/c=", ["listen"])}
 
 
 def sas(uri: str, name: str = "root", key: str = "secret", expiry: Any = 2000, **changes: str) -> str:

@@ -49,18 +49,8 @@ def test_entity_path_or_the_spec_names_the_hub(tmp_path: Path) -> None:
         ("  ", {}, Reason.SECRET_KEY_MISSING, "key connectionString of Secret shop-secret is empty"),
         ("nonsense", {}, Reason.CONNECTION_STRING_INVALID, "part 1 is not of the form"),
         (HUB, {}, Reason.CONNECTION_STRING_INVALID, "add EntityPath=<hub>"),
-        (
-            f"{HUB};EntityPath=a",
-            {"name": "b"},
-            Reason.CONNECTION_STRING_INVALID,
-            "but spec.eventHub.name is b",
-        ),
-        (
-            HUB,
-            {"fully_qualified_namespace": "other.net"},
-            Reason.CONNECTION_STRING_INVALID,
-            "make them equal",
-        ),
+        (f"{HUB};EntityPath=a", {"name": "b"}, Reason.CONNECTION_STRING_INVALID, "but spec.eventHub.name is b"),
+        (HUB, {"fully_qualified_namespace": "other.net"}, Reason.CONNECTION_STRING_INVALID, "make them equal"),
         (f"{HUB};UseDevelopmentEmulator=true", {"name": "b"}, Reason.INSECURE_ENDPOINT, "without TLS"),
         (
             HUB.replace("shop.servicebus.windows.net", "collector.example"),

@@ -4,14 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from eventconsumer_api.batch import (
-    BatchFile,
-    BatchJob,
-    BatchManifest,
-    Range,
-    Totals,
-    manifest_name,
-)
+from eventconsumer_api.batch import BatchFile, BatchJob, BatchManifest, Range, Totals, manifest_name
 from eventconsumer_api.host_config import BlobLocation, Credential, ResourceRef
 from eventconsumer_api.labels import BATCH_JOB_ENV
 from eventconsumer_api.spark import Output

@@ -82,11 +82,7 @@ def test_bad_storage_credentials(
     ("text", "endpoint", "name"),
     [
         (ACCOUNT, "https://shop.blob.core.windows.net", "shop"),
-        (
-            f"DefaultEndpointsProtocol=http;{ACCOUNT};EndpointSuffix=example.org",
-            "http://shop.blob.example.org",
-            "shop",
-        ),
+        (f"DefaultEndpointsProtocol=http;{ACCOUNT};EndpointSuffix=example.org", "http://shop.blob.example.org", "shop"),
         (
             f"BlobEndpoint=http://shop.blob.svc.cluster.local:10000/;{ACCOUNT}",
             "http://shop.blob.svc.cluster.local:10000",

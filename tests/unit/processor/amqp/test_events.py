@@ -187,10 +187,7 @@ COMMON = [
 ]
 
 
-@given(
-    st.lists(st.integers(0, len(COMMON) - 1), max_size=50),
-    st.lists(st.binary(max_size=40), min_size=3, max_size=3),
-)
+@given(st.lists(st.integers(0, len(COMMON) - 1), max_size=50), st.lists(st.binary(max_size=40), min_size=3, max_size=3))
 def test_messages_of_many_shapes_keep_their_order(turns: list[int], found: list[bytes]) -> None:
     for body in found:
         sent = [COMMON[turn] if turn else NUMBERED + section(0x75, body) for turn in turns]

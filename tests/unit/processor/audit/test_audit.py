@@ -220,11 +220,7 @@ DAMAGES: list[tuple[str, Damage, Code]] = [
     ("the genesis is earlier", put(f"_genesis/{ERA}/1.json", {"start": 90}), Code.SLOT_MISSING),
     ("the checkpoint is above the end", lease(40, epoch=2), Code.CHECKPOINT_ABOVE_END),
     ("the checkpoint is inside a file", lease(35, epoch=2), Code.CHECKPOINT_OFF_FILES),
-    (
-        "the checkpoint is below the start",
-        lambda world: world.lease("1", 98, epoch=3),
-        Code.CHECKPOINT_BELOW_START,
-    ),
+    ("the checkpoint is below the start", lambda world: world.lease("1", 98, epoch=3), Code.CHECKPOINT_BELOW_START),
     ("somebody holds a lease with an old epoch", hold_an_old_lease, Code.EPOCH_BEHIND),
     ("the lease is no JSON", lambda world: world.leases.put("$Default/0", b"{"), Code.LEASE_DAMAGED),
     ("the lease is empty", lambda world: world.leases.put("$Default/0", b""), Code.LEASE_DAMAGED),

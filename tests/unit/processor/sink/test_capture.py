@@ -50,12 +50,7 @@ def test_names_are_padded_and_in_utc(time: datetime, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("host", "name"),
-    [
-        ("shop.servicebus.windows.net", "shop"),
-        ("localhost", "localhost"),
-        ("127.0.0.1", "127.0.0.1"),
-        ("::1", "::1"),
-    ],
+    [("shop.servicebus.windows.net", "shop"), ("localhost", "localhost"), ("127.0.0.1", "127.0.0.1"), ("::1", "::1")],
 )
 def test_a_namespace_is_named_by_its_first_label(host: str, name: str) -> None:
     assert namespace_name(host) == name

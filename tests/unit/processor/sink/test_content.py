@@ -33,10 +33,7 @@ def test_what_is_written_leaves_in_blocks(writes: list[tuple[bytes, bool]], bloc
     assert list(writer.rest()) == []
 
 
-@given(
-    st.lists(st.lists(st.integers(0, 300), max_size=6), max_size=6),
-    st.integers(1, 1000),
-)
+@given(st.lists(st.lists(st.integers(0, 300), max_size=6), max_size=6), st.integers(1, 1000))
 def test_stretches_hold_every_row_once_and_no_more_bytes_than_wanted(lengths: list[list[int]], limit: int) -> None:
     batches, number = [], 0
     for sizes in lengths:
