@@ -1,12 +1,12 @@
-"""A connection and its links against a peer that we script: what they say, what they refuse, how they end."""
+"""A connection and its links against a scripted peer, in memory and in virtual time."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
-from eventconsumer_processor.amqp import connection as connections
 from eventconsumer_processor.amqp import performatives as amqp
 from eventconsumer_processor.amqp.connection import Connection, Endpoint
 from eventconsumer_processor.amqp.deliveries import messages_of
@@ -34,27 +34,50 @@ from eventhubs_emulator.performatives import (
     parse,
 )
 from eventhubs_emulator.values import Described, Symbol, ULong
+from tests.support.fakes.virtual import virtual
 
 
-@pytest.fixture(autouse=True)
-def close_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Peers of these tests answer no close."""
-    monkeypatch.setattr(connections, "CLOSE_SECONDS", 0.05)
+class Pipe(asyncio.WriteTransport):
+    """The client's side of a connection in memory."""
+
+    def __init__(self, sent: asyncio.StreamReader) -> None:
+        super().__init__()
+        self._sent = sent
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._sent.feed_data(data)
+
+    def close(self) -> None:
+        self._sent.feed_eof()
+
+    abort = close
 
 
 class Server:
     """One client's peer: performatives in and out."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
+    def __init__(self, wire: asyncio.BufferedProtocol) -> None:
+        self._wire, self._reader = wire, asyncio.StreamReader()
         self._frames = FrameReader(1 << 20)
         self.heartbeats = 0
+        wire.connection_made(Pipe(self._reader))
 
     def send(self, *performatives: Performative, payload: bytes = b"", channel: int = 7) -> None:
         self.raw(b"".join(frame(channel, one.encode() + payload) for one in performatives))
 
     def raw(self, data: bytes) -> None:
-        self._writer.write(data)
+        asyncio.get_running_loop().call_soon(self._arrive, data)
+
+    def end(self) -> None:
+        """Close the connection without a word."""
+        asyncio.get_running_loop().call_soon(self._wire.connection_lost, None)
+
+    def _arrive(self, data: bytes) -> None:
+        while data:
+            room = self._wire.get_buffer(-1)
+            part, data = data[: len(room)], data[len(room) :]
+            room[: len(part)] = part
+            self._wire.buffer_updated(len(part))
 
     async def header(self) -> bytes:
         while (found := self._frames.header()) is None:
@@ -63,15 +86,14 @@ class Server:
 
     async def next(self, known: dict[int, type[Performative]] = AMQP) -> Any:
         """The next performative that is no heartbeat."""
-        async with asyncio.timeout(10):
-            while True:
-                found = self._frames.next()
-                if found is None:
-                    await self._feed()
-                elif found.body:
-                    return parse(found.body, known)[0]
-                else:
-                    self.heartbeats += 1
+        while True:
+            found = self._frames.next()
+            if found is None:
+                await self._feed()
+            elif found.body:
+                return parse(found.body, known)[0]
+            else:
+                self.heartbeats += 1
 
     async def _feed(self) -> None:
         data = await self._reader.read(65536)
@@ -102,59 +124,43 @@ Script = Callable[[Server], Any]
 
 
 class World:
-    """Connects to a scripted peer."""
+    """Connects to a scripted peer; the connection stays open when its script has ended."""
 
     def __init__(self) -> None:
         self.tasks: list[asyncio.Task[None]] = []
-        self.connections: list[Connection] = []
-        self.servers: list[asyncio.Server] = []
 
     async def connect(self, script: Script, idle_seconds: float = 60, seconds: float = 5) -> Connection:
+        loop = asyncio.get_running_loop()
 
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def serve(server: Server) -> None:
             try:
-                await script(Server(reader, writer))
-            except ConnectionError:
-                pass
-            finally:
-                writer.close()
+                await script(server)
+            except BaseException:
+                server.end()
+                raise
 
-        def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            self.tasks.append(asyncio.ensure_future(serve(reader, writer)))
+        async def connect(make: Callable[[], asyncio.BufferedProtocol], *_: Any, **__: Any) -> None:
+            self.tasks.append(loop.create_task(serve(Server(make()))))
 
-        server = await asyncio.start_server(accepted, "127.0.0.1", 0)
-        self.servers.append(server)
+        loop.create_connection = connect  # type: ignore[assignment, method-assign]
         connection = Connection("localhost", idle_seconds)
-        self.connections.append(connection)
-        port = server.sockets[0].getsockname()[1]
-        await connection.connect(Endpoint("127.0.0.1", port, tls=False), seconds)
+        await connection.connect(Endpoint("localhost", 5672, tls=False), seconds)
         return connection
-
-    async def close(self) -> None:
-        for connection in self.connections:
-            await connection.close()
-        for server in self.servers:
-            server.close()
-        for task in self.tasks:
-            task.cancel()
-        for result in await asyncio.gather(*self.tasks, return_exceptions=True):
-            if isinstance(result, Exception):
-                raise result
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
+def world() -> Iterator[World]:
     found = World()
     yield found
-    await found.close()
+    for task in found.tasks:
+        if not task.cancelled() and not isinstance(error := task.exception(), ConnectionError | None):
+            raise error
 
 
-def receiver(connection: Connection, prefetch: int = 10, budget: Budget | None = None) -> Receiver:
-    def attach(name: str, handle: int) -> bytes:
-        ends = Terminus("address", "selector")
-        return amqp.attach(name, handle, receives=True, source=ends, target=ends, settle_mode=amqp.SETTLED)
-
-    return Receiver(connection, prefetch, attach, budget=budget)
+def receiver(connection: Connection, **options: Any) -> Receiver:
+    ends = Terminus("address", "selector")
+    attach = partial(amqp.attach, receives=True, source=ends, target=ends, settle_mode=amqp.SETTLED)
+    return Receiver(connection, 10, attach, **options)
 
 
 def error(condition: str, text: str = "why") -> Described:
@@ -165,6 +171,7 @@ def event(number: int, *, settled: bool = True, more: bool = False, aborted: boo
     return Transfer(handle, number, b"tag", 0, settled, more, None, None, False, aborted, False)
 
 
+@virtual
 async def test_deliveries_in_parts_aborted_and_unsettled(world: World) -> None:
     said: list[Any] = []
 
@@ -187,7 +194,6 @@ async def test_deliveries_in_parts_aborted_and_unsettled(world: World) -> None:
             found = await server.next()
             if isinstance(found, Disposition) or (isinstance(found, Flow) and found.delivery_count == 3):
                 said.append(found)
-        await asyncio.sleep(10)
 
     link = receiver(await world.connect(script))
     await link.attach()
@@ -196,15 +202,17 @@ async def test_deliveries_in_parts_aborted_and_unsettled(world: World) -> None:
         found += messages_of(await link.take(5))
     assert found == [b"one", b"two", b"three", b"four"]
     assert link._held == 0
-    async with asyncio.timeout(5):
-        while len(said) < 2:
-            await asyncio.sleep(0.01)
+    await asyncio.gather(*world.tasks)
     disposition = next(one for one in said if isinstance(one, Disposition))
     assert (disposition.first, disposition.last, disposition.settled, disposition.role) == (3, 3, True, True)
 
 
+@virtual
 async def test_links_share_what_may_wait_until_they_end(world: World) -> None:
+    servers: list[Server] = []
+
     async def script(server: Server) -> None:
+        servers.append(server)
         await server.greet()
         for handle, credit in ((9, 4), (8, 2)):
             await server.attach(handle=handle)
@@ -212,9 +220,7 @@ async def test_links_share_what_may_wait_until_they_end(world: World) -> None:
         detach = await server.next()
         server.send(Detach(9, True))
         assert detach.handle == 0
-        await ended.wait()
 
-    ended = asyncio.Event()
     budget = Budget(lambda: LINK_BYTES)
     connection = await world.connect(script)
     first, second = (receiver(connection, budget=budget) for _ in range(2))
@@ -224,13 +230,14 @@ async def test_links_share_what_may_wait_until_they_end(world: World) -> None:
     assert budget.each == LINK_BYTES // 2
     await first.detach()
     assert budget.each == LINK_BYTES
-    ended.set()
-    while second.error is None:
-        await asyncio.sleep(0.01)
+    servers[0].end()
+    with pytest.raises(HubUnreachable):
+        await second.take(5)
     budget.join("another")
     assert budget.each == LINK_BYTES  # it is the only one
 
 
+@virtual
 async def test_the_window_is_refreshed_before_it_is_used_up(world: World) -> None:
     flows: list[Flow] = []
 
@@ -238,20 +245,16 @@ async def test_the_window_is_refreshed_before_it_is_used_up(world: World) -> Non
         await server.greet()
         await server.attach()
         first = await server.next()
-        for number in range(WINDOW // 2):
-            server.send(event(number, more=True), payload=b"")
+        server.send(*(event(number, more=True) for number in range(WINDOW // 2)))
         while not flows:
             found = await server.next()
             if found.handle is None:
                 flows.append(found)
         assert first.incoming_window == WINDOW
-        await asyncio.sleep(10)
 
     link = receiver(await world.connect(script))
     await link.attach()
-    async with asyncio.timeout(20):
-        while not flows:
-            await asyncio.sleep(0.01)
+    await asyncio.gather(*world.tasks)
     assert (flows[0].next_incoming_id, flows[0].incoming_window) == (5 + WINDOW // 2, WINDOW)
 
 
@@ -259,6 +262,7 @@ async def test_the_window_is_refreshed_before_it_is_used_up(world: World) -> Non
     ("condition", "expected"),
     [("amqp:link:stolen", LinkStolen), ("amqp:not-found", HubNotFound), ("amqp:link:detach-forced", HubUnreachable)],
 )
+@virtual
 async def test_a_link_that_is_refused_or_detached_has_the_error_of_its_condition(
     world: World, condition: str, expected: type[Exception]
 ) -> None:
@@ -269,7 +273,6 @@ async def test_a_link_that_is_refused_or_detached_has_the_error_of_its_condition
         assert isinstance(await server.next(), Detach)
         await server.attach()
         server.send(Detach(9, True, error(condition)))
-        await asyncio.sleep(10)
 
     connection = await world.connect(script)
     with pytest.raises(expected, match="why"):
@@ -291,9 +294,10 @@ async def test_a_link_that_is_refused_or_detached_has_the_error_of_its_condition
         lambda server: server.send(event(1, handle=55)),  # no such link
         lambda server: server.send(Begin(0, 1, 1, 1)),
         lambda server: server.raw(frame(0, SaslOutcome(0).encode(), SASL_FRAME)),
-        lambda server: server._writer.close(),
+        lambda server: server.end(),
     ],
 )
+@virtual
 async def test_whatever_ends_the_connection_ends_its_links(world: World, end: Script) -> None:
     async def script(server: Server) -> None:
         await server.greet()
@@ -301,7 +305,6 @@ async def test_whatever_ends_the_connection_ends_its_links(world: World, end: Sc
         await server.next()
         await server.attach(10)
         end(server)
-        await asyncio.sleep(10)
 
     connection = await world.connect(script)
     links = [receiver(connection), receiver(connection)]
@@ -315,36 +318,40 @@ async def test_whatever_ends_the_connection_ends_its_links(world: World, end: Sc
     assert not connection.is_usable
 
 
+@virtual
 async def test_heartbeats_go_out_at_half_of_what_the_peer_allows_and_silence_is_noticed(world: World) -> None:
     servers: list[Server] = []
 
     async def script(server: Server) -> None:
         servers.append(server)
-        await server.greet(idle_ms=400)
+        await server.greet(idle_ms=20_000)
+        await server.attach()
         while True:
             await server.next()
 
-    connection = await world.connect(script, idle_seconds=1.2)
+    link = receiver(await world.connect(script, idle_seconds=60))
+    await link.attach()
     started = asyncio.get_running_loop().time()
-    with pytest.raises(HubUnreachable, match=r"silent for 1\.2 s|the link was closed"):
-        await receiver(connection).attach()
-    assert 1 < asyncio.get_running_loop().time() - started < 5
-    assert servers[0].heartbeats >= 3
+    with pytest.raises(HubUnreachable, match=r"silent for 60 s"):
+        await link.take(3600)
+    assert 60 < asyncio.get_running_loop().time() - started <= 65
+    assert servers[0].heartbeats >= 60 / 10 - 1
 
 
 @pytest.mark.parametrize(
     "answer", [b"", b"AMQP\x00\x00\x09\x01", SASL_HEADER + frame(0, SaslOutcome(1).encode(), SASL_FRAME), b"\x00" * 8]
 )
+@virtual
 async def test_a_handshake_that_fails_or_hangs_is_an_error_in_time(world: World, answer: bytes) -> None:
     async def script(server: Server) -> None:
         await server.header()
         server.raw(answer)
-        await asyncio.sleep(10)
 
     with pytest.raises(HubUnreachable):
         await world.connect(script, seconds=0.5)
 
 
+@virtual
 async def test_closing_says_so_and_frees_handles(world: World) -> None:
     said: list[str] = []
 
@@ -358,7 +365,6 @@ async def test_closing_says_so_and_frees_handles(world: World) -> None:
         assert isinstance(await server.next(), Close)
         said.append("close")
         server.send(Close())
-        await asyncio.sleep(10)
 
     connection = await world.connect(script)
     for _ in range(2):
@@ -374,55 +380,41 @@ async def test_closing_says_so_and_frees_handles(world: World) -> None:
     assert said == ["close"]
 
 
+@virtual
 async def test_few_events_wait_for_more_and_many_do_not(world: World) -> None:
-    taken = asyncio.Event()
-
     async def script(server: Server) -> None:
         await server.greet()
         await server.attach()
         server.send(event(0), payload=b"0")
-        await taken.wait()
+        await asyncio.sleep(1)
         server.send(event(1), payload=b"1")
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(3)
         for number in range(2, 6):
             server.send(event(number), payload=b"%d" % number)
-        await asyncio.sleep(60)
+        await asyncio.sleep(5)
+        server.send(event(6), payload=b"6")
 
-    connection = await world.connect(script)
-    ends = Terminus("address", "selector")
-    link = Receiver(
-        connection,
-        10,
-        lambda name, handle: amqp.attach(name, handle, receives=True, source=ends, target=ends),
-        linger=3600,
-    )
+    clock = asyncio.get_running_loop().time
+    link = receiver(await world.connect(script), linger=30)
     await link.attach()
-    assert messages_of(await link.take(30)) == [b"0"]  # none was taken before, so it does not wait
-    taken.set()
-    async with asyncio.timeout(30):
-        assert messages_of(await link.take(3600)) == [
-            b"1",
-            b"2",
-            b"3",
-            b"4",
-            b"5",
-        ]  # as soon as half of the credit is used
+    began = clock()
+    for waited, expected in ((0, [b"0"]), (4, [b"1", b"2", b"3", b"4", b"5"]), (34, [b"6"])):
+        assert messages_of(await link.take(3600)) == expected
+        assert clock() - began == pytest.approx(waited)  # none was taken before; half of the credit is used; `linger`
 
 
+@virtual
 async def test_a_reader_that_is_about_to_leave_waits_for_nothing(world: World) -> None:
     async def script(server: Server) -> None:
         await server.greet()
         await server.attach()
         server.send(event(0), payload=b"0")
-        await asyncio.sleep(60)
 
     link = receiver(await world.connect(script))
     await link.attach()
     assert messages_of(await link.take(30)) == [b"0"]
-    waiting = asyncio.ensure_future(link.take(3600))
-    await asyncio.sleep(0.05)
-    assert not waiting.done()
-    link.hurry()
-    async with asyncio.timeout(30):
-        assert await waiting == []
-        assert await link.take(3600) == []
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    asyncio.get_running_loop().call_later(5, link.hurry)
+    assert await link.take(3600) == await link.take(3600) == []
+    assert clock() - began == pytest.approx(5)
