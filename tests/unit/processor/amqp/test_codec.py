@@ -1,7 +1,6 @@
 """AMQP's types: every value that an independent encoder writes is read back; hostile bytes are one kind of error."""
 
 import struct
-import time
 import tracemalloc
 import uuid
 from typing import Any
@@ -180,6 +179,10 @@ def test_what_pyamqp_writes_is_read_as_pyamqp_reads_it(value: Any) -> None:
         (b"\x00\x45\x45", []),  # a list as descriptor
         (b"\xe0\x02\x00\xa1", []),
         (b"\xe0\x05\x02\x00\x53\x24\x45", [{"accepted": []}] * 2),
+        (  # a list and a map as keys
+            b"\xc1\x0e\x04\xc0\x02\x01\x41\x54\x01\xc1\x03\x02\x41\x42\x54\x02",
+            {(True,): 1, ((True, False),): 2},
+        ),
     ],
 )
 def test_rare_shapes(data: bytes, value: Any) -> None:
@@ -209,12 +212,6 @@ def test_what_is_no_value_is_refused(data: bytes) -> None:
         whole(data)
     with pytest.raises(FrameError):
         decode(data + b"\x40" * 3, 0, len(data))
-
-
-def test_a_map_keeps_entries_whose_keys_are_lists_or_maps() -> None:
-    inner = b"\xc1\x03\x02\x41\x42"
-    body = b"\xc0\x02\x01\x41" + b"\x54\x01" + inner + b"\x54\x02"
-    assert whole(b"\xc1" + bytes([len(body) + 1, 4]) + body) == {(True,): 1, ((True, False),): 2}
 
 
 @given(st.binary(max_size=200))
@@ -258,15 +255,13 @@ def nested(depth: int) -> bytes:
         b"\x00" * 100_000,
     ],
 )
-def test_bombs_cost_neither_time_nor_memory(data: bytes) -> None:
+def test_a_bomb_is_refused_before_it_is_expanded(data: bytes) -> None:
     tracemalloc.start()
-    started = time.process_time()
     with pytest.raises(FrameError):
         whole(data)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1_000_000
-    assert time.process_time() - started < 1
 
 
 def test_values_nest_as_deep_as_allowed() -> None:

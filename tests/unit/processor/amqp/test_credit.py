@@ -1,89 +1,66 @@
-"""Credit: both bounds hold, and a reader is never left without."""
+"""Credit: both bounds hold, and a reader is never left without credit."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_processor.amqp import credit as rule
-from eventconsumer_processor.amqp.credit import FIRST_EVENT_BYTES
+from eventconsumer_processor.amqp.credit import FIRST_EVENT_BYTES, grant
 
 MIB = 1024 * 1024
 BUDGET_BYTES = 4 * MIB
 
 
-def grant(*, budget: int = BUDGET_BYTES, **state: int) -> int | None:
-    """What the rule says, by default for a link that has all that a link may have."""
-    return rule.grant(budget=budget, **state)
+@pytest.mark.parametrize(
+    ("prefetch", "credit", "waiting", "typical", "budget", "granted"),
+    [
+        # Small events are bounded by their number.
+        (300, 0, 0, 100, BUDGET_BYTES, 300),
+        (300, 151, 0, 100, BUDGET_BYTES, None),
+        (300, 150, 0, 100, BUDGET_BYTES, 300),
+        (300, 0, 290, 100, BUDGET_BYTES, None),
+        (300, 0, 150, 100, BUDGET_BYTES, 150),
+        # Large events are bounded by their bytes.
+        (3000, 0, 0, MIB, BUDGET_BYTES, 4),
+        (3000, 0, 3, MIB, BUDGET_BYTES, None),
+        (3000, 0, 0, 20 * MIB, BUDGET_BYTES, 1),
+        (3000, 0, 0, FIRST_EVENT_BYTES, BUDGET_BYTES, 4),
+        # Credit is taken back in part where the budget became smaller.
+        (3000, 3000, 0, 1000, MIB, 1048),
+        (3000, 1500, 0, 1000, MIB, None),
+        (3000, 4, 0, MIB, MIB, 1),
+        (3000, 4, 1, MIB, MIB, 0),
+        (3000, 0, 0, MIB, 0, 1),
+    ],
+)
+def test_a_grant(prefetch: int, credit: int, waiting: int, typical: int, budget: int, granted: int | None) -> None:
+    state = {"waiting": waiting, "held": waiting * typical, "typical": typical}
+    assert grant(prefetch=prefetch, credit=credit, budget=budget, **state) == granted
 
 
-def test_small_events_are_bounded_by_their_number() -> None:
-    assert grant(prefetch=300, credit=0, waiting=0, held=0, typical=100) == 300
-    assert grant(prefetch=300, credit=151, waiting=0, held=0, typical=100) is None
-    assert grant(prefetch=300, credit=150, waiting=0, held=0, typical=100) == 300
-    assert grant(prefetch=300, credit=0, waiting=290, held=29_000, typical=100) is None
-    assert grant(prefetch=300, credit=0, waiting=150, held=15_000, typical=100) == 150
-
-
-def test_large_events_are_bounded_by_their_bytes() -> None:
-    assert grant(prefetch=3000, credit=0, waiting=0, held=0, typical=MIB) == 4
-    assert grant(prefetch=3000, credit=0, waiting=3, held=3 * MIB, typical=MIB) is None
-    assert grant(prefetch=3000, credit=0, waiting=0, held=0, typical=20 * MIB) == 1
-    assert grant(prefetch=3000, credit=0, waiting=0, held=0, typical=FIRST_EVENT_BYTES) == 4
-
-
-def test_credit_is_taken_back_when_events_are_larger_than_thought() -> None:
-    assert grant(prefetch=3000, credit=2000, waiting=9, held=9 * MIB, typical=1000) == 0
-    assert grant(prefetch=3000, credit=0, waiting=9, held=9 * MIB, typical=1000) is None
-
-
-def test_credit_is_taken_back_in_part_when_the_budget_became_smaller() -> None:
-    assert grant(prefetch=3000, credit=3000, waiting=0, held=0, typical=1000, budget=MIB) == 1048
-    assert grant(prefetch=3000, credit=1500, waiting=0, held=0, typical=1000, budget=MIB) is None
-    assert grant(prefetch=3000, credit=4, waiting=0, held=0, typical=MIB, budget=MIB) == 1
-    assert grant(prefetch=3000, credit=4, waiting=1, held=MIB, typical=MIB, budget=MIB) == 0
-    assert grant(prefetch=3000, credit=0, waiting=0, held=0, typical=MIB, budget=0) == 1  # nobody is left without
+def test_credit_is_taken_back_when_events_are_larger_than_expected() -> None:
+    state = {"prefetch": 3000, "waiting": 9, "held": 9 * MIB, "typical": 1000, "budget": BUDGET_BYTES}
+    assert (grant(credit=2000, **state), grant(credit=0, **state)) == (0, None)
 
 
 @given(
     st.integers(1, 5000),
-    st.lists(st.tuples(st.integers(1, 2 * MIB), st.integers(MIB // 8, 4 * MIB)), min_size=1, max_size=400),
+    st.lists(st.integers(1, 2 * MIB), min_size=1, max_size=400),
+    st.just([BUDGET_BYTES]) | st.lists(st.integers(MIB // 8, BUDGET_BYTES), min_size=1, max_size=9),
     st.integers(1, 400),
 )
-def test_every_event_comes_whatever_becomes_of_the_budget(
-    prefetch: int, coming: list[tuple[int, int]], most: int
+def test_every_event_comes_and_the_waiting_events_are_bounded(
+    prefetch: int, sizes: list[int], budgets: list[int], most: int
 ) -> None:
-    credit, waiting, typical, budget = 0, list[int](), FIRST_EVENT_BYTES, BUDGET_BYTES
-    left, taken = [size for size, _ in coming], 0
-    budgets = [budget for _, budget in coming]
-    while taken < len(coming):
+    credit, typical, taken = 0, FIRST_EVENT_BYTES, 0
+    coming, waiting, seen = list(sizes), list[int](), list[int]()
+    while taken < len(sizes):
+        budget = budgets[(taken + len(waiting)) % len(budgets)]
         moved = False
         granted = grant(
             prefetch=prefetch, credit=credit, waiting=len(waiting), held=sum(waiting), typical=typical, budget=budget
         )
         if granted is not None:
-            moved, credit = granted != credit, granted
-        assert granted is None or granted * typical <= max(budget, typical)
-        if credit and left:
-            typical = left.pop(0)
-            waiting.append(typical)
-            credit -= 1
-            budget = budgets.pop(0)
-            moved = True
-        if not moved:
-            assert waiting, "nothing waits and nothing may come"
-            taken += len(waiting[:most])
-            del waiting[:most]
-
-
-@given(st.integers(1, 5000), st.lists(st.integers(1, 2 * MIB), min_size=1, max_size=400), st.integers(1, 400))
-def test_every_event_comes_and_what_waits_is_bounded(prefetch: int, sizes: list[int], most: int) -> None:
-    credit, waiting, typical = 0, [], FIRST_EVENT_BYTES
-    coming = list(sizes)
-    seen: list[int] = []
-    taken = 0
-    while taken < len(sizes):
-        moved = False
-        granted = grant(prefetch=prefetch, credit=credit, waiting=len(waiting), held=sum(waiting), typical=typical)
-        if granted is not None:
+            assert granted * typical <= max(budget, typical)
             moved = granted != credit
             credit, seen = granted, []
         if credit and coming:
@@ -94,7 +71,7 @@ def test_every_event_comes_and_what_waits_is_bounded(prefetch: int, sizes: list[
             moved = True
         assert len(waiting) <= prefetch
         assert sum(waiting) <= BUDGET_BYTES + 2 * MIB
-        if not moved:  # the reader is the only one who can go on
-            assert waiting, "nothing waits and nothing may come"
+        if not moved:  # only the reader can make room
+            assert waiting, "no event waits and none may come"
             taken += len(waiting[:most])
             del waiting[:most]
