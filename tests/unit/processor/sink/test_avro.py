@@ -8,7 +8,7 @@ from uuid import UUID
 
 import fastavro
 import pytest
-from azure.eventhub._pyamqp.message import Message, Properties
+from azure.eventhub._pyamqp.message import Properties
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +16,7 @@ from eventconsumer_processor.sink import avro
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.columns import to_batch
 from tests.support.fakes.hub import batch_of, rows_of
+from tests.unit.processor.sink.messages import message
 
 # What a file of Capture starts with: 490 bytes, of which the last 16 are its sync marker.
 CAPTURE_HEADER = (
@@ -26,16 +27,6 @@ CAPTURE_HEADER = (
     b'{"name":"Properties","type":{"type":"map","values":["long","double","string","bytes","null"]}},'
     b'{"name":"Body","type":["null","bytes"]}]}\x00'
 )
-
-
-def message(number: int, **parts: Any) -> Message:
-    """A message as pyamqp decodes it."""
-    annotations = {
-        b"x-opt-sequence-number": number,
-        b"x-opt-offset": str(number * 100).encode(),
-        b"x-opt-enqueued-time": 1_479_314_651_123 + number,
-    } | parts.pop("annotations", {})
-    return Message(message_annotations=annotations, **{"data": [b"body"], **parts})
 
 
 def read(*batches: EventBatch) -> list[dict[str, Any]]:

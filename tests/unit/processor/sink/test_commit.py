@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from itertools import product
 from random import Random
 
 import pytest
@@ -46,22 +47,18 @@ def data_of(blobs: FakeBlobStore, slot: Slot) -> bytes:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("blocks", [SMALL, LARGE], ids=["small", "large"])
-@pytest.mark.parametrize("error", ERRORS)
-@pytest.mark.parametrize("applied", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("operation", OPERATIONS)
 @virtual
-async def test_one_failure_anywhere_commits_once(
-    layout: str, blocks: tuple[bytes, ...], error: str, applied: bool, operation: str
-) -> None:
-    blobs = FakeBlobStore(clock)
-    files = chain(layout, blobs, Seconds())
-    blobs.faults.append(Fault(operation, applied, ERRORS[error]))
-    assert await committed(files, draft(5, 8), blocks) is None
-    blobs.faults.clear()
-    slot = await files.at(5)
-    assert slot is not None and slot.nonce == "mine"
-    assert data_of(blobs, slot) == b"events"
-    assert len([name for name in blobs.blobs if name.endswith((".parquet", ".avro"))]) == 1
+async def test_one_failure_anywhere_commits_once(layout: str, blocks: tuple[bytes, ...]) -> None:
+    for error, applied, operation in product(ERRORS, (False, True), OPERATIONS):
+        blobs = FakeBlobStore(clock)
+        files = chain(layout, blobs, Seconds())
+        blobs.faults.append(Fault(operation, applied, ERRORS[error]))
+        assert await committed(files, draft(5, 8), blocks) is None, (error, applied, operation)
+        blobs.faults.clear()
+        slot = await files.at(5)
+        assert slot is not None and slot.nonce == "mine", (error, applied, operation)
+        assert data_of(blobs, slot) == b"events"
+        assert len([name for name in blobs.blobs if name.endswith((".parquet", ".avro"))]) == 1
 
 
 faults = st.lists(st.tuples(st.sampled_from(OPERATIONS), st.booleans(), st.sampled_from(sorted(ERRORS))), max_size=6)
