@@ -4,13 +4,14 @@ import asyncio
 import hashlib
 import io
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_processor.audit.identity import Outputs
@@ -298,6 +299,71 @@ async def sample(world: World | None = None) -> World:
     await world.lease("0", 39, epoch=2)
     await world.lease("1", 139, epoch=3)
     return world
+
+
+Change = Callable[[World], Awaitable[object]]
+
+
+def put(name: str, body: object, **facts: str) -> Change:
+    """Write a blob below the prefix."""
+    return lambda world: world.put(name, body, **facts)
+
+
+def delete(name: str, container: str = "files") -> Change:
+    """Delete a blob: below the prefix in `files`, by its whole name elsewhere."""
+
+    async def change(world: World) -> None:
+        fake(getattr(world, container)).delete(f"p/{name}" if container == "files" else name)
+
+    return change
+
+
+def edit(name: str, /, **changes: object) -> Change:
+    """Change fields of a JSON blob below the prefix."""
+
+    async def change(world: World) -> None:
+        await world.put(name, await body_of(world, name) | changes)
+
+    return change
+
+
+def manifest(number: int, /, **changes: object) -> Change:
+    """Change a manifest."""
+    return edit(f"_batches/{number:010d}.json", **changes)
+
+
+def commit(number: int, /, **changes: object) -> Change:
+    """Change a commit record."""
+    return edit(f"_commits/{number:010d}.json", **changes)
+
+
+def file(start: int, rows: Sequence[int], partition: str = "0", epoch: int = 2, **facts: str) -> Change:
+    """Write one more file."""
+    return lambda world: world.file(partition, start, rows, epoch=epoch, changes=facts)
+
+
+def lease(checkpoint: int | None, partition: str = "0", *, held: bool = False, **changes: Any) -> Change:
+    """Another lease, which its owner may hold now."""
+
+    async def change(world: World) -> None:
+        name = await world.lease(partition, checkpoint, **changes)
+        if held:
+            await world.leases.acquire_lease(name, "11111111-1111-1111-1111-111111111111", 60)
+
+    return change
+
+
+def table(rows: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """Rows of a parametrized test, each named by its first entry."""
+    return [pytest.param(*row[1:], id=row[0]) for row in rows]
+
+
+async def body_of(world: World, name: str) -> dict[str, Any]:
+    """A JSON blob below the prefix."""
+    blob = await world.files.read(f"p/{name}", 10**6)
+    assert blob is not None
+    body: dict[str, Any] = json.loads(blob.data)
+    return body
 
 
 def fake(store: BlobStore) -> FakeBlobStore:

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from io import StringIO
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -30,17 +29,24 @@ from tests.unit.processor.auditing import (
     OWNER,
     TOTALS,
     WHEN,
+    Change,
     StoreContainer,
     World,
+    body_of,
     broken,
+    commit,
+    delete,
     fake,
+    file,
+    lease,
+    manifest,
     metadata,
     parquet,
+    put,
     sample,
     segment,
+    table,
 )
-
-Damage = Callable[[World], Awaitable[object]]
 
 
 @virtual
@@ -55,30 +61,6 @@ async def test_a_sound_consumer_is_clean() -> None:
     assert report.summary.startswith("Clean: each event stands in exactly one file (2 partitions, 8 files, 80 events")
 
 
-def delete(name: str) -> Damage:
-    """Delete a blob below the prefix."""
-
-    async def damage(world: World) -> None:
-        fake(world.files).delete(f"p/{name}")
-
-    return damage
-
-
-def put(name: str, body: object, **facts: str) -> Damage:
-    """Write a blob below the prefix."""
-    return lambda world: world.put(name, body, **facts)
-
-
-def lease(checkpoint: int | None, **changes: int | str) -> Damage:
-    """Another lease of partition 0."""
-    return lambda world: world.lease("0", checkpoint, **changes)  # type: ignore[arg-type]
-
-
-def file(start: int, rows: range | list[int], partition: str = "0", epoch: int = 2, **facts: str) -> Damage:
-    """Write a file."""
-    return lambda world: world.file(partition, start, rows, epoch=epoch, changes=facts)
-
-
 def slot(start: int, extension: str = "parquet") -> str:
     """A slot of partition 0."""
     return World().slot("0", start, extension)
@@ -86,12 +68,8 @@ def slot(start: int, extension: str = "parquet") -> str:
 
 async def name_twice(world: World) -> None:
     """Let the second manifest name a file of the first one too."""
-    bodies = []
-    for number in (1, 2):
-        blob = await world.files.read(f"p/_batches/{number:010d}.json", 10**6)
-        assert blob is not None
-        bodies.append(json.loads(blob.data))
-    await manifest(2, files=[*bodies[1]["files"], bodies[0]["files"][0]])(world)
+    first, second = [await body_of(world, f"_batches/{number:010d}.json") for number in (1, 2)]
+    await manifest(2, files=[*second["files"], first["files"][0]])(world)
 
 
 async def rewrite(world: World) -> None:
@@ -101,56 +79,24 @@ async def rewrite(world: World) -> None:
     await world.files.put(info.name, parquet("0", [*range(30, 39), 39], epoch=9), metadata=info.metadata)
 
 
-def manifest(which: int, **changes: object) -> Damage:
-    """Change a manifest."""
-
-    async def damage(world: World) -> None:
-        name = f"p/_batches/{which:010d}.json"
-        blob = await world.files.read(name, 10**6)
-        assert blob is not None
-        await world.files.put(name, json.dumps(json.loads(blob.data) | changes).encode())
-
-    return damage
-
-
-def commit(number: int, **changes: object) -> Damage:
-    """Change a commit record."""
-
-    async def damage(world: World) -> None:
-        name = f"p/_commits/{number:010d}.json"
-        blob = await world.files.read(name, 10**6)
-        assert blob is not None
-        await world.files.put(name, json.dumps(json.loads(blob.data) | changes).encode())
-
-    return damage
-
-
-async def body_of(world: World, number: int) -> dict[str, Any]:
-    """A manifest."""
-    blob = await world.files.read(f"p/_batches/{number:010d}.json", 10**6)
-    assert blob is not None
-    body: dict[str, Any] = json.loads(blob.data)
-    return body
-
-
 def leave_out(
     number: int = 2, *, twice: bool = False, changes: dict[str, object] | None = None, **facts: object
-) -> Damage:
+) -> Change:
     """Commit the second batch without its first file, or with another file named as left out."""
 
     async def damage(world: World) -> None:
-        second = await body_of(world, 2)
-        file = (await body_of(world, number))["files"][0] | facts
-        await world.commit(second, [file] * (2 if twice else 1), **(changes or {}))
+        second = await body_of(world, f"_batches/{2:010d}.json")
+        left = (await body_of(world, f"_batches/{number:010d}.json"))["files"][0] | facts
+        await world.commit(second, [left] * (2 if twice else 1), **(changes or {}))
 
     return damage
 
 
-def forget(changes: dict[str, object]) -> Damage:
+def forget(changes: dict[str, object]) -> Change:
     """Leave a file and rows out of the second batch, and change the record of the third, which leaves nothing out."""
 
     async def damage(world: World) -> None:
-        second = await body_of(world, 2)
+        second = await body_of(world, f"_batches/{2:010d}.json")
         await world.commit(second, second["files"][:1], rows=3)
         await world.file("0", 40, range(40, 50), epoch=2, batched=True)
         await world.commit(await world.batch(3, commit=False), **changes)
@@ -158,37 +104,22 @@ def forget(changes: dict[str, object]) -> Damage:
     return damage
 
 
-async def hold_an_old_lease(world: World) -> None:
-    name = await world.lease("0", 39, epoch=1)
-    await world.leases.acquire_lease(name, "11111111-1111-1111-1111-111111111111", 60)
+def content(data: bytes) -> Change:
+    """A file whose hash and metadata fit each other, and whose content does not fit them."""
+    return put(slot(40), data, **metadata(range(40, 50), data, 2))
 
 
-def wrong_rows(rows: list[int], partition: str = "0") -> Damage:
-    """A file whose hash and metadata fit each other, and whose rows do not fit them."""
-
-    async def damage(world: World) -> None:
-        data = parquet(partition, rows, epoch=2)
-        facts = metadata(range(40, 50), data, 2)
-        await world.put(slot(40), data, **facts)
-
-    return damage
+def rows(numbers: list[int], partition: str = "0", epoch: int = 2) -> Change:
+    """The same with these rows."""
+    return content(parquet(partition, numbers, epoch=epoch))
 
 
-async def damaged_bytes(world: World) -> None:
-    data = b"no parquet at all"
-    await world.put(slot(40), data, **metadata(range(40, 50), data, 2))
+def of_lease(body: bytes) -> Change:
+    """Other content in the lease of partition 0."""
+    return lambda world: world.leases.put("$Default/0", body)
 
 
-async def rewrite_epoch(world: World) -> None:
-    data = parquet("0", range(40, 50), epoch=1)
-    await world.put(slot(40), data, **metadata(range(40, 50), data, 2))
-
-
-async def deleted_lease(world: World) -> None:
-    fake(world.leases).delete("$Default/0")
-
-
-DAMAGES: list[tuple[str, Damage, Code]] = [
+DAMAGES: list[tuple[str, Change, Code]] = [
     ("a file in the middle is deleted", delete(slot(20)), Code.SLOT_MISSING),
     ("the first file is deleted", delete(slot(0)), Code.SLOT_MISSING),
     ("the last file is deleted", delete(World().slot("1", 130)), Code.CHECKPOINT_ABOVE_END),
@@ -221,15 +152,11 @@ DAMAGES: list[tuple[str, Damage, Code]] = [
     ("the checkpoint is above the end", lease(40, epoch=2), Code.CHECKPOINT_ABOVE_END),
     ("the checkpoint is inside a file", lease(35, epoch=2), Code.CHECKPOINT_OFF_FILES),
     ("the checkpoint is below the start", lambda world: world.lease("1", 98, epoch=3), Code.CHECKPOINT_BELOW_START),
-    ("somebody holds a lease with an old epoch", hold_an_old_lease, Code.EPOCH_BEHIND),
-    ("the lease is no JSON", lambda world: world.leases.put("$Default/0", b"{"), Code.LEASE_DAMAGED),
-    ("the lease is empty", lambda world: world.leases.put("$Default/0", b""), Code.LEASE_DAMAGED),
-    ("the lease is nested", lambda world: world.leases.put("$Default/0", b"[" * 99_999), Code.LEASE_DAMAGED),
-    (
-        "the lease is another's",
-        lambda world: world.leases.put("$Default/0", b'{"PartitionId": "7"}'),
-        Code.LEASE_DAMAGED,
-    ),
+    ("somebody holds a lease with an old epoch", lease(39, epoch=1, held=True), Code.EPOCH_BEHIND),
+    ("the lease is no JSON", of_lease(b"{"), Code.LEASE_DAMAGED),
+    ("the lease is empty", of_lease(b""), Code.LEASE_DAMAGED),
+    ("the lease is nested", of_lease(b"[" * 99_999), Code.LEASE_DAMAGED),
+    ("the lease is another's", of_lease(b'{"PartitionId": "7"}'), Code.LEASE_DAMAGED),
     ("the first manifest is deleted", delete("_batches/0000000001.json"), Code.MANIFEST_MISSING),
     ("a committed manifest is deleted", delete("_batches/0000000001.json"), Code.COMMIT_WITHOUT_MANIFEST),
     ("the last manifest is deleted", put("_commits/0000000003.json", {}), Code.COMMIT_WITHOUT_MANIFEST),
@@ -275,40 +202,33 @@ DAMAGES: list[tuple[str, Damage, Code]] = [
 ]
 
 
-@pytest.mark.parametrize(("damage", "code"), [pytest.param(*each[1:], id=each[0]) for each in DAMAGES])
-@virtual
-async def test_damage_is_a_violation_with_its_name(damage: Damage, code: Code) -> None:
-    world = await sample()
-    await damage(world)
-    report = await world.audit()
-    assert code in report.counts, report.findings
-    assert report.exit_code == 2
-    assert report.summary.startswith("VIOLATION: ")
-    found = next(finding for finding in report.findings if finding.code == code)
-    assert (found.level, found.invariant) == (Level.VIOLATION, MEANINGS[code].invariant)
-
-
-DEEP: list[tuple[str, Damage, Code]] = [
+DEEP: list[tuple[str, Change, Code]] = [
     ("content is not what was hashed", put(slot(40), b"x", **metadata(range(40, 50), b"y", 2)), Code.CONTENT_CHANGED),
-    ("a file is no Parquet", damaged_bytes, Code.FILE_DAMAGED),
-    ("a row is missing", wrong_rows([*range(40, 45), *range(46, 50)]), Code.ROWS_WRONG),
-    ("a row is there twice", wrong_rows([*range(40, 45), 44, *range(45, 49), 49]), Code.ROWS_WRONG),
-    ("rows fall", wrong_rows([*range(40, 44), 45, 44, *range(46, 50)]), Code.ROWS_WRONG),
-    ("rows are below the slot", wrong_rows([39, *range(40, 49)]), Code.ROWS_WRONG),
-    ("rows are of another partition", wrong_rows([*range(40, 50)], partition="1"), Code.ROWS_WRONG),
-    ("the file says another epoch", rewrite_epoch, Code.FACTS_WRONG),
+    ("a file is no Parquet", content(b"no parquet at all"), Code.FILE_DAMAGED),
+    ("a row is missing", rows([*range(40, 45), *range(46, 50)]), Code.ROWS_WRONG),
+    ("a row is there twice", rows([*range(40, 45), 44, *range(45, 49), 49]), Code.ROWS_WRONG),
+    ("rows fall", rows([*range(40, 44), 45, 44, *range(46, 50)]), Code.ROWS_WRONG),
+    ("rows are below the slot", rows([39, *range(40, 49)]), Code.ROWS_WRONG),
+    ("rows are of another partition", rows([*range(40, 50)], partition="1"), Code.ROWS_WRONG),
+    ("the file says another epoch", rows([*range(40, 50)], epoch=1), Code.FACTS_WRONG),
     ("the gap is not where rows are missing", file(40, [40, 42, 43], gap="retention:42-42"), Code.GAP_UNRECORDED),
 ]
 
 
-@pytest.mark.parametrize(("damage", "code"), [pytest.param(*each[1:], id=each[0]) for each in DEEP])
+@pytest.mark.parametrize(
+    ("damage", "code", "deep"), [*table([(*row, False) for row in DAMAGES]), *table([(*row, True) for row in DEEP])]
+)
 @virtual
-async def test_deep_damage_is_found_by_reading(damage: Damage, code: Code) -> None:
+async def test_damage_is_a_violation_with_its_name(damage: Change, code: Code, deep: bool) -> None:
     world = await sample()
     await damage(world)
-    report = await world.audit(deep=True)
-    assert (report.exit_code, report.deep) == (2, True)
-    assert code in report.counts, report.findings
+    report = await world.audit(deep=deep)
+    assert (report.exit_code, report.deep) == (2, deep)
+    assert report.summary.startswith("VIOLATION: ")
+    found = next((finding for finding in report.findings if finding.code == code), None)
+    assert found is not None, report.findings
+    assert (found.level, found.invariant) == (Level.VIOLATION, MEANINGS[code].invariant)
+    assert code in report.counts
 
 
 @virtual
@@ -320,7 +240,7 @@ async def test_rewritten_content_outside_batches_needs_deep() -> None:
     assert (await world.audit(deep=True)).exit_code == 2
 
 
-HARMLESS: list[tuple[str, Damage, Code | None, int]] = [
+HARMLESS: list[tuple[str, Change, Code | None, int]] = [
     ("a recorded gap", file(40, range(43, 50), gap="retention:40-42"), Code.GAP, 1),
     ("gaps inside", file(40, [40, 43, 44, 47], gap="retention:41-42,45-46"), Code.GAP, 1),
     ("a gap without a reason", file(40, [40, 43], gap="41-42"), Code.GAP, 1),
@@ -352,24 +272,19 @@ HARMLESS: list[tuple[str, Damage, Code | None, int]] = [
         0,
     ),
     ("a checkpoint that is behind", lease(9, epoch=2), None, 0),
-    ("a checkpoint at the start", lambda world: world.lease("1", 99, epoch=3), None, 0),
+    ("a checkpoint at the start", lease(99, "1", epoch=3), None, 0),
     ("no checkpoint", lease(None, epoch=2), None, 0),
     ("a lease that nobody took again", lease(None, epoch=0, owner=""), Code.EPOCH_UNRAISED, 0),
     ("a dead owner's lease", lease(None, epoch=0, owner="host-z"), Code.EPOCH_UNRAISED, 0),
-    ("no lease", deleted_lease, Code.LEASE_MISSING, 0),
+    ("no lease", delete("$Default/0", "leases"), Code.LEASE_MISSING, 0),
     ("no record of a segment", delete("_segments/0000000001.json"), Code.SEGMENT_MISSING, 0),
-    (
-        "Java's lease",
-        lambda world: world.leases.put("$Default/0", b'{"partitionId":"0","epoch":-1,"owner":""}'),
-        Code.EPOCH_UNRAISED,
-        0,
-    ),
+    ("Java's lease", of_lease(b'{"partitionId":"0","epoch":-1,"owner":""}'), Code.EPOCH_UNRAISED, 0),
 ]
 
 
-@pytest.mark.parametrize(("change", "code", "exit_code"), [pytest.param(*each[1:], id=each[0]) for each in HARMLESS])
+@pytest.mark.parametrize(("change", "code", "exit_code"), table(HARMLESS))
 @virtual
-async def test_what_is_explained_is_no_violation(change: Damage, code: Code | None, exit_code: int) -> None:
+async def test_what_is_explained_is_no_violation(change: Change, code: Code | None, exit_code: int) -> None:
     world = await sample()
     await change(world)
     report = await world.audit(deep=True)
@@ -464,7 +379,7 @@ async def test_capture_records_and_their_data_files() -> None:
     assert report.partitions[0].events == 30
 
 
-CAPTURE: list[tuple[str, Damage, Code, int]] = [
+CAPTURE: list[tuple[str, Change, Code, int]] = [
     ("orphan", put("shop/orders/0/2026/01/01/00/05/00.avro", b"x"), Code.ORPHAN_DATA_FILE, 1),
     ("missing", delete("shop/orders/0/2026/01/01/00/00/01.avro"), Code.DATA_FILE_MISSING, 2),
     ("changed", put("shop/orders/0/2026/01/01/00/00/01.avro", b"x"), Code.DATA_FILE_CHANGED, 2),
@@ -472,10 +387,10 @@ CAPTURE: list[tuple[str, Damage, Code, int]] = [
 ]
 
 
-@pytest.mark.parametrize(("damage", "code", "exit_code"), [pytest.param(*each[1:], id=each[0]) for each in CAPTURE])
+@pytest.mark.parametrize(("damage", "code", "exit_code"), table(CAPTURE))
 @pytest.mark.parametrize("prefix", ["shop", "Shop"])  # data files are listed behind the records, or before them
 @virtual
-async def test_capture_damage(damage: Damage, code: Code, exit_code: int, prefix: str) -> None:
+async def test_capture_damage(damage: Change, code: Code, exit_code: int, prefix: str) -> None:
     world = await captured()
     if prefix == "Shop":
         await move_before_records(world)
@@ -495,7 +410,7 @@ async def move_before_records(world: World) -> None:
             blob.data = blob.data.replace(b"p/shop", b"p/Shop")
 
 
-async def damage_moved(world: World, damage: Damage) -> None:
+async def damage_moved(world: World, damage: Change) -> None:
     """Apply damage that speaks of `shop`."""
     blobs = fake(world.files).blobs
     names = {name: name.replace("Shop", "shop") for name in blobs if "Shop" in name}
@@ -719,7 +634,7 @@ async def test_a_segment_that_was_accepted_is_clean_and_its_break_is_told() -> N
     assert "segment 2 since 2026-01-01 00:00:00: partition 0 goes on at 30; 10 numbers" in console.export_text()
 
 
-SEGMENTS: list[tuple[str, Damage, Code, int]] = [
+SEGMENTS: list[tuple[str, Change, Code, int]] = [
     ("a segment was not ended", delete(slot(40)), Code.SEGMENT_WRONG, 2),
     ("a late file", file(41, range(41, 50)), Code.SEGMENT_WRONG, 2),
     ("a segment's record is missing", delete(f"_segments/{1:010d}.json"), Code.SEGMENT_WRONG, 2),
@@ -736,9 +651,9 @@ SEGMENTS: list[tuple[str, Damage, Code, int]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "code", "exit_code"), [pytest.param(*each[1:], id=each[0]) for each in SEGMENTS])
+@pytest.mark.parametrize(("change", "code", "exit_code"), table(SEGMENTS))
 @virtual
-async def test_damage_to_segments_is_found(change: Damage, code: Code, exit_code: int) -> None:
+async def test_damage_to_segments_is_found(change: Change, code: Code, exit_code: int) -> None:
     world = await two_segments()
     await change(world)
     report = await world.audit()

@@ -1,7 +1,6 @@
 """The auditor proves that all parts of a consumer belong to one chain, and names others that share a part."""
 
 import json
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -13,7 +12,6 @@ from eventconsumer_processor.audit.codes import MEANINGS, Code, Level
 from eventconsumer_processor.audit.leases import LeaseFacts
 from eventconsumer_processor.audit.owners import LeaseReader, LeaseSubject
 from eventconsumer_processor.audit.read import Subject, audit
-from eventconsumer_storage.blobs import BlobStore
 from tests.support.fakes.blobs import Fault
 from tests.support.fakes.virtual import virtual
 from tests.unit.processor.auditing import (
@@ -23,16 +21,23 @@ from tests.unit.processor.auditing import (
     LEASE_RECORD,
     RESOURCE,
     WHOSE,
+    Change,
     StoreContainer,
     World,
+    commit,
+    delete,
+    edit,
     fake,
+    file,
+    lease,
+    manifest,
     sample,
+    table,
 )
 
 OTHER = "0123456789abcdef"
 BILLING = {"namespace": "shop", "name": "billing", "uid": "b"}
 LEASES, OUTPUT = "$Default~identity.json", "orders/_eventconsumer.json"
-Change = Callable[[World], Awaitable[object]]
 
 
 def chain(name: str = "p/_chain.json", **changes: object) -> Change:
@@ -50,53 +55,27 @@ def output(**changes: object) -> Change:
     return lambda world: world.results.put(OUTPUT, json.dumps(WHOSE | changes).encode())
 
 
-def delete(store: Callable[[World], BlobStore], name: str) -> Change:
-    """Delete a blob."""
-
-    async def change(world: World) -> None:
-        fake(store(world)).delete(name)
-
-    return change
-
-
-def body(folder: str, number: int, **changes: object) -> Change:
-    """Change a JSON blob of a batch."""
-
-    async def change(world: World) -> None:
-        name = f"p/{folder}/{number:010d}.json"
-        blob = await world.files.read(name, 10**6)
-        assert blob is not None
-        await world.files.put(name, json.dumps(json.loads(blob.data) | changes).encode())
-
-    return change
-
-
-def file(named: str) -> Change:
-    """One more file, which names another chain."""
-    return lambda world: world.file("0", 40, range(40, 50), epoch=2, changes={"chain": named})
+def claim(number: int, /, **changes: object) -> Change:
+    """Change the claim of a batch."""
+    return edit(f"_attempts/{number:010d}.json", **changes)
 
 
 def held_by(owner: str) -> Change:
-    """Somebody holds the lease of partition 0."""
-
-    async def change(world: World) -> None:
-        name = await world.lease("0", 39, epoch=2, owner=owner)
-        await world.leases.acquire_lease(name, "11111111-1111-1111-1111-111111111111", 60)
-
-    return change
+    """This owner holds the lease of partition 0."""
+    return lease(39, epoch=2, owner=owner, held=True)
 
 
 VIOLATIONS: list[tuple[str, Change, Code, str]] = [
-    ("no record", delete(lambda world: world.files, "p/_chain.json"), Code.CHAIN_RECORD_MISSING, "p/_chain.json"),
+    ("no record", delete("_chain.json"), Code.CHAIN_RECORD_MISSING, "p/_chain.json"),
     ("a damaged record", chain(chain="x"), Code.CHAIN_RECORD_DAMAGED, "cannot be read"),
     ("the chain is another consumer's", chain(resource=BILLING), Code.CHAIN_IN_USE, "EventConsumer shop/billing"),
-    ("a manifest of another chain", body("_batches", 2, chain=OTHER), Code.CHAIN_DIFFERS, f"names chain {OTHER}"),
-    ("a manifest of no chain", body("_batches", 2, chain=""), Code.CHAIN_DIFFERS, "manifest of batch 2 names no chain"),
-    ("a claim of another chain", body("_attempts", 2, chain=OTHER), Code.CHAIN_DIFFERS, "the claim of batch 2 names"),
-    ("a commit of another chain", body("_commits", 1, chain=OTHER), Code.CHAIN_DIFFERS, "the commit record of batch 1"),
-    ("a file of another chain", file(OTHER), Code.CHAIN_DIFFERS, f"chain {OTHER}, the record names chain {CHAIN}"),
-    ("a file of no chain", file(""), Code.CHAIN_DIFFERS, "the file names no chain"),
-    ("leases without a record", delete(lambda world: world.leases, LEASES), Code.LEASE_RECORD_MISSING, LEASES),
+    ("a manifest of another chain", manifest(2, chain=OTHER), Code.CHAIN_DIFFERS, f"names chain {OTHER}"),
+    ("a manifest of no chain", manifest(2, chain=""), Code.CHAIN_DIFFERS, "manifest of batch 2 names no chain"),
+    ("a claim of another chain", claim(2, chain=OTHER), Code.CHAIN_DIFFERS, "the claim of batch 2 names"),
+    ("a commit of another chain", commit(1, chain=OTHER), Code.CHAIN_DIFFERS, "the commit record of batch 1"),
+    ("a file of another chain", file(40, [40], chain=OTHER), Code.CHAIN_DIFFERS, f"{OTHER}, the record names"),
+    ("a file of no chain", file(40, [40], chain=""), Code.CHAIN_DIFFERS, "the file names no chain"),
+    ("leases without a record", delete(LEASES, "leases"), Code.LEASE_RECORD_MISSING, LEASES),
     ("leases with a damaged record", leases(hub=7), Code.LEASE_RECORD_DAMAGED, "cannot be read"),
     ("leases of another hub", leases(hub="billing", resource="shop/billing"), Code.LEASE_STORE_IN_USE, "shop/billing"),
     ("leases of another namespace", leases(namespace="x.example"), Code.LEASE_STORE_IN_USE, "x.example/orders"),
@@ -113,7 +92,7 @@ VIOLATIONS: list[tuple[str, Change, Code, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("change", "code", "said"), [pytest.param(*each[1:], id=each[0]) for each in VIOLATIONS])
+@pytest.mark.parametrize(("change", "code", "said"), table(VIOLATIONS))
 @virtual
 async def test_two_consumers_that_share_something_are_a_violation(change: Change, code: Code, said: str) -> None:
     world = await sample()
@@ -130,19 +109,19 @@ ALLOWED: list[tuple[str, Change, Code | None, int]] = [
     ("a chain in a folder of this one", chain("p/eu/orders/_chain.json", resource=BILLING), Code.PREFIX_NESTED, 1),
     ("a replay of this chain", chain("p/_replays/one/_chain.json", chain=OTHER), None, 0),
     ("the resource was applied again", chain(resource=RESOURCE | {"uid": "new"}), Code.RESOURCE_RENEWED, 0),
-    ("the last owner was another's", lambda world: world.lease("0", 39, epoch=2, owner="x/y/z.1"), None, 0),
-    ("an empty folder of leases", delete(lambda world: world.leases, "$Default/0"), Code.LEASE_MISSING, 0),
-    ("a claim of a user's program", body("_attempts", 2, chain=""), None, 0),
-    ("a commit of a user's program", body("_commits", 1, chain=""), None, 0),
-    ("a folder of each batch", body("_commits", 1, output="abfs://r@shop.x/orders/_batch=1"), None, 0),
-    ("an output in another account", body("_commits", 1, output="abfs://r@other.x/orders"), Code.OUTPUT_UNREAD, 0),
-    ("an output without a path", body("_commits", 1, output="/tmp/out"), Code.OUTPUT_UNREAD, 0),
-    ("an output without a record", delete(lambda world: world.results, OUTPUT), Code.OUTPUT_UNREAD, 0),
+    ("the last owner was another's", lease(39, epoch=2, owner="x/y/z.1"), None, 0),
+    ("an empty folder of leases", delete("$Default/0", "leases"), Code.LEASE_MISSING, 0),
+    ("a claim of a user's program", claim(2, chain=""), None, 0),
+    ("a commit of a user's program", commit(1, chain=""), None, 0),
+    ("a folder of each batch", commit(1, output="abfs://r@shop.x/orders/_batch=1"), None, 0),
+    ("an output in another account", commit(1, output="abfs://r@other.x/orders"), Code.OUTPUT_UNREAD, 0),
+    ("an output without a path", commit(1, output="/tmp/out"), Code.OUTPUT_UNREAD, 0),
+    ("an output without a record", delete(OUTPUT, "results"), Code.OUTPUT_UNREAD, 0),
     ("an output with a damaged record", output(chain=7), Code.OUTPUT_UNREAD, 0),
 ]
 
 
-@pytest.mark.parametrize(("change", "code", "exit_code"), [pytest.param(*each[1:], id=each[0]) for each in ALLOWED])
+@pytest.mark.parametrize(("change", "code", "exit_code"), table(ALLOWED))
 @virtual
 async def test_what_breaks_no_chain_is_no_violation(change: Change, code: Code | None, exit_code: int) -> None:
     world = await sample()
