@@ -63,33 +63,27 @@ def frozen(store: FakeBlobStore, **changes: object) -> BatchManifest:
     return manifest
 
 
-def test_manifest_is_read_as_written(store: FakeBlobStore) -> None:
-    manifest = frozen(store)
-    assert load_manifest(store, JOB) == manifest
-    check_files(store, manifest)
+def test_manifest_is_read_as_written_whatever_resource_it_was_frozen_for(store: FakeBlobStore) -> None:
+    for resource in (RESOURCE, ResourceRef(namespace="market", name="orders", uid="uid-2")):
+        manifest = frozen(store, resource=resource)
+        assert load_manifest(store, JOB) == manifest
+        check_files(store, manifest)
 
 
-def test_missing_manifest(store: FakeBlobStore) -> None:
-    with pytest.raises(ManifestError, match=r"batch 3 has no manifest shop/orders/_batches/0000000003\.json"):
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (None, r"batch 3 has no manifest shop/orders/_batches/0000000003\.json"),
+        (b"{}", "cannot parse"),
+        (b" " * (MAX_MANIFEST_BYTES + 1), "larger than"),
+    ],
+    ids=["missing", "not readable", "too large to be parsed"],
+)
+def test_manifest_that_cannot_be_read(store: FakeBlobStore, content: bytes | None, text: str) -> None:
+    if content is not None:
+        store.put(manifest_name(PREFIX, 3), content)
+    with pytest.raises(ManifestError, match=text):
         load_manifest(store, JOB)
-
-
-def test_unreadable_manifest(store: FakeBlobStore) -> None:
-    store.put(manifest_name(PREFIX, 3), b"{}")
-    with pytest.raises(ManifestError, match="cannot parse"):
-        load_manifest(store, JOB)
-
-
-def test_manifest_is_not_parsed_above_the_limit(store: FakeBlobStore) -> None:
-    store.put(manifest_name(PREFIX, 3), b" " * (MAX_MANIFEST_BYTES + 1))
-    with pytest.raises(ManifestError, match="larger than"):
-        load_manifest(store, JOB)
-
-
-def test_a_manifest_frozen_for_the_resource_before_it_was_applied_again_is_read(store: FakeBlobStore) -> None:
-    moved = ResourceRef(namespace="market", name="orders", uid="uid-2")
-    manifest = frozen(store, resource=moved)
-    assert load_manifest(store, JOB) == manifest
 
 
 @pytest.mark.parametrize("changes", [{"number": 4}, {"chain": "c2"}])

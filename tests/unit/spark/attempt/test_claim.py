@@ -67,25 +67,22 @@ def test_commit_is_a_copy_of_the_record_in_the_place_of_the_claim(store: FakeBlo
     assert store.blobs[CLAIM][1] == store.blobs[commit_name(PREFIX, NUMBER)][1]
 
 
-def test_next_attempt_waits_until_the_lease_has_ended(store: FakeBlobStore, clock: Clock) -> None:
-    taken(store, clock, "a")
+@pytest.mark.parametrize(
+    ("end", "least", "most"),
+    [
+        (lambda claim: None, LEASE_SECONDS, WAIT_SECONDS),
+        (lambda claim: claim.release(), 0, 0),
+        (lambda claim: claim.break_off(3), 3, 6),
+    ],
+    ids=["the lease runs out", "it is released", "it is broken off"],
+)
+def test_next_attempt_begins_when_the_lease_has_ended(
+    store: FakeBlobStore, clock: Clock, end: Callable[[Claim], None], least: int, most: int
+) -> None:
+    end(taken(store, clock, "a"))
     began = clock.now
     taken(store, clock, "b")
-    assert LEASE_SECONDS <= clock.now - began < WAIT_SECONDS
-
-
-def test_next_attempt_begins_at_once_after_a_release(store: FakeBlobStore, clock: Clock) -> None:
-    taken(store, clock, "a").release()
-    began = clock.now
-    taken(store, clock, "b")
-    assert clock.now == began
-
-
-def test_next_attempt_begins_soon_after_a_lease_was_broken_off(store: FakeBlobStore, clock: Clock) -> None:
-    taken(store, clock, "a").break_off(3)
-    began = clock.now
-    taken(store, clock, "b")
-    assert 3 <= clock.now - began < 6
+    assert least <= clock.now - began <= most
 
 
 def test_attempt_that_is_alive_is_named_after_a_while(store: FakeBlobStore, clock: Clock) -> None:
@@ -100,15 +97,20 @@ def test_attempt_that_is_alive_is_named_after_a_while(store: FakeBlobStore, cloc
         take(store, CLAIM, claim_of("b"), ignore, clock=clock, sleep=sleep)
 
 
-def test_attempt_that_was_given_up_cannot_commit(store: FakeBlobStore, clock: Clock) -> None:
+def test_attempt_that_was_given_up_can_neither_leave_out_nor_commit(store: FakeBlobStore, clock: Clock) -> None:
     old = taken(store, clock, "a")
     old.keeper.stop()
     new = taken(store, clock, "b")
     clock.now -= LEASE_SECONDS + 10  # Its clock would let it: storage must not.
     with pytest.raises(ClaimLostError, match=r"was claimed by app-b \(attempt b"):
+        old.leave_out([FILE], "late")
+    with pytest.raises(ClaimLostError, match=r"was claimed by app-b \(attempt b"):
         commit(store, PREFIX, old, record("a"))
     clock.now += LEASE_SECONDS + 10
-    assert commit(store, PREFIX, new, record("b")).ours
+    new.release()
+    last = taken(store, clock, "c")
+    assert last.record.left_out == []
+    assert commit(store, PREFIX, last, record("c")).ours
 
 
 def test_lease_that_ended_is_lost_before_storage_is_asked(store: FakeBlobStore, clock: Clock) -> None:
@@ -141,18 +143,6 @@ def test_files_left_out_by_one_attempt_are_left_out_by_the_next(store: FakeBlobS
     assert commit(store, PREFIX, heir, record("b")).ours
 
 
-def test_attempt_that_was_given_up_leaves_out_nothing(store: FakeBlobStore, clock: Clock) -> None:
-    old = taken(store, clock, "a")
-    old.keeper.stop()
-    heir = taken(store, clock, "b")
-    clock.now -= LEASE_SECONDS + 10
-    with pytest.raises(ClaimLostError, match="was claimed by app-b"):
-        old.leave_out([FILE], "late")
-    clock.now += LEASE_SECONDS + 10
-    heir.release()
-    assert taken(store, clock, "c").record.left_out == []
-
-
 def test_leaving_out_whose_answer_was_lost_is_ours(store: FakeBlobStore, clock: Clock) -> None:
     claim = taken(store, clock, "a")
     store.lose_next_answer = True
@@ -181,19 +171,13 @@ def test_totals_never_begin_anew(store: FakeBlobStore) -> None:
     assert previous_commit(store, PREFIX, 4, first=1) == record("a")
 
 
-@pytest.mark.parametrize("request_name", ["create", "acquire", "replace", "create shop/orders/_commits"])
-def test_repeated_request_meets_its_own_effect(store: FakeBlobStore, clock: Clock, request_name: str) -> None:
+@pytest.mark.parametrize(
+    "requests", [["create"], ["acquire"], ["replace"], ["create shop/orders/_commits"], ["work", "replace"]]
+)
+def test_repeated_request_meets_its_own_effect(store: FakeBlobStore, clock: Clock, requests: list[str]) -> None:
     attempt = ScheduledAttempt(store, "a", clock)
-    attempt.until(request_name)
-    attempt.step("repeat")
-    attempt.finish()
-    assert attempt.standing == record("a"), attempt.error
-
-
-def test_decision_whose_answer_was_repeated_is_ours(store: FakeBlobStore, clock: Clock) -> None:
-    attempt = ScheduledAttempt(store, "a", clock)
-    attempt.until("work")
-    attempt.until("replace")
+    for request in requests:
+        attempt.until(request)
     attempt.step("repeat")
     attempt.finish()
     assert attempt.standing == record("a"), attempt.error
