@@ -1,6 +1,5 @@
 """Every AMQP type survives the way there and back; hostile bytes meet a clear error."""
 
-import math
 import struct
 import uuid
 from typing import Any
@@ -50,7 +49,7 @@ SCALARS = {
     Long: ranged(Long, 64, True),
     Timestamp: ranged(Timestamp, 64, True),
     Float: st.floats(width=32, allow_nan=False).map(Float),
-    float: st.floats(allow_nan=False),
+    float: st.floats(),
     Char: st.characters().map(Char),
     uuid.UUID: st.uuids(),
     bytes: st.binary(max_size=300),
@@ -90,15 +89,10 @@ def exact(value: Any) -> Any:
     return type(value), struct.pack(">d", value) if isinstance(value, float) else value
 
 
-@given(values)
-def test_a_value_survives_the_way_there_and_back(value: Any) -> None:
+@given(values, st.binary(max_size=5))
+def test_a_value_survives_the_way_there_and_back(value: Any, after: bytes) -> None:
     data = encode(value)
     assert (exact(decode(data)[0]), decode(data)[1]) == (exact(value), len(data))
-
-
-@given(values, st.binary(max_size=5))
-def test_skip_ends_where_decode_ends(value: Any, after: bytes) -> None:
-    data = encode(value)
     assert skip(data + after, 0, len(data + after)) == len(data)
 
 
@@ -110,7 +104,10 @@ def test_a_value_that_is_cut_off_is_an_error(value: Any, data: st.DataObject) ->
         decode(encoded[:cut])
 
 
-@given(st.binary(max_size=200))
+constructors = st.sampled_from([0x00, 0x40, 0x45, 0xC0, 0xC1, 0xD0, 0xE0, 0xF0, 0xFF, 0x01, 0xA1])
+
+
+@given(st.binary(max_size=200) | st.lists(constructors, max_size=120).map(bytes))
 def test_random_bytes_decode_or_fail_clearly(data: bytes) -> None:
     try:
         value, end = decode(data)
@@ -121,44 +118,21 @@ def test_random_bytes_decode_or_fail_clearly(data: bytes) -> None:
         assert exact(decode(encode(value))[0]) == exact(value) or "nan" in repr(value)
 
 
-@given(st.lists(st.sampled_from([0x00, 0x40, 0x45, 0xC0, 0xC1, 0xD0, 0xE0, 0xF0, 0xFF, 0x01, 0xA1]), max_size=120))
-def test_bytes_made_of_constructors_decode_or_fail_clearly(codes: list[int]) -> None:
-    data = bytes(codes)
-    try:
-        _, end = decode(data)
-        assert end <= len(data)
-    except DecodeError:
-        pass
-
-
 @pytest.mark.parametrize(
     ("value", "data"),
     [
-        (None, "40"),
-        (True, "41"),
-        (False, "42"),
-        (UInt(0), "43"),
-        (UInt(7), "5207"),
-        (UInt(256), "7000000100"),
-        (ULong(0), "44"),
-        (ULong(0x24), "5324"),
-        (Int(-1), "54ff"),
-        (-1, "55ff"),
-        (1 << 40, "810000010000000000"),
-        (Symbol("PLAIN"), "a305504c41494e"),
-        ([], "c00100"),
-        ([1], "c003015501"),
-        ({}, "c10100"),
-        (Array.of(Symbol, "a", "b"), "e00c02b300000001610000000162"),
-        (Described(ULong(0x24), []), "005324c00100"),
+        (None, "40"), (True, "41"), (False, "42"), (UInt(0), "43"), (UInt(7), "5207"), (UInt(256), "7000000100"),
+        (ULong(0), "44"), (ULong(0x24), "5324"), (Int(-1), "54ff"), (-1, "55ff"), (1 << 40, "810000010000000000"),
+        (Symbol("PLAIN"), "a305504c41494e"), ([], "c00100"), ([1], "c003015501"), ({}, "c10100"),
+        (Array.of(Symbol, "a", "b"), "e00c02b300000001610000000162"), (Described(ULong(0x24), []), "005324c00100"),
     ],
-)
+)  # fmt: skip
 def test_the_bytes_are_those_of_the_standard(value: Any, data: str) -> None:
     assert encode(value).hex() == data
 
 
 def test_an_empty_list_is_never_list0() -> None:
-    """Clients that index performatives by position do not read list0; it is understood, though."""
+    """Clients that index performatives by position do not read list0; the emulator does."""
     assert 0x45 not in encode(Described(ULong(0x24), []))
     assert decode(b"\x45") == ([], 1)
 
@@ -179,16 +153,12 @@ def test_an_empty_list_is_never_list0() -> None:
         (b"\xa3\x01\xe4", "not valid ascii"),
         (b"\x56\x02", "expected 0 or 1"),
         (b"\x73\x00\x11\x00\x00", "not a Unicode character"),
-        (b"\xe0\x02\xff\x40", None),
         (b"\xf0\x00\x00\x00\x05\xff\xff\xff\xff\x40", "claims 4294967295 items"),
         (b"\xe0\x01\x00", "no item type"),
     ],
 )
-def test_hostile_bytes_are_named(data: bytes, says: str | None) -> None:
-    if says is None:
-        # 255 nulls in four bytes: the most that items without bytes are allowed.
-        assert len(decode(data)[0].items) == 255
-        return
+def test_hostile_bytes_are_named(data: bytes, says: str) -> None:
+    assert len(decode(b"\xe0\x02\xff\x40")[0].items) == 255  # nulls: the most items without bytes that are allowed
     with pytest.raises(DecodeError, match=says):
         decode(data)
 
@@ -218,10 +188,6 @@ def test_values_may_nest_to_the_limit() -> None:
 def test_what_has_no_encoding_is_refused(value: Any) -> None:
     with pytest.raises(ValueError):
         encode(value)
-
-
-def test_not_a_number_survives() -> None:
-    assert math.isnan(decode(encode(math.nan))[0])
 
 
 def test_an_array_of_described_values_survives() -> None:

@@ -46,6 +46,14 @@ def peer(broker: Broker) -> Peer:
     return Peer(broker).open()
 
 
+@pytest.fixture
+def producer(peer: Peer) -> Peer:
+    """Attached to partition 0; the answer is read."""
+    peer.attach_producer("orders/Partitions/0")
+    assert peer.expect(Flow).link_credit == 1000
+    return peer
+
+
 def condition(performative: Detach | Close | End) -> str:
     return str(performative.error.value[0])
 
@@ -62,27 +70,13 @@ def sequence_numbers(got: list) -> list[int]:
 # Frames
 
 
-@pytest.mark.parametrize(
-    ("kind", "fields"),
-    [
-        (Open, 10),
-        (Begin, 8),
-        (Attach, 14),
-        (Flow, 11),
-        (Transfer, 11),
-        (Disposition, 6),
-        (Detach, 3),
-        (End, 1),
-        (Close, 1),
-    ],
-)
+FIELDS = {Open: 10, Begin: 8, Attach: 14, Flow: 11, Transfer: 11, Disposition: 6, Detach: 3, End: 1, Close: 1}
+
+
+@pytest.mark.parametrize(("kind", "fields"), FIELDS.items())
 def test_every_field_is_written_nulls_included(kind: type, fields: int) -> None:
-    required = {
-        i: "x" if name is str else False if name is bool else 0
-        for i, name in enumerate(kind.KINDS)
-        if i in kind.REQUIRED
-    }
-    performative = kind.of([required.get(i) for i in range(fields)])
+    required = {index: "x" if kind.KINDS[index] is str else kind.KINDS[index](0) for index in kind.REQUIRED}
+    performative = kind.of([required.get(index) for index in range(fields)])
     described, _ = decode(performative.encode())
     assert type(described.descriptor) is ULong
     assert len(described.value) == fields
@@ -105,10 +99,15 @@ def test_a_frame_is_found_however_the_bytes_are_cut() -> None:
 # Handshake
 
 
-def test_sasl_offers_what_clients_ask_for(broker: Broker) -> None:
+def greeted(broker: Broker, data: bytes = SASL_HEADER) -> tuple[Peer, bytes]:
+    """A client that sent these first bytes, and the answer."""
     peer = Peer(broker)
-    peer.connection.receive(SASL_HEADER)
-    offer = peer.connection.take_output(0)
+    peer.connection.receive(data)
+    return peer, peer.connection.take_output(0)
+
+
+def test_sasl_offers_the_mechanisms_that_clients_use(broker: Broker) -> None:
+    _, offer = greeted(broker)
     assert offer[:8] == SASL_HEADER
     described, _ = decode(offer[16:])
     assert described.value[0].items == ("MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL")
@@ -127,9 +126,7 @@ def test_sasl_offers_what_clients_ask_for(broker: Broker) -> None:
     ],
 )
 def test_sasl_outcomes(broker: Broker, mechanism: str, response: bytes | None, code: int) -> None:
-    peer = Peer(broker)
-    peer.connection.receive(SASL_HEADER)
-    peer.connection.take_output(0)
+    peer, _ = greeted(broker)
     peer.connection.receive(frame(0, SaslInit(mechanism, response).encode(), SASL_FRAME))
     described, _ = decode(peer.connection.take_output(0)[8:])
     assert described.value == [code, None]
@@ -137,15 +134,13 @@ def test_sasl_outcomes(broker: Broker, mechanism: str, response: bytes | None, c
 
 
 def test_another_protocol_is_answered_with_ours_and_the_end(broker: Broker) -> None:
-    peer = Peer(broker)
-    peer.connection.receive(b"GET / HTTP/1.1\r\n")
-    assert peer.connection.take_output(0) == SASL_HEADER
+    peer, answer = greeted(broker, b"GET / HTTP/1.1\r\n")
+    assert answer == SASL_HEADER
     assert peer.connection.closed
 
 
 def test_a_client_that_never_opens_is_closed(broker: Broker, clock: Clock) -> None:
-    peer = Peer(broker)
-    peer.connection.receive(SASL_HEADER)
+    peer, _ = greeted(broker)
     clock.ms += 61_000
     peer.connection.tick()
     assert peer.connection.closed
@@ -309,71 +304,53 @@ def test_a_closed_reader_is_forgotten(broker: Broker, peer: Peer) -> None:
 # Producers
 
 
-def test_an_event_is_accepted_and_stored(broker: Broker, peer: Peer) -> None:
-    peer.attach_producer("orders/Partitions/1")
-    assert peer.expect(Flow).link_credit == 1000
-    peer.publish(b"one", delivery=7)
-    disposition = peer.expect(Disposition)
+def test_an_event_is_stored_and_accepted_unless_it_is_settled(broker: Broker, producer: Peer) -> None:
+    producer.publish(b"one", delivery=7)
+    disposition = producer.expect(Disposition)
     assert (disposition.role, disposition.first, disposition.settled) == (True, 7, True)
     assert disposition.state.descriptor == 0x24
-    assert broker.hub("orders").partitions[1].last_sequence_number == 0
+    producer.publish(b"two", delivery=8, settled=True)
+    assert producer.read() == []
+    assert broker.hub("orders").partitions[0].last_sequence_number == 1
 
 
-def test_a_settled_event_gets_no_answer(broker: Broker, peer: Peer) -> None:
-    peer.attach_producer("orders/Partitions/1")
-    peer.read()
-    peer.publish(b"one", settled=True)
-    assert peer.read() == []
-    assert len(broker.hub("orders").partitions[1]) == 1
-
-
-def test_a_message_in_parts_is_put_together(broker: Broker, peer: Peer) -> None:
-    peer.attach_producer("orders/Partitions/0")
-    peer.read()
+def test_a_message_in_parts_is_put_together(broker: Broker, producer: Peer) -> None:
     data = message(b"x" * 5000)
     for start in range(0, len(data), 1000):
         more = start + 1000 < len(data)
-        peer.send(Transfer(0, 3 if start == 0 else None, b"t", 0, False, more), data[start : start + 1000])
-    assert peer.expect(Disposition).first == 3
+        producer.send(Transfer(0, 3 if start == 0 else None, b"t", 0, False, more), data[start : start + 1000])
+    assert producer.expect(Disposition).first == 3
     assert data in broker.hub("orders").partitions[0].read(0, 1)[0].payload
 
 
-def test_credit_is_renewed_before_it_ends(peer: Peer) -> None:
-    peer.attach_producer("orders")
-    peer.read()
+def test_credit_is_renewed_before_it_ends(producer: Peer) -> None:
     for number in range(500):
-        peer.publish(b"", delivery=number, settled=True)
-    flow = [got for got, _ in peer.read() if isinstance(got, Flow)][-1]
+        producer.publish(b"", delivery=number, settled=True)
+    flow = [got for got, _ in producer.read() if isinstance(got, Flow)][-1]
     assert (flow.delivery_count, flow.link_credit) == (500, 1000)
 
 
-def test_too_large_a_message_detaches_the_link_and_frees_what_it_held(peer: Peer) -> None:
-    peer.attach_producer("orders")
-    peer.read()
+def test_too_large_a_message_detaches_the_link_and_frees_what_it_held(producer: Peer) -> None:
     part = bytes(60_000)
     for number in range(30):
-        peer.send(Transfer(0, 0, b"t", 0, False, True), part)
+        producer.send(Transfer(0, 0, b"t", 0, False, True), part)
         if number == 20:
-            assert condition(peer.expect(Detach)) == "amqp:link:message-size-exceeded"
-    assert not peer.connection.closed
-    assert peer.connection._held == 0
+            assert condition(producer.expect(Detach)) == "amqp:link:message-size-exceeded"
+    assert not producer.connection.closed
+    assert producer.connection._held == 0
 
 
-def test_what_is_no_message_is_rejected_and_the_link_stays(broker: Broker, peer: Peer) -> None:
-    peer.attach_producer("orders")
-    peer.read()
-    peer.send(Transfer(0, 0, b"t", 0, False, False), b"rubbish")
-    assert "amqp:decode-error" in str(peer.expect(Disposition).state)
-    peer.publish(b"good", delivery=1)
-    assert peer.expect(Disposition).state.descriptor == 0x24
+def test_what_is_no_message_is_rejected_and_the_link_stays(broker: Broker, producer: Peer) -> None:
+    producer.send(Transfer(0, 0, b"t", 0, False, False), b"rubbish")
+    assert "amqp:decode-error" in str(producer.expect(Disposition).state)
+    producer.publish(b"good", delivery=1)
+    assert producer.expect(Disposition).state.descriptor == 0x24
 
 
-def test_an_aborted_message_is_forgotten(broker: Broker, peer: Peer) -> None:
-    peer.attach_producer("orders/Partitions/0")
-    peer.read()
-    peer.send(Transfer(0, 0, b"t", 0, False, True), b"half")
-    peer.send(Transfer(0, 0, b"t", 0, False, False, aborted=True))
-    peer.publish(b"whole", delivery=1)
+def test_an_aborted_message_is_forgotten(broker: Broker, producer: Peer) -> None:
+    producer.send(Transfer(0, 0, b"t", 0, False, True), b"half")
+    producer.send(Transfer(0, 0, b"t", 0, False, False, aborted=True))
+    producer.publish(b"whole", delivery=1)
     assert len(broker.hub("orders").partitions[0]) == 1
 
 
@@ -411,7 +388,8 @@ def test_a_handle_that_is_in_use_ends_the_session_and_its_links(broker: Broker, 
 
 
 @pytest.mark.parametrize(
-    "data", [b"\x00\x00\x00\x07\x02\x00\x00\x00", b"\x00\x00\x00\x08\x01\x00\x00\x00", b"\xff" * 8]
+    "data",
+    [b"\x00\x00\x00\x07\x02\x00\x00\x00", b"\x00\x00\x00\x08\x01\x00\x00\x00", b"\x7f\xff\xff\xff\x02\x00\x00\x00"],
 )
 def test_a_broken_frame_header_closes_the_connection(peer: Peer, data: bytes) -> None:
     peer.connection.receive(data)
@@ -422,9 +400,7 @@ def test_a_broken_frame_header_closes_the_connection(peer: Peer, data: bytes) ->
 
 
 def test_without_a_token_nothing_is_attached(broker: Broker) -> None:
-    peer = Peer(broker)
-    peer.connection.receive(AMQP_HEADER)
-    peer.connection.take_output(0)
+    peer, _ = greeted(broker, AMQP_HEADER)
     peer.send(Open("test", max_frame_size=65536))
     peer.send(Begin(None, 0, 10, 10))
     peer.attach_reader(READER)
@@ -463,57 +439,49 @@ def ask(peer: Peer, service: str, properties: dict, body: object = None, message
     return {**parts[0x74], "body": parts[0x77]}
 
 
-def test_management_tells_hub_and_partition(broker: Broker, peer: Peer) -> None:
-    hub = ask(peer, "$management", {"operation": "READ", "type": "com.microsoft:eventhub", "name": "ORDERS"})
+HUB = {"operation": "READ", "type": "com.microsoft:eventhub", "name": "ORDERS"}
+PARTITION = {"operation": "READ", "type": "com.microsoft:partition", "name": "orders", "partition": "1"}
+TOKEN = {"operation": "put-token", "type": "jwt", "name": "sb://h/orders"}
+
+
+def test_management_describes_hub_and_partition(broker: Broker, peer: Peer) -> None:
+    hub = ask(peer, "$management", HUB)
     assert hub["status-code"] == 200
     assert hub["body"]["partition_ids"].items == ("0", "1")
     fill(broker, "orders", 1, 3)
-    request = {"operation": "READ", "type": "com.microsoft:partition", "name": "orders", "partition": "1"}
-    found = ask(peer, "$management", request, message_id=ULong(5))["body"]
+    found = ask(peer, "$management", PARTITION, message_id=ULong(5))["body"]
     assert (found["begin_sequence_number"], found["last_enqueued_sequence_number"]) == (0, 2)
     assert found["is_partition_empty"] is False
 
 
 @pytest.mark.parametrize(
-    ("changes", "status"),
+    ("service", "request_", "status"),
     [
-        ({"name": "other"}, 404),
-        ({"partition": "7"}, 400),
-        ({"type": "com.microsoft:queue"}, 400),
-        ({"operation": "DELETE"}, 400),
+        ("$management", PARTITION | {"name": "other"}, 404),
+        ("$management", PARTITION | {"partition": "7"}, 400),
+        ("$management", PARTITION | {"type": "com.microsoft:queue"}, 400),
+        ("$management", PARTITION | {"operation": "DELETE"}, 400),
+        ("$cbs", TOKEN, 401),
+        ("$cbs", TOKEN | {"type": "saml"}, 400),
+        ("$cbs", {"operation": "put-token", "type": "jwt"}, 400),
+        ("$cbs", TOKEN | {"operation": "delete-token"}, 400),
     ],
 )
-def test_management_says_what_is_wrong(peer: Peer, changes: dict, status: int) -> None:
-    request = {"operation": "READ", "type": "com.microsoft:partition", "name": "orders", "partition": "1", **changes}
-    assert ask(peer, "$management", request)["status-code"] == status
-
-
-@pytest.mark.parametrize(
-    ("properties", "token", "status"),
-    [
-        ({"type": "jwt", "name": "sb://h/orders"}, "a.b.c", 401),
-        ({"type": "saml", "name": "sb://h/orders"}, "a", 400),
-        ({"type": "jwt"}, "a", 400),
-        ({"type": "jwt", "name": "sb://h/orders", "operation": "delete-token"}, "a", 400),
-    ],
-)
-def test_cbs_refuses(peer: Peer, properties: dict, token: str, status: int) -> None:
-    assert ask(peer, "$cbs", {"operation": "put-token", **properties}, token)["status-code"] == status
+def test_a_service_says_what_is_wrong(peer: Peer, service: str, request_: dict, status: int) -> None:
+    assert ask(peer, service, request_, "a.b.c")["status-code"] == status
 
 
 def test_cbs_takes_a_bearer_token_where_that_is_allowed(broker: Broker, peer: Peer) -> None:
     broker.allow_jwt = True
-    request = {"operation": "put-token", "type": "jwt", "name": "sb://h/orders"}
-    assert ask(peer, "$cbs", request, "a.b.c")["status-code"] == 202
-    assert ask(peer, "$cbs", {**request, "name": "sb://h/nothing"}, "a.b.c")["status-code"] == 404
+    assert ask(peer, "$cbs", TOKEN, "a.b.c")["status-code"] == 202
+    assert ask(peer, "$cbs", TOKEN | {"name": "sb://h/nothing"}, "a.b.c")["status-code"] == 404
 
 
 def test_cbs_fails_as_told(broker: Broker, peer: Peer) -> None:
-    request = {"operation": "put-token", "type": "jwt", "name": "orders"}
     broker.faults.cbs = CbsFault(500, "broken")
-    assert ask(peer, "$cbs", request, "a")["status-description"] == "broken"
+    assert ask(peer, "$cbs", TOKEN, "a")["status-description"] == "broken"
     broker.faults.cbs = CbsFault(None, "")
-    assert ask(peer, "$cbs", request, "a") == {}
+    assert ask(peer, "$cbs", TOKEN, "a") == {}
 
 
 def test_a_request_without_a_place_for_the_reply_is_rejected(peer: Peer) -> None:
@@ -544,14 +512,12 @@ def test_refusals_are_counted(broker: Broker, peer: Peer) -> None:
     assert peer.expect(Attach)
 
 
-def test_a_busy_hub_rejects_events_and_new_links(broker: Broker, peer: Peer) -> None:
-    peer.attach_producer("orders")
-    peer.read()
+def test_a_busy_hub_rejects_events_and_new_links(broker: Broker, producer: Peer) -> None:
     broker.faults.busy.append(Selection(hub="orders"))
-    peer.publish(b"")
-    assert "server-busy" in str(peer.expect(Disposition).state)
-    peer.attach_reader(READER, handle=1)
-    assert condition(peer.expect(Detach)) == "com.microsoft:server-busy"
+    producer.publish(b"")
+    assert "server-busy" in str(producer.expect(Disposition).state)
+    producer.attach_reader(READER, handle=1)
+    assert condition(producer.expect(Detach)) == "com.microsoft:server-busy"
 
 
 def test_redelivery_sends_old_events_again(broker: Broker, peer: Peer) -> None:
