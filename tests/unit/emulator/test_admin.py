@@ -11,14 +11,14 @@ from eventhubs_emulator.broker import Broker
 from eventhubs_emulator.cli import main
 from eventhubs_emulator.errors import BadRequest, NotFound
 from eventhubs_emulator.http import Call, JsonServer
-from tests.unit.emulator.peer import Peer, fill
+from tests.unit.emulator.peer import Clock, Peer, fill
 
 READER = "orders/ConsumerGroups/$Default/Partitions/0"
 
 
 @pytest.fixture
 def broker() -> Broker:
-    made = Broker()
+    made = Broker(clock=Clock())
     made.create_hub("orders", 2)
     return made
 

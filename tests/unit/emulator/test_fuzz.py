@@ -13,14 +13,14 @@ from eventhubs_emulator.framing import AMQP_HEADER, SASL_HEADER, frame
 from eventhubs_emulator.performatives import AMQP, Attach, Begin, Close, Detach, Flow, Transfer
 from eventhubs_emulator.services import MAX_WAITING_REPLIES
 from eventhubs_emulator.values import Described, ULong
-from tests.unit.emulator.peer import Peer, fill
+from tests.unit.emulator.peer import Clock, Peer, fill
 from tests.unit.emulator.test_codec import keys, scalars
 
 READER = "orders/ConsumerGroups/$Default/Partitions/0"
 
 
 def namespace() -> Broker:
-    broker = Broker()
+    broker = Broker(clock=Clock())
     broker.create_hub("orders", 1)
     fill(broker, "orders", 0, 3)
     return broker

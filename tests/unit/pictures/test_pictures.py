@@ -1,6 +1,5 @@
 """The pictures' parts: what is left of a terminal, what becomes of queries and answers, which pods are scraped."""
 
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,12 +10,6 @@ from hypothesis import strategies as st
 from docs.generate.pictures import dashboard, targets, terminal
 from docs.generate.pictures.__main__ import demo_picture
 from docs.generate.pictures.dashboard import Panel, Series
-
-
-def test_a_program_sees_a_terminal_and_its_code_comes_back(tmp_path: Path):
-    program = "import os, sys; print(sys.stdout.isatty(), os.get_terminal_size().columns); sys.exit(3)"
-    code, printed = terminal.record([sys.executable, "-c", program], tmp_path)
-    assert (code, printed) == (3, f"True {terminal.COLUMNS}\r\n")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,11 @@ from eventconsumer_api.host_config import Credential, HubConfig
 from eventconsumer_processor.credentials import hub_access
 
 KEY = "c2VjcmV0LWtleQ=="
-HUB = f"Endpoint=sb://shop.servicebus.windows.net/;SharedAccessKeyName=Listen;SharedAccessKey={KEY}"
+HOST = "shop.servicebus.windows.net"
+HUB = f"Endpoint=sb://{HOST}/;SharedAccessKeyName=Listen;SharedAccessKey={KEY}"
+MISSING, INVALID = Reason.SECRET_KEY_MISSING, Reason.CONNECTION_STRING_INVALID
+INSECURE, DENIED = Reason.INSECURE_ENDPOINT, Reason.ENDPOINT_NOT_ALLOWED
+REFUSED = "key connectionString of Secret shop-secret names a host that is refused:"
 
 
 def credential(tmp_path: Path, text: str | None) -> Credential:
@@ -34,42 +38,23 @@ def hub(tmp_path: Path, text: str | None, **fields: Any) -> HubConfig:
 def test_entity_path_or_the_spec_names_the_hub(tmp_path: Path) -> None:
     assert hub_access(hub(tmp_path, f"{HUB};EntityPath=orders\n"), False, AZURE_SUFFIXES).name == "orders"
     access = hub_access(hub(tmp_path, HUB, name="orders"), False, AZURE_SUFFIXES)
-    assert (access.host, access.name, access.namespace) == (
-        "shop.servicebus.windows.net",
-        "orders",
-        "shop.servicebus.windows.net",
-    )
+    assert (access.host, access.name, access.namespace) == (HOST, "orders", HOST)
     assert KEY not in repr(access)
 
 
 @pytest.mark.parametrize(
     ("text", "fields", "reason", "part"),
     [
-        (None, {}, Reason.SECRET_KEY_MISSING, "Secret shop-secret has no key connectionString"),
-        ("  ", {}, Reason.SECRET_KEY_MISSING, "key connectionString of Secret shop-secret is empty"),
-        ("nonsense", {}, Reason.CONNECTION_STRING_INVALID, "part 1 is not of the form"),
-        (HUB, {}, Reason.CONNECTION_STRING_INVALID, "add EntityPath=<hub>"),
-        (f"{HUB};EntityPath=a", {"name": "b"}, Reason.CONNECTION_STRING_INVALID, "but spec.eventHub.name is b"),
-        (HUB, {"fully_qualified_namespace": "other.net"}, Reason.CONNECTION_STRING_INVALID, "make them equal"),
-        (f"{HUB};UseDevelopmentEmulator=true", {"name": "b"}, Reason.INSECURE_ENDPOINT, "without TLS"),
-        (
-            HUB.replace("shop.servicebus.windows.net", "collector.example"),
-            {"name": "b"},
-            Reason.ENDPOINT_NOT_ALLOWED,
-            "key connectionString of Secret shop-secret names a host that is not allowed: collector.example is not",
-        ),
-        (
-            HUB.replace("shop.servicebus.windows.net", "10.0.0.1:5671"),
-            {"name": "b"},
-            Reason.INSECURE_ENDPOINT,
-            "10.0.0.1",
-        ),
-        (
-            HUB.replace("shop.", "collector.example?."),
-            {"name": "b"},
-            Reason.ENDPOINT_NOT_ALLOWED,
-            "collector.example is not under",
-        ),
+        (None, {}, MISSING, "Secret shop-secret has no key connectionString"),
+        ("  ", {}, MISSING, "key connectionString of Secret shop-secret is empty"),
+        ("nonsense", {}, INVALID, "part 1 is not of the form"),
+        (HUB, {}, INVALID, "add EntityPath=<hub>"),
+        (f"{HUB};EntityPath=a", {"name": "b"}, INVALID, "but spec.eventHub.name is b"),
+        (HUB, {"fully_qualified_namespace": "other.net"}, INVALID, "make them equal"),
+        (f"{HUB};UseDevelopmentEmulator=true", {"name": "b"}, INSECURE, "without TLS"),
+        (HUB.replace(HOST, "collector.example"), {"name": "b"}, DENIED, f"{REFUSED} collector.example is not under"),
+        (HUB.replace(HOST, "10.0.0.1:5671"), {"name": "b"}, INSECURE, "10.0.0.1"),
+        (HUB.replace("shop.", "collector.example?."), {"name": "b"}, DENIED, "collector.example is not under"),
     ],
 )
 def test_bad_hub_credentials(
@@ -87,31 +72,27 @@ def test_the_administrators_domains_replace_azures(tmp_path: Path) -> None:
     assert hub_access(config, False, ("azure.example",)).namespace == "shop.hubs.azure.example"
 
 
-def test_no_token_is_sent_to_a_host_that_is_not_allowed(tmp_path: Path) -> None:
-    identity = Credential(field="spec.x", client_id="id")
-    config = HubConfig(
-        fully_qualified_namespace="collector.example", name="orders", consumer_group="$Default", credential=identity
-    )
+def of_identity(namespace: str) -> HubConfig:
+    """A hub's configuration with a workload identity."""
+    identity = Credential(field="spec.eventHub.authentication.workloadIdentity", client_id="id")
+    return HubConfig(fully_qualified_namespace=namespace, name="orders", consumer_group="$Default", credential=identity)
+
+
+def test_no_token_is_sent_to_a_host_that_is_not_allowed() -> None:
     with pytest.raises(Blocked, match=r"collector\.example is not under"):
-        hub_access(config, False, AZURE_SUFFIXES)
+        hub_access(of_identity("collector.example"), False, AZURE_SUFFIXES)
 
 
 def test_workload_identity_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE"):
         monkeypatch.delenv(name, raising=False)
-    config = HubConfig(
-        fully_qualified_namespace="shop.servicebus.windows.net",
-        name="orders",
-        consumer_group="$Default",
-        credential=Credential(field="spec.eventHub.authentication.workloadIdentity", client_id="id"),
-    )
     with pytest.raises(Blocked, match="AZURE_TENANT_ID, AZURE_FEDERATED_TOKEN_FILE not set"):
-        hub_access(config, False, AZURE_SUFFIXES)
+        hub_access(of_identity(HOST), False, AZURE_SUFFIXES)
     token = tmp_path / "token"
     token.write_text("jwt")
     monkeypatch.setenv("AZURE_TENANT_ID", "tenant")
     monkeypatch.setenv("AZURE_FEDERATED_TOKEN_FILE", str(token))
-    access = hub_access(config, False, AZURE_SUFFIXES)
+    access = hub_access(of_identity(HOST), False, AZURE_SUFFIXES)
     assert access.identity is not None and access.connection_string is None
 
 

@@ -1,5 +1,8 @@
 """What a host tells of its state: exactly what is now, nothing of what was."""
 
+from types import SimpleNamespace
+
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from eventconsumer_api.host_report import (
@@ -11,6 +14,7 @@ from eventconsumer_api.host_report import (
     PartitionReport,
     Problem,
 )
+from eventconsumer_processor import metrics as module
 from eventconsumer_processor.metrics import Metrics
 from tests.unit.operator.worlds import NOW, batch, fleet
 
@@ -39,7 +43,8 @@ def leading() -> FleetReport:
     return fleet().model_copy(update={"lags": lags, "lag_events": 10, "lag_seconds": 2.5})
 
 
-def test_leases_and_checkpoints_end_with_the_tenure() -> None:
+def test_leases_and_checkpoints_end_with_the_tenure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: 1.75e9))
     told, metrics = Told(), Metrics()
     metrics.follow(told)
     metrics.checkpointed("0")
@@ -48,7 +53,7 @@ def test_leases_and_checkpoints_end_with_the_tenure() -> None:
     )
     found = samples(metrics)
     assert found["lease_epoch", "0"] == 4
-    assert found["checkpoint_timestamp_seconds", "0"] > 1.7e9
+    assert found["checkpoint_timestamp_seconds", "0"] == 1.75e9
     assert (found["host_state", "Running"], found["host_state", "Starting"]) == (1, 0)
     told.report = told.report.model_copy(update={"partitions": ()})
     assert not {("lease_epoch", "0"), ("checkpoint_timestamp_seconds", "0")} & samples(metrics).keys()
