@@ -23,6 +23,7 @@ from eventhubs_emulator.performatives import (
     SaslInit,
     Transfer,
 )
+from eventhubs_emulator.session import WINDOW
 from eventhubs_emulator.values import Described, ULong
 from tests.unit.emulator.peer import Clock, Peer, fill, message
 
@@ -323,11 +324,15 @@ def test_a_message_in_parts_is_put_together(broker: Broker, producer: Peer) -> N
     assert data in broker.hub("orders").partitions[0].read(0, 1)[0].payload
 
 
-def test_credit_is_renewed_before_it_ends(producer: Peer) -> None:
-    for number in range(500):
-        producer.publish(b"", delivery=number, settled=True)
-    flow = [got for got, _ in producer.read() if isinstance(got, Flow)][-1]
-    assert (flow.delivery_count, flow.link_credit) == (500, 1000)
+def test_credit_and_window_are_renewed_before_they_end(broker: Broker, peer: Peer) -> None:
+    peer.attach_producer("orders")
+    peer.read()
+    for number in range(2500):
+        peer.publish(b"", delivery=number, settled=True)
+    flows = [got for got, _ in peer.read() if isinstance(got, Flow)]
+    assert [(flow.delivery_count, flow.link_credit) for flow in flows if flow.handle == 0][-1] == (2500, 1000)
+    assert [flow.incoming_window for flow in flows if flow.handle is None] == [WINDOW]
+    assert [len(partition) for partition in broker.hub("orders").partitions] == [1250, 1250]
 
 
 def test_too_large_a_message_detaches_the_link_and_frees_what_it_held(producer: Peer) -> None:

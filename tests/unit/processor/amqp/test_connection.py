@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from eventconsumer_processor.amqp import connection as connections
 from eventconsumer_processor.amqp import performatives as amqp
+from eventconsumer_processor.amqp import session
 from eventconsumer_processor.amqp.connection import Connection, Endpoint
 from eventconsumer_processor.amqp.deliveries import messages_of
 from eventconsumer_processor.amqp.link import Receiver
 from eventconsumer_processor.amqp.performatives import Terminus
-from eventconsumer_processor.amqp.session import WINDOW
 from eventconsumer_processor.errors import HubNotFound, HubUnreachable, LinkStolen
 from eventconsumer_processor.source.budget import LINK_BYTES, Budget
 from eventhubs_emulator.framing import AMQP_HEADER, SASL_FRAME, SASL_HEADER, FrameReader, frame
@@ -238,24 +239,26 @@ async def test_links_share_what_may_wait_until_they_end(world: World) -> None:
 
 
 @virtual
-async def test_the_window_is_refreshed_before_it_is_used_up(world: World) -> None:
+async def test_the_window_is_refreshed_before_it_is_used_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (connections, session):
+        monkeypatch.setattr(module, "WINDOW", 100)
     flows: list[Flow] = []
 
     async def script(server: Server) -> None:
         await server.greet()
         await server.attach()
         first = await server.next()
-        server.send(*(event(number, more=True) for number in range(WINDOW // 2)))
+        server.send(*(event(number, more=True) for number in range(50)))
         while not flows:
             found = await server.next()
             if found.handle is None:
                 flows.append(found)
-        assert first.incoming_window == WINDOW
+        assert first.incoming_window == 100
 
     link = receiver(await world.connect(script))
     await link.attach()
     await asyncio.gather(*world.tasks)
-    assert (flows[0].next_incoming_id, flows[0].incoming_window) == (5 + WINDOW // 2, WINDOW)
+    assert (flows[0].next_incoming_id, flows[0].incoming_window) == (55, 100)
 
 
 @pytest.mark.parametrize(
@@ -316,6 +319,7 @@ async def test_whatever_ends_the_connection_ends_its_links(world: World, end: Sc
     with pytest.raises(HubUnreachable):
         await receiver(connection).attach()
     assert not connection.is_usable
+    await connection.close()
 
 
 @virtual
