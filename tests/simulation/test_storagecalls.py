@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from eventconsumer_processor.host.storagecalls import SOON_SECONDS, WINDOW_SECONDS, StorageCalls, idle_per_hour
+from tests.simulation.idle import HOSTS, SECONDS, idle_hour
 from tests.support.fakes.virtual import virtual
 from tests.unit.processor.fleets import LAYOUTS, virtual_clock
-from tests.unit.processor.idle import HOSTS, SECONDS, idle_hour
 
 
 @virtual

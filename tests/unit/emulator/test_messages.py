@@ -45,10 +45,6 @@ def stored(data: bytes) -> list[tuple[int, Any]]:
 SYSTEM = {"x-opt-sequence-number": 7, "x-opt-offset": "700", "x-opt-enqueued-time": Timestamp(1234)}
 
 
-def test_the_service_adds_its_annotations() -> None:
-    assert stored(section(DATA, b"body")) == [(MESSAGE_ANNOTATIONS, SYSTEM), (DATA, b"body")]
-
-
 def test_sections_are_put_in_the_order_that_clients_expect() -> None:
     data = (
         section(HEADER, [True])
@@ -109,10 +105,6 @@ def test_a_batch_gives_its_key_to_every_event() -> None:
     assert len(parse_publication(data, 0)) == 1
 
 
-def test_an_event_without_a_body_gets_an_empty_one() -> None:
-    assert stored(section(APPLICATION_PROPERTIES, {"a": 1}))[-1] == (DATA, b"")
-
-
 @given(st.binary(max_size=200))
 def test_random_bytes_are_a_message_or_an_error(data: bytes) -> None:
     for parse in (lambda: parse_publication(data, 0), lambda: parse_publication(data, BATCH_FORMAT)):
@@ -147,6 +139,7 @@ def test_a_reply_carries_the_id_in_the_type_it_had(message_id: Any) -> None:
     assert type(fields[0][1][5]) is type(message_id)
 
 
-def test_an_event_made_here_reads_like_a_published_one() -> None:
+def test_an_event_made_here_reads_like_a_published_one_and_has_a_body() -> None:
+    assert stored(section(APPLICATION_PROPERTIES, {"a": 1}))[-1] == (DATA, b"")
     payload, _ = encode_event(b"x", {"a": 1}, "k").annotated(0, "0", 0)
     assert [code for code, _ in read(payload)] == [MESSAGE_ANNOTATIONS, APPLICATION_PROPERTIES, DATA]

@@ -104,31 +104,19 @@ async def loser(blobs: FakeBlobStore) -> CaptureChain:
     return mine
 
 
-async def test_a_losers_data_file_is_removed() -> None:
+@pytest.mark.parametrize("case", ["its own", "of another draft", "of another writer", "storage fails"])
+async def test_only_the_losers_own_data_file_is_removed(case: str) -> None:
     blobs = store()
     mine = await loser(blobs)
-    await mine.forsake(draft(5, 8, nonce="of another draft"))
-    assert FIRST in blobs.blobs
-    mine = await loser(blobs := store())
-    await mine.forsake(draft(5, 8))
-    assert sorted(blobs.blobs) == [RECORD, SECOND]
-
-
-async def test_a_file_that_is_not_the_losers_stays() -> None:
-    blobs = store()
-    mine = await loser(blobs)
-    await blobs.put(FIRST, b"somebody else's", metadata={"nonce": "other"})
-    await mine.forsake(draft(5, 8))
-    assert blobs.blobs[FIRST].data == b"somebody else's"
-
-
-async def test_a_data_file_that_cannot_be_removed_stays_an_orphan() -> None:
-    blobs = store()
-    mine = await loser(blobs)
-    blobs.faults.append(Fault("remove"))
-    await mine.forsake(draft(5, 8))
-    slots = await chain("Capture", blobs).listed()
-    assert [slot.path for slot in slots] == [SECOND] and FIRST in blobs.blobs
+    if case == "of another writer":
+        await blobs.put(FIRST, b"another writer's", metadata={"nonce": "other"})
+    if case == "storage fails":
+        blobs.faults.append(Fault("remove"))
+    before = blobs.blobs[FIRST].data
+    await mine.forsake(draft(5, 8, nonce="another" if case == "of another draft" else "mine"))
+    kept = blobs.blobs.get(FIRST)
+    assert (kept and kept.data) == (None if case == "its own" else before)
+    assert [slot.path for slot in await chain("Capture", blobs).listed()] == [SECOND]
 
 
 async def test_an_empty_file_has_508_bytes_and_no_record() -> None:

@@ -104,17 +104,6 @@ async def test_the_winners_file_is_given_back_and_nothing_is_left_of_the_losers(
     assert dict(blobs.blobs) == before
 
 
-@virtual
-async def test_blocks_of_a_dead_writer_are_no_obstacle_to_a_small_file() -> None:
-    blobs = FakeBlobStore(clock)
-    blobs.faults.append(Fault("put_block_list"))
-    with pytest.raises(Unavailable):
-        await chain("Slots", blobs).put(draft(5, 8, nonce="dead"), Content.of(*LARGE))
-    assert await committed(chain("Slots", blobs), draft(5, 6), SMALL) is None
-    slot = await chain("Slots", blobs).at(5)
-    assert slot is not None and slot.last == 6
-
-
 @pytest.mark.parametrize("layout", LAYOUTS)
 @virtual
 async def test_a_lost_lease_ends_the_attempts(layout: str) -> None:

@@ -96,43 +96,28 @@ async def test_a_chain_begins_once() -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-async def test_a_tombstone_is_a_slot_without_content(layout: str) -> None:
-    blobs = store()
-    files = chain(layout, blobs)
-    for start in (5, 9):
-        await files.put(draft(start, start + 3, nonce=f"n{start}"), b"events")
-    before = await files.at(5)
-    assert before is not None
-    facts = dict(blobs.blobs[files.path(5)].metadata)
-    assert await tombstone(blobs, files, before)
-    after = await files.at(5)
-    assert after is not None and after.tombstone and after.size == 0
-    assert blobs.blobs[files.path(5)].data == b""
-    assert blobs.blobs[files.path(5)].metadata == facts | {"tombstone": NOON.isoformat(timespec="seconds")}
-    assert replace(after, tombstone=False, size=6, etag=before.etag) == before
-    assert [slot.start for slot in await files.listed()] == [5, 9]
-    assert layout == "Slots" or before.path not in blobs.blobs
-    assert await tombstone(blobs, files, before)  # once more is no error
-    with pytest.raises(Conflict):
-        await files.put(draft(5, 8, nonce="late"), b"again")
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("operation", ["put", "remove"])
-async def test_pruning_repeats_a_request_whose_answer_was_lost(
-    layout: str, operation: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("lost", ["", "put", "remove"])
+async def test_a_tombstone_is_a_slot_without_content_whatever_answer_is_lost(
+    layout: str, lost: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prune, "FIRST_PAUSE", 0)
     blobs = store()
     files = chain(layout, blobs)
     await files.put(draft(5, 8), b"events")
-    slot = await files.at(5)
-    assert slot is not None
-    blobs.faults.append(Fault(operation, applied=True))
-    assert await tombstone(blobs, files, slot)
+    before = await files.at(5)
+    assert before is not None
+    facts = dict(blobs.blobs[files.path(5)].metadata)
+    blobs.faults += [Fault(lost, applied=True)] if lost else []
+    assert await tombstone(blobs, files, before)
     after = await files.at(5)
-    assert after is not None and after.tombstone
-    assert sum(len(blob.data) for blob in blobs.blobs.values()) == 0
+    assert after is not None and after.tombstone and after.size == 0
+    assert {name: (blob.data, blob.metadata) for name, blob in blobs.blobs.items()} == {
+        files.path(5): (b"", facts | {"tombstone": NOON.isoformat(timespec="seconds")})
+    }
+    assert replace(after, tombstone=False, size=6, etag=before.etag) == before
+    assert await tombstone(blobs, files, before)  # once more is no error
+    with pytest.raises(Conflict):
+        await files.put(draft(5, 8, nonce="late"), b"again")
 
 
 async def test_only_the_file_that_was_meant_is_cleaned_up() -> None:
