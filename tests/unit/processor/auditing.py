@@ -79,6 +79,7 @@ class World:
     leases: BlobStore = field(default_factory=lambda: FakeBlobStore(clock))
     results: BlobStore = field(default_factory=lambda: FakeBlobStore(clock))
     era: str = ERA
+    namespace: str = "shop"  # in the names of data files of the Capture layout
     batch_files: list[dict[str, Any]] = field(default_factory=list)
     _totals: dict[str, int] = field(default_factory=lambda: {"files": 0, "events": 0, "bytes": 0})
     _next: dict[str, int] = field(default_factory=dict)
@@ -214,7 +215,7 @@ class World:
     async def captured(self, partition: str, start: int, rows: Sequence[int], second: int, epoch: int = 1) -> str:
         """A data file in the Capture layout and its record; the data file's name below the prefix."""
         data = avro(rows)
-        path = f"shop/orders/{partition}/2026/01/01/00/00/{second:02d}.avro"
+        path = f"{self.namespace}/orders/{partition}/2026/01/01/00/00/{second:02d}.avro"
         etag = await self.put(path, data)
         facts = metadata(rows, data, epoch) | {"path": f"p/{path}", "size": str(len(data)), "etag": etag}
         await self.put(self.slot(partition, start, "json"), facts, **facts)
