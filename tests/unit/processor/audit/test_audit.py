@@ -9,14 +9,14 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from eventconsumer_api.v1alpha1 import LeaseLayout, Position
+from eventconsumer_api.v1alpha1 import LeaseLayout
 from eventconsumer_processor.audit.codes import MEANINGS, Code, Level
 from eventconsumer_processor.audit.owners import LeaseSubject
 from eventconsumer_processor.audit.prune import plan
 from eventconsumer_processor.audit.read import Subject, audit
 from eventconsumer_processor.audit.show import show
 from eventconsumer_processor.errors import HubUnreachable
-from eventconsumer_processor.source.hub import HubInfo, PartitionInfo, Source
+from eventconsumer_processor.source.hub import HubInfo, PartitionInfo
 from eventconsumer_storage.blobs import BlobInfo
 from eventconsumer_storage.errors import Unavailable
 from tests.support.fakes.blobs import Fault
@@ -452,7 +452,7 @@ async def test_a_checkpoint_that_another_program_moved_is_explained_where_leases
 
 @dataclass
 class AskedHub:
-    """A hub that answers questions."""
+    """A hub that answers questions and gives no reader."""
 
     first: int = 0
     last: int = 39
@@ -468,15 +468,6 @@ class AskedHub:
     async def partition(self, partition: str) -> PartitionInfo:
         assert partition in self.partitions
         return PartitionInfo(self.first, self.last, CREATED, is_empty=False)
-
-    async def open(self, partition: str, after: int, epoch: int, prefetch: int) -> Source:
-        raise AssertionError("the auditor attaches no reader")
-
-    async def locate(self, partition: str, position: Position, epoch: int) -> int:
-        raise AssertionError("the auditor attaches no reader")
-
-    async def check_consumer_group(self, partition: str) -> None:
-        raise AssertionError("the auditor attaches no reader")
 
     async def close(self) -> None:
         pass

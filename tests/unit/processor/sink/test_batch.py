@@ -73,7 +73,7 @@ def pairs(entries: dict[str, tuple[str, Kind]]) -> list[str]:
     return [part for key, (value, _) in entries.items() for part in (key, value)]
 
 
-@given(st.lists(events, max_size=12), st.data())
+@given(st.lists(events, max_size=6), st.data())
 def test_parts_are_parts_of_the_lists_and_share_their_memory(found: list[Event], data: st.DataObject) -> None:
     batch = EventBatch.of(rows_of(found))
     assert batch.rows() == rows_of(found)
@@ -94,7 +94,7 @@ def test_parts_are_parts_of_the_lists_and_share_their_memory(found: list[Event],
     assert EventBatch.joined([batch.slice(0, start), batch.slice(start, len(found))]).rows() == rows_of(found)
 
 
-@given(st.lists(events, max_size=12), st.integers(-1, 31))
+@given(st.lists(events, max_size=6), st.integers(-1, 31))
 def test_redelivered_events_are_dropped_with_all_their_columns(found: list[Event], seen: int) -> None:
     expected: list[Event] = []
     for event in found:
@@ -105,7 +105,7 @@ def test_redelivered_events_are_dropped_with_all_their_columns(found: list[Event
     assert fresh.after(seen).rows() == rows_of([event for event in expected if event["number"] > seen])
 
 
-@given(st.lists(st.lists(events, max_size=5), max_size=5), st.data())
+@given(st.lists(st.lists(events, max_size=4), max_size=3), st.data())
 def test_a_file_holds_what_lists_of_the_events_hold(found: list[list[Event]], data: st.DataObject) -> None:
     """Batches are parts of others, as they are behind a file that was adopted."""
     cuts = [data.draw(st.integers(0, len(some))) for some in found]
