@@ -1,4 +1,4 @@
-"""What benchmarks wrote into docs/benchmarks, and how it is written."""
+"""Results of benchmarks in docs/benchmarks, and how they are written."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.bench.results import FOLDER, GOALS, Goal, Row, read, table, write
 ENTRIES = json.loads((FOLDER / "latest.json").read_text())
 
 
-def test_the_rows_in_docs_are_whole() -> None:
+def test_the_rows_in_docs_are_complete() -> None:
     names = [entry["name"] for entry in ENTRIES]
     assert {"drain_1k_vs_sdk", "receive_1k_vs_go"} <= set(names)
     assert len(names) == len(set(names))

@@ -1,4 +1,4 @@
-"""The admin side and the command line: what they do, and how they say what is wrong."""
+"""The admin interface and the command line: their effects and their error messages."""
 
 import asyncio
 from typing import Any
@@ -85,7 +85,7 @@ def test_many_events_are_put_in_one_call(broker: Broker) -> None:
     assert [payload[-1:] for payload in stored] == [b"x", b"\x01"] * 3
 
 
-def test_links_tell_who_reads(broker: Broker) -> None:
+def test_links_name_their_readers_and_producers(broker: Broker) -> None:
     peer = Peer(broker).open()
     peer.attach_reader(READER, epoch=3, credit=7)
     peer.attach_producer("orders", handle=1)

@@ -1,4 +1,4 @@
-"""Every AMQP type survives the way there and back; hostile bytes meet a clear error."""
+"""Every AMQP type is decoded as it was encoded; hostile bytes are a clear error."""
 
 import struct
 import uuid
@@ -185,7 +185,7 @@ def test_values_may_nest_to_the_limit() -> None:
 @pytest.mark.parametrize(
     "value", [UByte(256), UInt(-1), 1 << 63, Symbol("ä"), Decimal32(b"123"), object(), Float(1e300)]
 )
-def test_what_has_no_encoding_is_refused(value: Any) -> None:
+def test_values_without_an_encoding_are_refused(value: Any) -> None:
     with pytest.raises(ValueError):
         encode(value)
 

@@ -1,4 +1,4 @@
-"""The protocol without sockets: what the server answers, and what it does not do."""
+"""The server's protocol, without sockets."""
 
 import logging
 
@@ -134,7 +134,7 @@ def test_sasl_outcomes(broker: Broker, mechanism: str, response: bytes | None, c
     assert peer.connection.closed == bool(code)
 
 
-def test_another_protocol_is_answered_with_ours_and_the_end(broker: Broker) -> None:
+def test_another_protocol_is_answered_with_the_sasl_header_and_a_close(broker: Broker) -> None:
     peer, answer = greeted(broker, b"GET / HTTP/1.1\r\n")
     assert answer == SASL_HEADER
     assert peer.connection.closed
@@ -172,7 +172,7 @@ def test_close_is_answered(peer: Peer) -> None:
 # Readers
 
 
-def test_a_reader_gets_what_its_credit_allows_in_order(broker: Broker, peer: Peer) -> None:
+def test_a_reader_receives_events_in_order_up_to_its_credit(broker: Broker, peer: Peer) -> None:
     fill(broker, "orders", 0, 10)
     peer.attach_reader(READER, credit=4)
     got = peer.read()
@@ -335,7 +335,7 @@ def test_credit_and_window_are_renewed_before_they_end(broker: Broker, peer: Pee
     assert [len(partition) for partition in broker.hub("orders").partitions] == [1250, 1250]
 
 
-def test_too_large_a_message_detaches_the_link_and_frees_what_it_held(producer: Peer) -> None:
+def test_a_message_that_is_too_large_detaches_the_link_and_frees_its_memory(producer: Peer) -> None:
     part = bytes(60_000)
     for number in range(30):
         producer.send(Transfer(0, 0, b"t", 0, False, True), part)
@@ -345,7 +345,7 @@ def test_too_large_a_message_detaches_the_link_and_frees_what_it_held(producer: 
     assert producer.connection._held == 0
 
 
-def test_what_is_no_message_is_rejected_and_the_link_stays(broker: Broker, producer: Peer) -> None:
+def test_an_invalid_message_is_rejected_and_the_link_stays(broker: Broker, producer: Peer) -> None:
     producer.send(Transfer(0, 0, b"t", 0, False, False), b"rubbish")
     assert "amqp:decode-error" in str(producer.expect(Disposition).state)
     producer.publish(b"good", delivery=1)
@@ -374,7 +374,7 @@ def test_an_aborted_message_is_forgotten(broker: Broker, producer: Peer) -> None
         (0, Open("again"), Close, "amqp:not-allowed"),
     ],
 )
-def test_a_violation_ends_what_it_violated(
+def test_a_violation_ends_the_session_or_the_connection(
     peer: Peer, channel: int, performative: Transfer, kind: type, expected: str
 ) -> None:
     peer.send(performative, channel=channel)
@@ -472,7 +472,7 @@ def test_management_describes_hub_and_partition(broker: Broker, peer: Peer) -> N
         ("$cbs", TOKEN | {"operation": "delete-token"}, 400),
     ],
 )
-def test_a_service_says_what_is_wrong(peer: Peer, service: str, request_: dict, status: int) -> None:
+def test_a_wrong_request_to_a_service_has_its_status(peer: Peer, service: str, request_: dict, status: int) -> None:
     assert ask(peer, service, request_, "a.b.c")["status-code"] == status
 
 
@@ -482,7 +482,7 @@ def test_cbs_takes_a_bearer_token_where_that_is_allowed(broker: Broker, peer: Pe
     assert ask(peer, "$cbs", TOKEN | {"name": "sb://h/nothing"}, "a.b.c")["status-code"] == 404
 
 
-def test_cbs_fails_as_told(broker: Broker, peer: Peer) -> None:
+def test_cbs_fails_as_its_fault_is_set(broker: Broker, peer: Peer) -> None:
     broker.faults.cbs = CbsFault(500, "broken")
     assert ask(peer, "$cbs", TOKEN, "a")["status-description"] == "broken"
     broker.faults.cbs = CbsFault(None, "")

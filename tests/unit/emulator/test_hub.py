@@ -1,4 +1,4 @@
-"""The log of a partition, its retention, and what a hub does with keys and turns."""
+"""The log of a partition, its retention, and a hub's groups and partitions."""
 
 import pytest
 from hypothesis import given
@@ -48,7 +48,7 @@ def test_each_bound_drops_the_oldest(retention: Retention, kept: list[int] | Non
 
 
 @given(st.lists(st.one_of(st.integers(1, 20), st.integers(-30, -1)), max_size=40), st.integers(0, 200))
-def test_the_log_is_what_a_plain_list_would_be(steps: list[int], start: int) -> None:
+def test_the_log_behaves_as_a_plain_list(steps: list[int], start: int) -> None:
     """Appends (positive) and retention up to a distance from the end (negative), against a list."""
     partition, model, first = Partition("0", Retention(max_events=50)), list[int](), 0
     for step in steps:

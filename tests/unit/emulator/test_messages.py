@@ -63,7 +63,7 @@ def test_sections_are_put_in_the_order_that_clients_expect() -> None:
     ]
 
 
-def test_a_sender_cannot_forge_what_the_service_sets() -> None:
+def test_a_sender_cannot_set_the_annotations_of_the_service() -> None:
     data = section(MESSAGE_ANNOTATIONS, {Symbol("x-opt-sequence-number"): 99}) + section(DATA, b"")
     assert stored(data)[0] == (MESSAGE_ANNOTATIONS, SYSTEM)
 
@@ -125,7 +125,7 @@ def test_random_bytes_are_a_message_or_an_error(data: bytes) -> None:
         (section(MESSAGE_ANNOTATIONS, [1]), "must be a map"),
     ],
 )
-def test_what_is_no_message_is_named(data: bytes, says: str) -> None:
+def test_the_error_of_an_invalid_message_names_the_cause(data: bytes, says: str) -> None:
     with pytest.raises(DecodeError, match=says):
         parse_event(data)
 

@@ -1,4 +1,4 @@
-"""The pure rules: where readers start, who stays, which partition a key has, which tokens are good."""
+"""Pure rules: positions of readers, displacement by epochs, partitions of keys, tokens."""
 
 import base64
 import hmac
@@ -62,7 +62,7 @@ def start(partition: Partition, condition: str) -> int:
         ("enqueued-time-utc > 600", 7),
     ],
 )
-def test_a_selector_says_where_to_start(partition: Partition, condition: str, first: int) -> None:
+def test_a_selector_sets_the_first_event(partition: Partition, condition: str, first: int) -> None:
     assert start(partition, condition) == first
 
 
@@ -109,7 +109,9 @@ def test_another_filter_is_refused(text: str) -> None:
     ("newcomer", "present", "displaced"),
     [(None, [], 0), (None, [None] * 4, 0), (0, [], 0), (0, [0], 1), (2, [1], 1), (0, [None, None], 2)],
 )
-def test_who_goes_when_a_reader_comes(newcomer: int | None, present: list[int | None], displaced: int) -> None:
+def test_a_new_reader_displaces_readers_of_lower_or_equal_epochs(
+    newcomer: int | None, present: list[int | None], displaced: int
+) -> None:
     reasons = displaced_by(newcomer, present)
     assert len(reasons) == displaced
     assert {reason.condition for reason in reasons} <= {"amqp:link:stolen"}
@@ -190,7 +192,7 @@ def jwt(claims: Any) -> str:
     return f"e30.{part}.sig"
 
 
-def test_a_bearer_token_lives_as_long_as_it_says() -> None:
+def test_a_bearer_token_is_valid_until_it_expires() -> None:
     assert check_jwt(jwt({"exp": 1500}), "orders", 9999, 1000).expires_at == 1500
     assert check_jwt("opaque", "orders", 1200, 1000).expires_at == 1200
     assert check_jwt("a.%%%.b", "orders", None, 1000).expires_at == float("inf")
@@ -200,7 +202,7 @@ def test_a_bearer_token_lives_as_long_as_it_says() -> None:
             check_jwt(token, "orders", until, 1000)
 
 
-def test_a_grant_covers_what_is_below_it_and_not_what_only_begins_alike() -> None:
+def test_a_grant_covers_paths_below_it_and_not_names_with_the_same_beginning() -> None:
     grant = Grant("orders", RIGHTS, 0)
     assert grant.covers("orders")
     assert grant.covers("orders/partitions/0")

@@ -1,4 +1,4 @@
-"""The pictures' parts: what is left of a terminal, what becomes of queries and answers, which pods are scraped."""
+"""The pictures' parts: terminal output, queries and their results, the pods that are scraped."""
 
 from pathlib import Path
 from xml.etree import ElementTree
@@ -21,7 +21,7 @@ from docs.generate.pictures.dashboard import Panel, Series
         ("\x1b[?25l\x1b[2K\x1b[32mdone\x1b[0m\r\n", ["\x1b[32mdone\x1b[0m", ""]),
     ],
 )
-def test_lines_are_what_stands_there_at_the_end(printed: str, shown: list[str]):
+def test_lines_are_the_final_content_of_the_terminal(printed: str, shown: list[str]):
     assert terminal.lines(printed) == shown
 
 

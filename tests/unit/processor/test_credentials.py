@@ -1,4 +1,4 @@
-"""Credentials: what each kind of text means, and that no message holds a value of it."""
+"""Credentials: the meaning of each kind of text; no message holds a value of it."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -83,7 +83,7 @@ def test_no_token_is_sent_to_a_host_that_is_not_allowed() -> None:
         hub_access(of_identity("collector.example"), False, AZURE_SUFFIXES)
 
 
-def test_workload_identity_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workload_identity_names_missing_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(Blocked, match="AZURE_TENANT_ID, AZURE_FEDERATED_TOKEN_FILE not set"):

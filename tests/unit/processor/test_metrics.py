@@ -1,4 +1,4 @@
-"""What a host tells of its state: exactly what is now, nothing of what was."""
+"""Metrics of a host's state: the present state, without remains of former ones."""
 
 from types import SimpleNamespace
 
@@ -59,7 +59,7 @@ def test_leases_and_checkpoints_end_with_the_tenure(monkeypatch: pytest.MonkeyPa
     assert not {("lease_epoch", "0"), ("checkpoint_timestamp_seconds", "0")} & samples(metrics).keys()
 
 
-def test_lag_is_told_while_leading_and_where_it_is_known() -> None:
+def test_lag_is_exported_while_leading_and_where_it_is_known() -> None:
     told, metrics = Told(), Metrics()
     metrics.follow(told)
     told.report = told.report.model_copy(update={"fleet": leading()})
@@ -76,7 +76,7 @@ def test_lag_is_told_while_leading_and_where_it_is_known() -> None:
         assert metrics.registry.get_sample_value("eventconsumer_lag_seconds") is None
 
 
-def test_what_waits_for_spark_is_told_while_leading_and_where_spark_is_on() -> None:
+def test_spark_metrics_are_exported_while_leading_and_where_spark_is_on() -> None:
     told, metrics, without = Told(), Metrics(), Metrics()
     metrics.follow(told, spark=True)
     without.follow(told)

@@ -126,7 +126,7 @@ def of_identity(url: str | None) -> BlobLocation:
         (URL, AZURE_SUFFIXES, "AZURE_TENANT_ID, AZURE_FEDERATED_TOKEN_FILE not set"),
     ],
 )
-def test_no_token_is_sent_where_it_may_not_go(
+def test_no_token_is_sent_to_other_hosts(
     url: str | None, suffixes: tuple[str, ...], part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE"):

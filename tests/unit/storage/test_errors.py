@@ -1,4 +1,4 @@
-"""How storage asks for a pause, and that a commit keeps to it."""
+"""The pause that storage asks for, and a commit that keeps it."""
 
 import asyncio
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""How long events wait for more: never where a handler waits for them, and a small part of a file's age else."""
+"""How long events wait for more: a small part of a file's age, and not longer than the default for a handler."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Which receiver a host uses: our own unless told otherwise."""
+"""The receiver of a host: our own unless another one is set."""
 
 import pytest
 from pydantic import ValidationError
@@ -6,13 +6,13 @@ from pydantic import ValidationError
 from eventconsumer_api.v1alpha1 import Processing, SourceKind
 
 
-def test_our_own_is_the_default_and_older_hosts_are_not_told_of_it() -> None:
+def test_our_own_receiver_is_the_default_and_is_not_written() -> None:
     processing = Processing.model_validate_json("{}")
     assert processing.source is SourceKind.AMQP
     assert "source" not in processing.model_dump_json(by_alias=True)
 
 
-def test_another_one_is_written_and_read() -> None:
+def test_another_receiver_is_written_and_read() -> None:
     processing = Processing.model_validate_json('{"source":"Sdk"}')
     assert processing.source is SourceKind.SDK
     assert Processing.model_validate_json(processing.model_dump_json(by_alias=True)) == processing

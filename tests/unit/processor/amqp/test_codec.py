@@ -109,7 +109,7 @@ composites = st.recursive(
 
 
 @given(composites)
-def test_what_pyamqp_writes_is_read_as_pyamqp_reads_it(value: Any) -> None:
+def test_values_of_pyamqps_encoder_are_read_as_by_pyamqps_decoder(value: Any) -> None:
     output = bytearray()
     encode_value(output, value)
     data = bytes(output)
@@ -157,7 +157,7 @@ def test_rare_shapes(data: bytes, value: Any) -> None:
         b"\xe0\x04\x01\x50\x01\x02",  # an item more than the array says
     ],
 )
-def test_what_is_no_value_is_refused(data: bytes) -> None:
+def test_invalid_values_are_refused(data: bytes) -> None:
     with pytest.raises(FrameError):
         whole(data)
     with pytest.raises(FrameError):
@@ -219,7 +219,7 @@ def test_values_nest_as_deep_as_allowed() -> None:
 
 
 @given(st.integers(0, 2**32 - 1), st.text(max_size=300), st.binary(max_size=300), st.uuids(), leaves["long"])
-def test_what_is_sent_is_read_by_an_independent_decoder(
+def test_sent_values_are_read_by_an_independent_decoder(
     number: int, text: str, raw: bytes, identifier: uuid.UUID, wide: int
 ) -> None:
     fields = codec.composite(

@@ -1,4 +1,4 @@
-"""The compiled decoder makes of a message what `events.by_rows` makes of it, or leaves it to others."""
+"""The compiled decoder gives the same as `events.by_rows`, or names a message that it does not decode."""
 
 import json
 import struct
@@ -97,7 +97,7 @@ values = (
     | st.floats(width=32).map(Float)
     | st.uuids()
 )
-"""What publishers send."""
+"""Values of properties that publishers send."""
 
 
 ids = st.none() | texts | st.uuids() | st.integers(0, 2**64 - 1).map(ULong)

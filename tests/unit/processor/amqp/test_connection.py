@@ -209,7 +209,7 @@ async def test_deliveries_in_parts_aborted_and_unsettled(world: World) -> None:
 
 
 @virtual
-async def test_links_share_what_may_wait_until_they_end(world: World) -> None:
+async def test_links_share_the_budget_of_waiting_bytes_until_they_end(world: World) -> None:
     servers: list[Server] = []
 
     async def script(server: Server) -> None:
@@ -301,7 +301,7 @@ async def test_a_link_that_is_refused_or_detached_has_the_error_of_its_condition
     ],
 )
 @virtual
-async def test_whatever_ends_the_connection_ends_its_links(world: World, end: Script) -> None:
+async def test_the_end_of_the_connection_ends_its_links(world: World, end: Script) -> None:
     async def script(server: Server) -> None:
         await server.greet()
         await server.attach(9)
@@ -323,7 +323,7 @@ async def test_whatever_ends_the_connection_ends_its_links(world: World, end: Sc
 
 
 @virtual
-async def test_heartbeats_go_out_at_half_of_what_the_peer_allows_and_silence_is_noticed(world: World) -> None:
+async def test_heartbeats_are_sent_at_half_of_the_peers_limit_and_silence_ends_the_connection(world: World) -> None:
     servers: list[Server] = []
 
     async def script(server: Server) -> None:
@@ -356,7 +356,7 @@ async def test_a_handshake_that_fails_or_hangs_is_an_error_in_time(world: World,
 
 
 @virtual
-async def test_closing_says_so_and_frees_handles(world: World) -> None:
+async def test_closing_sends_a_close_and_frees_handles(world: World) -> None:
     said: list[str] = []
 
     async def script(server: Server) -> None:
@@ -408,7 +408,7 @@ async def test_few_events_wait_for_more_and_many_do_not(world: World) -> None:
 
 
 @virtual
-async def test_a_reader_that_is_about_to_leave_waits_for_nothing(world: World) -> None:
+async def test_a_reader_that_is_about_to_leave_does_not_wait(world: World) -> None:
     async def script(server: Server) -> None:
         await server.greet()
         await server.attach()

@@ -1,4 +1,4 @@
-"""Messages become the same columns as by pyamqp's decoder and `source.columns`, whatever shape they have."""
+"""Messages of any shape become the same columns as by pyamqp's decoder and `source.columns`."""
 
 from typing import Any
 
@@ -207,7 +207,7 @@ def test_unusual_messages_give_the_same_columns(payload: bytes) -> None:
     assert decoded([payload] * 3).columns.equals(pa.concat_batches([expected.columns] * 3))
 
 
-def test_nothing_gives_nothing() -> None:
+def test_no_messages_give_an_empty_batch() -> None:
     assert len(decoded([])) == 0
 
 
@@ -229,7 +229,7 @@ def test_nothing_gives_nothing() -> None:
         NUMBERED + BODY[:-1],
     ],
 )
-def test_what_is_no_event_is_refused(payload: bytes) -> None:
+def test_invalid_events_are_refused(payload: bytes) -> None:
     for count in (1, 3):
         with pytest.raises(FrameError):
             decoded([payload] * count)

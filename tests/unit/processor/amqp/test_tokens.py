@@ -88,7 +88,7 @@ def test_no_secret_is_shown() -> None:
     assert "secret" not in repr(Token("jwt", "secret", None))
 
 
-def test_a_request_says_what_the_service_wants_to_know() -> None:
+def test_a_request_to_put_a_token_has_all_its_fields() -> None:
     request = parse_request(cbs.put_token(Token("jwt", "text", 5.0), AUDIENCE, bytes(16)))
     assert request.body == "text"
     assert request.reply_to == "$cbs"
@@ -108,7 +108,9 @@ def test_a_request_says_what_the_service_wants_to_know() -> None:
         (None, HubUnreachable),
     ],
 )
-def test_what_the_service_answers(properties: dict[Any, Any] | None, error: type[Exception] | None) -> None:
+def test_answers_of_the_service_become_errors_by_status(
+    properties: dict[Any, Any] | None, error: type[Exception] | None
+) -> None:
     answer = DecodedMessage(None, properties, None, None, None, None)
     if error is None:
         check(answer)

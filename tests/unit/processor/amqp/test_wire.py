@@ -1,4 +1,4 @@
-"""Bytes to frames: however they are cut, the same deliveries; whatever they are, one kind of end."""
+"""Bytes to frames: the same deliveries however the bytes are cut; one kind of end for invalid bytes."""
 
 import struct
 from typing import Any
@@ -168,7 +168,7 @@ async def test_a_tag_of_another_length_is_another_shape() -> None:
         frame(b"\x00\x53\x14\xc0\x05\x02\x43"),
     ],
 )
-async def test_what_is_no_frame_ends_the_connection(data: bytes) -> None:
+async def test_an_invalid_frame_ends_the_connection(data: bytes) -> None:
     wire, peer, socket = wired()
     feed(wire, data)
     assert len(peer.ends) == 1
@@ -203,7 +203,7 @@ async def test_damaged_frames_end_the_connection_or_are_frames(
     assert len(peer.ends) <= 1
 
 
-async def test_what_waits_is_less_than_a_frame() -> None:
+async def test_less_than_a_frame_is_buffered() -> None:
     wire, peer, _ = wired()
     data = transfer(0, 1, b"z" * 3000) * 2
     for byte in data[:-1]:
@@ -214,7 +214,7 @@ async def test_what_waits_is_less_than_a_frame() -> None:
     assert len(peer.events) == 2
 
 
-async def test_the_end_is_said_once_and_not_after_closing() -> None:
+async def test_the_end_is_reported_once_and_not_after_closing() -> None:
     wire, peer, _ = wired()
     wire.connection_lost(None)
     wire.connection_lost(OSError("reset"))

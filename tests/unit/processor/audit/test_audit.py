@@ -1,4 +1,4 @@
-"""The auditor finds every kind of damage by its name, and nothing in a consumer that is as it must be."""
+"""The auditor finds every kind of damage by its name, and none in a correct consumer."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -284,7 +284,7 @@ HARMLESS: list[tuple[str, Change, Code | None, int]] = [
 
 @pytest.mark.parametrize(("change", "code", "exit_code"), table(HARMLESS))
 @virtual
-async def test_what_is_explained_is_no_violation(change: Change, code: Code | None, exit_code: int) -> None:
+async def test_explained_findings_are_no_violation(change: Change, code: Code | None, exit_code: int) -> None:
     world = await sample()
     await change(world)
     report = await world.audit(deep=True)
@@ -307,7 +307,7 @@ async def test_gaps_are_listed_and_counted() -> None:
 
 
 @virtual
-async def test_what_batches_left_out_is_counted_and_named() -> None:
+async def test_files_and_events_that_batches_left_out_are_counted_and_named() -> None:
     world = await sample()
     await forget({})(world)
     report = await world.audit()
@@ -582,7 +582,7 @@ async def two_segments() -> World:
 
 
 @virtual
-async def test_a_segment_that_was_accepted_is_clean_and_its_break_is_told() -> None:
+async def test_an_accepted_segment_is_clean_and_its_break_is_reported() -> None:
     world = await two_segments()
     report = await world.audit(deep=True)
     assert report.exit_code == 0, report.findings

@@ -123,7 +123,7 @@ ALLOWED: list[tuple[str, Change, Code | None, int]] = [
 
 @pytest.mark.parametrize(("change", "code", "exit_code"), table(ALLOWED))
 @virtual
-async def test_what_breaks_no_chain_is_no_violation(change: Change, code: Code | None, exit_code: int) -> None:
+async def test_changes_that_break_no_chain_are_no_violation(change: Change, code: Code | None, exit_code: int) -> None:
     world = await sample()
     await change(world)
     report = await world.audit()

@@ -1,4 +1,4 @@
-"""Whatever chain the hosts may write is clean, and whatever file of it is taken away or changed is missed."""
+"""Any chain that hosts may write is clean; any file that is removed or changed is found."""
 
 import sys
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Chains and leases are claimed before anything is touched; who has them is asked of storage, in virtual time."""
+"""Chains and leases are claimed before any other write; storage holds the claims. In virtual time."""
 
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -82,7 +82,7 @@ class Account:
         return ChainRecord.model_validate_json(self.sink.blobs[chain_name("p")].data).resource.uid
 
 
-def test_names_say_whose_they_are() -> None:
+def test_names_of_owners_leases_and_outputs() -> None:
     owner = owner_id("shop/orders", "orders.v1-host-3", "0123-ab")
     assert (consumer_of(owner), pod_of(owner)) == ("shop/orders", "orders.v1-host-3")
     for other in ("", "an-sdk", "orders-host-0.u1", "a/b", "a/b/c", "a/b/c/d.e"):
@@ -97,7 +97,7 @@ def test_names_say_whose_they_are() -> None:
 
 
 @virtual
-async def test_a_chain_has_one_identity_whoever_asks_and_whatever_answer_is_lost() -> None:
+async def test_a_chain_keeps_its_identity_when_another_resource_asks_or_an_answer_is_lost() -> None:
     account = Account()
     account.sink.faults.append(Fault("put", applied=True))  # it has its effect, and no answer
     with pytest.raises(Unavailable):
@@ -110,7 +110,7 @@ async def test_a_chain_has_one_identity_whoever_asks_and_whatever_answer_is_lost
 
 
 @virtual
-async def test_another_resource_takes_a_chain_over_only_while_nobody_leads() -> None:
+async def test_another_resource_takes_a_chain_over_only_without_a_leader() -> None:
     account = Account()
     identity = await account.chain()
     await take_lead(account.sink, "p", "a" * 36, LEAD_SECONDS, virtual_clock)
@@ -144,7 +144,7 @@ async def test_another_resource_waits_while_hosts_of_the_first_hold_leases() -> 
 
 
 @virtual
-async def test_a_record_that_cannot_be_read_is_told() -> None:
+async def test_an_unreadable_record_is_an_error_with_its_name() -> None:
     account = Account()
     await account.sink.put(chain_name("p"), b"{}")
     with pytest.raises(Damaged, match=r"cannot parse the record p/_chain\.json"):
@@ -213,7 +213,7 @@ async def test_leases_without_a_record_are_adopted_where_they_fit(lease: Lease, 
         ("AzureSdk", "shop/orders/orders-host-1.u", False),
     ],
 )
-async def test_no_link_is_opened_where_somebody_may_read(layout: str, owner: str, opened: bool) -> None:
+async def test_no_link_is_opened_while_another_reader_is_possible(layout: str, owner: str, opened: bool) -> None:
     account = Account()
     for _ in range(5):
         account.hub.partitions["0"].add(b"x")

@@ -23,7 +23,7 @@ def moved(before: Mapping[str, int], after: Mapping[str, int]) -> list[str]:
 
 
 @given(partitions=COUNTS, hosts=HOSTS)
-def test_it_is_balanced_and_complete(partitions: int, hosts: int) -> None:
+def test_the_plan_is_balanced_and_complete(partitions: int, hosts: int) -> None:
     plan = assignment(ids(partitions), hosts)
     loads = Counter(plan.values())
     assert set(plan) == set(ids(partitions))
@@ -33,7 +33,7 @@ def test_it_is_balanced_and_complete(partitions: int, hosts: int) -> None:
 
 
 @given(partitions=COUNTS, hosts=HOSTS)
-def test_one_more_host_moves_only_what_it_must(partitions: int, hosts: int) -> None:
+def test_one_more_host_moves_only_its_share(partitions: int, hosts: int) -> None:
     before, after = assignment(ids(partitions), hosts), assignment(ids(partitions), hosts + 1)
     changed = moved(before, after)
     assert {after[partition] for partition in changed} <= {hosts}  # only the new host takes
@@ -41,12 +41,12 @@ def test_one_more_host_moves_only_what_it_must(partitions: int, hosts: int) -> N
 
 
 @given(partitions=COUNTS, hosts=HOSTS, data=st.data())
-def test_it_depends_on_nothing_but_its_arguments(partitions: int, hosts: int, data: st.DataObject) -> None:
+def test_the_plan_does_not_depend_on_the_order_of_partitions(partitions: int, hosts: int, data: st.DataObject) -> None:
     names = data.draw(st.permutations(ids(partitions)))
     assert assignment(names, hosts) == assignment(ids(partitions), hosts)
 
 
-def test_it_is_the_same_in_every_process_and_version() -> None:
+def test_the_plan_is_the_same_in_every_process_and_version() -> None:
     plan = assignment(ids(12), 5)
     assert [plan[partition] for partition in ids(12)] == [3, 1, 0, 4, 2, 0, 0, 1, 3, 4, 2, 2]
 

@@ -27,7 +27,7 @@ def keeper_of(renew: object) -> Keeper:
 
 
 @virtual
-async def test_it_renews_at_three_fifths_and_stays_valid() -> None:
+async def test_a_lease_is_renewed_at_three_fifths_and_stays_valid() -> None:
     sent: list[float] = []
     clock = asyncio.get_running_loop().time
     began = clock()
@@ -78,7 +78,7 @@ async def test_a_renewal_that_hangs_leaves_time_for_another_one() -> None:
 
 
 @virtual
-async def test_a_renewal_counts_from_when_it_was_sent() -> None:
+async def test_a_renewal_counts_from_the_time_of_its_request() -> None:
     slow = iter([4.0, 3600.0, 3600.0, 3600.0])
     clock = asyncio.get_running_loop().time
     began = clock()

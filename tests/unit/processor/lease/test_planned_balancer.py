@@ -1,4 +1,4 @@
-"""What a host takes and gives up while it is told what the fleet is: pure decisions on a clock of the test's."""
+"""Partitions that a host takes and gives up while it knows the fleet: pure decisions on the test's clock."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -71,7 +71,7 @@ def test_a_host_takes_at_once_what_the_plan_gives_it_and_nothing_else() -> None:
     assert decision.steal is None and not decision.release
 
 
-def test_it_takes_its_own_from_an_owner_that_is_gone_but_not_from_one_that_lives() -> None:
+def test_a_host_takes_its_partitions_from_an_owner_that_is_gone_but_not_from_one_that_lives() -> None:
     group, me, former = Group(), owner(1, "u2"), owner(1, "u1")
     group.own(former, group.plan(2, 1))
     group.own(owner(0), group.plan(2, 0))
@@ -81,7 +81,7 @@ def test_it_takes_its_own_from_an_owner_that_is_gone_but_not_from_one_that_lives
     assert set(group.decide(here, me, Fleet(2, pods(0, 1), frozenset([former]))).acquire) == group.plan(2, 1)
 
 
-def test_it_gives_up_only_what_another_host_is_ready_for() -> None:
+def test_a_host_gives_up_only_partitions_that_another_host_is_ready_for() -> None:
     group, me = Group(), owner(0)
     group.own(me, set(group.ids))
     here = balancer(me)
@@ -99,7 +99,7 @@ def test_a_host_that_leaves_gives_up_as_the_others_become_ready() -> None:
     assert set(group.decide(here, me, Fleet(2, ready=pods(0, 1))).release) == group.plan(3, 2)
 
 
-def test_with_no_hosts_wanted_everything_stays_until_the_host_is_told_to_stop() -> None:
+def test_with_no_hosts_wanted_a_host_keeps_its_partitions_until_it_stops() -> None:
     group, me = Group(), owner(0)
     group.own(me, {"1", "2"})
     here = balancer(me)
@@ -108,7 +108,7 @@ def test_with_no_hosts_wanted_everything_stays_until_the_host_is_told_to_stop() 
         group.now += 5
 
 
-def test_what_is_another_hosts_is_taken_only_when_nobody_had_it_for_long_and_by_the_one_with_fewest() -> None:
+def test_a_partition_of_another_host_is_taken_after_the_grace_period_by_the_host_with_fewest() -> None:
     group = Group(count=9)
     names = [owner(number) for number in range(3)]
     here = {name: balancer(name) for name in names}
@@ -132,7 +132,7 @@ def test_what_is_another_hosts_is_taken_only_when_nobody_had_it_for_long_and_by_
     assert {len(group.decide(here[name], name, back).release) for name in names[:2]} == {1, 2}
 
 
-def test_a_partition_that_its_host_did_not_take_is_given_to_it_again_later_and_later() -> None:
+def test_a_partition_that_its_host_did_not_take_is_offered_at_growing_intervals() -> None:
     group, me = Group(count=2), owner(0)
     group.own(me, group.plan(2, 0))
     (other,) = group.plan(2, 1)
@@ -211,14 +211,14 @@ def test_a_host_without_an_ordinal_follows_no_plan() -> None:
     assert group.decide(balancer(me), me, Fleet(2, pods(0, 1))).steal in group.ids
 
 
-def test_a_message_that_says_this_host_is_gone_takes_nothing_from_it() -> None:
+def test_a_host_keeps_its_partitions_when_a_message_reports_it_gone() -> None:
     group, me = Group(), owner(0)
     group.own(me, group.plan(1, 0))
     assert group.decide(balancer(me), me, Fleet(1, pods(0), frozenset([me]))) == Decision(rest=True)
 
 
 @pytest.mark.parametrize("other", ["shop/billing/billing-host-0.u1", "market/orders/orders-host-0.u1", "an-sdk"])
-def test_a_host_of_another_consumer_is_none_of_the_fleet_whatever_its_ordinal(other: str) -> None:
+def test_a_host_of_another_consumer_is_no_member_of_the_fleet(other: str) -> None:
     group, me = Group(), owner(1)
     group.own(other, group.plan(2, 0))
     group.own(me, group.plan(2, 1))

@@ -107,7 +107,7 @@ def test_a_record_holds_the_whole_event() -> None:
         ({b"k": 1}, '{"k":1}'),
     ],
 )
-def test_every_type_of_a_property_is_stored_as_what_it_is(value: Any, stored: Any) -> None:
+def test_every_type_of_a_property_is_stored_in_its_type(value: Any, stored: Any) -> None:
     (record,) = read(to_batch([message(1, application_properties={b"k": value}, annotations={b"a": value})]))
     found = record["Properties"]["k"]
     assert found == stored and type(found) is type(stored)

@@ -106,7 +106,7 @@ def test_redelivered_events_are_dropped_with_all_their_columns(found: list[Event
 
 
 @given(st.lists(st.lists(events, max_size=4), max_size=3), st.data())
-def test_a_file_holds_what_lists_of_the_events_hold(found: list[list[Event]], data: st.DataObject) -> None:
+def test_a_file_holds_the_same_as_lists_of_the_events(found: list[list[Event]], data: st.DataObject) -> None:
     """Batches are parts of others, as they are behind a file that was adopted."""
     cuts = [data.draw(st.integers(0, len(some))) for some in found]
     batches = [EventBatch.of(rows_of(some)).slice(cut, len(some)) for some, cut in zip(found, cuts, strict=True)]

@@ -138,7 +138,7 @@ def test_every_wire_type_of_a_property_is_decoded(encoded: bytes, text: str) -> 
     assert rows.properties.values == [text]
 
 
-def test_the_file_says_where_it_belongs() -> None:
+def test_the_metadata_of_a_file_has_its_place_in_the_chain() -> None:
     data = b"".join(parquet.encode([batch_of([(5, b"x")])], "3", {"from": "4", "epoch": "2"}))
     file = pq.ParquetFile(pa.BufferReader(data))
     assert file.schema_arrow.metadata[b"eventconsumer.from"] == b"4"

@@ -1,4 +1,4 @@
-"""Committing a file, whatever storage answers: in its slot exactly once, or the winner's is adopted."""
+"""Committing a file under any failure of storage: it is in its slot exactly once, or the winner's is adopted."""
 
 import asyncio
 from collections.abc import Callable

@@ -18,7 +18,7 @@ from tests.support.fakes.hub import batch_of
 
 
 @given(st.lists(st.tuples(st.binary(max_size=30), st.booleans())), st.integers(1, 40))
-def test_what_is_written_leaves_in_blocks(writes: list[tuple[bytes, bool]], block_bytes: int) -> None:
+def test_written_bytes_leave_in_blocks(writes: list[tuple[bytes, bool]], block_bytes: int) -> None:
     writer, blocks, written = BlockWriter(block_bytes), [], 0
     for data, taken in writes:
         assert writer.tell() == written

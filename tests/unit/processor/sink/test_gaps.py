@@ -8,9 +8,7 @@ from eventconsumer_processor.sink.gaps import Gap, GapReason
 
 
 @given(st.integers(0, 50), st.sets(st.integers(0, 100), min_size=1), st.integers(0, 110))
-def test_events_and_what_retention_and_compaction_removed_cover_the_stretch_once(
-    expected: int, present: set[int], earliest: int
-) -> None:
+def test_events_and_removed_numbers_cover_the_stretch_once(expected: int, present: set[int], earliest: int) -> None:
     rising = sorted(number for number in present if number >= expected) or [expected]
     numbers = np.array(rising)
     missing = sorted(set(range(expected, rising[-1])) - set(rising))
@@ -28,7 +26,7 @@ GAPS = st.lists(st.builds(Gap, NUMBERS, NUMBERS, st.sampled_from(GapReason), st.
 
 
 @given(GAPS)
-def test_what_is_written_can_be_read(found: list[Gap]) -> None:
+def test_gaps_are_read_as_written(found: list[Gap]) -> None:
     assert sorted(gaps.parse(gaps.text(found)), key=repr) == sorted(found, key=repr)
 
 

@@ -31,7 +31,7 @@ async def fill(blobs: FakeBlobStore, *starts: int) -> Chain:
     return filled
 
 
-async def test_a_slot_is_named_by_the_number_expected_next_and_says_what_is_in_it() -> None:
+async def test_a_slot_is_named_by_the_next_number_and_has_the_facts_of_its_file() -> None:
     blobs = store()
     facts = replace(draft(17, 20), first=18, count=3, gap="retention:17-17")
     await chain("Slots", blobs).put(facts, b"events")

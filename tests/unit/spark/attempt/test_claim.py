@@ -143,7 +143,7 @@ def test_files_left_out_by_one_attempt_are_left_out_by_the_next(store: FakeBlobS
     assert commit(store, PREFIX, heir, record("b")).ours
 
 
-def test_leaving_out_whose_answer_was_lost_is_ours(store: FakeBlobStore, clock: Clock) -> None:
+def test_a_file_is_left_out_though_the_answer_was_lost(store: FakeBlobStore, clock: Clock) -> None:
     claim = taken(store, clock, "a")
     store.lose_next_answer = True
     claim.leave_out([FILE], "x")
@@ -162,7 +162,7 @@ def test_foreign_blob_in_the_place_of_a_commit(store: FakeBlobStore, clock: Cloc
         commit(store, PREFIX, taken(store, clock, "a"), record("a"))
 
 
-def test_totals_never_begin_anew(store: FakeBlobStore) -> None:
+def test_totals_are_not_restarted_when_a_commit_is_missing(store: FakeBlobStore) -> None:
     assert previous_commit(store, PREFIX, 1, first=1) is None
     assert previous_commit(store, PREFIX, 7, first=7) is None
     with pytest.raises(StorageError, match=r"without commit shop/orders/_commits/0000000003\.json"):

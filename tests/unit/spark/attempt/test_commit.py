@@ -1,4 +1,4 @@
-"""What goes into a commit: running totals, the newest quarantine; a replay's sum; where programs find the manifest."""
+"""Content of a commit: running totals, the newest quarantine; a replay's sum; the URL of the manifest."""
 
 import json
 
@@ -47,7 +47,7 @@ def test_last_quarantine_is_carried_on_until_there_is_a_newer_one() -> None:
     assert len(both.message) == 1000
 
 
-def test_replay_says_its_sum() -> None:
+def test_replay_reports_its_sum() -> None:
     last = before(totals=CommitTotals(rows_written=77))
     assert json.loads(totals_message(ReplayOf(nonce="x", first=4, last=6), last)) == {"batches": 3, "rows": 77}
 

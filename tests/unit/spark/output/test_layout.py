@@ -1,4 +1,4 @@
-"""How the output is cut into files, which small ones are compacted, and what file names say. Pure."""
+"""How the output is cut into files, which small files are compacted, and the partitions in file names. Pure."""
 
 import itertools
 

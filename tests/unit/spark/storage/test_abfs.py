@@ -1,4 +1,4 @@
-"""Where Spark reads and writes, and with which settings."""
+"""Folders that Spark reads and writes, and their settings."""
 
 import pytest
 
@@ -80,7 +80,7 @@ def test_shared_access_signature() -> None:
     assert settings["fs.azure.sas.fixed.token.shop.blob.core.windows.net"] == "sv=1&sig=x"
 
 
-def test_workload_identity_uses_what_the_webhook_gives() -> None:
+def test_workload_identity_uses_the_settings_of_the_webhook() -> None:
     account = StorageAccount(CLOUD.endpoint, "shop", client_id="client")
     host = "shop.blob.core.windows.net"
     settings = hadoop_settings(account, host, {"AZURE_TENANT_ID": "tenant", "AZURE_FEDERATED_TOKEN_FILE": "/token"})
@@ -91,7 +91,7 @@ def test_workload_identity_uses_what_the_webhook_gives() -> None:
     assert settings[f"fs.azure.account.oauth2.token.file.{host}"] == "/token"
 
 
-def test_workload_identity_without_the_webhook_says_what_to_install() -> None:
+def test_workload_identity_without_the_webhook_names_the_webhook_to_install() -> None:
     account = StorageAccount(CLOUD.endpoint, "shop", client_id="client")
     with pytest.raises(ConfigurationError, match=r"AZURE_FEDERATED_TOKEN_FILE.*workload identity webhook"):
         hadoop_settings(account, "shop.blob.core.windows.net", {"AZURE_TENANT_ID": "tenant"})

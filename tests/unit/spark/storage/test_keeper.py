@@ -111,7 +111,7 @@ def test_driver_that_was_frozen_notices_at_once() -> None:
     keeper.stop()
 
 
-def test_stopped_keeper_says_nothing() -> None:
+def test_stopped_keeper_reports_no_loss() -> None:
     renewed: list[int] = []
     keeper, lost = keeper_on(Ticks(last=0), lambda: bool(renewed.append(1)))
     keeper._renewals()
