@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -254,6 +255,11 @@ def metadata(rows: Sequence[int], data: bytes, epoch: int) -> dict[str, str]:
 
 def parquet(partition: str, rows: Sequence[int], *, epoch: int = 1) -> bytes:
     """A file of these sequence numbers."""
+    return _parquet(partition, tuple(rows), epoch)
+
+
+@cache
+def _parquet(partition: str, rows: tuple[int, ...], epoch: int) -> bytes:
     count = len(rows)
     text = pa.nulls(count, pa.string())
     pairs = pa.nulls(count, pa.map_(pa.string(), pa.string()))
