@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventconsumer_api.batch import BatchFile
+from eventconsumer_api.spark import Body
 from eventconsumer_spark.errors import ManifestError
 from eventconsumer_spark.input.capture import check_names, partition_of
 from eventconsumer_spark.input.reading import READER_BYTES, rows_at_a_time
+from eventconsumer_spark.output.bodies import body_schema
 from eventconsumer_spark.output.layout import (
     ENOUGH_FILES,
     ENOUGH_FULL,
@@ -87,3 +89,7 @@ def test_the_partition_of_an_avro_file_is_in_its_name_in_both_layouts() -> None:
         check_names([file(slot)])
     with pytest.raises(ManifestError, match="its name says none"):
         check_names([file("shop/orders/12.avro")])
+
+
+def test_no_schema_is_none() -> None:
+    assert body_schema(Body()) is None
