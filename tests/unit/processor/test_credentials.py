@@ -19,7 +19,7 @@ HOST = "shop.servicebus.windows.net"
 HUB = f"Endpoint=sb://{HOST}/;SharedAccessKeyName=Listen;SharedAccessKey={KEY}"
 MISSING, INVALID = Reason.SECRET_KEY_MISSING, Reason.CONNECTION_STRING_INVALID
 INSECURE, DENIED = Reason.INSECURE_ENDPOINT, Reason.ENDPOINT_NOT_ALLOWED
-REFUSED = "key connectionString of Secret shop-secret names a host that is refused:"
+REFUSED = "key connectionString of Secret shop-secret names a host that is not allowed:"
 
 
 def credential(tmp_path: Path, text: str | None) -> Credential:
