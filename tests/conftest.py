@@ -40,10 +40,17 @@ def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzuriteProcess
     server.close()
 
 
-@pytest.fixture
-def emulator(tmp_path: Path) -> Iterator[EmulatorProcess]:
-    """An empty Event Hubs namespace for each test; make hubs with `emulator.admin`."""
-    server = EmulatorProcess(tmp_path / "emulator")
+@pytest.fixture(scope="session")
+def emulator_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatorProcess]:
+    """One emulator for the session; take `emulator`."""
+    server = EmulatorProcess(tmp_path_factory.mktemp("emulator"))
     server.start()
     yield server
     server.close()
+
+
+@pytest.fixture
+def emulator(emulator_process: EmulatorProcess) -> Iterator[EmulatorProcess]:
+    """An empty Event Hubs namespace for each test; make hubs with `emulator.admin`."""
+    yield emulator_process
+    emulator_process.empty()

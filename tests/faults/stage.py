@@ -16,14 +16,13 @@ from azure.storage.blob import ContainerClient
 
 from tests.integration.processor.drained import Drained, assert_exactly_once, read_drained
 from tests.integration.processor.hosts import Consumer, HostProcess
-from tests.support.audited import Leases, run_audit
+from tests.support.audited import run_audit
 from tests.support.azurite import AzuriteProcess
 from tests.support.faultproxy import Exchange, FaultProxy, Match
 from tests.support.servers import EmulatorProcess
 from tests.support.waiting import wait_until
 
 PREFIX = "shop/orders"
-LAYOUTS = ["EventProcessorHost", "AzureSdk"]
 LEASE_SECONDS = 15
 NEVER = {"maxBytes": 100_000_000, "maxSeconds": 600, "maxEvents": 1_000_000}  # files only when told to stop
 
@@ -48,11 +47,6 @@ def checkpoints(partition: str = r"\d+") -> Match:
     return lease_writes(partition, rb'"Offset":"[^"]+".*"Owner":"[^"]')
 
 
-def sdk_checkpoints(partition: str = r"\d+") -> Match:
-    """Writes of checkpoints in the layout of the Azure SDKs."""
-    return Match("PUT", rf"/checkpoint/{partition}$")
-
-
 def owner_writes(partition: str = r"\d+") -> Match:
     """The write that ends an acquisition, where the hub was not drained before."""
     return lease_writes(partition, rb'"Offset":null.*"Owner":"[^"]')
@@ -61,11 +55,6 @@ def owner_writes(partition: str = r"\d+") -> Match:
 def lease_calls(action: str, partition: str = r"\d+") -> Match:
     """Lease requests: acquire, renew, change, release or break."""
     return Match("PUT", rf"/\$Default/{partition}$", {"comp": "lease"}, {"x-ms-lease-action": action})
-
-
-def renewals() -> Match:
-    """All that keeps partitions: renewals of leases, and what takes them."""
-    return lease_calls("renew|acquire")
 
 
 class Stage:
@@ -86,14 +75,13 @@ class Stage:
         self._emulators.append(self.emulator)
         self.emulator.start()
 
-    def consumer(self, partitions: int = 2, *, layout: str = "EventProcessorHost", **overrides: Any) -> Consumer:
-        """A consumer of a new hub, with its leases in a layout."""
+    def consumer(self, partitions: int = 2, **overrides: Any) -> Consumer:
+        """A consumer of a new hub."""
         hub = f"orders-{uuid.uuid4().hex[:12]}"
         self.emulator.admin.create_hub(hub, partitions=partitions)
         directory = self.directory / hub
         directory.mkdir()
         consumer = Consumer(directory, self.emulator, self.azurite, hub, **overrides)
-        consumer.config["leases"]["layout"] = layout
         self._consumers.append(consumer)
         return consumer
 
@@ -142,8 +130,7 @@ class Stage:
     def audit(self, consumer: Consumer, code: int = 0) -> dict[str, Any]:
         """The auditor's report on everything, and its verdict: 0 clean, 1 explained gaps, 2 violation."""
         self._verdicts.pop(consumer.hub, None)
-        where = Leases(consumer.leases, layout=consumer.config["leases"]["layout"])
-        report = run_audit(self.azurite, consumer.drained, PREFIX, where)
+        report = run_audit(self.azurite, consumer.drained, PREFIX, consumer.leases)
         assert report["exitCode"] == code, (report["summary"], report["findings"])
         return report
 
@@ -172,10 +159,8 @@ def publish(consumer: Consumer, each: int, start: int = 0, size: int = 100) -> i
 
 
 def leases(consumer: Consumer) -> dict[str, dict[str, Any]]:
-    """All leases that are there and can be read, by partition: the fields of a body in EventProcessorHost's layout."""
+    """All leases that are there and can be read, by partition."""
     with consumer.container(consumer.leases) as container:
-        if consumer.config["leases"]["layout"] == "AzureSdk":
-            return _ownerships(container)
         found = {}
         for partition in consumer.heads():
             try:
@@ -183,19 +168,6 @@ def leases(consumer: Consumer) -> dict[str, dict[str, Any]]:
             except (ResourceNotFoundError, ValueError, RecursionError):
                 continue
         return found
-
-
-def _ownerships(container: ContainerClient) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    for blob in container.list_blobs(include=["metadata"]):
-        kind, partition = blob.name.split("/")[-2:]
-        facts = blob.metadata or {}
-        lease = found.setdefault(partition, {"Offset": None, "SequenceNumber": 0, "Epoch": 0})
-        if kind == "ownership":
-            lease |= {"Owner": facts.get("ownerid"), "Epoch": int(facts.get("epoch", 0))}
-        else:
-            lease |= {"Offset": facts.get("offset"), "SequenceNumber": int(facts.get("sequencenumber", 0))}
-    return found
 
 
 def behind(consumer: Consumer) -> dict[str, tuple[int, int]]:

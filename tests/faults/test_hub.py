@@ -86,29 +86,16 @@ def test_17_rival_reader_with_a_higher_epoch(stage: Stage) -> None:
         problem = host.problem("Fenced")
         assert "partition 0" in problem.message
         before = len(logged(host, "attached"))
-        time.sleep(10)
-        assert len(logged(host, "attached")) - before <= 6  # bounded
+        time.sleep(5)
+        assert len(logged(host, "attached")) - before <= 4  # bounded
         assert list(behind(orders)) == ["0"]  # the other partition goes on
         assert leases(orders)["0"]["Epoch"] < 1000  # no race of epochs
     stage.settled(orders, 400, 90)
     wait_until(lambda: not host.report().problems, "no problem is left")
 
 
-def test_17_rival_reader_with_an_equal_epoch(stage: Stage) -> None:
-    orders = stage.consumer(partitions=1)
-    host = orders.host("only")
-    wait_owned(host, 1)
-    publish(orders, 100)
-    stage.settled(orders, 100)
-    with Rival(orders, "0", epoch=int(leases(orders)["0"]["Epoch"])):
-        wait_until(lambda: "another reader took the link" in host.log, "the rival takes the link")
-        publish(orders, 100, start=100)
-        stage.settled(orders, 200, 60)  # under a higher epoch the host wins
-    assert leases(orders)["0"]["Epoch"] <= 4
-
-
-def test_18_links_are_detached(stage: Stage) -> None:
-    orders = stage.consumer(partitions=4)
+def test_18_links_are_detached_and_one_is_frozen(stage: Stage) -> None:
+    orders = stage.consumer(partitions=2)
     host = orders.host("only")
     sent = 0
     for condition in (
@@ -118,101 +105,45 @@ def test_18_links_are_detached(stage: Stage) -> None:
         "com.microsoft:timeout",
     ):
         sent = publish(orders, 100, start=sent)
-        wait_until(lambda sent=sent: total(host, "received") > sent - 400, "events come")  # type: ignore[misc]
+        wait_until(lambda sent=sent: total(host, "received") > sent - 200, "events come")  # type: ignore[misc]
         assert stage.emulator.admin.detach(condition, hub=orders.hub, kind="reader") >= 1
         sent = publish(orders, 100, start=sent)
         stage.settled(orders, sent)
-    assert not host.report().problems
-
-
-def test_18_connections_are_cut(stage: Stage) -> None:
-    stage.own_emulator()
-    orders = stage.consumer(partitions=4, roll={"maxBytes": 10**8, "maxSeconds": 3, "maxEvents": 10**6})
-    host = orders.host("only")
-    wait_owned(host, 4)
-    sent = 0
-    for _ in range(4):
-        sent = publish(orders, 300, start=sent)
-        wait_buffered(host, sent - 1000)
-        assert stage.emulator.admin.drop_connections() >= 1
-    stage.settled(orders, sent)
-    assert not logged(host, "pump closed")  # what was received stays in memory
-
-
-def test_18_frozen_link(stage: Stage) -> None:
-    orders = stage.consumer(partitions=2)
-    host = orders.host("only")
-    publish(orders, 100)
-    wait_owned(host, 2)
-    stage.settled(orders, 200)
     (link,) = readers(orders, "0")
     stage.emulator.admin.freeze(hub=orders.hub, connection=link["connection"])
-    frozen = time.monotonic()
-    publish(orders, 100, start=200)
-    stage.settled(orders, 400)
-    assert time.monotonic() - frozen < 60
+    sent = publish(orders, 100, start=sent)
+    stage.settled(orders, sent)
     (other,) = readers(orders, "0")
     assert other["connection"] != link["connection"]
     assert not host.report().problems
 
 
-def test_18_the_namespace_is_down(stage: Stage) -> None:
-    stage.own_emulator()
-    orders = stage.consumer(partitions=2)
-    host = orders.host("only")
-    publish(orders, 100)
-    wait_owned(host, 2)
-    stage.settled(orders, 200)
-    stage.emulator.admin.refuse("amqp:internal-error", hub=orders.hub)
-    stage.emulator.admin.drop_connections()
-    host.problem("EventHubUnreachable")
-    assert len(host.owned()) == 2  # the leases are kept: another host would have the same trouble
-    stage.emulator.admin.clear_faults()
-    publish(orders, 100, start=200)
-    stage.settled(orders, 400)
-    wait_until(lambda: not host.report().problems, "no problem is left")
-
-
-def test_19_old_events_come_again(stage: Stage) -> None:
-    orders = stage.consumer(partitions=2)
-    publish(orders, 300)
-    host = orders.host("only")
-    stage.settled(orders, 600)
-    assert stage.emulator.admin.redeliver(100, hub=orders.hub) == 2
-    publish(orders, 100, start=600)
-    wait_until(lambda: total(host, "dropped") >= 400, "events that came again are dropped and counted")
-    stage.settled(orders, 800)
-
-
-def test_19_sequence_numbers_without_events_are_no_gap(stage: Stage) -> None:
-    """As log compaction leaves them, and as the markers of Kafka's transactions do."""
-    orders = stage.consumer(partitions=2)
-    publish(orders, 100)
-    host = orders.host("only")
-    stage.settled(orders, 200)
-    stage.emulator.admin.skip_numbers(orders.hub, "0", 25)
-    publish(orders, 100, start=200)
-    drained = stage.settled(orders, 400, gaps=1)
-    assert [*drained.gaps.values()] == ["compaction:100-124/25"]
-    assert len(drained.bodies) == 400
-    assert total(host, "gap_events") == 0
-    assert stage.audit(orders)["partitions"][0]["compactedEvents"] == 25
-
-
-def test_19_retention_passes_the_checkpoint(stage: Stage) -> None:
+def test_19_events_come_again_are_missing_or_are_gone(stage: Stage) -> None:
     orders = stage.consumer(partitions=2)
     publish(orders, 100)
     first = orders.host("first")
     stage.settled(orders, 200)
-    assert first.terminate() == 0
+    assert stage.emulator.admin.redeliver(50, hub=orders.hub) == 2
     publish(orders, 100, start=200)
-    assert stage.emulator.admin.move_retention(orders.hub, "0", before=150) == 150
+    wait_until(lambda: total(first, "dropped") >= 100, "events that came again are dropped and counted")
+    stage.settled(orders, 400)
+    # Numbers without events, as log compaction leaves them, and as the markers of Kafka's transactions do.
+    stage.emulator.admin.skip_numbers(orders.hub, "0", 25)
+    publish(orders, 100, start=400)
+    drained = stage.settled(orders, 600, gaps=1)
+    assert [*drained.gaps.values()] == ["compaction:200-224/25"]
+    assert len(drained.bodies) == 600
+    assert total(first, "gap_events") == 0
+    assert stage.audit(orders)["partitions"][0]["compactedEvents"] == 25
+    assert first.terminate() == 0
+    publish(orders, 100, start=600)
+    assert stage.emulator.admin.move_retention(orders.hub, "1", before=350) == 350
     second = orders.host("second")
-    drained = stage.settled(orders, 400, gaps=1)
-    assert [*drained.gaps.values()] == ["retention:100-149"]
-    assert drained.rows["0"] == [*range(100), *range(150, 200)]
-    assert drained.rows["1"] == [*range(200)]
-    wait_until(lambda: _gap_events(stage, orders) == 50, "the gap is reported")
+    drained = stage.settled(orders, 800, gaps=2)
+    assert sorted(drained.gaps.values()) == ["compaction:200-224/25", "retention:300-349"]
+    assert drained.rows["0"] == [*range(200), *range(225, 425)]
+    assert drained.rows["1"] == [*range(300), *range(350, 400)]
+    wait_until(lambda: _gap_events(orders) == 50, "the gap is reported")
     assert total(second, "gap_events") == 50
 
 
@@ -258,30 +189,36 @@ def test_20_starting_position_beyond_the_end(stage: Stage) -> None:
     wait_until(lambda: not host.report().problems, "no problem is left")
 
 
-def test_21_tokens_expire_and_signing_in_fails(stage: Stage) -> None:
+def test_21_connections_are_cut_tokens_expire_and_signing_in_fails(stage: Stage) -> None:
     stage.own_emulator()
-    orders = stage.consumer(partitions=2)
+    orders = stage.consumer(partitions=2, roll={"maxBytes": 10**8, "maxSeconds": 2, "maxEvents": 10**6})
     host = orders.host("only")
-    publish(orders, 100)
     wait_owned(host, 2)
-    stage.settled(orders, 200)
+    sent = 0
+    for _ in range(3):
+        sent = publish(orders, 300, start=sent)
+        wait_buffered(host, sent - 500)
+        assert stage.emulator.admin.drop_connections() >= 1
+    stage.settled(orders, sent)
+    assert not logged(host, "pump closed")  # what was received stays in memory
     assert stage.emulator.admin.expire_tokens() >= 1
-    publish(orders, 100, start=200)
-    stage.settled(orders, 400)
+    sent = publish(orders, 100, start=sent)
+    stage.settled(orders, sent)
     stage.emulator.admin.fail_cbs(401, "Unauthorized access.")
     stage.emulator.admin.expire_tokens()
     stage.emulator.admin.drop_connections()
     host.problem("EventHubUnauthorized")
     stage.emulator.admin.clear_faults()
-    publish(orders, 100, start=400)
-    stage.settled(orders, 600)
+    sent = publish(orders, 100, start=sent)
+    stage.settled(orders, sent)
     wait_until(lambda: not host.report().problems, "no problem is left")
     stage.emulator.admin.fail_cbs()  # no answer at all
     stage.emulator.admin.drop_connections()
     host.problem("EventHubUnreachable")
+    assert len(host.owned()) == 2  # the leases are kept: another host would have the same trouble
     stage.emulator.admin.clear_faults()
-    publish(orders, 100, start=600)
-    stage.settled(orders, 800)
+    sent = publish(orders, 100, start=sent)
+    stage.settled(orders, sent)
     wait_until(lambda: not host.report().problems, "no problem is left")
 
 
@@ -329,7 +266,7 @@ def test_23_large_and_empty_events_and_every_property_type(stage: Stage) -> None
     assert "Traceback" not in host.log
 
 
-def _gap_events(stage: Stage, orders: Consumer) -> int:
+def _gap_events(orders: Consumer) -> int:
     """Events in gaps, as the leading host counts them."""
     reports = [host.report().fleet for host in orders.hosts if host.process.poll() is None]
     return max((fleet.gap_events for fleet in reports if fleet), default=0)

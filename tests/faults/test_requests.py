@@ -2,8 +2,6 @@
 
 from random import Random
 
-import pytest
-
 from tests.faults.stage import (
     Stage,
     assert_checkpoints_follow_files,
@@ -22,28 +20,6 @@ from tests.faults.stage import (
 from tests.support.faultactions import DropReply, Hold, Replay
 from tests.support.faultproxy import Match
 from tests.support.waiting import wait_until
-
-
-def test_05_stopped_during_a_put_that_lands_after_the_successors_file(stage: Stage) -> None:
-    orders, proxy = stage.consumer(partitions=1), stage.proxy()
-    publish(orders, 500)
-    put = proxy.add(commits(), Hold())
-    zombie = stage.host(orders, "zombie", proxy)
-    put.wait()
-    zombie.pause()
-    successor = orders.host("successor")
-    wait_owned(successor, 1)
-    publish(orders, 100, start=500)
-    stage.settled(orders, 600)
-    files = slots(orders)
-    put.release()
-    wait_until(lambda: all(e.replies for e in proxy.met(commits())), "the late put lands")
-    assert [reply.status for exchange in proxy.met(commits()) for reply in exchange.replies] == [409]
-    zombie.go_on()
-    wait_until(lambda: bool(logged(zombie, "pump closed")), "the zombie halts")
-    publish(orders, 100, start=600)
-    stage.settled(orders, 700)
-    assert files.items() <= slots(orders).items()
 
 
 def test_05_stopped_during_a_put_that_lands_before_the_successors_file(stage: Stage) -> None:
@@ -108,11 +84,10 @@ def test_06_applied_but_the_answer_is_lost(stage: Stage) -> None:
     stage.settled(orders, 1800)
 
 
-@pytest.mark.parametrize("answer_first", [True, False], ids=["answered-first", "answered-last"])
-def test_07_requests_land_twice(stage: Stage, answer_first: bool) -> None:
+def test_07_requests_land_twice(stage: Stage) -> None:
     orders, proxy = stage.consumer(partitions=6), stage.proxy()
     publish(orders, 100)
-    twice = Replay(answer_first=answer_first)
+    twice = Replay(answer_first=True)
     faults = [
         proxy.add(Match("PUT", r"/_segments/0*1\.json$"), twice, times=1),
         proxy.add(Match("PUT", "/_genesis/.*/0.json$"), twice, times=1),
@@ -144,8 +119,7 @@ def test_07_requests_land_twice(stage: Stage, answer_first: bool) -> None:
     assert files.items() <= slots(orders).items()
 
 
-@pytest.mark.parametrize("winner", ["successor", "zombie"])
-def test_08_two_writers_stage_blocks_for_one_slot(stage: Stage, winner: str) -> None:
+def test_08_two_writers_stage_blocks_for_one_slot(stage: Stage) -> None:
     orders = stage.consumer(partitions=1, roll={"maxBytes": 10**8, "maxSeconds": 6, "maxEvents": 10**6})
     one, two = stage.proxy(), stage.proxy()
     for number in range(24):
@@ -162,16 +136,14 @@ def test_08_two_writers_stage_blocks_for_one_slot(stage: Stage, winner: str) -> 
     successor = stage.host(orders, "successor", two)
     own.wait()
     assert len(two.met(blocks)) >= 2  # blocks of both writers are staged now
-    for held, proxy in ((own, two), (late, one))[:: 1 if winner == "successor" else -1]:
+    for held, proxy in ((own, two), (late, one)):
         held.release()
         wait_until(lambda proxy=proxy: bool(proxy.met(lists)[0].replies), "the list lands")  # type: ignore[misc]
-    statuses = {proxy: proxy.met(lists)[0].replies[0].status for proxy in (one, two)}
-    first, second = (two, one) if winner == "successor" else (one, two)
-    assert statuses[first] == 201
-    assert statuses[second] in (400, 409, 412)
+    assert two.met(lists)[0].replies[0].status == 201
+    assert one.met(lists)[0].replies[0].status in (400, 409, 412)
     drained = stage.settled(orders, 24)
-    assert drained.epochs["0"][0] == (2 if winner == "successor" else 1)
-    assert total(successor, "adopted") == (0 if winner == "successor" else 1)
+    assert drained.epochs["0"][0] == 2
+    assert total(successor, "adopted") == 0
     files = slots(orders)
     zombie.go_on()
     wait_until(lambda: bool(logged(zombie, "pump closed")), "the zombie halts")

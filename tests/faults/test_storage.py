@@ -6,8 +6,6 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-import pytest
-
 from tests.faults.stage import (
     LEASE_SECONDS,
     Stage,
@@ -15,14 +13,12 @@ from tests.faults.stage import (
     commits,
     logged,
     publish,
-    renewals,
     total,
-    wait_attached,
     wait_owned,
 )
 from tests.integration.processor.hosts import Consumer, HostProcess
 from tests.support.faultactions import Down, Fail, Hold, ResetUpload, Slow, Truncate
-from tests.support.faultproxy import Action, Fault, Match
+from tests.support.faultproxy import Fault, Match
 from tests.support.waiting import wait_until
 
 MIB = 2**20
@@ -55,17 +51,7 @@ def test_09_throttled_hung_slow_and_broken_commits(stage: Stage) -> None:
     stage.settled(orders, 1800)
 
 
-@pytest.mark.parametrize(
-    ("match", "action"),
-    [
-        (renewals(), Fail(503)),
-        (renewals(), Hold()),
-        (Match(), Hold()),
-        (Match(), Slow(20)),
-    ],
-    ids=["renewals-fail", "renewals-hang", "all-hangs", "all-crawls"],
-)
-def test_09_fences_itself_before_the_lease_expires(stage: Stage, match: Match, action: Action) -> None:
+def test_09_fences_itself_before_the_lease_expires(stage: Stage) -> None:
     orders, proxy = stage.consumer(partitions=2), stage.proxy()
     publish(orders, 100)
     first = stage.host(orders, "first", proxy)
@@ -74,7 +60,7 @@ def test_09_fences_itself_before_the_lease_expires(stage: Stage, match: Match, a
     second = orders.host("second")
     wait_until(lambda: _shared(first, second), "the second has its share")
     (partition,) = first.owned()
-    proxy.add(match, action)
+    proxy.add(Match(), Hold())
     publish(orders, 100, start=200)
     wait_owned(second, 2)
     closed = [entry for entry in logged(first, "pump closed") if entry["partition"] == partition]
@@ -90,8 +76,7 @@ def test_09_fences_itself_before_the_lease_expires(stage: Stage, match: Match, a
     stage.settled(orders, 600)
 
 
-@pytest.mark.parametrize("everything", [True, False], ids=["all-of-it", "only-the-files"])
-def test_10_storage_is_down(stage: Stage, everything: bool) -> None:
+def test_10_storage_is_down(stage: Stage) -> None:
     orders = stage.consumer(
         partitions=4,
         processing={"maxBatchSize": 20, "prefetch": 20, "maxWaitSeconds": 5, "bufferBytes": 16 * MIB},
@@ -104,7 +89,7 @@ def test_10_storage_is_down(stage: Stage, everything: bool) -> None:
     files = total(host, "files")
     usual = _memory(host)
     down = time.monotonic()
-    proxy.add(Match(path="" if everything else f"/{orders.drained}"), Down())
+    proxy.add(Match(), Down())
     sent = _publish_large(orders, events=900, start=40)
     while time.monotonic() < down + LEASE_SECONDS - 5:
         time.sleep(0.2)
@@ -114,7 +99,7 @@ def test_10_storage_is_down(stage: Stage, everything: bool) -> None:
     assert total(host, "files") == files
     host.problem("StorageUnreachable")
     assert host.get("/healthz") == b"ok\n"
-    while time.monotonic() < down + 40:
+    while time.monotonic() < down + 25:
         time.sleep(0.5)
     assert _memory(host) - usual < 64 * MIB
     proxy.clear()
@@ -123,17 +108,6 @@ def test_10_storage_is_down(stage: Stage, everything: bool) -> None:
     assert _memory(host, peak=True) - usual < 130 * MIB
     wait_until(lambda: not host.report().problems, "no problem is left")
     assert_checkpoints_follow_files(proxy.exchanges)
-
-
-def test_10_storage_is_down_when_a_host_starts(stage: Stage) -> None:
-    orders, proxy = stage.consumer(partitions=2), stage.proxy()
-    publish(orders, 100)
-    proxy.add(Match(), Fail(503))
-    host = stage.host(orders, "only", proxy)
-    host.problem("StorageUnreachable")
-    proxy.clear()
-    wait_attached(host, "0")
-    stage.settled(orders, 200)
 
 
 def test_10_storage_is_down_at_the_end(stage: Stage) -> None:

@@ -67,6 +67,14 @@ class EmulatorProcess:
         found = json.loads(self._port_file.read_text())
         self.port, self.admin_port = found["port"], found["admin_port"]
 
+    def empty(self) -> None:
+        """Bring an emulator without options back to its beginning: no hub, no link, no fault, one policy."""
+        self.admin.clear_faults()
+        self.admin.drop_connections()
+        for hub in self.admin.hubs():
+            self.admin.delete_hub(hub["name"])
+        self.admin.set_policies((KEY_NAME, KEY, ["Listen", "Send", "Manage"]))
+
     @property
     def pid(self) -> int:
         """Its process id.
