@@ -112,7 +112,7 @@ test: lint types borders docs azurite jars ## Run all checks except the long one
 	@./local/need chromedriver chromium chromium-driver
 	@$(PY) -m local_cluster tools
 	@$(VENV)/bin/pytest -n 2 tests/unit tests/docs
-	@$(VENV)/bin/pytest tests/faults
+	@$(VENV)/bin/pytest -m "not long" tests/faults
 	@$(VENV)/bin/pytest -n 3 --dist loadgroup --no-loadscope-reorder --durations=30 -m "not long" \
 	  tests/e2e tests/contract tests/simulation tests/integration
 

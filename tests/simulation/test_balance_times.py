@@ -11,13 +11,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.simulation.test_fleet_partitions import as_planned, pod
+from tests.simulation.test_fleet_partitions import EITHER, as_planned, pod
 from tests.support.fakes.hub import FakeHub
 from tests.support.fakes.virtual import virtual
-from tests.unit.processor.fleets import LAYOUTS, Fleet, until, virtual_clock
+from tests.unit.processor.fleets import Fleet, until, virtual_clock
 
 LOOK_SECONDS = 0.02
-EITHER = pytest.mark.parametrize("layout", LAYOUTS)
 
 
 class Unread:
@@ -80,7 +79,7 @@ async def at_rest(partitions: int, layout: str, hosts: int) -> AsyncIterator[tup
 
 
 @EITHER
-@pytest.mark.parametrize(("partitions", "seconds"), [(32, 5.0), (256, 12.0)])
+@pytest.mark.parametrize(("partitions", "seconds"), [(32, 5.0), pytest.param(256, 12.0, marks=pytest.mark.long)])
 @virtual
 async def test_a_second_host_has_its_half(layout: str, partitions: int, seconds: float) -> None:
     async with at_rest(partitions, layout, 1) as (fleet, unread):

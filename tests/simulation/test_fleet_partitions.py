@@ -5,8 +5,6 @@ All in virtual time and in either layout; the figures are printed.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Any
 
 import pytest
 
@@ -15,12 +13,12 @@ from eventconsumer_api.identity import pod_of
 from eventconsumer_processor.lease.assignment import assignment
 from eventconsumer_processor.lease.keeper import RENEW
 from eventconsumer_processor.lease.planned_balancer import GRACE_SECONDS
-from tests.support.fakes.blobs import FakeBlobStore
 from tests.unit.processor.fleets import LAYOUTS, SCAN, Fleet, fleet_test, until
 
 LEASE = 30.0
 TOLD = pytest.mark.parametrize("told", [False, True], ids=["silent", "told"])
-EITHER = pytest.mark.parametrize("layout", LAYOUTS)
+# The balance is decided from what either layout says of its leases; the second one is left to `make test-long`.
+EITHER = pytest.mark.parametrize("layout", [LAYOUTS[0], pytest.param(LAYOUTS[1], marks=pytest.mark.long)])
 
 
 def pod(ordinal: int, uid: str = "u1") -> str:
@@ -97,12 +95,11 @@ def test_six_of_eight_hosts_leave_after_they_handed_over(layout: str, told: bool
 
 
 @EITHER
-@pytest.mark.parametrize("seconds", [0.1, 0.3, 0.6])
-def test_what_was_handed_over_is_not_taken_back(layout: str, seconds: float) -> None:
+def test_what_was_handed_over_is_not_taken_back(layout: str) -> None:
     """A listing that was under way while a lease was released still names the host that gave it up."""
 
     async def test(fleet: Fleet) -> None:
-        fleet.storage_seconds = seconds
+        fleet.storage_seconds = 0.3
         await started(32, 8, told=True)(fleet)
         before = {name: host.owned() for name, host in fleet.hosts.items()}
         epochs = await _epochs(fleet)
@@ -276,37 +273,3 @@ def test_events_are_read_once_through_every_change(layout: str) -> None:
         fleet.files()  # every chain is whole and its epochs rise
 
     fleet_test(test, 8, layout)
-
-
-class Counting:
-    """Passes requests on, and counts them."""
-
-    def __init__(self, blobs: FakeBlobStore) -> None:
-        self.requests = 0
-        self._blobs = blobs
-
-    def __getattr__(self, operation: str) -> Any:
-        self.requests += 1
-        return getattr(self._blobs, operation)
-
-
-@EITHER
-def test_a_fleet_at_rest_asks_storage_no_more_than_without_the_operator(layout: str) -> None:
-    calls: dict[bool, int] = {}
-
-    async def rest(fleet: Fleet, told: bool) -> None:
-        counting = Counting(fleet.leases)
-        if told:
-            fleet.keep_telling(2)
-        for ordinal in range(2):
-            fleet.start(pod(ordinal), counting)
-        await until(fleet.balanced, 300)
-        await asyncio.sleep(30)
-        before = counting.requests
-        await asyncio.sleep(300)
-        calls[told] = counting.requests - before
-
-    for told in (False, True):
-        fleet_test(partial(rest, told=told), 16, layout)
-    print(f"storage requests in 5 minutes, {layout}: {calls}")
-    assert calls[True] < 1.1 * calls[False]

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tests.simulation.rules import RULES, Step, play
 from tests.simulation.world import World
 
-EXAMPLES = int(os.environ.get("SIMULATION_EXAMPLES", "120"))
+EXAMPLES = int(os.environ.get("SIMULATION_EXAMPLES", "60"))
 
 
 class Machine(RuleBasedStateMachine):

@@ -5,9 +5,10 @@ import asyncio
 import pytest
 
 from eventconsumer_processor.host.storagecalls import SOON_SECONDS, WINDOW_SECONDS, StorageCalls, idle_per_hour
-from tests.simulation.idle import HOSTS, SECONDS, idle_hour
+from tests.simulation.test_fleet_partitions import EITHER
 from tests.support.fakes.virtual import virtual
-from tests.unit.processor.fleets import LAYOUTS, virtual_clock
+from tests.unit.processor.fleets import virtual_clock
+from tests.simulation.idle import HOSTS, SECONDS, idle_hour
 
 
 @virtual
@@ -28,8 +29,10 @@ async def test_the_rate_is_of_the_last_quarter_of_an_hour() -> None:
     assert calls.per_hour() == 0
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("told", [False, True], ids=["silent", "told"])
+@EITHER
+@pytest.mark.parametrize(
+    "told", [pytest.param(False, id="silent", marks=pytest.mark.long), pytest.param(True, id="told")]
+)
 def test_what_hosts_expect_of_rest_is_what_rest_costs(layout: str, told: bool) -> None:
     leases = 32 // HOSTS
     expected = sum(idle_per_hour(leases, SECONDS, leads=number == 0, rests=told) for number in range(HOSTS))

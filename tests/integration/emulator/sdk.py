@@ -2,11 +2,9 @@
 
 import asyncio
 import contextlib
-import functools
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,9 +16,6 @@ from tests.support.waiting import HANG_SECONDS
 
 # Fewer retries than the SDK's three and less waiting between them: errors are expected here.
 FAST: dict[str, Any] = {"retry_total": 1, "retry_backoff_factor": 0.1}
-
-# The event loop's own pool has six threads on two cores: too few for readers that block.
-_THREADS = ThreadPoolExecutor(16)
 
 
 @dataclass
@@ -143,14 +138,6 @@ async def receive_aio(
     with contextlib.suppress(asyncio.CancelledError):
         await task
     return received
-
-
-async def receive(kind: str, hub: Hub, until: Until, **options: Any) -> Received:
-    """Receives with the client of a kind: ``sync`` or ``aio``."""
-    if kind == "sync":
-        call = functools.partial(receive_sync, hub, until, **options)
-        return await asyncio.get_running_loop().run_in_executor(_THREADS, call)
-    return await receive_aio(hub, until, **options)
 
 
 async def attach(hub: Hub, position: Any = "-1", group: str = "$Default", partition: str = "0") -> None:

@@ -7,16 +7,13 @@ from typing import Any
 
 import pytest
 from azure.eventhub import EventData, EventHubConsumerClient
-from azure.eventhub.aio import EventHubConsumerClient as AsyncConsumerClient
-from azure.eventhub.aio import EventHubProducerClient as AsyncProducerClient
 from azure.eventhub.amqp import AmqpAnnotatedMessage
 from azure.eventhub.exceptions import EventDataSendError, EventHubError
 
 from eventhubs_emulator.keys import partition_of_key
-from tests.integration.emulator.sdk import FAST, Hub, count, receive, receive_aio, receive_sync
+from tests.integration.emulator.sdk import Hub, count, receive_aio, receive_sync
 from tests.support.waiting import HANG_SECONDS
 
-KINDS = ["sync", "aio"]
 EARLIEST = {"starting_position": "-1"}
 
 
@@ -43,12 +40,6 @@ def test_properties_sync(hub: Hub) -> None:
     assert full["last_enqueued_offset"] not in ("-1", "2")
 
 
-async def test_properties_aio(hub: Hub) -> None:
-    async with AsyncConsumerClient.from_connection_string(hub.connection_string, "$Default") as client:
-        assert await client.get_partition_ids() == ["0", "1"]
-        assert (await client.get_partition_properties("1"))["is_empty"]
-
-
 def test_a_partition_that_does_not_exist_has_no_properties(hub: Hub) -> None:
     client = EventHubConsumerClient.from_connection_string(hub.connection_string, "$Default", retry_total=0)
     with client, pytest.raises(EventHubError, match="Status code: 400"):
@@ -58,8 +49,7 @@ def test_a_partition_that_does_not_exist_has_no_properties(hub: Hub) -> None:
 # Starting positions
 
 
-@pytest.mark.parametrize("kind", KINDS)
-async def test_starting_positions(hub: Hub, kind: str) -> None:
+async def test_starting_positions(hub: Hub) -> None:
     """Every position at once; a later event tells that nothing before it was left out or is still to come."""
     hub.put(5)
     await asyncio.sleep(0.02)
@@ -80,8 +70,7 @@ async def test_starting_positions(hub: Hub, kind: str) -> None:
     ]
     readings = [
         asyncio.create_task(
-            receive(
-                kind,
+            receive_aio(
                 hub,
                 count(11 - first),
                 group=f"g{number}",
@@ -110,8 +99,7 @@ async def test_a_new_partition_is_read_from_its_first_event(hub: Hub) -> None:
 # Where events go
 
 
-@pytest.mark.parametrize("kind", KINDS)
-async def test_a_key_has_one_partition_and_readers_see_it(hub: Hub, kind: str) -> None:
+async def test_a_key_has_one_partition_and_readers_see_it(hub: Hub) -> None:
     keys = [f"key-{number}" for number in range(6)]
     with hub.producer() as producer:
         for key in keys * 2:
@@ -120,7 +108,7 @@ async def test_a_key_has_one_partition_and_readers_see_it(hub: Hub, kind: str) -
         batch.add(EventData("a"))
         batch.add(EventData("b"))
         producer.send_batch(batch)
-    received = await receive(kind, hub, count(14), partition_id=None, **EARLIEST)
+    received = await receive_aio(hub, count(14), partition_id=None, **EARLIEST)
     assert len(received.events) == 14
     assert {event.partition_key.decode() for event in received.events if event.partition_key} == {*keys, "ключ"}
     for event, partition in zip(received.events, received.partitions, strict=True):
@@ -135,37 +123,10 @@ def test_without_a_key_batches_go_round(hub: Hub) -> None:
     assert [partition["events"] for partition in hub.server.admin.hub(hub.name)["partitions"]] == [6, 6]
 
 
-async def test_events_go_to_the_partition_that_is_named_aio(hub: Hub) -> None:
-    async with AsyncProducerClient.from_connection_string(hub.connection_string, **FAST) as producer:
-        batch = await producer.create_batch(partition_id="1")
-        batch.add(EventData("x"))
-        await producer.send_batch(batch)
-        await producer.send_event(EventData("single"), partition_id="1")
-    received = await receive_aio(hub, count(2), partition_id="1", **EARLIEST)
-    assert received.bodies == ["x", "single"]
-
-
-def test_a_buffered_producer_publishes_all(hub: Hub) -> None:
-    done: list[int] = []
-    producer = hub.producer(
-        buffered_mode=True,
-        max_wait_time=0.2,
-        on_success=lambda events, partition: done.append(len(events)),
-        on_error=lambda events, partition, error: pytest.fail(str(error)),
-    )
-    with producer:
-        for number in range(50):
-            producer.send_event(EventData("x"), partition_key=f"k{number % 5}")
-        producer.flush()
-    assert sum(done) == 50
-    assert sum(partition["events"] for partition in hub.server.admin.hub(hub.name)["partitions"]) == 50
-
-
 # What events carry
 
 
-@pytest.mark.parametrize("kind", KINDS)
-async def test_every_property_type_survives(hub: Hub, kind: str) -> None:
+async def test_every_property_type_survives(hub: Hub) -> None:
     properties: dict[Any, Any] = {
         "none": None,
         "bool": True,
@@ -200,7 +161,7 @@ async def test_every_property_type_survives(hub: Hub, kind: str) -> None:
     )
     with hub.producer() as producer:
         producer.send_batch([message], partition_id="0")
-    event = (await receive(kind, hub, count(1), **EARLIEST)).events[0]
+    event = (await receive_aio(hub, count(1), **EARLIEST)).events[0]
     got = {key.decode(): value for key, value in event.properties.items()}
     assert got["text"].decode() == "naïve ☃"
     assert got["time"] == 1714564800000
@@ -229,8 +190,7 @@ async def test_every_kind_of_body_survives(hub: Hub) -> None:
     assert list(messages[2].body) == sequence
 
 
-@pytest.mark.parametrize("kind", KINDS)
-async def test_events_of_every_size(hub: Hub, kind: str) -> None:
+async def test_events_of_every_size(hub: Hub) -> None:
     bodies = [bytes(number % 251 for number in range(size)) for size in (0, 1, 300_000, 1_048_000)]
     with hub.producer() as producer:
         for body in bodies:
@@ -238,7 +198,7 @@ async def test_events_of_every_size(hub: Hub, kind: str) -> None:
             assert batch.max_size_in_bytes == 1024 * 1024
             batch.add(EventData(body))
             producer.send_batch(batch)
-    received = await receive(kind, hub, count(4), **EARLIEST)
+    received = await receive_aio(hub, count(4), **EARLIEST)
     assert [b"".join(event.body) for event in received.events] == bodies
 
 
@@ -253,13 +213,13 @@ def test_an_event_above_the_limit_is_refused(hub: Hub) -> None:
 # Volume
 
 
-async def test_twenty_thousand_events_in_order_with_a_large_prefetch(hub: Hub) -> None:
+async def test_five_thousand_events_in_order_with_a_large_prefetch(hub: Hub) -> None:
     with hub.producer() as producer:
-        for start in range(0, 20_000, 1000):
+        for start in range(0, 5_000, 1000):
             producer.send_batch([EventData(b"%d" % (start + number)) for number in range(1000)], partition_id="0")
-    received = await receive_aio(hub, count(20_000), timeout=HANG_SECONDS, prefetch=3000, **EARLIEST)
-    assert received.numbers == list(range(20_000))
-    assert received.bodies == [str(number) for number in range(20_000)]
+    received = await receive_aio(hub, count(5_000), timeout=HANG_SECONDS, prefetch=3000, **EARLIEST)
+    assert received.numbers == list(range(5_000))
+    assert received.bodies == [str(number) for number in range(5_000)]
 
 
 async def test_events_with_keys_are_read_by_several_consumers_while_they_are_published(hub: Hub) -> None:
@@ -286,10 +246,9 @@ def test_several_groups_read_the_same_events_sync(hub: Hub) -> None:
         assert receive_sync(hub, count(3), group=group, **EARLIEST).bodies == ["0", "1", "2"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-async def test_each_event_tells_how_far_the_log_has_come(hub: Hub, kind: str) -> None:
+async def test_each_event_tells_how_far_the_log_has_come(hub: Hub) -> None:
     hub.put(5)
-    received = await receive(kind, hub, count(2), track_last_enqueued_event_properties=True, **EARLIEST)
+    received = await receive_aio(hub, count(2), track_last_enqueued_event_properties=True, **EARLIEST)
     found = received.last_enqueued
     assert found is not None
     assert found["sequence_number"] == 4

@@ -3,8 +3,6 @@
 import asyncio
 import json
 
-import pytest
-
 from eventconsumer_processor.audit.access import Options, opened
 from eventconsumer_processor.audit.model import AuditReport
 from eventconsumer_processor.audit.read import audit
@@ -41,10 +39,8 @@ def look(consumer: Consumer, *, deep: bool) -> AuditReport:
     return report
 
 
-@pytest.mark.parametrize("layout", ["EventProcessorHost", "AzureSdk"])
-def test_audits_beside_hosts_that_come_and_go_find_nothing(consumer: MakeConsumer, layout: str) -> None:
+def test_audits_beside_hosts_that_come_and_go_find_nothing(consumer: MakeConsumer) -> None:
     orders = consumer(partitions=4, batches={"trigger": {"files": 4, "ageSeconds": 2}})
-    orders.config["leases"] |= {"layout": layout}
     orders.config["roll"] |= {"maxEvents": 50}
     first = orders.host("orders-host-0")
     wait_until(lambda: bool(first.owned()), "the first host owns partitions")

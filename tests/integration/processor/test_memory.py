@@ -25,7 +25,9 @@ def memory(host: HostProcess, kind: str) -> int:
     return int(found[1]) * 1024
 
 
-@pytest.mark.parametrize("arriving", [True, False], ids=["arriving", "waiting"])
+@pytest.mark.parametrize(
+    "arriving", [pytest.param(True, id="arriving", marks=pytest.mark.long), pytest.param(False, id="waiting")]
+)
 def test_largest_events_on_32_partitions(consumer: MakeConsumer, arriving: bool) -> None:
     orders = consumer(
         partitions=PARTITIONS,

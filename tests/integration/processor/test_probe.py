@@ -51,7 +51,9 @@ def contents(consumer: Consumer) -> list[tuple[str, str, str | None]]:
     return found
 
 
-def test_nothing_waits_and_then_events_are_seen_within_seconds(consumer: MakeConsumer, tmp_path: Path) -> None:
+def test_a_missing_secret_then_nothing_waits_then_events_are_seen_and_then_another_hub(
+    consumer: MakeConsumer, tmp_path: Path
+) -> None:
     orders = consumer(partitions=4)
     orders.publish(400)
     host = orders.host()
@@ -63,8 +65,13 @@ def test_nothing_waits_and_then_events_are_seen_within_seconds(consumer: MakeCon
     wait_until(drained, f"all events are in files: {host.log[-2000:]}")
     assert host.terminate() == 0
     before = contents(orders)
+    secret = orders.hub_secret.read_text()
+    orders.hub_secret.unlink()
     probe = ProbeProcess(tmp_path, orders)
+    assert probe.problem("SecretKeyMissing").field == "spec.eventHub.authentication.connectionStringSecretRef"
+    orders.hub_secret.write_text(secret)
     fleet = probe.fleet()
+    assert probe.report().problems == ()
     assert (fleet.lag_events, fleet.lag_seconds, fleet.partition_count, fleet.events) == (0, 0, 4, 400)
     assert fleet.owners == {}
     assert probe.report().state is HostState.RUNNING
@@ -80,13 +87,17 @@ def test_nothing_waits_and_then_events_are_seen_within_seconds(consumer: MakeCon
         line for line in Path(f"/proc/{probe.process.pid}/status").read_text().splitlines() if "VmRSS" in line
     )
     assert int(resident.split()[1]) < 120 * 1024, resident
+    orders.emulator.admin.recreate_hub(orders.hub)
+    assert probe.problem("HubDiverged").field == "spec.eventHub.name"
+    assert set(probe.fleet().lags.values()) == {PartitionLag()}
+    assert contents(orders) == before
     assert probe.terminate() == 0
 
 
 def test_files_that_wait_become_batches_and_commits_are_seen_while_no_host_runs(
     consumer: MakeConsumer, tmp_path: Path
 ) -> None:
-    batches = {"trigger": {"files": 1000, "ageSeconds": 20}, "limits": {"maxFiles": 1}}
+    batches = {"trigger": {"files": 1000, "ageSeconds": 8}, "limits": {"maxFiles": 1}}
     orders = consumer(partitions=2, batches=batches)
     orders.publish(40, "0")
     orders.publish(40, "1", start=40)
@@ -118,29 +129,3 @@ def test_files_that_wait_become_batches_and_commits_are_seen_while_no_host_runs(
         commit_name(PREFIX, 1),
     }
     assert probe.terminate() == 0
-
-
-def test_a_missing_secret_is_named_and_noticed_when_it_comes(consumer: MakeConsumer, tmp_path: Path) -> None:
-    orders = consumer(partitions=1)
-    content = orders.hub_secret.read_text()
-    orders.hub_secret.unlink()
-    probe = ProbeProcess(tmp_path, orders)
-    found = probe.problem("SecretKeyMissing")
-    assert found.field == "spec.eventHub.authentication.connectionStringSecretRef"
-    orders.hub_secret.write_text(content)
-    assert probe.fleet().lag_events == 0
-    assert probe.report().problems == ()
-
-
-def test_a_hub_that_was_created_anew_is_a_problem_and_no_lag(consumer: MakeConsumer, tmp_path: Path) -> None:
-    orders = consumer(partitions=1)
-    orders.publish(10, "0")
-    host = orders.host()
-    wait_until(lambda: sum(p.events for p in host.report().partitions) == 10, "drained")
-    assert host.terminate() == 0
-    probe = ProbeProcess(tmp_path, orders)
-    assert probe.fleet().lag_events == 0
-    orders.emulator.admin.delete_hub(orders.hub)
-    orders.emulator.admin.create_hub(orders.hub, partitions=1)
-    assert probe.problem("HubDiverged").field == "spec.eventHub.name"
-    assert probe.fleet().lags["0"] == PartitionLag()

@@ -1,4 +1,7 @@
-"""Keys of the hub and of storage, planted in Secrets, are in nothing that hosts write: log, HTTP, blobs, audit."""
+"""Secrets that are missing, wrong or changed while a host runs: it names each, heals, and shows no key.
+
+Keys of the hub and of storage are planted, and are in nothing that hosts write: log, HTTP, blobs, audit.
+"""
 
 import base64
 import secrets
@@ -62,47 +65,66 @@ def audit(orders: Consumer, host: HostProcess) -> bytes:
     return result.stdout + result.stderr
 
 
-def test_no_key_leaves_a_host(consumer: MakeConsumer) -> None:
-    hub_key, wrong_hub_key, wrong_storage_key = planted(), planted(), planted()
+def test_a_host_takes_each_change_of_a_secret_without_a_restart_and_shows_no_key(consumer: MakeConsumer) -> None:
+    hub_key, next_key, wrong_hub_key, wrong_storage_key = planted(), planted(), planted(), planted()
     orders = consumer(partitions=2)
-    rights = ["Listen", "Send", "Manage"]
-    orders.emulator.admin.set_policies((KEY_NAME, KEY, rights), ("drain", hub_key, ["Listen"]))
-    good_hub = orders.emulator.connection_string(orders.hub, "drain", hub_key)
+    admin = orders.emulator.admin
+    own, rights = (KEY_NAME, KEY, ["Listen", "Send", "Manage"]), ["Listen"]
+    admin.set_policies(own, ("drain", hub_key, rights), ("next", next_key, rights))
+    good_hub = orders.emulator.connection_string(orders.hub, "next", next_key)
     good_storage = orders.storage_secret.read_text()
-    orders.hub_secret.write_text(good_hub)
     said = bytearray()
 
+    orders.hub_secret.unlink()
     host = orders.host("orders-host-0", environment={"AZURE_LOG_LEVEL": "debug", "PYTHONASYNCIODEBUG": "1"})
+    problem = host.problem("SecretKeyMissing")
+    assert problem.field == "spec.eventHub.authentication.connectionStringSecretRef"
+    assert problem.message.startswith("Secret eventHub-secret has no key connectionString: create it")
+    assert host.report().state == "Blocked"
+    orders.hub_secret.write_text(orders.emulator.connection_string(orders.hub, "drain", hub_key))
     orders.publish(200)
     wait_until(lambda: caught_up(orders, host), f"caught up: {host.log[-3000:]}")
     said += answers(host) + audit(orders, host)
 
+    # The key is rotated: a new one is in the Secret, and the old one is refused.
+    orders.hub_secret.write_text(good_hub)
+    wait_until(lambda: "a credential changed: connecting again" in host.log, "the change is seen")
+    admin.set_policies(own, ("next", next_key, rights))
+    orders.publish(200, start=200)
+    wait_until(lambda: caught_up(orders, host), f"caught up with the new key: {host.log[-3000:]}")
+
     # Every way in which a Secret can be wrong, each until the host says so.
-    for secret_file, text, reason, good in (
-        (orders.hub_secret, good_hub.replace(hub_key, wrong_hub_key), "EventHubUnauthorized", good_hub),
-        (orders.hub_secret, f"SharedAccessKey {wrong_hub_key}", "ConnectionStringInvalid", good_hub),
-        (orders.hub_secret, f"SharedAccessKey={wrong_hub_key}", "ConnectionStringInvalid", good_hub),
+    nowhere = f"BlobEndpoint=http://127.0.0.1:9/{wrong_storage_key};AccountName=a;AccountKey={wrong_storage_key}"
+    for secret_file, text, reason, part, good in (
+        (orders.hub_secret, good_hub.replace(next_key, wrong_hub_key), "EventHubUnauthorized", "", good_hub),
+        (orders.hub_secret, f"Key {wrong_hub_key[:20]}", "ConnectionStringInvalid", "part 1 is not of the", good_hub),
+        (orders.hub_secret, f"SharedAccessKey={wrong_hub_key}", "ConnectionStringInvalid", "no part Endp", good_hub),
+        (orders.hub_secret, good_hub.replace(f":{orders.emulator.port}", ":9"), "EventHubUnreachable", "", good_hub),
         (
             orders.storage_secret,
             good_storage.replace(STORAGE_KEY, wrong_storage_key),
             "StorageUnauthorized",
+            "",
             good_storage,
         ),
-        (orders.storage_secret, wrong_storage_key, "ConnectionStringInvalid", good_storage),
-        (
-            orders.storage_secret,
-            f"BlobEndpoint=http://127.0.0.1:9/{wrong_storage_key};AccountName=a;AccountKey={wrong_storage_key}",
-            "StorageUnreachable",
-            good_storage,
-        ),
+        (orders.storage_secret, wrong_storage_key, "ConnectionStringInvalid", "", good_storage),
+        (orders.storage_secret, nowhere, "StorageUnreachable", "", good_storage),
+        (orders.storage_secret, None, "SecretKeyMissing", "has no key connectionString", good_storage),
     ):
-        secret_file.write_text(text)
-        orders.emulator.admin.expire_tokens()
-        orders.emulator.admin.drop_connections()
-        host.problem(reason)
+        if text is None:
+            secret_file.unlink()
+        else:
+            secret_file.write_text(text)
+        admin.expire_tokens()
+        admin.drop_connections()
+        problem = host.problem(reason)
+        assert problem.field.endswith(".authentication.connectionStringSecretRef") and part in problem.message
+        assert host.get("/healthz") == b"ok\n"
         said += answers(host)
         secret_file.write_text(good)
         wait_until(lambda: not host.report().problems, f"{reason} heals: {host.log[-3000:]}")
+    orders.publish(200, start=400)
+    wait_until(lambda: caught_up(orders, host), f"it goes on: {host.log[-3000:]}")
     said += audit(orders, host)
     assert host.terminate() == 0
 
@@ -110,6 +132,7 @@ def test_no_key_leaves_a_host(consumer: MakeConsumer) -> None:
     assert b"orders-host-0" in said and b'"message"' in said and len(said) > 10_000
     for name, secret in (
         ("the hub's key", hub_key),
+        ("the hub's new key", next_key),
         ("a wrong key of the hub", wrong_hub_key),
         ("the storage key", STORAGE_KEY),
         ("a wrong storage key", wrong_storage_key),

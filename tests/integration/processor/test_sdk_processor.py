@@ -16,7 +16,7 @@ from tests.support.waiting import wait_until
 
 StartSdk = Callable[..., SdkProcessor]
 LEASE_SECONDS = 15
-STABLE_SECONDS = 5 * LEASE_SECONDS / 6 * 1.2  # five scans
+STABLE_SECONDS = 3 * LEASE_SECONDS / 6 * 1.2  # three scans
 
 
 def sdk_consumer(make: MakeConsumer, partitions: int) -> Consumer:
@@ -79,7 +79,7 @@ def shares(consumer: Consumer) -> Counter[str]:
 
 
 def wait_settled(consumer: Consumer, fair: Callable[[], bool]) -> dict[str, str]:
-    """Wait until the shares are fair and no partition changes its owner for five scans; the owners then."""
+    """Wait until the shares are fair and no partition changes its owner for three scans; the owners then."""
     since, last = time.monotonic(), owners(consumer)
 
     def met() -> bool:
@@ -174,6 +174,7 @@ def test_ours_goes_on_behind_the_sdks_checkpoints_and_the_sdk_behind_ours(
     assert numbers(second) == 400
 
 
+@pytest.mark.long
 def test_two_of_ours_and_one_of_the_sdk_have_a_third_each(consumer: MakeConsumer, sdk: StartSdk) -> None:
     orders = sdk_consumer(consumer, partitions=6)
     hosts = [orders.host(f"orders-host-{number}") for number in range(2)]

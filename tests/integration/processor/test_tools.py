@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import pytest
 import structlog
-import yaml
 
 from eventconsumer_processor import cli
 from tests.integration.processor.conftest import MakeConsumer
@@ -16,8 +15,6 @@ from tests.integration.processor.hosts import Consumer, HostProcess
 from tests.integration.processor.legacy_host import LegacyHost
 from tests.support.audited import Leases, assert_clean
 from tests.support.waiting import wait_until
-
-LAYOUTS = pytest.mark.parametrize("layout", ["EventProcessorHost", "AzureSdk"])
 
 
 class Answer(NamedTuple):
@@ -78,55 +75,8 @@ def run_until_drained(orders: Consumer, name: str = "orders-host-0") -> HostProc
     return host
 
 
-@LAYOUTS
-def test_what_is_there_is_shown(consumer: MakeConsumer, layout: str) -> None:
-    orders = prepare(consumer, layout)
-    orders.publish(300, "0")
-    orders.publish(100, "1")
-    before = document(orders, "lag")
-    assert before["totals"]["events"] == 400
-    assert (document(orders, "leases", code=1)["leases"], document(orders, "files", code=1)["files"]) == ([], [])
-    host = run_until_drained(orders)
-
-    leases = {row["partition"]: row for row in document(orders, "leases")["leases"]}
-    assert {p: (row["state"], row["checkpoint"]["sequenceNumber"]) for p, row in leases.items()} == {
-        "0": ("held", 299),
-        "1": ("held", 99),
-    }
-    assert all(
-        row["owner"] == "shop/orders/orders-host-0.uid-of-orders-host-0" and row["epoch"] >= 1
-        for row in leases.values()
-    )
-
-    found = document(orders, "files")
-    assert (found["totals"]["events"], found["shown"]) == (400, found["totals"]["files"])
-    assert [row["modified"] for row in found["files"]] == sorted(row["modified"] for row in found["files"])
-    one = document(orders, "files", "--partition", "1", "--limit", "1")
-    assert [(row["partition"], row["lastSequenceNumber"]) for row in one["files"]] == [("1", 99)]
-    with orders.container(orders.drained) as container:
-        assert container.get_blob_client(one["files"][0]["name"]).exists()
-
-    lag = document(orders, "lag")
-    assert lag["totals"] == {"events": 0, "seconds": 0.0, "partitionsUnknown": 0}
-    assert [(row["head"], row["filesEnd"]) for row in lag["partitions"]] == [(299, 299), (99, 99)]
-
-    host.terminate()
-    assert {row["state"] for row in document(orders, "leases")["leases"]} == {"free"}
-    orders.publish(50, "1", start=400)
-    assert document(orders, "lag")["totals"]["events"] == 50
-    shown = document(orders, "checkpoint", "show")["checkpoints"]
-    assert [(row["sequenceNumber"], row["filesStart"], row["filesEnd"]) for row in shown] == [
-        (299, 0, 299),
-        (99, 0, 99),
-    ]
-    text = tool(orders, "leases", "-o", "yaml").stdout
-    assert yaml.safe_load(text)["leases"][0]["partition"] == "0"
-    assert "PARTITION" in tool(orders, "leases").stdout
-
-
-@LAYOUTS
-def test_a_checkpoint_is_set_only_while_nobody_owns_the_partition(consumer: MakeConsumer, layout: str) -> None:
-    orders = prepare(consumer, layout)
+def test_a_checkpoint_is_set_only_while_nobody_owns_the_partition(consumer: MakeConsumer) -> None:
+    orders = prepare(consumer, "EventProcessorHost")
     orders.publish(200, "0")
     host = run_until_drained(orders)
     set_ = ("checkpoint", "set", "--partition", "0", "--sequence-number", "199", "--yes")
@@ -160,7 +110,7 @@ def test_a_checkpoint_is_set_only_while_nobody_owns_the_partition(consumer: Make
 
     orders.publish(30, "0", start=200)
     run_until_drained(orders, "orders-host-1").terminate()
-    report = assert_clean(orders.azurite, orders.drained, "shop/orders", Leases(orders.leases, layout=layout))
+    report = assert_clean(orders.azurite, orders.drained, "shop/orders", Leases(orders.leases))
     assert sum(partition["events"] for partition in report["partitions"]) == 230
 
 
@@ -199,33 +149,6 @@ def test_check_tells_what_is_wrong(consumer: MakeConsumer) -> None:
     orders.config["eventHub"]["credential"] |= {"connectionStringFile": "/nowhere"}
     names = {one["check"]: one["ok"] for one in document(orders, "check", code=2)["checks"]}
     assert (names["hub-credential"], names["hub-reachable"], names["hub-unchanged"]) == (False, None, None)
-
-
-def test_a_chain_is_adopted_when_the_hosts_of_the_other_consumer_have_stopped(consumer: MakeConsumer) -> None:
-    orders = prepare(consumer, "EventProcessorHost")
-    orders.publish(100, "0")
-    host = run_until_drained(orders)
-    orders.config["resource"] = {"namespace": "warehouse", "name": "stock", "uid": "uid-2"}
-    refused = document(orders, "adopt", "--yes", code=2)["steps"][0]
-    assert (refused["action"], "shop/orders" in refused["why"]) == ("refuse", True)
-    checks = {one["check"]: one for one in document(orders, "check", code=2)["checks"]}
-    assert (checks["chain-identity"]["ok"], checks["lease-identity"]["ok"]) == (False, True)
-    assert "EventConsumer shop/orders (uid uid-1)" in checks["chain-identity"]["detail"]
-    host.terminate()
-
-    assert document(orders, "adopt")["dryRun"]
-    steps = document(orders, "adopt", "--yes")["steps"]
-    assert [(step["record"], step["action"], step["done"]) for step in steps] == [
-        ("chain", "set", True),
-        ("leases", "keep", False),
-    ]
-    orders.publish(50, "0", start=100)
-    run_until_drained(orders, "stock-host-0").terminate()
-    report = assert_clean(orders.azurite, orders.drained, "shop/orders", Leases(orders.leases))
-    assert (report["resource"], sum(partition["events"] for partition in report["partitions"])) == (
-        "warehouse/stock",
-        150,
-    )
 
 
 def test_hosts_go_on_where_a_legacy_host_stopped(consumer: MakeConsumer) -> None:

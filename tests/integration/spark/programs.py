@@ -34,13 +34,6 @@ def slowly(batch: Batch) -> WriteResult:
     return WriteResult(batch.write_parquet(numbers(batch.events)))
 
 
-def die_between(batch: Batch) -> int:
-    """Ends like a killed process, after the result is written and before the commit."""
-    batch.write_parquet(numbers(batch.events))
-    os.killpg(os.getpgrp(), 9)
-    return 0
-
-
 def copy(batch: Batch) -> int:
     """The events' numbers, as they are."""
     return batch.write_parquet(numbers(batch.events))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from azure.storage.blob import BlobLeaseClient, BlobServiceClient
 
 from eventconsumer_api.batch import (
@@ -58,11 +59,6 @@ def test_files_that_cannot_be_processed_are_left_out_and_named(
     damaged = drained.damage(1)
     job = drained.freeze()
 
-    # The first attempts only fail.
-    ended = driver(job, PROGRAMS, env={"WAY": "fail_on_one"})
-    assert ended.returncode == 1, ended.stdout
-    assert drained.commit() is None
-
     ended = driver(job.model_copy(update={"search_poison": True}), PROGRAMS, env={"WAY": "fail_on_one"})
     assert ended.returncode == 0, ended.stdout
     record = committed(drained)
@@ -84,6 +80,7 @@ def test_files_that_cannot_be_processed_are_left_out_and_named(
     assert {blob.name.split("/", 1)[0] for blob in output.list_blobs()} == {"results"}
 
 
+@pytest.mark.long
 def test_what_one_attempt_left_out_the_next_leaves_out(drained: DrainedBatch, driver: Driver, result: Result) -> None:
     drained.slot("0", 0, 10)
     drained.slot("0", 10, 10)
@@ -108,6 +105,7 @@ def test_what_one_attempt_left_out_the_next_leaves_out(drained: DrainedBatch, dr
     assert numbers(result(job)) == [("0", number) for number in range(10, 20)]
 
 
+@pytest.mark.long
 def test_fault_of_the_program_is_no_fault_of_the_files(drained: DrainedBatch, driver: Driver) -> None:
     for first in (0, 10):
         drained.slot("0", first, 10)
@@ -117,24 +115,6 @@ def test_fault_of_the_program_is_no_fault_of_the_files(drained: DrainedBatch, dr
     assert "every file of batch 1 fails alone" in ended.stdout
     assert "nothing can be done with 2 files" in ended.stdout
     assert drained.commit() is None
-
-
-def test_driver_killed_between_write_and_commit(drained: DrainedBatch, driver: Driver, result: Result) -> None:
-    drained.slot("0", 0, 50)
-    job = drained.freeze()
-    killed = driver(job, PROGRAMS, env={"WAY": "die_between"})
-    assert killed.returncode == -signal.SIGKILL
-    assert numbers(result(job)) == [("0", number) for number in range(50)], killed.stdout
-    assert drained.commit() is None
-    began = time.monotonic()
-    # The resource was deleted and applied again between the attempts.
-    applied_again = job.resource.model_copy(update={"uid": "uid-2"})
-    ended = driver(job.model_copy(update={"resource": applied_again}), PROGRAMS, env={"WAY": "copy"})
-    assert ended.returncode == 0, ended.stdout
-    # It said whom it waits for, and waited for no longer than the lease.
-    assert f"is claimed by {job.application} (attempt" in ended.stdout
-    assert time.monotonic() - began < 100
-    assert numbers(result(job)) == [("0", number) for number in range(50)]
 
 
 def test_driver_that_is_told_to_end_lets_the_next_one_begin(
@@ -162,20 +142,6 @@ def test_driver_that_is_told_to_end_lets_the_next_one_begin(
             break
     assert drained.commit() is None
     assert result(job) == []
-
-
-def test_driver_that_was_overtaken_stops_by_itself(drained: DrainedBatch, launch: Launch, result: Result) -> None:
-    drained.slot("0", 0, 50)
-    job = drained.freeze()
-    zombie = launch(job, PROGRAMS, env={"WAY": "slowly", "SECONDS_AT_WORK": "600"})
-    until(zombie, "BEGUN")
-    claim = drained.container.get_blob_client(attempt_name(PREFIX, 1))
-    BlobLeaseClient(claim).break_lease(0)
-    BlobLeaseClient(claim).acquire(60)
-    output, _ = zombie.communicate(timeout=HANG_SECONDS)
-    assert zombie.returncode == 1, output
-    assert "the claim of batch 1 is lost: another attempt, or a user, took over its lease" in output
-    assert drained.commit() is None
 
 
 def test_frozen_driver_does_not_commit_after_another(
@@ -206,14 +172,8 @@ def test_program_with_a_session_of_its_own(drained: DrainedBatch, driver: Driver
     damaged = drained.damage(1)
     job = drained.freeze().model_copy(update={"search_poison": True})
 
-    forgot = driver(job, OWN_SESSION, env={"NO_COMMIT": "1"})
-    assert forgot.returncode == 0, forgot.stdout
-    assert drained.commit() is None
-
-    # It let go of its claim when it ended.
     ended = driver(job, OWN_SESSION)
     assert ended.returncode == 0, ended.stdout
-    assert "is claimed by" not in ended.stdout
     assert "COMMITTED 1" in ended.stdout
     record = committed(drained)
     assert (record.rows_read, record.rows_written) == (40, len(result(job)))
@@ -221,12 +181,8 @@ def test_program_with_a_session_of_its_own(drained: DrainedBatch, driver: Driver
     assert record.quarantine is not None
     assert [file.path for file in record.quarantine.files] == [damaged.path]
 
-    again = driver(job, OWN_SESSION)
-    assert again.returncode == 0, again.stdout
-    assert "COMMITTED" not in again.stdout
-    assert committed(drained) == record
 
-
+@pytest.mark.long
 def test_replay_goes_on_where_it_stopped(drained: DrainedBatch, driver: Driver, service: BlobServiceClient) -> None:
     jobs = []
     for number in (1, 2, 3):

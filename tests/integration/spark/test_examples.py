@@ -128,12 +128,17 @@ def test_a_stream_takes_each_file_once_even_before_its_batch(consumer: Consumer,
         consumer.run(text, streaming.drain)
 
 
+def long(*case: Any) -> Any:
+    """The same mechanism in another program."""
+    return pytest.param(*case, marks=pytest.mark.long)
+
+
 @pytest.mark.parametrize(
     ("program", "function", "found", "expected"),
     [
-        (EXAMPLES / "events_per_window.py", "process", as_windows, windows),
-        (EXAMPLES / "latest_by_key.py", "process", as_latest, latest),
-        (PACKAGE / "streaming.py", "drain", identities, identities),
+        long(EXAMPLES / "events_per_window.py", "process", as_windows, windows),
+        long(EXAMPLES / "latest_by_key.py", "process", as_latest, latest),
+        long(PACKAGE / "streaming.py", "drain", identities, identities),
         (PACKAGE / "job.py", "write_batch", identities, identities),
     ],
     ids=["events_per_window", "latest_by_key", "streaming", "the shipped program"],

@@ -14,10 +14,8 @@ from eventconsumer_api.identity import OutputRecord
 from eventconsumer_api.spark import Output, OutputFormat
 from eventconsumer_spark import Batch, WriteResult
 from eventconsumer_spark.errors import ConfigurationError
-from eventconsumer_spark.program.process import process
 from eventconsumer_spark.storage.paths import open_site
 from eventconsumer_storage.errors import StorageError
-from tests.integration.spark.conftest import Driver
 from tests.integration.spark.consumer import Consumer
 from tests.integration.spark.drained import CHAIN, MOVED, PREFIX, RESOURCE, DrainedBatch
 from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess
@@ -91,25 +89,6 @@ def test_an_output_belongs_to_the_chain_that_claimed_it_first(
     container.upload_blob(RECORD, b"{}", overwrite=True)
     with pytest.raises(StorageError, match=r"cannot parse the record results/_eventconsumer\.json .*: restore it"):
         claim(job)
-
-
-def test_two_consumers_do_not_overwrite_each_other_in_one_output(
-    drained: DrainedBatch, billing: DrainedBatch, driver: Driver, result: Result, service: BlobServiceClient
-) -> None:
-    """Both have a batch 1, so both would write the folder `_batch=1`."""
-    drained.slot("0", 0, 50)
-    billing.slot("5", 700, 10)
-    job = drained.freeze()
-    ended = driver(job, PROGRAMS, env={"WAY": "copy"})
-    assert ended.returncode == 0, ended.stdout
-    before = content(service.get_container_client(f"{job.sink.container}-out"))
-    with pytest.raises(
-        ConfigurationError, match=r"spec\.spark\.output\.path: .* is the output of EventConsumer shop/o"
-    ):
-        process(billing_job(billing, job.output), never, {})
-    assert content(service.get_container_client(f"{job.sink.container}-out")) == before
-    assert sorted(row["sequence_number"] for row in result(job)) == list(range(50))
-    assert billing.commit() is None
 
 
 def test_the_record_is_in_no_table_and_vacuum_leaves_it(

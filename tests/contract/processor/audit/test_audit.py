@@ -30,8 +30,8 @@ from eventconsumer_processor.source.rows import EventRows, FlatMap
 from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.lease_time import boottime
-from tests.support.audited import assert_clean, run_audit, run_program
-from tests.support.azurite import KEY, AzuriteProcess, free_port
+from tests.support.audited import assert_clean, run_program
+from tests.support.azurite import KEY, AzuriteProcess
 from tests.support.faultactions import Down, Fail, Truncate
 from tests.support.faultproxy import FaultProxy, Match
 
@@ -39,7 +39,6 @@ CREATED = datetime(2026, 1, 1, tzinfo=UTC)
 INFO = HubInfo("shop.example", "orders", CREATED, ("0", "1"))
 LAYOUTS: dict[str, dict[str, Any]] = {
     "parquet": {"format": "Parquet", "layout": "Slots"},
-    "avro": {"format": "Avro", "layout": "Slots"},
     "capture": {"format": "Avro", "layout": "Capture", "emptyFiles": True},
 }
 
@@ -214,44 +213,6 @@ def test_a_deleted_and_an_overwritten_file_are_violations(drained: Drained) -> N
     assert drained.audit()["exitCode"] == 0
 
 
-def test_a_consumer_that_shares_something_with_another_is_a_violation(azurite: AzuriteProcess, tmp_path: Path) -> None:
-    drained = make(azurite, tmp_path, LAYOUTS["parquet"])
-    resource = drained.config["resource"]
-    for changes, code in (({"uid": "new"}, "ResourceRenewed"), ({"name": "billing"}, "ChainInUse")):
-        drained.config_file.write_text(json.dumps(drained.config | {"resource": resource | changes}))
-        assert list(drained.audit()["counts"]) == [code]
-    drained.config_file.write_text(json.dumps(drained.config))
-    with drained.client() as container, drained.client(drained.leases) as leases:
-        for client, name, part, code in (
-            (leases, "$Default~identity.json", ('"orders"', '"billing"'), "LeaseStoreInUse"),
-            (container, "shop/orders/_chain.json", ('"chain": "', '"chain": "not '), "ChainRecordDamaged"),
-        ):
-            kept = client.download_blob(name).readall()
-            client.upload_blob(name, kept.decode().replace(*part), overwrite=True)
-            report = drained.audit()
-            assert (report["exitCode"], list(report["counts"])) == (2, [code])
-            client.upload_blob(name, kept, overwrite=True)
-        container.upload_blob("shop/_chain.json", b"{}")
-        assert drained.audit()["counts"] == {"PrefixNested": 1}
-        container.delete_blob("shop/_chain.json")
-        leases.delete_blob("$Default~identity.json")
-        assert drained.audit()["counts"] == {"LeaseRecordMissing": 1}
-        leases.upload_blob("$Default~identity.json", b"{")
-        assert drained.audit()["counts"] == {"LeaseRecordDamaged": 1}
-
-
-def test_a_data_file_without_its_record_or_the_other_way_round(azurite: AzuriteProcess, tmp_path: Path) -> None:
-    drained = make(azurite, tmp_path, LAYOUTS["capture"])
-    files = drained.names("shop/orders/0/")
-    with drained.client() as container:
-        container.upload_blob(files[0].replace("2026/01/01", "2026/02/02"), b"left by a lost race")
-        report = drained.audit()
-        assert (report["exitCode"], report["counts"]) == (1, {"OrphanDataFile": 1})
-        container.delete_blob(files[0])
-    report = drained.audit()
-    assert (report["exitCode"], report["counts"]["DataFileMissing"]) == (2, 1)
-
-
 def test_a_host_pod_needs_no_options(parquet: Drained) -> None:
     result = run_program("audit", **parquet.environment)
     assert (result.returncode, result.stderr) == (0, "")
@@ -280,50 +241,23 @@ def test_the_json_document_is_what_its_reference_says(parquet: Drained) -> None:
             assert f"`{key}`" in reference, f"{key} is not described"
 
 
-def test_the_hub_that_is_not_reached_is_only_noted(parquet: Drained, tmp_path: Path) -> None:
-    secret = tmp_path / "hub"
-    secret.write_text(
-        f"Endpoint=sb://localhost:{free_port()};SharedAccessKeyName=n;SharedAccessKey=SECRETKEY;"
-        "UseDevelopmentEmulator=true;EntityPath=orders"
-    )
-    hub = ("--hub", f"--hub-connection-string-file={secret}")
-    report = run_audit(parquet.azurite, parquet.files, "shop/orders", parquet.leases, *hub)
-    assert (report["exitCode"], report["counts"]) == (0, {"HubUnknown": 1})
-    assert "SECRETKEY" not in json.dumps(report)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("nonsense", "is not a connection string"),
-        ("AccountName=a;AccountKey=no-base64!;BlobEndpoint=http://127.0.0.1:1/a", "AccountKey that is not base64"),
-        ("", "is empty"),
-    ],
-)
-def test_a_bad_connection_string_is_named_and_not_shown(parquet: Drained, tmp_path: Path, text: str, said: str) -> None:
+def test_a_bad_connection_string_is_named_and_not_shown(parquet: Drained, tmp_path: Path) -> None:
+    text = "AccountName=a;AccountKey=no-base64!;BlobEndpoint=http://127.0.0.1:1/a"
     secret = tmp_path / "bad"
     secret.write_text(text)
     result = run_program("audit", f"--connection-string-file={secret}", "--container=c", "--prefix=p")
     assert result.returncode == 3
-    assert said in result.stdout
-    assert not text or text not in result.stdout + result.stderr
+    assert "AccountKey that is not base64" in result.stdout
+    assert text not in result.stdout + result.stderr
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("said", "options"),
-    [
-        ("ContainerNotFound", ["--container=not-there", "--prefix=shop/orders"]),
-        ("nothing lies below shop/wrong/", ["--container={files}", "--prefix=shop/wrong"]),
-        ("--container and --prefix are needed too", []),
-    ],
-)
-def test_what_cannot_be_audited_has_exit_code_3(parquet: Drained, said: str, options: list[str]) -> None:
+def test_what_cannot_be_audited_has_exit_code_3(parquet: Drained) -> None:
     secret = parquet.config_file.with_name("storage")
-    given = [option.format(files=parquet.files) for option in options]
-    result = run_program("audit", f"--connection-string-file={secret}", *given)
+    where = ("--container=not-there", "--prefix=shop/orders")
+    result = run_program("audit", f"--connection-string-file={secret}", *where)
     assert (result.returncode, result.stderr) == (3, "")
-    assert said in result.stdout
+    assert "ContainerNotFound" in result.stdout
 
 
 def test_a_refused_key_is_named_and_not_shown(azurite: AzuriteProcess, tmp_path: Path) -> None:
@@ -480,12 +414,6 @@ def test_prune_touches_nothing_where_the_audit_finds_a_violation(parquet: Draine
     assert _bytes(parquet) > 0
     report = parquet.audit()
     assert all(partition["tombstones"] == 0 for partition in report["partitions"])
-
-
-def test_prune_refuses_what_it_cannot_understand(parquet: Drained) -> None:
-    result = run_program("prune", "--before=yesterday", **parquet.environment)
-    assert (result.returncode, "Traceback" in result.stderr) == (3, False)
-    assert "'yesterday' is not a time" in result.stderr
 
 
 def _bytes(drained: Drained) -> int:

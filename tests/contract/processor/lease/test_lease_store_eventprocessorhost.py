@@ -76,6 +76,8 @@ async def test_a_lease_that_never_ends_is_a_problem_of_its_partition_alone(world
 
 
 async def test_a_lease_kept_by_something_without_a_name_is_told_when_it_lasts(world: World) -> None:
+    if world.blobs is not world.other:
+        pytest.skip("half a minute of real time")
     store = store_of(world)
     await store.list(["0"])
     await world.other.acquire_lease("$Default/0", FOREIGN, 60)
