@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from eventconsumer_processor.host.storagecalls import SOON_SECONDS, WINDOW_SECONDS, StorageCalls, idle_per_hour
+from tests.simulation.idle import HOSTS, SECONDS, idle_hour
 from tests.simulation.test_fleet_partitions import EITHER
 from tests.support.fakes.virtual import virtual
 from tests.unit.processor.fleets import virtual_clock
-from tests.simulation.idle import HOSTS, SECONDS, idle_hour
 
 
 @virtual

@@ -161,8 +161,3 @@ async def attach(hub: Hub, position: Any = "-1", group: str = "$Default", partit
 def count(number: int) -> Until:
     """Holds once so many events have come."""
     return lambda received: len(received.events) >= number
-
-
-def failed(received: Received) -> bool:
-    """Holds once an error has come."""
-    return bool(received.errors)

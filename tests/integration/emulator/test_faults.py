@@ -10,9 +10,9 @@ from azure.core.credentials import AccessToken
 from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient
 from azure.eventhub._pyamqp.error import AMQPLinkError
 from azure.eventhub.aio import EventHubConsumerClient as AsyncConsumerClient
-from azure.eventhub.exceptions import AuthenticationError, ConnectionLostError, EventHubError
+from azure.eventhub.exceptions import AuthenticationError, EventHubError
 
-from tests.integration.emulator.sdk import FAST, Hub, Received, attach, count, failed, receive_aio
+from tests.integration.emulator.sdk import FAST, Hub, Received, attach, count, receive_aio
 from tests.support.waiting import HANG_SECONDS
 
 EARLIEST = {"starting_position": "-1"}
@@ -96,33 +96,6 @@ def test_the_namespace_connection_string_takes_the_hub_as_argument(hub: Hub) -> 
         assert client.get_partition_ids() == ["0", "1"]
 
 
-# Epochs
-
-
-@pytest.mark.parametrize("newcomer", [1, 2])
-async def test_a_reader_with_the_same_or_a_higher_epoch_steals(hub: Hub, newcomer: int) -> None:
-    first = asyncio.create_task(receive_aio(hub, failed, owner_level=1, **EARLIEST))
-    await asyncio.to_thread(hub.wait_for_readers, 1, epoch=1)
-    number = hub.server.admin.links(hub=hub.name)[0]["connection"]
-    hub.put(1)
-    second = await receive_aio(hub, count(1), owner_level=newcomer, **EARLIEST)
-    assert second.bodies == ["0"]
-    stolen = (await first).errors[0]
-    assert isinstance(stolen, ConnectionLostError)
-    assert "higher epoch" in str(stolen)
-    assert number not in [link["connection"] for link in hub.server.admin.links(hub=hub.name)]
-
-
-@pytest.mark.parametrize("newcomer", [0, None])
-async def test_a_reader_with_a_lower_epoch_or_none_is_refused(hub: Hub, newcomer: int | None) -> None:
-    first = asyncio.create_task(receive_aio(hub, count(1), owner_level=1, **EARLIEST))
-    await asyncio.to_thread(hub.wait_for_readers, 1)
-    refused = await receive_aio(hub, failed, owner_level=newcomer, **EARLIEST)
-    assert "make sure all epoch receivers" in str(refused.errors[0]) or "with epoch 0 cannot" in str(refused.errors[0])
-    hub.put(1)
-    assert (await first).bodies == ["0"]
-
-
 # Faults, each while a reader is attached
 
 
@@ -186,15 +159,6 @@ async def test_expired_tokens_are_renewed_and_nothing_is_lost(hub: Hub) -> None:
         assert await reading.events(5) == [0, 1, 2, 3, 4]
 
 
-async def test_a_frozen_link_is_silent_and_then_goes_on(hub: Hub) -> None:
-    async with Reading(hub) as reading:
-        hub.server.admin.freeze(hub=hub.name, partition="0")
-        await asyncio.to_thread(hub.put, 2, start=3)
-        assert await reading.events(5, timeout=1) == [0, 1, 2]
-        hub.server.admin.unfreeze()
-        assert await reading.events(5) == [0, 1, 2, 3, 4]
-
-
 async def test_old_events_come_again_and_numbers_are_left_out(hub: Hub) -> None:
     async with Reading(hub) as reading:
         assert hub.server.admin.redeliver(1, hub=hub.name) == 1
@@ -213,15 +177,6 @@ async def test_a_delay_slows_but_loses_nothing(hub: Hub) -> None:
         assert time.monotonic() - started > 0.2
 
 
-async def test_retention_that_passes_a_reader_starts_it_at_the_oldest_event(hub: Hub) -> None:
-    hub.put(10)
-    assert hub.server.admin.move_retention(hub.name, "0", before=6) == 6
-    assert (await receive_aio(hub, count(4), starting_position=2)).numbers == [6, 7, 8, 9]
-    async with reader(hub) as client:
-        found = await client.get_partition_properties("0")
-    assert (found["beginning_sequence_number"], found["last_enqueued_sequence_number"]) == (6, 9)
-
-
 async def test_a_recreated_hub_is_younger_and_refuses_positions_of_the_old_one(hub: Hub) -> None:
     hub.put(5)
     async with reader(hub) as client:
@@ -233,14 +188,6 @@ async def test_a_recreated_hub_is_younger_and_refuses_positions_of_the_old_one(h
     assert caught.value.condition == b"com.microsoft:argument-error"
     hub.put(1)
     assert (await receive_aio(hub, count(1), **EARLIEST)).numbers == [0]
-
-
-async def test_added_partitions_are_found_and_read(hub: Hub) -> None:
-    hub.server.admin.add_partitions(hub.name, 4)
-    hub.put(1, partition="3")
-    async with reader(hub) as client:
-        assert await client.get_partition_ids() == ["0", "1", "2", "3"]
-    assert (await receive_aio(hub, count(1), partition_id="3", **EARLIEST)).bodies == ["0"]
 
 
 def test_a_busy_hub_is_told_and_ends(hub: Hub) -> None:

@@ -1,9 +1,8 @@
-"""Two attempts at one batch in the orders that matter, against the fake of the unit tests and the real service.
+"""Two attempts at one batch in the orders that matter, against the real service.
 
 The property test over all orders is in the unit tests; this shows that the real service refuses what the fake refuses.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,21 +14,15 @@ from eventconsumer_spark.attempt.claim import MAX_RECORD_BYTES
 from eventconsumer_spark.storage.store import ClaimStore, SinkContainer
 from eventconsumer_storage.account import StorageAccount
 from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess
-from tests.support.fakes.spark_store import FakeBlobStore
 from tests.unit.spark.schedules import CLAIM, NUMBER, PREFIX, ScheduledAttempt, record
 
 Start = Callable[[str], ScheduledAttempt]
 
 
-@pytest.fixture(params=["fake", "azurite"])
-def store(request: pytest.FixtureRequest) -> Iterator[ClaimStore]:
-    if request.param == "fake":
-        yield FakeBlobStore(time.monotonic)
-        return
-    server: AzuriteProcess = request.getfixturevalue("azurite")
-    service: BlobServiceClient = request.getfixturevalue("service")
-    container = service.create_container(server.container()).container_name
-    with SinkContainer(StorageAccount(server.url, ACCOUNT, key=KEY), container) as real:
+@pytest.fixture
+def store(azurite: AzuriteProcess, service: BlobServiceClient) -> Iterator[SinkContainer]:
+    container = service.create_container(azurite.container()).container_name
+    with SinkContainer(StorageAccount(azurite.url, ACCOUNT, key=KEY), container) as real:
         yield real
 
 
@@ -159,14 +152,11 @@ def test_two_at_once_take_turns(store: ClaimStore, start: Start) -> None:
     assert committed(store) == content(winner)
 
 
-def test_claim_blob_that_a_person_deletes_costs_the_attempt_its_commit(start: Start, store: ClaimStore) -> None:
+def test_claim_blob_that_a_person_deletes_costs_the_attempt_its_commit(start: Start, store: SinkContainer) -> None:
     attempt = start("a")
     attempt.until("work")
     expire(store)
-    if isinstance(store, FakeBlobStore):
-        store.delete(CLAIM)
-    elif isinstance(store, SinkContainer):
-        store._blobs._client.delete_blob(CLAIM)
+    store._blobs._client.delete_blob(CLAIM)
     attempt.finish()
     assert "ClaimLostError" in attempt.error
     assert store.read(commit_name(PREFIX, NUMBER), 10) is None
