@@ -1,4 +1,4 @@
-"""To whom leases and files belong: leases of others, and a resource that is applied again. Two hubs: tests/e2e."""
+"""To whom leases belong: those of others are left alone. Two hubs, and a resource applied again: tests/e2e."""
 
 import json
 from typing import Any
@@ -6,15 +6,10 @@ from typing import Any
 import pytest
 from azure.storage.blob import BlobLeaseClient
 
-from eventconsumer_api.batch import BatchManifest
-from eventconsumer_api.identity import ChainRecord, LeaseRecord, chain_name, lease_record_name
+from eventconsumer_api.identity import LeaseRecord, lease_record_name
 from tests.integration.processor.conftest import MakeConsumer
-from tests.integration.processor.drained import assert_exactly_once, read_drained
 from tests.integration.processor.hosts import Consumer, HostProcess
-from tests.support.audited import assert_clean
 from tests.support.waiting import wait_until
-
-MOVED = {"namespace": "market", "name": "orders", "uid": "uid-3"}
 
 
 def billing_of(orders: Consumer, consumer: MakeConsumer, **location: Any) -> Consumer:
@@ -123,31 +118,3 @@ def test_leases_of_an_old_library_that_fit_the_hub_are_adopted(consumer: MakeCon
     assert host.report().partitions[0].events == 200  # from behind the checkpoint on
     found = LeaseRecord.model_validate_json(record(orders, orders.leases, lease_record_name("$Default")))
     assert (found.hub, found.resource) == ("orders", "shop/orders")
-
-
-def test_a_resource_that_is_applied_again_elsewhere_goes_on_with_its_chain_and_its_open_batch(
-    consumer: MakeConsumer,
-) -> None:
-    orders = consumer(partitions=2, batches={"trigger": {"files": 2, "ageSeconds": 10}})
-    orders.config["leases"] = in_container(orders)
-    orders.publish(400)
-    first = orders.host("orders-host-0")
-    caught_up(orders, first)
-    wait_until(lambda: "shop/orders/_batches/0000000001.json" in etags(orders, orders.drained), "a batch is frozen")
-    frozen = record(orders, orders.drained, "shop/orders/_batches/0000000001.json")
-    chain = ChainRecord.model_validate_json(record(orders, orders.drained, chain_name("shop/orders")))
-    assert first.terminate() == 0
-    orders.publish(200, start=400)
-    second = orders.host("orders-host-0", resource=MOVED)
-    caught_up(orders, second)
-    now = ChainRecord.model_validate_json(record(orders, orders.drained, chain_name("shop/orders")))
-    assert (now.chain, now.resource.uid) == (chain.chain, MOVED["uid"])
-    wait_until(lambda: second.report().fleet is not None, "it leads")
-    fleet = second.report().fleet
-    assert fleet is not None and fleet.open_batch is not None and fleet.open_batch.number == 1
-    assert fleet.chain == chain.chain == BatchManifest.model_validate_json(frozen).chain
-    assert record(orders, orders.drained, "shop/orders/_batches/0000000001.json") == frozen
-    with orders.container(orders.drained) as container:
-        assert_exactly_once(read_drained(container, "shop/orders"), orders.heads(), 600)
-    second.terminate()
-    assert_clean(orders.azurite, orders.drained, "shop/orders")

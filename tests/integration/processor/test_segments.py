@@ -1,4 +1,4 @@
-"""A hub that loses events which are in files: real hosts, the real tool, Azurite."""
+"""A hub that loses events which are in files: real hosts, the real tool, Azurite. On a cluster: tests/e2e."""
 
 import json
 import re
@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from azure.storage.blob import ContainerClient
 
 from eventconsumer_api.batch import BatchManifest, manifest_name
@@ -63,6 +64,7 @@ def accept(orders: Consumer, *arguments: str, code: int = 0) -> dict[str, Any]:
     return report
 
 
+@pytest.mark.long
 def test_a_failover_that_lost_events_is_not_read_across_until_it_is_accepted(consumer: MakeConsumer) -> None:
     orders = consumer(partitions=2, batches={"trigger": {"files": 1, "ageSeconds": 3600}})
     orders.publish(200, "0")
