@@ -31,7 +31,7 @@ class Shared:
 
     def host(self, name: str) -> LegacyHost:
         """Start a legacy host."""
-        host = LegacyHost(name, self.container)
+        host = LegacyHost(name, self.container, seconds=60)  # no turn takes so long on a busy machine
         host.register(sorted(self.consumer.heads()))
         self.legacy.append(host)
         return host
@@ -110,7 +110,11 @@ def test_partitions_pass_between_a_legacy_host_and_ours_in_both_directions(share
     shared.until(lambda: shared.count("legacy-1") == 2, "the legacy host stole its share")
     shared.until(lambda: len(ours.owned()) == 2, "and ours noticed")
     publish(orders, 25, 900)
-    shared.turn()
+    heads = orders.heads()
+    shared.until(
+        lambda: all(part.next_sequence_number == heads[part.id] + 1 for part in ours.report().partitions),
+        "ours read its share",
+    )
     assert ours.terminate() == 0
     shared.check()
     assert shared.count("ours") == 0  # released: no owner, token nor metadata
