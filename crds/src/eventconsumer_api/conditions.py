@@ -36,11 +36,11 @@ class Reason(StrEnum):
     INSECURE_ENDPOINT = "InsecureEndpoint"  # an endpoint without TLS or an IP address, which is not allowed
     ENDPOINT_NOT_ALLOWED = "EndpointNotAllowed"  # the host name is not under an allowed domain
     EVENT_HUB_NOT_FOUND = "EventHubNotFound"  # the Event Hub or the consumer group does not exist
-    EVENT_HUB_UNAUTHORIZED = "EventHubUnauthorized"  # the hub refuses the credential
+    EVENT_HUB_UNAUTHORIZED = "EventHubUnauthorized"  # the hub rejects the credential
     EVENT_HUB_UNREACHABLE = "EventHubUnreachable"  # no connection to the Event Hub
     STORAGE_UNREACHABLE = "StorageUnreachable"  # no connection to the storage account
-    STORAGE_UNAUTHORIZED = "StorageUnauthorized"  # storage refuses the credential
-    CONTAINER_INVALID = "ContainerInvalid"  # storage refuses the container's name
+    STORAGE_UNAUTHORIZED = "StorageUnauthorized"  # storage rejects the credential
+    CONTAINER_INVALID = "ContainerInvalid"  # storage rejects the container's name
     LEASE_INVALID = "LeaseInvalid"  # a lease blob cannot be read
     CHAIN_INVALID = "ChainInvalid"  # another program changed or removed a file of the chain, or a record
     HUB_DIVERGED = "HubDiverged"  # the hub has other events under sequence numbers that are in files

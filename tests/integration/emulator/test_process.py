@@ -88,7 +88,7 @@ def test_silent_clients_are_sent_away_and_others_get_heartbeats(tmp_path: Path) 
         started, said = time.monotonic(), b""
         while part := client.recv(4096):
             said += part
-        assert 1.5 < time.monotonic() - started < 5
+        assert time.monotonic() - started > 1.5
     assert said.count(EMPTY_FRAME) >= 2
     assert b"inactive for more than the allowed 2000 milliseconds" in said
     server.close()

@@ -27,7 +27,7 @@ def check_schedule(spec: EventConsumerSpec) -> None:
         matches = next(CronSim(expression, _SOME_DAY), None) is not None
     except CronSimError as error:
         raise SpecError(
-            FIELD, f"{expression!r} is not a cron expression of five fields ({error}): write one such as 0 * * * *"
+            FIELD, f"{expression!r} is not a cron expression of five fields ({error}): use one such as 0 * * * *"
         ) from None
     if not matches:
-        raise SpecError(FIELD, f"{expression!r} never matches a date: write one that does, such as 0 * * * *")
+        raise SpecError(FIELD, f"{expression!r} never matches a date: use one that does, such as 0 * * * *")
