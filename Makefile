@@ -113,7 +113,7 @@ test: lint types borders docs azurite jars ## Run all checks except the long one
 	@$(PY) -m local_cluster tools
 	@$(VENV)/bin/pytest -n 2 tests/unit tests/docs
 	@$(VENV)/bin/pytest -m "not long" tests/faults
-	@$(VENV)/bin/pytest -n 3 --dist loadgroup --no-loadscope-reorder --durations=30 -m "not long" \
+	@$(VENV)/bin/pytest -n 3 --dist loadscope --no-loadscope-reorder --durations=30 -m "not long" \
 	  tests/e2e tests/contract tests/simulation tests/integration
 
 test-long: env azurite jars ## Run the long checks: mutants, long simulation and property tests, Kubeflow, upgrade, GitOps

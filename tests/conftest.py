@@ -2,15 +2,14 @@
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.support.azurite import AzuriteProcess
 from tests.support.servers import EmulatorProcess
-
-E2E = Path(__file__).parent / "e2e"
 
 # Property tests are judged by what they find, not by how busy the machine is. HYPOTHESIS_PROFILE=long looks longer.
 settings.register_profile("default", deadline=None, max_examples=20)
@@ -23,12 +22,20 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "long: a test of `make test-long`; `make test` leaves it out")
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Group tests for `--dist loadgroup`: all end-to-end tests share the cluster, the tests of a file its fixtures."""
-    for item in items:
-        group = "cluster" if E2E in item.path.parents else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
+class _ByFixtures(LoadScopeScheduling):
+    """Tests that share fixtures run in one process: those of a file, and all end-to-end tests, which share the cluster.
+
+    Not `--dist loadgroup`: pytest-xdist 3.8 writes groups into node ids, which pytest 9 ignores.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return "tests/e2e" if file.startswith("tests/e2e/") else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
+    """The scheduler for `--dist loadscope`."""
+    return _ByFixtures(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
 @pytest.fixture(scope="session")
