@@ -9,7 +9,7 @@ from eventconsumer_demo import run
 from eventconsumer_demo.cluster import Cluster
 from eventconsumer_demo.steps import DemoError
 
-CLEAN = "Clean: each event stands in exactly one file"
+CLEAN = "Clean: each event is in exactly one file"
 
 
 @pytest.mark.parametrize(("code", "printed"), [(0, f"1 file\n{CLEAN}\n"), (1, "VIOLATION: SlotMissing"), (3, "bad")])

@@ -1,7 +1,7 @@
 """The auditor: checks a consumer's container against the invariants of exactly-once files, from storage alone.
 
-It reads and never writes, and it trusts none of the code that wrote: names, metadata, lease bodies and manifests are
-parsed here once more, so that one mistake cannot hide on both sides. `read` fetches, `names` and `leases` parse,
-`chain`, `batches`, `capture` and `deep` judge, `model` is the report, `show` prints it; `prune` is the one that writes:
-it replaces old files by tombstones.
+It only reads, and it shares no code with the writers: it has its own parsers of names, metadata, lease bodies and
+manifests, so that the same mistake cannot hide in writer and auditor. `read` fetches, `names` and `leases` parse,
+`chain`, `batches`, `capture` and `deep` check, `model` is the report, `show` prints it. Only `prune` writes: it
+replaces old files by tombstones.
 """

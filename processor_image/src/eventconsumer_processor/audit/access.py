@@ -1,7 +1,7 @@
-"""Finds the consumer to audit: from a host's own configuration, or from the options of the command.
+"""Opens the consumer to audit: from a host's own configuration, or from the options of the command.
 
-In a host pod the configuration and its mounted credentials are there already. Elsewhere a connection string in a file,
-or the identity that is signed in (Azure CLI, environment, managed identity), opens the containers.
+A host pod has the configuration and the mounted credentials. Elsewhere, the containers are opened with a connection
+string in a file, or with the signed-in identity (Azure CLI, environment, managed identity).
 """
 
 from collections.abc import AsyncIterator
@@ -29,7 +29,7 @@ from eventconsumer_storage.blobs import BlobStore
 
 @dataclass(frozen=True)
 class Options:
-    """How the command was called, beside `--config`."""
+    """Options of the command other than `--config`."""
 
     connection_string_file: Path | None = None
     account_url: str | None = None
@@ -54,8 +54,8 @@ class Opened:
     """An open consumer."""
 
     subject: Subject
-    store: BlobStore  # of the files, for what changes them
-    batches: bool  # whether Spark is on, as far as is known
+    store: BlobStore  # of the files, with write access
+    batches: bool  # whether Spark is enabled, as far as is known
 
 
 @asynccontextmanager
@@ -63,12 +63,12 @@ async def opened(config_file: Path, options: Options, *, hub: bool) -> AsyncIter
     """Open the consumer; everything is closed at the end.
 
     Args:
-        config_file: A HostConfig; used where the options do not name the storage.
-        options: How the command was called.
-        hub: Whether the hub is to be asked too.
+        config_file: A HostConfig; used if the options do not name the storage.
+        options: Options of the command.
+        hub: Whether to open the hub too.
 
     Raises:
-        EventConsumerError: Something is missing or wrong; the message says what, and holds no secret.
+        EventConsumerError: The configuration, a credential or an option is missing or wrong.
     """
     async with AsyncExitStack() as stack:
         yield await (_by_options(stack, options, hub) if options.given else _by_config(stack, config_file, hub))
@@ -101,7 +101,7 @@ async def _by_config(stack: AsyncExitStack, path: Path, hub: bool) -> Opened:
 
 async def _by_options(stack: AsyncExitStack, options: Options, hub: bool) -> Opened:
     if not options.container or options.prefix is None:
-        raise CommandError("--container and --prefix are needed too: where are the files?")
+        raise CommandError("--container and --prefix are required too: specify the location of the files")
     service = await _enter(stack, _service(options))
     files = AzureContainer(service, options.container)
     leases = None
@@ -113,10 +113,10 @@ async def _by_options(stack: AsyncExitStack, options: Options, hub: bool) -> Ope
     source = None
     if hub:
         if options.hub_connection_string_file is None:
-            raise CommandError("--hub needs --hub-connection-string-file here: its connection string with EntityPath")
+            raise CommandError("--hub needs --hub-connection-string-file: a connection string with EntityPath")
         credential = credential_in(options.hub_connection_string_file, "--hub-connection-string-file")
         named = HubConfig(consumer_group=options.consumer_group, credential=credential)
-        # Whoever runs this by hand chose the endpoints.
+        # The user who runs this command chose the endpoints.
         source = await _hub(stack, hub_access(named, True, ()))
     prefix = options.prefix.rstrip("/")
     subject = Subject(files, prefix, leases, source, outputs=_outputs(service), writes_files=options.writes_files)
@@ -125,24 +125,24 @@ async def _by_options(stack: AsyncExitStack, options: Options, hub: bool) -> Ope
 
 def _service(options: Options) -> BlobServiceClient:
     if options.connection_string_file is not None and options.account_url is not None:
-        raise CommandError("give --connection-string-file or --account-url, not both")
+        raise CommandError("use --connection-string-file or --account-url, not both")
     if options.account_url is not None:
         if not options.account_url.startswith("https://"):
             raise CommandError("--account-url must begin with https://: a token is sent over TLS only")
-        from azure.identity.aio import DefaultAzureCredential  # takes half a second: only where it is used
+        from azure.identity.aio import DefaultAzureCredential  # the import takes half a second
 
         return BlobServiceClient(options.account_url, credential=DefaultAzureCredential(), **client_options())
     path = options.connection_string_file
     if path is None:
-        raise CommandError("name the storage with --connection-string-file or --account-url")
+        raise CommandError("specify the storage with --connection-string-file or --account-url")
     if not path.is_file():
-        raise CommandError(f"cannot read the connection string: there is no file {path}")
+        raise CommandError(f"cannot read the connection string: file {path} does not exist")
     location = BlobLocation(container="", prefix="", credential=credential_in(path, "--connection-string-file"))
     return blob_service(location, "--connection-string-file", True, ())
 
 
 async def _hub(stack: AsyncExitStack, access: HubAccess) -> Hub:
-    from eventconsumer_processor.source.sdk import SdkHub  # likewise
+    from eventconsumer_processor.source.sdk import SdkHub  # a slow import too
 
     hub = SdkHub(access)
     stack.push_async_callback(hub.close)

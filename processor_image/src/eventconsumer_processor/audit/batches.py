@@ -1,7 +1,7 @@
-"""PURE: judges the manifests of Spark batches (S8), and holds files against them; commit records: see `commits`.
+"""PURE: checks the manifests of Spark batches (S8), and compares files with them; commit records: see `commits`.
 
-Manifests are added in order of their numbers; afterwards every slot that goes by is held against the manifest that
-names it. What remains names files that are not there.
+Manifests are added in order of their numbers. Then every slot is compared with the manifest that names it. Entries
+without a slot at the end name missing files.
 """
 
 import json
@@ -33,10 +33,10 @@ class BatchAudit:
         self.commits = CommitAudit(findings, self._sums, self._files, identity)
 
     def manifest(self, number: int, blob: str, data: bytes) -> None:
-        """Judge the next manifest."""
+        """Check the next manifest."""
         if number != self._last + 1:
             self._find(
-                Code.MANIFEST_MISSING, f"batches {self._last + 1} to {number - 1} have no manifest before it", blob
+                Code.MANIFEST_MISSING, f"the manifests of batches {self._last + 1} to {number - 1} are missing", blob
             )
             self._known_totals = False
         self._last = number
@@ -52,8 +52,8 @@ class BatchAudit:
             self._known_totals = False
             return
         if named != number:
-            self._find(Code.MANIFEST_DAMAGED, f"the manifest says that it is batch {named}", blob)
-        self._identity.says(f"the manifest of batch {number}", str(body.get("chain") or ""), blob)
+            self._find(Code.MANIFEST_DAMAGED, f"the manifest contains the number {named}", blob)
+        self._identity.check_part(f"the manifest of batch {number}", str(body.get("chain") or ""), blob)
         self._check_files(number, blob, incarnation, files, ranges)
         for partition, position in after.items():
             key = (incarnation, partition)
@@ -71,31 +71,31 @@ class BatchAudit:
         if self._known_totals and totals != expected_totals:
             self._find(
                 Code.BATCH_WRONG,
-                f"its totals are {totals}, the files add up to {expected_totals} (files, events, bytes)",
+                f"its totals are {totals}, but its files add up to {expected_totals} (files, events, bytes)",
                 blob,
             )
         self._totals = (totals[0], totals[1], totals[2])
         self._known_totals = True
 
     def commit(self, number: int, blob: str, data: bytes) -> None:
-        """Judge a commit record; all manifests are added before."""
+        """Check a commit record, after all manifests."""
         self.commits.add(number, blob, data)
 
     def unmanifested(self, number: int, blob: str) -> None:
-        """Note a commit record whose manifest is missing."""
+        """Add a commit record whose manifest is missing."""
         self._find(Code.COMMIT_WITHOUT_MANIFEST, f"batch {number} is committed but has no manifest", blob)
 
     def check_order(self) -> None:
-        """Judge that a batch was frozen only when the one before was committed, once all commits are added."""
+        """Check that each batch was frozen after the previous one was committed. Call it after all commits."""
         for number in range(1, self._last):
             if number in self._sums and number not in self.commits.committed:
                 self._find(Code.BATCH_TOO_EARLY, f"batch {number + 1} was frozen, but batch {number} is not committed")
 
     def slot(self, place: Place, slot: SlotFacts) -> int | None:
-        """Hold a committed slot against the manifest that names it.
+        """Compare a committed slot with the manifest that names it.
 
         Returns:
-            The number of its batch; None where it is in none.
+            The number of its batch; None: it is in no batch.
         """
         files = self._files.get(place)
         found = files.take(slot.start) if files else []
@@ -104,7 +104,7 @@ class BatchAudit:
             if position is not None and slot.start < position:
                 self._findings.add(
                     Code.FILE_IN_NO_BATCH,
-                    f"batches go up to {position - 1}, but none of them names this file of {slot.start} to {slot.last}",
+                    f"batches end at {position - 1}, but none of them names this file of {slot.start} to {slot.last}",
                     place,
                     blob=slot.name,
                 )
@@ -123,38 +123,38 @@ class BatchAudit:
             if seen != frozen_as
         ]
         if digest(slot.data.path if slot.data else slot.name) != entry.path:
-            differences.append("name (manifest: another)")
+            differences.append("name (manifest: a different one)")
         if not slot.tombstone and digest(slot.etag) != entry.etag:
-            differences.append(f"etag {slot.etag} (manifest: another)")
+            differences.append(f"etag {slot.etag} (manifest: a different one)")
         if differences:
             self._findings.add(
                 Code.BATCH_FILE_CHANGED,
-                f"the file is not what batch {entry.batch} froze: {', '.join(differences)}",
+                f"the file differs from the manifest of batch {entry.batch}: {', '.join(differences)}",
                 place,
                 blob=slot.name,
             )
         return entry.batch
 
     def damaged(self, place: Place, start: int) -> None:
-        """Note that a file is there but damaged, which is found elsewhere."""
+        """Mark a damaged file as present; the damage itself is another finding."""
         if files := self._files.get(place):
             files.take(start)
 
     def begins(self, place: Place, start: int) -> None:
-        """Judge that the first batch begins where the chain does."""
+        """Check that the first batch begins at the chain's start."""
         first = self._first.get(place)
         if first is not None and first != start:
             self._findings.add(
                 Code.BATCH_HOLE if first > start else Code.BATCHES_OVERLAP,
-                f"the first batch begins at {first}, the chain at {start}",
+                f"the first batch begins at {first}, but the chain at {start}",
                 place,
             )
 
     def finish(self) -> None:
-        """Judge what remains, once all slots went by."""
+        """Report entries without a file, after all slots."""
         for place, files in self._files.items():
             for file in files.left():
-                text = f"batch {file.batch} names a file of {file.start} to {file.last} that is not there"
+                text = f"batch {file.batch} names a file of {file.start} to {file.last} that does not exist"
                 self._findings.add(Code.BATCH_FILE_MISSING, text, place)
 
     def committed(self, batch: int | None) -> bool:
@@ -163,12 +163,12 @@ class BatchAudit:
 
     @property
     def reached(self) -> Mapping[Place, int]:
-        """Behind the last batch of each partition of each incarnation."""
+        """The position after the last batch, for each partition of each incarnation."""
         return self._next
 
     @property
     def used(self) -> bool:
-        """Whether there ever was a batch."""
+        """Whether there is any batch."""
         return self._last > 0
 
     def report(self) -> BatchesAudit:
@@ -212,7 +212,7 @@ class BatchAudit:
             if ends.get(partition) != start:
                 self._find(
                     Code.BATCH_WRONG,
-                    f"its file of {start} to {last} of partition {partition} does not start at {ends.get(partition)}",
+                    f"its file of {start} to {last} of partition {partition} must start at {ends.get(partition)}",
                     blob,
                 )
             ends[partition] = last + 1
@@ -224,7 +224,7 @@ class BatchAudit:
             if ends[partition] != end + 1:
                 self._find(
                     Code.BATCH_WRONG,
-                    f"its files of partition {partition} end at {ends[partition] - 1}, its range at {end}",
+                    f"its files of partition {partition} end at {ends[partition] - 1}, but its range ends at {end}",
                     blob,
                 )
 

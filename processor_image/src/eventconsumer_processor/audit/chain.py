@@ -1,4 +1,4 @@
-"""PURE: judges one partition's chain from its slots, in name order, holding none of them.
+"""PURE: checks one partition's chain from its slots, in name order; slots are not kept in memory.
 
 The chain must start where the genesis record says, each slot at the previous one's last + 1 (S2); facts must agree with
 each other, and rows and recorded gaps must cover every sequence number once (S3, S4); epochs never fall (S6); the
@@ -13,23 +13,23 @@ from eventconsumer_processor.audit.model import Findings, GapReport, PartitionAu
 from eventconsumer_processor.audit.names import SlotFacts
 
 KEPT_GAPS = 100
-COMPACTION = "compaction"  # the reason of a gap: the hub forgot the events on purpose
-_LATE = "it may have been on its way when the chain was ended: keep the container and report this"
+COMPACTION = "compaction"  # the reason of a gap: log compaction removed the events
+_LATE = "a host may have written it while the chain was sealed: do not change the container, and report this"
 FOREIGN = "foreign"  # the reason of a gap: another program that shares the leases processed the events
 NO_OFFSETS = frozenset({"", "no offset"})  # checkpoints of some libraries have no offset
 
 
 @dataclass
 class ChainAudit:
-    """One partition of one incarnation, while its slots go by.
+    """The state of one partition of one incarnation, while its slots are read.
 
     Args:
         incarnation: Of the hub.
         partition: Its id.
-        start: From the genesis record; None where there is none.
-        lease: The partition's lease as it was *before* the slots were listed; None where there is none, or where it
-            belongs to another incarnation.
-        findings: Collects what is wrong.
+        start: From the genesis record; None: no record.
+        lease: The partition's lease as it was *before* the slots were listed; None: no lease, or it belongs to another
+            incarnation.
+        findings: Collects findings.
     """
 
     incarnation: str
@@ -45,34 +45,34 @@ class ChainAudit:
     gap_events: int = 0
     gaps: list[GapReport] = field(default_factory=list)
     compacted_events: int = 0
-    seal: int | None = None  # where it was ended
+    seal: int | None = None  # position of the seal
     highest_epoch: int | None = None
     dead_letters: int = 0
     orphans: int = 0
     _previous: int = -1  # start of the last slot
-    _blind: bool = False  # the slot before is damaged: where it ended is not known
-    _damaged: bool = False  # some slot is
+    _blind: bool = False  # the previous slot is damaged: its end is unknown
+    _damaged: bool = False  # any slot is damaged
     _at_checkpoint: SlotFacts | None = None
 
     def __post_init__(self) -> None:
         self.next = self.start
 
     def missing_before(self, start: int) -> int | None:
-        """Where a file should start before one that starts at `start`; None where nothing is missing."""
+        """The start of the missing file before the one that starts at `start`; None: no file is missing."""
         return self.next if self.next is not None and self.next < start and not self._blind else None
 
     def went_by(self, start: int) -> bool:
-        """Whether a slot that starts here was judged, if there is one."""
+        """Whether the listing has passed slots that start here."""
         return start <= self._previous
 
     def add(self, slot: SlotFacts) -> None:
-        """Judge the next slot."""
+        """Check the next slot."""
         if slot.start == self._previous:
             self._find(Code.SLOT_TWICE, f"two files start at {slot.start}", slot.name)
             return
         self._place(slot.start, slot.name)
         if self.seal is not None:
-            self._find(Code.SEGMENT_WRONG, f"a file is behind the seal at {self.seal}: {_LATE}", slot.name)
+            self._find(Code.SEGMENT_WRONG, f"a file is after the seal at {self.seal}: {_LATE}", slot.name)
         self._previous, self._blind = slot.start, False
         self._check_facts(slot)
         self._count(slot)
@@ -85,18 +85,26 @@ class ChainAudit:
         if self.lease and self.lease.checkpoint == slot.last:
             self._at_checkpoint = slot
 
+    def count_dead_letter(self) -> None:
+        """Count a dead letter of the partition."""
+        self.dead_letters += 1
+
+    def count_orphan(self) -> None:
+        """Count a blob that does not belong to the chain."""
+        self.orphans += 1
+
     def end(self, start: int, name: str) -> None:
-        """Note the seal that ends the chain."""
+        """Add the seal that ends the chain."""
         if self.seal is not None or (self.next is not None and start < self.next):
-            self._find(Code.SEGMENT_WRONG, f"a seal is at {start}, where files are or another seal was before", name)
+            self._find(Code.SEGMENT_WRONG, f"a seal is at {start}, inside the files or after another seal", name)
         elif self.missing_before(start) is not None:
             self._place(start, name)
         self.seal = start
         self._previous = max(self._previous, start)
 
     def damaged(self, name: str, start: int, why: str) -> None:
-        """Note a blob with a slot's name that is no slot; where it ended is not known."""
-        self._find(Code.SLOT_CHANGED, f"the blob is no file of the chain: {why}", name)
+        """Add a blob that has a slot's name but is not a slot; its end is unknown."""
+        self._find(Code.SLOT_CHANGED, f"the blob is not a file of the chain: {why}", name)
         if start != self._previous:
             self._place(start, name)
         self.files += 1
@@ -104,16 +112,16 @@ class ChainAudit:
         self.next = max(self.next or 0, start)
 
     def finish(self, *, shared: bool = False) -> None:
-        """Judge the checkpoint, once all slots went by (S5).
+        """Check the checkpoint, after all slots (S5).
 
         Args:
             shared: Other programs move checkpoints too.
         """
         if self.lease is None or self.lease.checkpoint is None or self.next is None or self._damaged:
-            return  # with a damaged file it is not known where files end
+            return  # with a damaged file the ends of files are unknown
         checkpoint, start = self.lease.checkpoint, self.start
         if shared and self._at_checkpoint is None and (start is None or checkpoint != start - 1):
-            text = f"the checkpoint is {checkpoint}, where no file ends: another program moved it"
+            text = f"no file ends at the checkpoint {checkpoint}: another program moved it"
             self._find(Code.CHECKPOINT_FOREIGN, text, self.lease.blob)
         elif checkpoint >= self.next:
             self._find(
@@ -128,14 +136,12 @@ class ChainAudit:
                 self.lease.blob,
             )
         elif self._at_checkpoint is None and (start is None or checkpoint != start - 1):
-            self._find(
-                Code.CHECKPOINT_OFF_FILES, f"the checkpoint is {checkpoint}, where no file ends", self.lease.blob
-            )
+            self._find(Code.CHECKPOINT_OFF_FILES, f"no file ends at the checkpoint {checkpoint}", self.lease.blob)
         elif self._at_checkpoint and self.lease.offset not in {*NO_OFFSETS, self._at_checkpoint.last_offset}:
             self._find(
                 Code.CHECKPOINT_OFF_FILES,
-                f"the checkpoint {checkpoint} has the offset {self.lease.offset!r}, the file that ends there "
-                f"{self._at_checkpoint.last_offset!r}",
+                f"the checkpoint {checkpoint} has offset {self.lease.offset!r}, but the file that ends there has "
+                f"offset {self._at_checkpoint.last_offset!r}",
                 self.lease.blob,
             )
 
@@ -167,25 +173,25 @@ class ChainAudit:
         )
 
     def _place(self, start: int, name: str) -> None:
-        """Judge where a slot stands."""
+        """Check the position of a slot."""
         if self.next is None:
             self._find(
                 Code.GENESIS_MISSING,
-                "the chain has files, but no genesis record that can be read: it says where they start",
+                "the chain has files, but no readable genesis record, which contains the start of the chain",
             )
             self.next = start
         if self.start is not None and start < self.start:
-            self._find(Code.SLOT_BELOW_START, f"a file starts at {start}, but the chain at {self.start}", name)
+            self._find(Code.SLOT_BELOW_START, f"a file starts at {start}, but the chain starts at {self.start}", name)
         elif self.missing_before(start) is not None:
             self._find(
                 Code.SLOT_MISSING,
-                f"no file starts at {self.next}: events {self.next} to {start - 1} are missing, files go on at {start}",
+                f"no file starts at {self.next}: events {self.next} to {start - 1} are missing before {start}",
                 name,
             )
         elif start < self.next:
             self._find(
                 Code.SLOTS_OVERLAP,
-                f"the file starts at {start}, but the one before ends at {self.next - 1}",
+                f"the file starts at {start}, but the previous file ends at {self.next - 1}",
                 name,
             )
 
@@ -210,9 +216,9 @@ class ChainAudit:
 
     def _check_facts(self, slot: SlotFacts) -> None:
         if slot.tombstone and slot.size and slot.data is None:
-            self._find(Code.FACTS_WRONG, f"a tombstone is empty, this one has {slot.size} bytes", slot.name)
+            self._find(Code.FACTS_WRONG, f"a tombstone must be empty, but has {slot.size} bytes", slot.name)
         if not slot.tombstone and not slot.size:
-            self._find(Code.SLOT_CHANGED, "the file is empty and no tombstone", slot.name)
+            self._find(Code.SLOT_CHANGED, "the file is empty but is not a tombstone", slot.name)
         if not slot.start <= slot.first <= slot.last or slot.count < 1 or slot.epoch < 0:
             self._find(
                 Code.FACTS_WRONG,
@@ -252,7 +258,7 @@ class ChainAudit:
         elif missing < 0:
             self._find(
                 Code.FACTS_WRONG,
-                f"count {slot.count} is more than fits between {slot.start} and {slot.last} with the recorded gaps",
+                f"count {slot.count} does not fit between {slot.start} and {slot.last} with the recorded gaps",
                 slot.name,
             )
 

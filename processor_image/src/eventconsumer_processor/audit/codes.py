@@ -1,4 +1,4 @@
-"""Everything that the auditor can find: its level, the invariant it breaks, and what to do about it.
+"""The codes of the auditor's findings: level, broken invariant and remedy of each.
 
 Codes are part of the JSON report and never change their meaning. The level of a finding is a property of its code, so
 that the same damage always leads to the same exit code.
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class Level(StrEnum):
-    """How bad a finding is, rising."""
+    """Severity of a finding, ascending."""
 
     NOTE = "Note"
     EXPLAINED = "Explained"
@@ -19,20 +19,20 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What a code stands for."""
+    """Level, invariant and remedy of a code."""
 
     level: Level
-    invariant: str  # S1 to S9; empty where no invariant is concerned
+    invariant: str  # S1 to S9; empty: none
     remedy: str
 
 
-_RESTORE = "restore the blob as it was, from soft delete, versions or a backup of the storage account"
-_FOREIGN = "find out what else writes to this container, and move it elsewhere"
-_WRITER = "two writers broke the chain, which the hosts never do: keep the container as it is and report this"
+_RESTORE = "restore the blob from soft delete, blob versions or a backup of the storage account"
+_FOREIGN = "find the other program that writes to this container, and move its blobs to another container"
+_WRITER = "two writers broke the chain, which hosts never do: do not change the container, and report this"
 
 
 class Code(StrEnum):
-    """What was found."""
+    """Code of a finding."""
 
     GENESIS_MISSING = "GenesisMissing"
     GENESIS_DAMAGED = "GenesisDamaged"
@@ -115,18 +115,21 @@ def _note(remedy: str = "") -> Meaning:
 
 
 _BATCH = "restore the manifest or record from a backup; do not write one by hand"
+_CHECKPOINT = "delete the checkpoint's blob: hosts find their place by the files"
 
 MEANINGS: dict[Code, Meaning] = {
     Code.GENESIS_MISSING: _violation("S2", _RESTORE),
     Code.GENESIS_DAMAGED: _violation("S2", _RESTORE),
-    Code.SLOT_MISSING: _violation("S2", f"a file was deleted: {_RESTORE}; `eventconsumer prune` cleans up without it"),
+    Code.SLOT_MISSING: _violation("S2", f"a file was deleted: {_RESTORE}; delete old files with `eventconsumer prune`"),
     Code.SLOT_BELOW_START: _violation("S2", _FOREIGN),
-    Code.SLOT_TWICE: _violation("S4", "keep the file that the batch manifests name, and find out who wrote the other"),
+    Code.SLOT_TWICE: _violation(
+        "S4", "keep the file that the batch manifests name, and find the writer of the other file"
+    ),
     Code.SLOTS_OVERLAP: _violation("S4", _WRITER),
     Code.SLOT_CHANGED: _violation("S1", f"a file was overwritten: {_RESTORE}"),
     Code.FACTS_WRONG: _violation("S3", _RESTORE),
     Code.GAP_UNRECORDED: _violation(
-        "S4", "events are in no file and nothing says why: keep the container, report this"
+        "S4", "events are in no file and no reason is recorded: do not change the container, and report this"
     ),
     Code.EPOCH_FELL: _violation("S6", _WRITER),
     Code.CONTENT_CHANGED: _violation("S1", f"a file was overwritten: {_RESTORE}"),
@@ -135,22 +138,22 @@ MEANINGS: dict[Code, Meaning] = {
     Code.DATA_FILE_MISSING: _violation("S1", f"a data file was deleted: {_RESTORE}"),
     Code.DATA_FILE_CHANGED: _violation("S1", f"a data file was overwritten: {_RESTORE}"),
     Code.CHECKPOINT_ABOVE_END: _violation(
-        "S5", "restore files that were deleted at the end of the chain; if the checkpoint was edited, delete its blob"
+        "S5", "restore the files that were deleted at the chain's end; if the checkpoint was edited, delete its blob"
     ),
-    Code.CHECKPOINT_BELOW_START: _violation("S5", "delete the checkpoint's blob: the files know where to go on"),
-    Code.CHECKPOINT_OFF_FILES: _violation("S5", "delete the checkpoint's blob: the files know where to go on"),
-    Code.LEASE_DAMAGED: _violation("S5", "delete the lease blob: it is made again, and the files know where to go on"),
+    Code.CHECKPOINT_BELOW_START: _violation("S5", _CHECKPOINT),
+    Code.CHECKPOINT_OFF_FILES: _violation("S5", _CHECKPOINT),
+    Code.LEASE_DAMAGED: _violation("S5", "delete the lease blob: hosts create it again, and find their place by files"),
     Code.EPOCH_BEHIND: _violation("S5", "restart the host that holds the partition"),
     Code.END_ABOVE_HEAD: _violation(
         "S5",
-        "the hub does not have the last events of the files: it lost them, or was created again. Where it does not "
-        "come back: kubectl eventconsumer hub accept NAME",
+        "the hub does not have the last events of the files: it lost them, or was created again. If they do not come "
+        "back, run kubectl eventconsumer hub accept NAME",
     ),
     Code.MANIFEST_MISSING: _violation("S8", _BATCH),
     Code.MANIFEST_DAMAGED: _violation("S8", _BATCH),
     Code.BATCH_WRONG: _violation("S8", _BATCH),
     Code.BATCH_HOLE: _violation("S8", "files were never processed: process them by hand, then report this"),
-    Code.BATCHES_OVERLAP: _violation("S8", "files were processed twice: remove the doubled output, then report this"),
+    Code.BATCHES_OVERLAP: _violation("S8", "files were processed twice: remove the duplicate output, then report this"),
     Code.BATCH_TOO_EARLY: _violation("S8", "a commit record was deleted: restore it from a backup"),
     Code.BATCH_FILE_MISSING: _violation("S8", _RESTORE),
     Code.BATCH_FILE_CHANGED: _violation("S1", f"a file was overwritten after its batch was frozen: {_RESTORE}"),
@@ -160,45 +163,45 @@ MEANINGS: dict[Code, Meaning] = {
     Code.COMMIT_WITHOUT_MANIFEST: _violation("S8", _BATCH),
     Code.COMMIT_TOTALS_WRONG: _violation("S8", "a commit record was changed: restore it from a backup"),
     Code.QUARANTINE_WRONG: _violation(
-        "S8", "find out from the files that the record names what the output lacks, then report this"
+        "S8", "compare the files in the record with the output to find the missing events, then report this"
     ),
     Code.CHAIN_RECORD_MISSING: _violation("S9", _RESTORE),
     Code.CHAIN_RECORD_DAMAGED: _violation("S9", _RESTORE),
     Code.CHAIN_IN_USE: _violation(
-        "S9", "give one of the two another spec.sink.prefix, or move the chain: kubectl eventconsumer adopt NAME"
+        "S9", "set another spec.sink.prefix in one of the two, or move the chain: kubectl eventconsumer adopt NAME"
     ),
     Code.CHAIN_DIFFERS: _violation(
-        "S9", "find out which other consumer wrote here, and give it another spec.sink.prefix or spec.spark.output.path"
+        "S9", "find the other consumer that wrote here, and set its own spec.sink.prefix or spec.spark.output.path"
     ),
-    Code.LEASE_RECORD_MISSING: _violation("S9", "restart a host: it writes the record where the leases fit the hub"),
+    Code.LEASE_RECORD_MISSING: _violation("S9", "restart a host: it writes the record if the leases fit the hub"),
     Code.LEASE_RECORD_DAMAGED: _violation("S9", _RESTORE),
     Code.LEASE_STORE_IN_USE: _violation(
         "S9",
-        "remove spec.leaseStore.prefix or set one that nothing uses; "
-        "for a chain that was moved: kubectl eventconsumer adopt NAME",
+        "remove spec.leaseStore.prefix or set an unused one; "
+        "if the chain was moved, run kubectl eventconsumer adopt NAME",
     ),
     Code.LEASE_OWNER_FOREIGN: _violation(
         "S9",
-        "stop the program that holds the lease, or give it another spec.leaseStore.prefix; "
-        "set spec.leaseStore.shared: true if it is meant to share the partitions",
+        "stop the program that holds the lease, or set another spec.leaseStore.prefix; "
+        "set spec.leaseStore.shared: true if both programs share the partitions intentionally",
     ),
-    Code.OUTPUT_IN_USE: _violation("S9", "give each EventConsumer its own spec.spark.output.path"),
+    Code.OUTPUT_IN_USE: _violation("S9", "set a different spec.spark.output.path in each EventConsumer"),
     Code.SEGMENT_WRONG: _violation("S9", f"a record of a segment, or the file that ends it, was changed: {_RESTORE}"),
-    Code.GAP: _explained("the hub's retention was faster than the hosts: raise the retention or the number of hosts"),
-    Code.FOREIGN_GAP: _explained("another program on the same leases processed these events: look for them there"),
-    Code.CHECKPOINT_FOREIGN: _explained("another program on the same leases moved the checkpoint: look there"),
+    Code.GAP: _explained("events expired before hosts read them: increase the hub's retention or the number of hosts"),
+    Code.FOREIGN_GAP: _explained("another program on the same leases processed these events: check its output"),
+    Code.CHECKPOINT_FOREIGN: _explained("another program on the same leases moved the checkpoint: check its output"),
     Code.ORPHAN: _explained(_FOREIGN),
     Code.ORPHAN_DATA_FILE: _explained(
-        "read data files by their commit records only; those without one may be deleted once no host runs"
+        "read only data files that a commit record names; other data files can be deleted while no host runs"
     ),
     Code.QUARANTINED: _explained(
-        "Spark could not process them: correct the program or the publisher, and process them by hand; they stay"
+        "Spark could not process them: correct the program or the publisher, and process them by hand; prune keeps them"
     ),
-    Code.PREFIX_NESTED: _explained("give one of the two a spec.sink.prefix outside of the other's"),
+    Code.PREFIX_NESTED: _explained("set a spec.sink.prefix that is not inside the other one"),
     Code.RETENTION_PASSED: _explained("start the hosts: the next file records these events as a gap"),
-    Code.SEGMENT_UNFINISHED: _explained("run kubectl eventconsumer hub accept NAME --yes again: it was interrupted"),
+    Code.SEGMENT_UNFINISHED: _explained("hub accept was interrupted: run kubectl eventconsumer hub accept NAME --yes"),
     Code.TOMBSTONES: _note(),
-    Code.DEAD_LETTERS: _note("look at the dead letters: your code could not process these events"),
+    Code.DEAD_LETTERS: _note("user code could not process these events: inspect the dead letters"),
     Code.FOREIGN_NAMES: _note(),
     Code.LEASE_MISSING: _note(),
     Code.LEASES_UNREAD: _note(),
@@ -208,5 +211,5 @@ MEANINGS: dict[Code, Meaning] = {
     Code.SEGMENT_MISSING: _note(),
     Code.HUB_RENEWED: _note(),
     Code.HUB_UNKNOWN: _note(),
-    Code.UNREADABLE: Meaning(Level.UNREADABLE, "", "correct what the message names, and audit again"),
+    Code.UNREADABLE: Meaning(Level.UNREADABLE, "", "correct the problem in the message, and run the audit again"),
 }

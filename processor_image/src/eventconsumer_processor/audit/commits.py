@@ -1,8 +1,8 @@
-"""PURE: judges the commit records of Spark batches: against their manifests, and along their chain.
+"""PURE: checks the commit records of Spark batches against their manifests and against each other.
 
-What was read and what was left out must be what the manifest froze, nothing may be left out that is not in it, and the
-running totals must add up. Records are added in order of their numbers, once all manifests are known. What a record
-does not say is not judged: programs of users may write less.
+The events that were read and the excluded ones must add up to the manifest's events, only files of the manifest may be
+excluded, and the running totals must add up. Records are added in order of their numbers, after all manifests. Absent
+fields of a record are not checked: programs of users may omit them.
 """
 
 import json
@@ -23,7 +23,7 @@ _TOTALS = ("rowsRead", "rowsWritten", "quarantinedFiles", "quarantinedRows")
 
 @dataclass(frozen=True, slots=True)
 class FrozenBatch:
-    """What a manifest adds up to."""
+    """The sums of a manifest."""
 
     incarnation: str
     files: int
@@ -38,13 +38,13 @@ def ranges_of(body: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
 
 
 def ranges_digest(ranges: Ranges) -> int:
-    """64 bits that stand for them: there are as many as partitions, in each batch."""
+    """A 64-bit hash of the ranges: each batch has one range for each partition."""
     return digest(json.dumps(sorted(ranges.items())))
 
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """What a batch left out."""
+    """Files and events that a batch excluded."""
 
     number: int
     files: tuple[dict[str, Any], ...]
@@ -59,7 +59,7 @@ class _Left:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """A commit record; None: it does not say."""
+    """A commit record; None: the field is absent."""
 
     number: int
     files: int
@@ -76,10 +76,10 @@ class CommitAudit:
     """All commit records of a consumer.
 
     Args:
-        findings: Collects what is wrong.
-        batches: What the manifests add up to, by number.
+        findings: Collects findings.
+        batches: Sums of the manifests, by number.
         frozen: Their files, by place.
-        identity: Judges which chain they name.
+        identity: Checks the chain that they name.
     """
 
     findings: Findings
@@ -87,12 +87,12 @@ class CommitAudit:
     frozen: Mapping[Place, FrozenFiles]
     identity: IdentityAudit
     committed: set[int] = field(default_factory=set)
-    left_files: dict[Place, set[int]] = field(default_factory=dict)  # where files start that were left out
+    left_files: dict[Place, set[int]] = field(default_factory=dict)  # the starts of excluded files
     left_rows: int = 0
     _before: _Record | None = None  # the last record that could be read
 
     def add(self, number: int, blob: str, data: bytes) -> None:
-        """Judge the next record."""
+        """Check the next record."""
         self.committed.add(number)
         try:
             body = json.loads(data)
@@ -101,7 +101,7 @@ class CommitAudit:
             self._find(Code.COMMIT_DAMAGED, f"the commit record cannot be read: {error!r}"[:300], blob)
             return
         if record.number != number:
-            self._find(Code.COMMIT_DAMAGED, f"the commit record says that it is of batch {record.number}", blob)
+            self._find(Code.COMMIT_DAMAGED, f"the commit record contains the number {record.number}", blob)
             return
         self.identity.commit(number, blob, body)
         before = self._before if self._before and self._before.number == number - 1 else None
@@ -117,11 +117,11 @@ class CommitAudit:
         self._before = record
 
     def count(self) -> int:
-        """Files that were left out."""
+        """The number of excluded files."""
         return sum(map(len, self.left_files.values()))
 
     def left_out(self, place: Place, start: int) -> bool:
-        """Whether the file that starts there was left out by its batch."""
+        """Whether the batch excluded the file that starts there."""
         return start in self.left_files.get(place, ())
 
     def _check_sums(self, record: _Record, own: _Left | None, batch: FrozenBatch, blob: str) -> None:
@@ -130,13 +130,13 @@ class CommitAudit:
             f"{name} {said:,} (manifest: {wanted:,})"
             for name, said, wanted in (
                 ("files", record.files, batch.files),
-                ("events read or left out", record.rows + left, batch.events),
+                ("events read or excluded", record.rows + left, batch.events),
                 ("bytes", record.bytes, batch.bytes),
             )
             if said is not None and said != wanted
         ]
         if record.ranges is not None and record.ranges != batch.ranges:
-            differences.append("ranges (manifest: others)")
+            differences.append("ranges (manifest: different ones)")
         if differences:
             text = f"batch {record.number} was committed with {', '.join(differences)}"
             self._find(Code.COMMIT_WRONG, text, blob)
@@ -147,9 +147,9 @@ class CommitAudit:
             same = (int(file["last"]), int(file["count"]), digest(str(file["path"])), digest(bare(str(file["etag"]))))
             files = self.frozen.get(place)
             there = [one for one in files.find(start) if one.batch == own.number] if files else []
-            named = f"batch {own.number} left out {file['path']}"
+            named = f"batch {own.number} excluded {file['path']}"
             if not any((one.last, one.count, one.path, one.etag) == same for one in there):
-                self._find(Code.QUARANTINE_WRONG, f"{named}, which is no file of its manifest", blob)
+                self._find(Code.QUARANTINE_WRONG, f"{named}, which is not in its manifest", blob)
             elif self.left_out(place, start):
                 self._find(Code.QUARANTINE_WRONG, f"{named} twice", blob)
             else:
@@ -157,19 +157,19 @@ class CommitAudit:
         self.left_rows += own.rows
         if own.files or own.rows:
             text = (
-                f"batch {own.number} left out {len(own.files):,} files with {own.events:,} events, and {own.rows:,} "
-                f"events of other files: {own.message[:300] or 'no cause is named'}"
+                f"batch {own.number} excluded {len(own.files):,} files with {own.events:,} events, and {own.rows:,} "
+                f"events of other files: {own.message[:300] or 'no cause recorded'}"
             )
             self._find(Code.QUARANTINED, text, blob)
 
     def _check_left(self, record: _Record, before: _Record | None, blob: str) -> None:
-        """What was left out before must stay named, until a later batch leaves something out."""
+        """Check that a record repeats the previous exclusions, unless its own batch excluded something."""
         earlier = before.left if before else None
         if record.left and record.left.number == record.number:
             return
         if (record.left.digest if record.left else None) != (earlier.digest if earlier else None):
-            said = f"names what batch {record.left.number}" if record.left else "names nothing that an earlier batch"
-            text = f"the record of batch {record.number} {said} left out, the record before says something else"
+            named = f"names the exclusions of batch {record.left.number}" if record.left else "names no exclusions"
+            text = f"the record of batch {record.number} {named}, but the previous record names other ones"
             self._find(Code.QUARANTINE_WRONG, text, blob)
 
     def _check_totals(self, record: _Record, own: _Left | None, before: _Record | None, blob: str) -> None:
@@ -179,7 +179,7 @@ class CommitAudit:
         added = (record.rows, record.written, len(own.files) if own else 0, own.rows if own else 0)
         wanted = tuple(a + b for a, b in zip(base, added, strict=True))
         if record.totals != wanted:
-            text = f"its totals are {record.totals}, the records add up to {wanted} ({', '.join(_TOTALS)})"
+            text = f"its totals are {record.totals}, but the records add up to {wanted} ({', '.join(_TOTALS)})"
             self._find(Code.COMMIT_TOTALS_WRONG, text, blob)
 
     def _find(self, code: Code, message: str, blob: str) -> None:

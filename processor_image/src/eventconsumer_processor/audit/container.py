@@ -1,7 +1,7 @@
-"""A container as the auditor sees it: three ways of reading and none of writing, so that it cannot change anything.
+"""The auditor's access to a container: read-only, so that the audit cannot change anything.
 
-Reads are repeated where storage does not answer, since repeating them changes nothing; a long listing continues from
-its last page. Everything is streamed page by page: a million blobs are never held.
+Reads are retried if storage does not respond; a long listing continues from its last page. Listings are streamed page
+by page, so that a million blobs are never in memory.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from eventconsumer_storage.blobs import BlobInfo
 from eventconsumer_storage.errors import NotFound, StorageError, Unavailable, storage_error
 
 T = TypeVar("T")
-PAGE = 5000  # blobs in one answer; the service gives no more
+PAGE = 5000  # blobs in one response: the service's maximum
 ATTEMPTS = 5
 FIRST_PAUSE = 0.5
 
@@ -32,7 +32,7 @@ class Container(Protocol):
         """All blobs whose names start with `prefix`, with metadata, in name order."""
 
     async def head(self, name: str) -> BlobInfo | None:
-        """Facts about a blob; None where it does not exist."""
+        """Properties of a blob; None where it does not exist."""
 
     async def read(self, name: str) -> bytes | None:
         """A blob's content; None where it does not exist."""

@@ -1,7 +1,7 @@
-"""Reads whole files and holds their rows against the facts of their slots (S1, S3).
+"""Reads whole files and compares their rows with the metadata of their slots (S1, S3).
 
-A few files are read at a time, bounded by bytes; parsing runs in threads. `problems` is pure. Of the rows only their
-sequence numbers and partitions are decoded: that the rest is what the writer encoded follows from the hash.
+A few files are read at a time, limited by bytes; parsing runs in threads. `problems` is pure. Only sequence numbers and
+partitions of the rows are decoded: the hash proves that the other columns are unchanged.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ Report = Callable[[Code, str], None]
 
 
 class DeepReader:
-    """Checks files in the background; `check` waits while too many are under way."""
+    """Checks files in the background; `check` waits while too many are in progress."""
 
     def __init__(self, container: Container, done: Callable[[int], None]) -> None:
         self._container = container
@@ -52,9 +52,9 @@ class DeepReader:
         """Read a slot's file as soon as there is room.
 
         Args:
-            slot: What its metadata says.
+            slot: Its metadata.
             partition: Its partition's id.
-            report: Told of each problem.
+            report: Called for each problem.
 
         Raises:
             StorageError: An earlier file could not be read.
@@ -78,7 +78,7 @@ class DeepReader:
         self._raise()
 
     def cancel(self) -> None:
-        """Give up."""
+        """Cancel all checks."""
         for task in self._tasks:
             task.cancel()
 
@@ -92,7 +92,7 @@ class DeepReader:
     async def _run(self, slot: SlotFacts, partition: str, report: Report) -> None:
         try:
             found = await self._problems(slot, partition)
-            if found and not await is_tombstone(self._container, slot.name):  # it may have been pruned meanwhile
+            if found and not await is_tombstone(self._container, slot.name):  # it may have been pruned during the read
                 for code, message in found:
                     report(code, message)
         except StorageError as error:
@@ -141,17 +141,17 @@ def problems(slot: SlotFacts, partition: str, data: bytes) -> list[Problem]:
     try:
         rows = _avro(data) if avro else _parquet(data, slot, partition, found)
         found += _check_rows(slot, rows)
-    except Exception as error:  # noqa: BLE001 - whatever a parser makes of damaged bytes
+    except Exception as error:  # noqa: BLE001 - parsers raise errors of any type for damaged bytes
         found.append((Code.FILE_DAMAGED, f"the file cannot be read: {type(error).__name__}: {error}"[:300]))
     return found
 
 
 def record_problems(slot: SlotFacts, data: bytes) -> list[Problem]:
-    """What is wrong with a commit record's body, which repeats its metadata."""
+    """Differences between a commit record's body and its metadata."""
     try:
         body: dict[str, Any] = {str(key): value for key, value in json.loads(data).items()}
     except (ValueError, AttributeError, RecursionError):
-        return [(Code.CONTENT_CHANGED, "the commit record's body is no JSON object")]
+        return [(Code.CONTENT_CHANGED, "the commit record's body is not a JSON object")]
     wanted = {"first": slot.first, "last": slot.last, "count": slot.count, "epoch": slot.epoch, "sha256": slot.sha256}
     if slot.data:
         wanted |= {"path": slot.data.path, "size": slot.data.size, "etag": slot.data.etag}
@@ -175,19 +175,19 @@ def _check_rows(slot: SlotFacts, rows: Iterator[list[int]]) -> Iterator[Problem]
             previous = max(previous, number)
             count += 1
     if wrong:
-        yield Code.ROWS_WRONG, f"the rows do not rise from {slot.start}: {wrong}"
+        yield Code.ROWS_WRONG, f"sequence numbers do not rise from {slot.start}: {wrong}"
     if (first, previous, count) != (slot.first, slot.last, slot.count):
         yield (
             Code.ROWS_WRONG,
-            f"the rows are {first} to {previous}, {count} of them; the metadata says {slot.first} to {slot.last}, "
-            f"{slot.count}",
+            f"the file has {count} rows from {first} to {previous}, but its metadata names {slot.count} from "
+            f"{slot.first} to {slot.last}",
         )
     elif not wrong and not _recorded(holes, slot.gaps):
-        yield Code.GAP_UNRECORDED, "the rows lack other sequence numbers than the recorded gaps say"
+        yield Code.GAP_UNRECORDED, "the missing sequence numbers differ from the recorded gaps"
 
 
 def _recorded(holes: list[Gap], gaps: tuple[Gap, ...]) -> bool:
-    """Whether the gaps are the holes: each number where it is said to be, and as many as are counted."""
+    """Whether the recorded gaps match the holes, in position and count."""
     exact = [gap for gap in gaps if gap.count is None]
     counted = [gap for gap in gaps if gap.count is not None]
     if not counted:
@@ -223,10 +223,10 @@ def _parquet(data: bytes, slot: SlotFacts, partition: str, found: list[Problem])
         for key in ("first", "last", "count", "epoch"):
             said = recorded.get(f"eventconsumer.{key}")
             if said != str(getattr(slot, key)):
-                found.append((Code.FACTS_WRONG, f"the file says {key} {said}, its blob {getattr(slot, key)}"))
+                found.append((Code.FACTS_WRONG, f"the file has {key} {said}, but its blob has {getattr(slot, key)}"))
         for batch in file.iter_batches(columns=["sequence_number", "partition_id"], use_threads=False):
             if any(value != partition for value in batch.column("partition_id").unique().to_pylist()):
-                found.append((Code.ROWS_WRONG, "it has rows of another partition"))
+                found.append((Code.ROWS_WRONG, "the file has rows of another partition"))
             yield batch.column("sequence_number").to_pylist()
 
 

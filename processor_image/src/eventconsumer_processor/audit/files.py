@@ -1,4 +1,4 @@
-"""Walks over all blobs of a consumer in one listing and hands each to the chain, batch or pair it belongs to."""
+"""Lists all blobs of a consumer once, and passes each blob to its chain, batch or pair."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,25 +24,25 @@ SlotSeen = Callable[[SlotName, BlobInfo, SlotFacts, int | None], None]
 
 @dataclass
 class Progress:
-    """Called as the audit continues; does nothing by itself."""
+    """Callbacks that report progress. The default ones do nothing."""
 
     listed: Callable[[int], None] = field(default=lambda _: None)  # blobs so far
     read: Callable[[int], None] = field(default=lambda _: None)  # bytes of one file
 
 
 class FileWalk:
-    """One walk over the container.
+    """One listing of the container.
 
     Args:
         container: Where the files are.
         root: The prefix with a slash.
-        genesis: Says where chains start.
+        genesis: The starts of the chains.
         leases: As read before.
         batches: With all manifests added.
-        identity: Judges which chain files name.
-        findings: Collects what is wrong.
-        checkpoints: Whether checkpoints must be where files end.
-        shared: Whether other programs move them too.
+        identity: Checks the chain that files name.
+        findings: Collects findings.
+        checkpoints: Whether checkpoints must be at the end of a file.
+        shared: Whether other programs move checkpoints too.
         seen: Called for each committed slot.
     """
 
@@ -80,11 +80,11 @@ class FileWalk:
 
     @property
     def left(self) -> list[Waiting]:
-        """Tombstones of the Capture layout whose data file is still there."""
+        """Tombstones of the Capture layout whose data file still exists."""
         return self._pairs.left
 
     async def run(self, progress: Progress, *, deep: bool) -> None:
-        """Walk over everything.
+        """List and check all blobs.
 
         Raises:
             StorageError: A request failed.
@@ -95,7 +95,7 @@ class FileWalk:
                 self.blobs += 1
                 if self.blobs % 1000 == 0:
                     progress.listed(self.blobs)
-                    await asyncio.sleep(0)  # a listing in memory would never let others run
+                    await asyncio.sleep(0)  # a listing in memory would block the event loop
                 await self._blob(info, reader)
             progress.listed(self.blobs)
             if reader:
@@ -114,7 +114,7 @@ class FileWalk:
                 await self._slot(name, info, reader)
             case names.DeadLetterName():
                 place = (name.incarnation, name.partition)
-                (await self._chain(place)).dead_letters += 1
+                (await self._chain(place)).count_dead_letter()
                 self._findings.add(Code.DEAD_LETTERS, "user code could not process an event", place, blob=info.name)
             case names.CaptureName():
                 if info.metadata.get("empty", "").lower() != "true":
@@ -128,8 +128,8 @@ class FileWalk:
         chain = await self._chain((name.incarnation, name.partition))
         while (missing := chain.missing_before(name.start)) is not None:
             if chain.went_by(missing):
-                break  # a file that says it ends before it starts leads nowhere
-            # A listing is no snapshot: what was written while it went by may show a file and not the one before.
+                break  # the file's metadata says that it ends before it starts
+            # A listing is no snapshot: of two files written during the listing, it may contain only the second.
             path = info.name.replace(f"from={name.start:020d}", f"from={missing:020d}")
             late = await self._container.head(path)
             if late is None:
@@ -149,7 +149,7 @@ class FileWalk:
             self._batches.damaged(place, name.start)
             return
         chain.add(slot)
-        self._identity.says("the file", slot.chain, info.name, place)
+        self._identity.check_part("the file", slot.chain, info.name, place)
         batch = self._batches.slot(place, slot)
         if slot.data:
             waiting = Waiting(info.name, slot.data, place, slot.tombstone)
@@ -179,7 +179,7 @@ class FileWalk:
     def _changed(self, waiting: Waiting, found: DataFile) -> None:
         self._findings.add(
             Code.DATA_FILE_CHANGED,
-            f"data file {found.path} has {found.size} bytes and etag {found.etag}, its record says "
+            f"data file {found.path} has {found.size} bytes and etag {found.etag}, its commit record names "
             f"{waiting.file.size} and {waiting.file.etag}",
             waiting.place,
             blob=waiting.record,
@@ -196,21 +196,21 @@ class FileWalk:
         era, _, rest = info.name[len(self._root) :].partition("/partition=")
         place = (era.removeprefix("inc="), rest.partition("/")[0]) if rest else NOWHERE
         if chain := self.chains.get(place):
-            chain.orphans += 1
-        self._findings.add(Code.ORPHAN, "no consumer writes a blob of this name", place, blob=info.name)
+            chain.count_orphan()
+        self._findings.add(Code.ORPHAN, "no consumer writes a blob with this name", place, blob=info.name)
 
     async def _settle_pairs(self) -> None:
-        """Look again at records and data files without a counterpart: hosts may have written while we listed."""
+        """Read records and data files without a counterpart again: hosts may have written during the listing."""
         for waiting in self._pairs.records.values():
-            if waiting.buried:
+            if waiting.tombstone:
                 continue
             info = await self._container.head(waiting.file.path)
             if info is None and await is_tombstone(self._container, waiting.record):
-                continue  # pruned meanwhile
+                continue  # pruned during the audit
             if info is None:
                 self._findings.add(
                     Code.DATA_FILE_MISSING,
-                    f"data file {waiting.file.path} is not there",
+                    f"data file {waiting.file.path} does not exist",
                     waiting.place,
                     blob=waiting.record,
                 )
@@ -219,17 +219,17 @@ class FileWalk:
         if self._pairs.files:
             await self._claim_by_new_records()
         for waiting in self.left:
-            text = f"data file {waiting.file.path} is still there: prune was interrupted, run it again"
+            text = f"data file {waiting.file.path} still exists: prune was interrupted, run it again"
             self._findings.add(Code.ORPHAN_DATA_FILE, text, waiting.place, blob=waiting.file.path)
         for file in self._pairs.files.values():
             found_name = names.parse(file.path[len(self._root) :])
             partition = found_name.partition if isinstance(found_name, names.CaptureName) else ""
             place = (self._genesis.current, partition)
             if chain := self.chains.get(place):
-                chain.orphans += 1
+                chain.count_orphan()
             self._findings.add(
                 Code.ORPHAN_DATA_FILE,
-                "no commit record names this data file: a host that lost a race left it",
+                "no commit record names this data file: another host wrote the slot first",
                 place,
                 blob=file.path,
             )
@@ -255,13 +255,13 @@ class FileWalk:
             if self._checkpoints:
                 chain.finish(shared=self._shared)
             if chain.tombstones:
-                text = f"{chain.tombstones} files were cleaned up"
+                text = f"{chain.tombstones} files were pruned"
                 self._findings.add(Code.TOMBSTONES, text, place, count=chain.tombstones)
         self._batches.finish()
         if self._stray_count:
             self._findings.add(
                 Code.FOREIGN_NAMES,
-                f"{self._stray_count} blobs beside the consumer's folders belong to something else: "
+                f"{self._stray_count} blobs outside of the consumer's folders belong to other programs: "
                 f"{', '.join(self._strays)}",
                 count=self._stray_count,
             )

@@ -1,7 +1,7 @@
 """PURE: the files of one partition that batch manifests name, in columns of machine numbers.
 
-A million files take 60 MB this way, where objects would take ten times as much: an audit runs beside a host, in its
-memory limit. Names and etags are kept as hashes, which is enough to tell whether they are the same.
+A million files take 60 MB; objects would take ten times as much. An audit runs beside a host, within its memory limit.
+Names and etags are kept as hashes, which are sufficient for comparison.
 """
 
 from array import array
@@ -24,7 +24,7 @@ class FrozenFile:
 
 
 class FrozenFiles:
-    """The files of one partition, by where they start."""
+    """The files of one partition, by start."""
 
     def __init__(self) -> None:
         self._columns = [array("q") for _ in range(5)] + [array("Q") for _ in range(2)]
@@ -48,7 +48,7 @@ class FrozenFiles:
         return [self._at(index) for index in indexes]
 
     def find(self, start: int) -> list[FrozenFile]:
-        """The same, and they count as not taken."""
+        """The files that start there, without taking them."""
         return [self._at(index) for index in self._indexes(start)]
 
     def _indexes(self, start: int) -> Iterator[int]:
@@ -67,7 +67,7 @@ class FrozenFiles:
         return FrozenFile(*(column[index] for column in self._columns))
 
     def _sort(self) -> None:
-        if not self._sorted:  # only while nothing is taken: all files are added before
+        if not self._sorted:  # all files are added before the first is taken
             order = sorted(range(len(self._taken)), key=self._columns[0].__getitem__)
             self._columns = [array(column.typecode, (column[index] for index in order)) for column in self._columns]
             self._sorted = True

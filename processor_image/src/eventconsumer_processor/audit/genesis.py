@@ -1,4 +1,4 @@
-"""Reads the records of the segments and the genesis records: which incarnation is drained now, where chains start."""
+"""Reads the records of the segments and the genesis records: the current incarnation, and the starts of chains."""
 
 import json
 
@@ -14,14 +14,14 @@ from eventconsumer_storage.blobs import BlobInfo
 
 
 class Genesis:
-    """Where everything begins.
+    """The segments and the starts of the chains.
 
     Attributes:
-        namespace: Of the hub, from the newest segment; empty where there is none.
+        namespace: Of the hub, from the newest segment; empty: no segment.
         hub: Its name.
         segments: In order.
-        current: The incarnation that is drained now; empty where that is not known.
-        starts: Where the chains start; None where the record cannot be read.
+        current: The incarnation that is drained now; empty: unknown.
+        starts: The starts of the chains; None: the record cannot be read.
     """
 
     def __init__(self, container: Container, root: str, findings: Findings) -> None:
@@ -54,11 +54,11 @@ class Genesis:
             self.current = eras.pop()
 
     def is_current(self, incarnation: str) -> bool:
-        """Whether this incarnation is the one that is drained now."""
+        """Whether this is the current incarnation."""
         return incarnation == self.current
 
     async def late(self, place: Place) -> int | None:
-        """Where a chain starts that was perhaps begun after `read`; None where there is no record.
+        """The start of a chain that may have begun after `read`; None: no record.
 
         Raises:
             StorageError: The request failed.
@@ -81,7 +81,7 @@ class Genesis:
             self._check(segment, number, info.name)
             self.segments.append(segment)
         if not self.segments:
-            self._findings.add(Code.SEGMENT_MISSING, "the record of the first segment is not there", blob=folder)
+            self._findings.add(Code.SEGMENT_MISSING, "the record of the first segment does not exist", blob=folder)
             return
         newest = self.segments[-1]
         self.namespace, self.hub, self.current = newest.hub.namespace, newest.hub.name, newest.incarnation
@@ -90,13 +90,13 @@ class Genesis:
         before = self.segments[-1] if self.segments else None
         wrong = ""
         if (segment.number, number) != (len(self.segments) + 1,) * 2:
-            wrong = f"it is number {segment.number} in blob {number}, behind {len(self.segments)} others"
+            wrong = f"it has number {segment.number} in blob {number}, after {len(self.segments)} others"
         elif segment.incarnation in {each.incarnation for each in self.segments}:
             wrong = f"an earlier segment has the incarnation {segment.incarnation} too"
         elif before and (before.hub.namespace, before.hub.name) != (segment.hub.namespace, segment.hub.name):
-            wrong = f"it is of hub {segment.hub.name}, the one before of {before.hub.name}"
+            wrong = f"it names hub {segment.hub.name}, but the previous segment names {before.hub.name}"
         if wrong:
-            self._findings.add(Code.SEGMENT_WRONG, f"the record of the segment does not fit: {wrong}", blob=blob)
+            self._findings.add(Code.SEGMENT_WRONG, f"the record of the segment is inconsistent: {wrong}", blob=blob)
 
     def _start(self, place: Place, name: str, data: bytes) -> int | None:
         try:

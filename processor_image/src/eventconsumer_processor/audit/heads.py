@@ -1,4 +1,4 @@
-"""Asks the hub, and holds the ends of the chains against its heads: lag, events lost since, files of another hub."""
+"""Compares the ends of the chains with the ends of the hub's partitions: lag, expired events, files of another hub."""
 
 from collections.abc import Mapping
 
@@ -16,21 +16,23 @@ async def compare(
     """Compare all chains of the current incarnation with the hub.
 
     Args:
-        hub: Asked for facts only; no reader attaches.
-        segment: The newest; None where there is no record.
-        current: The incarnation that is drained now; empty where that is not known.
-        chains: As walked before, so that a chain's end is never above a true head.
-        findings: Where to put what is wrong; a hub that is not reached is only noted.
+        hub: Queried for properties only; no reader attaches.
+        segment: The newest; None: no record.
+        current: The current incarnation; empty: unknown.
+        chains: As listed before, so that a chain's end is never after the hub's end.
+        findings: Collects findings; an unreachable hub is only a note.
 
     Returns:
-        Last sequence number by partition; incomplete where the hub was not reached.
+        Last sequence number by partition; incomplete if the hub was not reached.
     """
     heads: dict[str, int] = {}
     try:
         info = await hub.describe()
         if segment and segment.hub.created_at != info.created_at:
-            text = f"the hub was created at {info.created_at.isoformat()}, that of the files at "
-            text += f"{segment.hub.created_at.isoformat()}: hosts compare its events with the files before they read on"
+            text = f"the hub was created at {info.created_at.isoformat()}, but the hub of the files at "
+            text += (
+                f"{segment.hub.created_at.isoformat()}: hosts compare its events with the files before they continue"
+            )
             findings.add(Code.HUB_RENEWED, text)
         for partition in info.partition_ids:
             found = await hub.partition(partition)
@@ -38,7 +40,7 @@ async def compare(
             if chain := chains.get((current, partition)):
                 _compare(chain, found, findings)
     except EventConsumerError as error:
-        findings.add(Code.HUB_UNKNOWN, f"the hub was not reached, so lag is not known: {error}")
+        findings.add(Code.HUB_UNKNOWN, f"could not query the hub, lag is unknown: {error}")
     return heads
 
 
@@ -47,7 +49,7 @@ def _compare(chain: ChainAudit, info: PartitionInfo, findings: Findings) -> None
         return
     place = (chain.incarnation, chain.partition)
     if chain.files and chain.next > info.last + 1:
-        findings.add(Code.END_ABOVE_HEAD, f"the files end at {chain.next - 1}, the hub at {info.last}", place)
+        findings.add(Code.END_ABOVE_HEAD, f"the files end at {chain.next - 1}, but the hub ends at {info.last}", place)
     elif chain.next < info.earliest:
-        text = f"events {chain.next} to {info.earliest - 1} left the hub before they were in a file"
+        text = f"events {chain.next} to {info.earliest - 1} expired in the hub before they were written to a file"
         findings.add(Code.RETENTION_PASSED, text, place)

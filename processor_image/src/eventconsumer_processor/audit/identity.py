@@ -1,7 +1,7 @@
-"""Judges that all parts of a consumer belong to one chain (S9), and that no other consumer shares any of them.
+"""Checks that all parts of a consumer belong to one chain (S9), and that no other consumer shares any of them.
 
 The record of the chain names the chain and its resource. The record of the leases, batch manifests, claims, commit
-records, files and the record of the output must name the same chain; leases are held by hosts of that resource only.
+records, files and the record of the output must name the same chain; only hosts of that resource may hold leases.
 """
 
 import json
@@ -35,7 +35,7 @@ _BATCH_FOLDER = re.compile(r"/_batch=\d+$")  # layout Parquet: each batch has a 
 
 @dataclass(frozen=True)
 class Outputs:
-    """The storage account that Spark writes to, which is always the sink's.
+    """The storage account that Spark writes to: always the sink's account.
 
     Attributes:
         account: Its name.
@@ -52,11 +52,11 @@ class IdentityAudit:
     Args:
         files: The container of the files.
         prefix: Their folder.
-        resource: The EventConsumer that the audit is made for; None: not known.
-        findings: Collects what is wrong.
+        resource: The EventConsumer that is audited; None: unknown.
+        findings: Collects findings.
 
     Attributes:
-        record: The record of the chain; None: there is none, or it cannot be read.
+        record: The record of the chain; None: it does not exist, or it cannot be read.
     """
 
     def __init__(self, files: Container, prefix: str, resource: ResourceRef | None, findings: Findings) -> None:
@@ -66,15 +66,15 @@ class IdentityAudit:
         self._prefix = prefix
         self._resource = resource
         self._findings = findings
-        self._outputs: dict[str, str] = {}  # where commit records say that the output is -> the first such record
+        self._outputs: dict[str, str] = {}  # output path in commit records -> the first record with it
 
     @property
     def chain(self) -> str:
-        """Identity of the chain; empty: not known."""
+        """Identity of the chain; empty: unknown."""
         return self.record.chain if self.record else ""
 
     async def read(self) -> None:
-        """Read the record of the chain and those of folders around it, before everything else.
+        """Read the record of the chain and the records of enclosing folders, before everything else.
 
         Raises:
             StorageError: A request failed.
@@ -88,51 +88,53 @@ class IdentityAudit:
         for length in range(1, len(parts)):
             outer, rest = "/".join(parts[:length]), "/".join(parts[length:])
             if not rest.startswith(_REPLAY) and await self._files.read(chain_name(outer)) is not None:
-                self._nested(chain_name(outer), f"the sink prefix {self._prefix} lies in the sink prefix {outer}")
+                self._nested(chain_name(outer), f"the sink prefix {self._prefix} is inside the sink prefix {outer}")
 
     def check_present(self) -> None:
-        """Judge that there is a record, once files or batches were found."""
+        """Check that the record exists, if files or batches exist."""
         if self.record is None and not self._damaged:
-            self._find(Code.CHAIN_RECORD_MISSING, "the record of the chain is not there", chain_name(self._prefix))
+            self._find(Code.CHAIN_RECORD_MISSING, "the record of the chain does not exist", chain_name(self._prefix))
 
     def stray(self, name: str) -> None:
-        """Look at a blob below the prefix that is none of the consumer's: another chain's record?"""
+        """Check whether a foreign blob below the prefix is the record of another chain."""
         if name.endswith(_RECORD):
             inner = name.removesuffix(_RECORD)
-            self._nested(name, f"the sink prefix {inner} lies in the sink prefix {self._prefix}")
+            self._nested(name, f"the sink prefix {inner} is inside the sink prefix {self._prefix}")
 
-    def says(self, what: str, chain: str, blob: str, place: Place = NOWHERE) -> None:
-        """Judge a part that names its chain.
+    def check_part(self, part: str, chain: str, blob: str, place: Place = NOWHERE) -> None:
+        """Check a part that names its chain.
 
         Args:
-            what: The part, as the subject of a sentence.
-            chain: The chain it names; empty: none.
+            part: The part, as the subject of a sentence.
+            chain: The chain that it names; empty: none.
             blob: Its name.
             place: Its partition.
         """
         if self.record and chain != self.chain:
             named = f"chain {chain}" if chain else "no chain"
-            self._find(Code.CHAIN_DIFFERS, f"{what} names {named}, the record names chain {self.chain}", blob, place)
+            self._find(
+                Code.CHAIN_DIFFERS, f"{part} names {named}, but the record names chain {self.chain}", blob, place
+            )
 
     def claim(self, number: int, blob: str, data: bytes) -> None:
-        """Judge the claim of a batch's newest attempt; a claim that names no chain is a user's program's."""
+        """Check the claim of a batch's newest attempt; a claim without a chain comes from a user's program."""
         try:
             chain = str(json.loads(data).get("chain") or "")
         except (ValueError, AttributeError, RecursionError):
             return  # only the next attempt reads it
         if chain:
-            self.says(f"the claim of batch {number}", chain, blob)
+            self.check_part(f"the claim of batch {number}", chain, blob)
 
     def commit(self, number: int, blob: str, body: Mapping[str, object]) -> None:
-        """Judge a commit record, and keep where its output is; a record that names no chain is a user's program's."""
+        """Check a commit record, and keep its output path; a record without a chain comes from a user's program."""
         if chain := str(body.get("chain") or ""):
-            self.says(f"the commit record of batch {number}", chain, blob)
+            self.check_part(f"the commit record of batch {number}", chain, blob)
         output = _BATCH_FOLDER.sub("", str(body.get("output") or ""))
         if output and len(self._outputs) < MOST_OUTPUTS:
             self._outputs.setdefault(output, blob)
 
     async def check_outputs(self, outputs: Outputs | None) -> None:
-        """Judge the records of the paths that batches were written to; without `outputs` nothing."""
+        """Check the records of the paths that batches were written to; without `outputs`, do nothing."""
         if outputs is None:
             return
         for output, blob in self._outputs.items():
@@ -147,19 +149,19 @@ class IdentityAudit:
     def check_leases(
         self, name: str, data: bytes | None, namespace: str, hub: str, consumer_group: str, *, used: bool
     ) -> None:
-        """Judge the record of the leases.
+        """Check the record of the leases.
 
         Args:
             name: Of its blob.
-            data: Its content; None: it is not there.
-            namespace: The hub's, by the record of the hub; empty: not known.
+            data: Its content; None: it does not exist.
+            namespace: The hub's, from the record of the segment; empty: unknown.
             hub: Its name.
             consumer_group: Of the consumer.
             used: Whether there are leases.
         """
         if data is None:
             if used:
-                self._find(Code.LEASE_RECORD_MISSING, "the record of the leases is not there", name)
+                self._find(Code.LEASE_RECORD_MISSING, "the record of the leases does not exist", name)
             return
         try:
             found = LeaseRecord.model_validate_json(data)
@@ -176,11 +178,11 @@ class IdentityAudit:
             if theirs.lower() != ours.lower() and ours.strip("/")
         ]
         if differences:
-            text = f"the leases are those of EventConsumer {found.resource}, which drains into {found.sink}: they name "
+            text = f"the leases belong to EventConsumer {found.resource}, which drains into {found.sink}: they name "
             self._find(Code.LEASE_STORE_IN_USE, text + ", ".join(differences), name)
 
     async def check_owners(self, leases: Mapping[str, LeaseFacts], held: Callable[[LeaseFacts], bool]) -> None:
-        """Judge who owns the leases, where no other program shares them.
+        """Check the owners of the leases, if no other program shares them.
 
         Args:
             leases: By partition.
@@ -195,15 +197,15 @@ class IdentityAudit:
         foreign = [
             lease for lease in leases.values() if lease.owner and held(lease) and consumer_of(lease.owner) not in own
         ]
-        if foreign:  # the chain may have been taken over since the record was read
+        if foreign:  # another EventConsumer may have adopted the chain since the record was read
             data = await self._files.read(chain_name(self._prefix))
             now = self._parsed(data) if data is not None else None
             own |= {now.resource.path} if now else set()
         for lease in foreign:
             consumer = consumer_of(lease.owner or "")
             if consumer not in own:
-                who = f"{lease.owner} of EventConsumer {consumer}" if consumer else f"another program ({lease.owner})"
-                text = f"{who} holds the lease; the chain is EventConsumer {self.record.resource.path}'s"
+                owner = f"{lease.owner} of EventConsumer {consumer}" if consumer else f"another program ({lease.owner})"
+                text = f"{owner} holds the lease, but the chain belongs to EventConsumer {self.record.resource.path}"
                 self._find(Code.LEASE_OWNER_FOREIGN, text, lease.blob, ("", lease.partition))
 
     def _check_resource(self, found: ResourceRef) -> None:
@@ -212,30 +214,30 @@ class IdentityAudit:
             return
         name = chain_name(self._prefix)
         if found.path == own.path:
-            text = f"{own.path} was deleted and applied again (uid {found.uid}, now {own.uid})"
-            self._find(Code.RESOURCE_RENEWED, f"{text}: its hosts take the chain over when they start", name)
+            text = f"{own.path} was deleted and created again (uid {found.uid}, now {own.uid})"
+            self._find(Code.RESOURCE_RENEWED, f"{text}: its hosts take over the chain when they start", name)
         else:
-            text = f"the chain is EventConsumer {found.path}'s, and {own.path} has the same spec.sink"
+            text = f"the chain belongs to EventConsumer {found.path}, but {own.path} has the same spec.sink"
             self._find(Code.CHAIN_IN_USE, text, name)
 
     async def _check_output(self, output: str, outputs: Outputs) -> str:
-        """Judge the record of one output path; why it was not judged."""
+        """Check the record of one output path; returns why it was not checked."""
         url = urlsplit(output)
         container, _, host = url.netloc.rpartition("@")
         if not container or not url.path.strip("/"):
-            return "it is no path such as abfss://<container>@<account>.dfs.core.windows.net/<folder>"
+            return "it is not a path such as abfss://<container>@<account>.dfs.core.windows.net/<folder>"
         if host.partition(".")[0] != outputs.account:
-            return "it is in another storage account than the files"
+            return "it is in a different storage account than the files"
         name = output_record_name(url.path)
         data = await outputs.open(container).read(name)
         if data is None:
-            return f"blob {name} is not in container {container}"
+            return f"blob {name} does not exist in container {container}"
         try:
             found = OutputRecord.model_validate_json(data)
         except ValidationError:
             return f"blob {name} in container {container} cannot be read"
         if self.record and found.chain != self.chain:
-            text = f"the output {output} is that of EventConsumer {found.resource}, which drains into {found.sink}"
+            text = f"the output {output} belongs to EventConsumer {found.resource}, which drains into {found.sink}"
             self._find(Code.OUTPUT_IN_USE, f"{text}: it names chain {found.chain}, not {self.chain}", name)
         return ""
 

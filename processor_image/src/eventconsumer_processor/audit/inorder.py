@@ -1,4 +1,4 @@
-"""Reads many small blobs a few at a time, the results in the order asked for."""
+"""Reads many small blobs, a few at a time, and yields the results in the order of the requests."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -12,7 +12,7 @@ AT_A_TIME = 16
 async def in_order(
     read: Callable[[T], Coroutine[Any, Any, R]], items: AsyncIterator[T], at_a_time: int = AT_A_TIME
 ) -> AsyncIterator[R]:
-    """Results in the order of the items; `at_a_time` of them are held at most."""
+    """Results in the order of the items; at most `at_a_time` are in memory."""
     pending: list[asyncio.Task[R]] = []
     try:
         async for item in items:

@@ -1,7 +1,7 @@
-"""PURE: what lease blobs say about owners, epochs and checkpoints, in both layouts.
+"""PURE: parses owners, epochs and checkpoints of lease blobs, in both layouts.
 
-Reading is lenient where the libraries that share these blobs differ (key order and case, absent values, an epoch of
--1), and everything else is damage that is reported.
+The parser accepts the differences between libraries that share these blobs (key order and case, absent values, an epoch
+of -1). Everything else is reported as damage.
 """
 
 import json
@@ -21,12 +21,12 @@ class LeaseFacts:
     checkpoint: int | None = None
     offset: str = ""
     owner: str | None = None  # empty: released; None: it was never owned
-    epoch: int | None = None  # None: another library owns it, which has no epochs
-    held: bool = False  # by a storage lease that has not run out
+    epoch: int | None = None  # None: the owner's library has no epochs
+    held: bool = False  # by a storage lease that has not expired
     etag: str = ""
     damage: str = ""  # why it cannot be read
-    modified: datetime | None = None  # when the blob that names the owner was written last
-    seconds: int | None = None  # after which an owner that writes no more is gone; None: another library's
+    modified: datetime | None = None  # when the blob that names the owner was last written
+    seconds: int | None = None  # without a renewal, after which an owner has ended; None: another library's
 
 
 def legacy(
@@ -42,11 +42,11 @@ def legacy(
         epoch, sequence_number = values.get("epoch") or 0, values.get("sequencenumber") or 0
         named = values.get("partitionid") or partition
     except (ValueError, RecursionError, AttributeError):
-        return replace(found, damage="it is no JSON object")
+        return replace(found, damage="it is not a JSON object")
     if not (isinstance(offset, str) and isinstance(owner, str)) or named != partition:
         return replace(found, damage="it is not the lease of this partition")
     if not (isinstance(epoch, int) and isinstance(sequence_number, int)):
-        return replace(found, damage="its epoch or sequence number is no integer")
+        return replace(found, damage="its epoch or sequence number is not an integer")
     checkpoint = None if offset in _NO_OFFSET else sequence_number
     return replace(found, checkpoint=checkpoint, offset=offset, owner=owner, epoch=epoch)
 
@@ -59,7 +59,7 @@ def ownership(
     try:
         epoch = int(values["epoch"]) if values.get("epoch") else None
     except ValueError:
-        return replace(found, damage="the ownership's epoch is no integer")
+        return replace(found, damage="the ownership's epoch is not an integer")
     text = values.get("seconds", "")
     seconds = int(text) if epoch is not None and text.isdecimal() else None
     owner = values.get("ownerid") or ""
@@ -67,17 +67,17 @@ def ownership(
 
 
 def checkpoint(found: LeaseFacts, blob: str, metadata: Mapping[str, str]) -> LeaseFacts:
-    """Add a checkpoint blob of the AzureSdk layout: only metadata; an empty `sequencenumber` exists in the wild."""
+    """Add a checkpoint blob of the AzureSdk layout: only metadata; some libraries write an empty `sequencenumber`."""
     values = _lower(metadata)
     text = values.get("sequencenumber", "")
     try:
         number = int(text) if text else None
     except ValueError:
-        return replace(found, blob=blob, damage="the checkpoint's sequencenumber is no integer")
+        return replace(found, blob=blob, damage="the checkpoint's sequencenumber is not an integer")
     if number is not None and number < 0:
         number = None
     if found.checkpoint is not None and (number is None or number < found.checkpoint):
-        return found  # another blob, written by a library that spells names otherwise, is further
+        return found  # another library, which spells names differently, wrote a later checkpoint
     return replace(found, blob=blob, checkpoint=number, offset=values.get("offset", ""))
 
 

@@ -1,8 +1,8 @@
-"""The auditor's report: one machine-readable document, and the findings while they are collected.
+"""The auditor's report: one machine-readable document, and the collector of its findings.
 
-The JSON names of `AuditReport` are a stable interface: fields may be added, none is renamed or changes its meaning
-without another `version`. Findings are capped by code and partition, so that a container with a million damaged files
-still gives a report of bounded size; `counts` holds the true numbers.
+The JSON names of `AuditReport` are a stable interface: fields may be added; a field is renamed or changes its meaning
+only with another `version`. The number of findings by code and partition is limited, so that the report of a container
+with a million damaged files has a bounded size; `counts` holds the exact numbers.
 """
 
 from collections import Counter
@@ -19,15 +19,20 @@ NOWHERE: Place = ("", "")
 KEPT = 20  # findings of one code in one partition; all are counted
 SCHEMA_VERSION = 1
 _EXIT_CODES = {Level.NOTE: 0, Level.EXPLAINED: 1, Level.VIOLATION: 2, Level.UNREADABLE: 3}
-_ORDER = [Level.NOTE, Level.EXPLAINED, Level.UNREADABLE, Level.VIOLATION]  # what is proved outweighs what is not known
+_ORDER = [
+    Level.NOTE,
+    Level.EXPLAINED,
+    Level.UNREADABLE,
+    Level.VIOLATION,
+]  # a proved violation outweighs an incomplete audit
 
 
 class Finding(Report):
-    """One thing that the auditor found."""
+    """One finding of the auditor."""
 
     level: Level
     code: Code
-    invariant: str = Field(default="", description="S1 to S9; empty where no invariant is concerned.")
+    invariant: str = Field(default="", description="S1 to S9; empty: none.")
     incarnation: str = ""
     partition: str = ""
     blob: str = Field(default="", description="Name of the blob concerned.")
@@ -35,7 +40,7 @@ class Finding(Report):
 
 
 class GapReport(Report):
-    """Events that the hub no longer had when they were to be read; inclusive."""
+    """Events that are in no file for a recorded reason; inclusive."""
 
     first: int
     last: int
@@ -48,8 +53,8 @@ class PartitionAudit(Report):
     incarnation: str
     partition: str
     current: bool = Field(description="Whether this is the incarnation that is drained now.")
-    start: int | None = Field(default=None, description="Where the chain starts; null where that is not recorded.")
-    next: int | None = Field(default=None, description="Sequence number behind the chain's end.")
+    start: int | None = Field(default=None, description="Where the chain starts; null: not recorded.")
+    next: int | None = Field(default=None, description="Sequence number after the chain's end.")
     files: int = Field(default=0, description="Files of the chain, tombstones included.")
     tombstones: int = 0
     events: int = 0
@@ -58,28 +63,26 @@ class PartitionAudit(Report):
     compacted_events: int = Field(default=0, description="Sequence numbers that log compaction left without an event.")
     gaps: list[GapReport] = Field(default=[], description="The first of them.")
     highest_epoch: int | None = Field(default=None, description="Of the files.")
-    checkpoint: int | None = Field(default=None, description="Sequence number; null where there is none.")
+    checkpoint: int | None = Field(default=None, description="Sequence number; null: none.")
     owner: str | None = Field(default=None, description="Of the lease; empty: released; null: no lease.")
     epoch: int | None = Field(default=None, description="Of the lease.")
-    head: int | None = Field(default=None, description="The hub's last sequence number, where the hub was asked.")
-    lag: int | None = Field(default=None, description="Events of the hub in no file, where the hub was asked.")
+    head: int | None = Field(default=None, description="The hub's last sequence number; null: not queried.")
+    lag: int | None = Field(default=None, description="Events of the hub in no file; null: the hub was not queried.")
     dead_letters: int = 0
     orphans: int = Field(default=0, description="Blobs that do not belong to the chain.")
     violations: int = 0
 
 
 class BreakReport(Report):
-    """How a partition went from one segment to the next, where files and hub had parted."""
+    """Where a partition continues in a new segment, after files and hub diverged."""
 
     segment: int = Field(description="Number of the segment that begins.")
     since: datetime
     partition: str
     start: int = Field(description="Where it begins.")
-    files_end: int = Field(description="Last sequence number in the files of the segment before.")
-    common: int = Field(
-        description="Last sequence number at which files and hub had the same event; -1: none is known."
-    )
-    gone: int = Field(description="Sequence numbers in the files of the segment before that name other events now.")
+    files_end: int = Field(description="Last sequence number in the files of the previous segment.")
+    common: int = Field(description="Last sequence number at which files and hub had the same event; -1: unknown.")
+    gone: int = Field(description="Sequence numbers in the files of the previous segment that name other events now.")
 
 
 class BatchesAudit(Report):
@@ -89,18 +92,18 @@ class BatchesAudit(Report):
     committed: int = 0
     files: int = Field(default=0, description="Files in manifests.")
     events: int = Field(default=0, description="Events in manifests.")
-    open: int | None = Field(default=None, description="The batch that has no commit record yet.")
-    quarantined_files: int = Field(default=0, description="Files that their batches left out.")
-    quarantined_rows: int = Field(default=0, description="Events of other files that were left out.")
+    open: int | None = Field(default=None, description="The batch without a commit record.")
+    quarantined_files: int = Field(default=0, description="Files that batches excluded.")
+    quarantined_rows: int = Field(default=0, description="Excluded events of other files.")
 
 
 class AuditReport(Report):
-    """What an audit found."""
+    """The result of an audit."""
 
     version: int = SCHEMA_VERSION
     verdict: Level = Field(description="Note (clean), Explained, Violation or Unreadable: the worst finding.")
     exit_code: int
-    summary: str = Field(description="The verdict in words, and what to do.")
+    summary: str = Field(description="The verdict in words, and the remedy.")
     container: str
     prefix: str
     started_at: datetime
@@ -111,14 +114,14 @@ class AuditReport(Report):
     hub: str = Field(default="", description="Namespace and name of the hub, from its record.")
     incarnation: str = Field(default="", description="The one that is drained now.")
     partitions: list[PartitionAudit] = Field(default=[])
-    breaks: list[BreakReport] = Field(default=[], description="Between segments; none where the hub kept its events.")
+    breaks: list[BreakReport] = Field(default=[], description="Between segments; none if the hub kept its events.")
     batches: BatchesAudit = BatchesAudit()
     findings: list[Finding] = Field(default=[], description="Worst first; at most 20 of a code in a partition.")
     counts: dict[str, int] = Field(default={}, description="Findings by code, also those not in `findings`.")
 
 
 class Findings:
-    """Collects findings; keeps the first of each code and partition, counts all."""
+    """Collects findings: keeps the first ones of each code and partition, and counts all."""
 
     def __init__(self) -> None:
         self.kept: list[Finding] = []
@@ -126,7 +129,7 @@ class Findings:
         self._by_partition: Counter[tuple[Code, Place]] = Counter()
 
     def add(self, code: Code, message: str, place: Place = NOWHERE, *, blob: str = "", count: int = 1) -> None:
-        """Note a finding that stands for `count` things."""
+        """Add a finding that represents `count` blobs or events."""
         self.counts[code] += count
         key = (code, place)
         self._by_partition[key] += count
@@ -154,7 +157,7 @@ class Findings:
 
     @property
     def worst(self) -> Level:
-        """The level that decides; a violation outweighs a part that could not be read."""
+        """The highest level; a violation outweighs an incomplete audit."""
         return max((MEANINGS[code].level for code in self.counts), key=_ORDER.index, default=Level.NOTE)
 
     @property
@@ -168,7 +171,7 @@ class Findings:
 
 
 def unreadable(message: str, container: str, prefix: str, *, deep: bool) -> AuditReport:
-    """The report where nothing could be read."""
+    """The report of an audit that could not start."""
     findings = Findings()
     findings.add(Code.UNREADABLE, message)
     return AuditReport(

@@ -1,6 +1,6 @@
-"""PURE: what the names and the metadata of a consumer's blobs say.
+"""PURE: parses the names and the metadata of a consumer's blobs.
 
-Written again from the published layout, on purpose without the writer's code: the auditor must not share its mistakes.
+Written from the published layout, intentionally without the writer's code: the auditor must not share its mistakes.
 """
 
 import re
@@ -51,16 +51,16 @@ class CaptureName:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A blob of the consumer that is read on its own, or not at all here.
+    """A blob of the consumer that is read separately, or not audited here.
 
-    Genesis, manifest, commit, claim of an attempt, records of chain and segments, lead; what a replay of batches has of
-    these; and all of a replay, which is audited under its own prefix.
+    Genesis, manifest, commit, claim of an attempt, records of chain and segments, the leader's lease; commits and
+    claims of a replay of batches; and all blobs of a replay, which is audited under its own prefix.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Stray:
-    """A name that no consumer writes; `inside` one of the consumer's own folders, or beside them."""
+    """A name that no consumer writes; `inside` one of the consumer's own folders, or outside of them."""
 
     inside: bool
 
@@ -70,7 +70,7 @@ _KNOWN = Known()
 
 
 def parse(name: str) -> Name:
-    """What a blob is, by its name below the prefix."""
+    """The kind of a blob, from its name below the prefix."""
     if found := _SLOT.fullmatch(name):
         return SlotName(found[1], found[2], int(found[3]), found[4])
     if name in _SINGLE or any(one.fullmatch(name) for one in (_GENESIS, _SEGMENT, _NUMBERED, _BATCH_REPLAY)):
@@ -109,7 +109,7 @@ def number_of(name: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Events that are in no file for a recorded reason; inclusive. With a count, so many of these numbers."""
+    """Events that are in no file for a recorded reason; inclusive. With a count, only that many of these numbers."""
 
     first: int
     last: int
@@ -118,7 +118,7 @@ class Gap:
 
     @property
     def events(self) -> int:
-        """How many."""
+        """The number of events."""
         return self.last - self.first + 1 if self.count is None else self.count
 
 
@@ -133,7 +133,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class SlotFacts:
-    """A committed slot as storage shows it."""
+    """A committed slot, from its blob's name and properties."""
 
     name: str  # of the blob
     start: int
@@ -148,15 +148,15 @@ class SlotFacts:
     size: int  # of the data
     etag: str  # of the data
     data: DataFile | None = None  # layout Capture
-    chain: str = ""  # identity of the chain; empty: not said
+    chain: str = ""  # identity of the chain; empty: absent
 
 
-class BadFacts(Exception):  # noqa: N818 - says what it is
-    """The metadata is not that of a slot; the message says why."""
+class BadFacts(Exception):  # noqa: N818 - the name describes the state
+    """The metadata is not valid for a slot; the message gives the reason."""
 
 
 def facts(name: str, start: int, size: int, etag: str, metadata: Mapping[str, str]) -> SlotFacts:
-    """What a slot's metadata says.
+    """Parse a slot's metadata.
 
     Args:
         name: The blob's name.
@@ -166,7 +166,7 @@ def facts(name: str, start: int, size: int, etag: str, metadata: Mapping[str, st
         metadata: Keys in any case.
 
     Raises:
-        BadFacts: A fact is missing or not of its form.
+        BadFacts: A value is missing or malformed.
     """
     values = {key.lower(): value for key, value in metadata.items()}
     try:
@@ -196,16 +196,16 @@ def facts(name: str, start: int, size: int, etag: str, metadata: Mapping[str, st
             chain=values.get("chain", ""),
         )
     except KeyError as error:
-        raise BadFacts(f"it lacks the metadata {error.args[0]}") from None
+        raise BadFacts(f"metadata {error.args[0]} is missing") from None
     except ValueError as error:
-        raise BadFacts(f"its metadata cannot be read: {error}") from None
+        raise BadFacts(f"metadata cannot be read: {error}") from None
 
 
 def gaps(text: str) -> tuple[Gap, ...]:
     """The ranges in a gap record such as `retention:17-20,22-22;compaction:30-90/31`.
 
     Raises:
-        ValueError: It has another form.
+        ValueError: It is malformed.
     """
     found: list[Gap] = []
     for part in filter(None, text.split(";")):
@@ -220,5 +220,5 @@ def gaps(text: str) -> tuple[Gap, ...]:
 
 
 def bare(etag: str) -> str:
-    """An etag without quotes: listings, answers and manifests differ in them."""
+    """An etag without quotes, which only some of listings, responses and manifests contain."""
     return etag.strip('"')

@@ -1,7 +1,8 @@
-"""Reads the leases of a consumer group in both layouts, and holds their epochs against the files (S5).
+"""Reads the leases of a consumer group in both layouts, and compares their epochs with the files (S5).
 
-A host raises its lease's epoch above the chain's soon after it took the lease and before it writes, so a lease whose
-epoch is behind is looked at again for a while; where it has no owner, its next owner raises it, and all is well.
+A host raises its lease's epoch above the chain's epoch soon after it acquired the lease and before it writes, so a
+lease whose epoch is behind is read again for some seconds. If it has no owner, it is only a note: its next owner raises
+the epoch.
 """
 
 import asyncio
@@ -25,24 +26,24 @@ from eventconsumer_storage.errors import NotFound
 LOOKS = 10
 PAUSE = 1.0  # seconds between them
 SDK_SECONDS = (
-    120  # the longest time after which the Azure SDKs take an ownership that is not renewed (.NET, Java: 2 min)
+    120  # the longest time after which an Azure SDK claims an ownership that is not renewed (.NET, Java: 2 min)
 )
 
 
 @dataclass(frozen=True)
 class LeaseSubject:
-    """Where the leases are."""
+    """The location of the leases."""
 
     container: Container
     prefix: str | None  # None: the default of the layout
     consumer_group: str
     layout: LeaseLayout = LeaseLayout.EVENT_PROCESSOR_HOST
-    shared: bool = False  # other programs take partitions and move checkpoints too
-    replay: str = ""  # name of the replay that the leases are for; empty: none
+    shared: bool = False  # other programs own partitions and move checkpoints too
+    replay: str = ""  # name of the replay that the leases belong to; empty: none
 
 
 class LeaseReader:
-    """Reads leases as often as needed."""
+    """Reads the leases and their record."""
 
     def __init__(self, subject: LeaseSubject, namespace: str, hub: str) -> None:
         self._subject = subject
@@ -56,17 +57,17 @@ class LeaseReader:
 
     @property
     def shared(self) -> bool:
-        """Whether other programs take partitions too."""
+        """Whether other programs own partitions too."""
         return self._subject.shared
 
     def is_held(self, lease: LeaseFacts, now: datetime) -> bool:
-        """Whether the owner of a lease is alive: it holds a storage lease, or (AzureSdk) wrote not long ago."""
+        """Whether the owner of a lease is alive: it holds a storage lease, or (AzureSdk) renewed it recently."""
         if self._subject.layout is LeaseLayout.EVENT_PROCESSOR_HOST or lease.modified is None:
             return lease.held
         return now - lease.modified < timedelta(seconds=lease.seconds or SDK_SECONDS)
 
     async def record(self) -> tuple[str, bytes | None]:
-        """Name and content of the record of the leases, which is beside their folder; None: it is not there.
+        """Name and content of the record of the leases, which is beside their folder; None: it does not exist.
 
         Raises:
             StorageError: A request failed.
@@ -82,7 +83,7 @@ class LeaseReader:
         return name, await container.read(name)
 
     async def read(self) -> dict[str, LeaseFacts]:
-        """All leases by partition; none where the container was deleted, since hosts make it again.
+        """All leases by partition; none if the container was deleted, because hosts create it again.
 
         Raises:
             StorageError: A request failed.
@@ -97,12 +98,12 @@ class LeaseReader:
     async def check_epochs(
         self, first: dict[str, LeaseFacts], chains: Iterable[ChainAudit], findings: Findings
     ) -> None:
-        """Judge leases whose epoch is below the highest one in the files.
+        """Report leases whose epoch is below the highest one in the files.
 
         Args:
             first: The leases as read at the beginning.
-            chains: Those of the hub's current incarnation.
-            findings: Where to put what is wrong.
+            chains: The chains of the hub's current incarnation.
+            findings: Collects findings.
 
         Raises:
             StorageError: A request failed.
@@ -123,8 +124,8 @@ class LeaseReader:
             chain, epoch = highest[partition]
             findings.add(
                 Code.EPOCH_BEHIND if partition in held else Code.EPOCH_UNRAISED,
-                f"the lease's epoch is {lease.epoch}, the files' {epoch}"
-                + ("" if partition in held else ": nobody holds it, and its next owner raises it"),
+                f"the lease's epoch is {lease.epoch}, but the files' epoch is {epoch}"
+                + ("" if partition in held else ": the lease is free, and its next owner raises the epoch"),
                 (chain.incarnation, partition),
                 blob=lease.blob,
             )
@@ -157,7 +158,7 @@ class LeaseReader:
         found: dict[str, LeaseFacts] = {}
         if not self._hub:
             return found
-        # The host name may have a port, and not every library lower-cases it.
+        # The host name may have a port, and some libraries do not convert it to lower case.
         folder = re.compile(
             rf"{re.escape(self._namespace)}(?::\d+)?/{re.escape(self._hub)}/{re.escape(self._subject.consumer_group)}"
             r"/(ownership|checkpoint)/([^/]+)",

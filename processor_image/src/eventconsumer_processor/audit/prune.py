@@ -1,9 +1,9 @@
-"""Cleans up: replaces old files by tombstones, which keep the chain's names and facts and none of the events.
+"""Prunes files: replaces old files by tombstones, which keep the chain's names and metadata but no events.
 
 A slot's name is never deleted, because a free name could be written again: a tombstone is the same blob, empty, with
-the same metadata and the time. Only files that are not needed are replaced: behind the checkpoint, in a committed batch
-where there are batches (and processed by it: what it left out stays), and never the last one of a chain. A container
-with a violation is not touched: what is there is evidence.
+the same metadata and the time. A file is replaced only if it is before the checkpoint, is not the last file of its
+chain, and, with Spark, was processed by a committed batch that did not exclude it. A container with a violation is not
+changed, because its blobs are evidence.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ from eventconsumer_storage.errors import Conflict, NotFound, Unavailable
 AT_A_TIME = 8
 ATTEMPTS = 5
 FIRST_PAUSE = 0.5
+VIOLATION = 2  # exit code of the audit
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +33,18 @@ class PruneCandidate:
     start: int
     etag: str  # of that blob
     size: int  # bytes that become free
-    data: DataFile | None  # layout Capture: what is removed too
+    data: DataFile | None  # layout Capture: the data file, which is removed too
 
 
-@dataclass
+@dataclass(frozen=True)
 class PrunePlan:
-    """What pruning would do.
+    """The files to prune.
 
     Attributes:
-        audit: The audit that it is based on; nothing is planned where it found a violation.
-        files: What is replaced, in chain order.
-        left: Data files of tombstones, which an interrupted run left.
-        kept: Files that are old enough and stay, by reason.
+        audit: The audit that the plan is based on. If it found a violation, the plan is empty.
+        files: The files to replace, in chain order.
+        left: Data files of tombstones, left by an interrupted run.
+        kept: Number of files that are old enough but stay, by reason.
     """
 
     audit: AuditReport
@@ -53,8 +54,8 @@ class PrunePlan:
 
     @property
     def refused(self) -> bool:
-        """Whether the container must not be touched."""
-        return self.audit.exit_code >= 2
+        """Whether the container must not be changed."""
+        return self.audit.exit_code >= VIOLATION
 
     @property
     def bytes(self) -> int:
@@ -62,34 +63,34 @@ class PrunePlan:
         return sum(file.size for file in self.files) + sum(file.size for file in self.left)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Pruned:
-    """What pruning did."""
+    """The result of pruning."""
 
-    files: int = 0
-    bytes: int = 0
-    changed: list[str] = field(default_factory=list)  # blobs that were not what they were any more
+    files: int
+    bytes: int
+    changed: list[str]  # blobs that changed after they were planned, and were not replaced
 
 
 async def plan(subject: Subject, before: datetime, *, batches: bool, progress: Progress | None = None) -> PrunePlan:
-    """Find what may be replaced.
+    """Find the files that may be replaced.
 
     Args:
-        subject: The consumer, with its leases: without checkpoints nothing may be replaced.
+        subject: The consumer, with its leases: without checkpoints no file may be replaced.
         before: Only files committed before this time.
-        batches: Whether Spark is on, so that files in no committed batch are still needed.
-        progress: Told how far it is.
+        batches: Whether Spark is enabled: files in no committed batch are then still needed.
+        progress: Receives the progress.
     """
     audit = Audit(subject)
-    waiting: dict[str, tuple[PruneCandidate, str]] = {}  # the last file of each chain so far, and why it stays
+    waiting: dict[str, tuple[PruneCandidate, str]] = {}  # the last file of each chain so far, and the reason to keep it
     found: list[PruneCandidate] = []
     kept: Counter[str] = Counter()
 
-    def settle(doomed: PruneCandidate, reason: str) -> None:
+    def settle(candidate: PruneCandidate, reason: str) -> None:
         if reason:
             kept[reason] += 1
         else:
-            found.append(doomed)
+            found.append(candidate)
 
     def seen(name: SlotName, info: BlobInfo, slot: SlotFacts, batch: int | None) -> None:
         if name.partition in waiting and audit.genesis.is_current(name.incarnation):
@@ -102,55 +103,54 @@ async def plan(subject: Subject, before: datetime, *, batches: bool, progress: P
         lease = audit.leases.get(name.partition)
         reason = ""
         if lease is None or lease.checkpoint is None or slot.last > lease.checkpoint:
-            reason = "not behind the checkpoint"
+            reason = "not before the checkpoint"
         elif (batches or audit.batches.used) and not audit.batches.committed(batch):
             reason = "in no committed batch"
         elif audit.batches.commits.left_out((name.incarnation, name.partition), name.start):
-            reason = "left out by its batch, so that it is in no output"
+            reason = "excluded by its batch, so its events are in no output"
         waiting[name.partition] = (PruneCandidate(info.name, name.start, info.etag, slot.size, slot.data), reason)
 
     report = await audit.run(progress or Progress(), seen)
     kept["the last file of its chain"] += len(waiting)
-    result = PrunePlan(report, kept=+kept)
-    if not result.refused:
-        result.files = found
-        result.left = [one.file for one in audit.left]
-    return result
+    if report.exit_code >= VIOLATION:
+        return PrunePlan(report, kept=+kept)
+    return PrunePlan(report, found, [one.file for one in audit.left], +kept)
 
 
 async def carry_out(plan: PrunePlan, store: BlobStore, now: datetime, progress: Progress | None = None) -> Pruned:
     """Replace the planned files.
 
     Args:
-        plan: What to do.
+        plan: The files.
         store: The container of the files.
         now: Wall clock; written into the tombstones.
-        progress: Told how far it is.
+        progress: Receives the progress.
 
     Raises:
-        StorageError: A request failed; what is done stays done, and it can be run again.
+        StorageError: A request failed. Replaced files stay replaced; run it again.
     """
-    done, limit = Pruned(), asyncio.Semaphore(AT_A_TIME)
-    tell = progress or Progress()
+    limit = asyncio.Semaphore(AT_A_TIME)
+    report = progress or Progress()
+    files, size, changed = 0, 0, list[str]()
 
-    async def replace(file: PruneCandidate) -> None:
+    async def replace(file: PruneCandidate) -> bool:
         async with limit:
-            if await replace_with_tombstone(store, file, now):
-                done.files += 1
-                done.bytes += file.size
-            else:
-                done.changed.append(file.name)
-            tell.read(file.size)
+            replaced = await replace_with_tombstone(store, file, now)
+            report.read(file.size)
+            return replaced
 
     async def remove(file: DataFile) -> None:
         async with limit:
             await _remove(store, file)
-            done.bytes += file.size
 
     for part in _parts(plan.files):
-        await asyncio.gather(*map(replace, part))
+        for file, replaced in zip(part, await asyncio.gather(*map(replace, part)), strict=True):
+            if replaced:
+                files, size = files + 1, size + file.size
+            else:
+                changed.append(file.name)
     await asyncio.gather(*map(remove, plan.left))
-    return done
+    return Pruned(files, size + sum(file.size for file in plan.left), changed)
 
 
 def _parts(files: list[PruneCandidate], size: int = 1000) -> Iterable[list[PruneCandidate]]:
@@ -158,10 +158,10 @@ def _parts(files: list[PruneCandidate], size: int = 1000) -> Iterable[list[Prune
 
 
 async def replace_with_tombstone(store: BlobStore, file: PruneCandidate, now: datetime) -> bool:
-    """Replace one file; False where it is not the one that was planned.
+    """Replace one file; False if it changed after it was planned.
 
     Raises:
-        StorageError: A request failed for longer than it is repeated; run it again.
+        StorageError: A request failed in all attempts; run it again.
     """
     for attempt in range(ATTEMPTS):
         try:
@@ -176,7 +176,7 @@ async def replace_with_tombstone(store: BlobStore, file: PruneCandidate, now: da
             if file.data:
                 await _remove(store, file.data)
         except Conflict:
-            continue  # perhaps our own, whose answer was lost: look again
+            continue  # perhaps our own request, whose response was lost: check again
         except Unavailable:
             if attempt == ATTEMPTS - 1:
                 raise

@@ -1,4 +1,4 @@
-"""The command `prune`: says what it would do, and does it when told to."""
+"""The command `prune`: prints a plan, or applies it with `--yes`."""
 
 import asyncio
 import sys
@@ -19,13 +19,13 @@ REFUSED = 2
 
 
 def run(config: Path, options: Options, before: str, *, yes: bool) -> int:
-    """Prune, and say so.
+    """Prune, and print the result.
 
     Args:
-        config: A HostConfig; used where the options do not name the storage.
-        options: How the command was called.
+        config: A HostConfig; used if the options do not name the storage.
+        options: Options of the command.
         before: An ISO time or an age.
-        yes: Do it.
+        yes: Apply the plan.
 
     Returns:
         The exit code: 0 done, 2 refused or incomplete, 3 failed.
@@ -33,7 +33,7 @@ def run(config: Path, options: Options, before: str, *, yes: bool) -> int:
     try:
         return asyncio.run(_run(config, options, before, yes))
     except EventConsumerError as error:
-        print(f"prune failed: {error}", file=sys.stderr)  # noqa: T201 - the command's answer
+        print(f"prune failed: {error}", file=sys.stderr)  # noqa: T201 - the command's output
         return FAILED
 
 
@@ -47,18 +47,18 @@ async def _run(config: Path, options: Options, before: str, yes: bool) -> int:
     with show.progress(visible=True) as progress:
         async with opened(config, options, hub=False) as found:
             if found.subject.leases is None:
-                raise CommandError("--lease-container is needed: only files behind the checkpoints may be replaced")
+                raise CommandError("--lease-container is required: only files before the checkpoints may be replaced")
             plan = await prune.plan(found.subject, limit, batches=found.batches, progress=progress)
             if plan.refused:
-                console.print(f"Nothing is touched, because the audit found: {plan.audit.summary}")
+                console.print(f"Nothing was changed, because of the audit's result: {plan.audit.summary}")
                 return min(plan.audit.exit_code, FAILED)
             if not yes:
                 _say(console, plan, limit)
                 return 0
             done = await prune.carry_out(plan, found.store, now, progress)
-    console.print(f"{done.files:,} files are tombstones now, {done.bytes / 1e6:,.1f} MB are free.")
+    console.print(f"{done.files:,} files were replaced by tombstones, {done.bytes / 1e6:,.1f} MB were freed.")
     for name in done.changed[:20]:
-        console.print(f"not replaced, it was changed meanwhile: {name}")
+        console.print(f"not replaced, because it changed during the run: {name}")
     return REFUSED if done.changed else 0
 
 
@@ -66,8 +66,8 @@ def _say(console: Console, plan: PrunePlan, limit: datetime) -> None:
     left = f" and remove {len(plan.left):,} data files that an interrupted run left" if plan.left else ""
     console.print(
         f"Would replace {len(plan.files):,} files written before {limit.isoformat(timespec='seconds')} by tombstones"
-        f"{left}: {plan.bytes / 1e6:,.1f} MB. Their events are then gone from storage."
+        f"{left}: {plan.bytes / 1e6:,.1f} MB. Their events are then deleted from storage."
     )
     for reason, count in plan.kept.items():
         console.print(f"Would keep {count:,} files of that age: {reason}.")
-    console.print("Run again with --yes to do it." if plan.files or plan.left else "Nothing to do.")
+    console.print("Run again with --yes to apply." if plan.files or plan.left else "Nothing to do.")

@@ -1,8 +1,8 @@
-"""Audits a consumer: reads its blobs in an order that makes a running consumer look consistent, and has them judged.
+"""Audits a consumer: reads its blobs in an order in which a running consumer is consistent, and checks them.
 
-Hosts may go on while this reads. A checkpoint is read before the files it speaks of, a manifest before its files, and
-the hub's head after the files; files are never taken away, so what was read first is always covered by what is read
-later. What still looks wrong because of the order (an epoch just raised, a record just written) is looked at again.
+Hosts may write during the audit. A checkpoint is read before its files, a manifest before its files, and the hub's end
+after the files; files are never removed, so a later read always contains everything that an earlier read refers to. A
+blob that can look wrong because of the order (an epoch just raised, a record just written) is read again.
 """
 
 import asyncio
@@ -33,33 +33,33 @@ from eventconsumer_storage.errors import NotFound
 
 @dataclass(frozen=True)
 class Subject:
-    """What to audit."""
+    """The consumer to audit."""
 
     files: Container
     prefix: str
     leases: LeaseSubject | None = None
     hub: Hub | None = None
-    resource: ResourceRef | None = None  # that it is audited for
-    outputs: Outputs | None = None  # where Spark writes; None: not known
-    writes_files: bool = True  # False where a handler replaces the files: checkpoints then end no file
+    resource: ResourceRef | None = None  # the EventConsumer; None: unknown
+    outputs: Outputs | None = None  # where Spark writes; None: unknown
+    writes_files: bool = True  # False: a handler replaces the files, and no file ends at a checkpoint
 
 
 async def audit(
     subject: Subject, *, deep: bool = False, progress: Progress | None = None, seen: SlotSeen | None = None
 ) -> AuditReport:
-    """Audit one consumer. Whatever is wrong with it, or cannot be read, is in the report; nothing is raised for it.
+    """Audit one consumer. All problems, also failed reads, are in the report; none is raised.
 
     Args:
-        subject: What to audit.
+        subject: The consumer.
         deep: Read every file, not only the listing.
-        progress: Told how far it is.
+        progress: Receives the progress.
         seen: Called for each committed slot.
     """
     return await Audit(subject).run(progress or Progress(), seen, deep=deep)
 
 
 class Audit:
-    """One audit, and afterwards all that it read."""
+    """One audit, and everything that it has read."""
 
     def __init__(self, subject: Subject) -> None:
         self.findings = Findings()
@@ -74,7 +74,7 @@ class Audit:
         self._heads: dict[str, int] = {}
 
     async def run(self, progress: Progress, seen: SlotSeen | None = None, *, deep: bool = False) -> AuditReport:
-        """Read, judge, report."""
+        """Read, check, report."""
         started, clock = datetime.now(UTC), time.monotonic()
         try:
             await self._read(progress, seen, deep=deep)
@@ -133,7 +133,7 @@ class Audit:
         for place, text in segments.unbatched(self.genesis.segments, self.chains, self.batches.reached):
             self.findings.add(Code.BATCH_HOLE, text, place)
         if not walk.blobs:
-            raise NotFound(f"nothing lies below {self._root} in container {subject.files.name}: check both names")
+            raise NotFound(f"no blobs below {self._root} in container {subject.files.name}: check both names")
         if self.batches.used or any(chain.files for chain in self.chains.values()):
             self.identity.check_present()
         await self.identity.check_outputs(subject.outputs)
@@ -154,7 +154,7 @@ class Audit:
                 self.chains,
                 self.findings,
             )
-            for partition in self._heads:  # those that no host has opened yet are shown too
+            for partition in self._heads:  # also partitions that no host has opened yet
                 place = (self.genesis.current, partition)
                 if place not in self.chains:
                     self.chains[place] = ChainAudit(*place, None, self.leases.get(partition), self.findings)
@@ -201,7 +201,7 @@ class Audit:
                 self.findings.add(Code.LEASE_DAMAGED, text, (self.genesis.current, lease.partition), blob=lease.blob)
         for place, chain in self.chains.items():
             if self.genesis.is_current(place[0]) and chain.files and place[1] not in self.leases:
-                text = "the partition has files but no lease: hosts make it again"
+                text = "the partition has files but no lease: hosts create it again"
                 self.findings.add(Code.LEASE_MISSING, text, place)
 
 

@@ -1,4 +1,4 @@
-"""Prints a report as a table and a verdict for people. Progress goes to stderr."""
+"""Prints a report as a table and a verdict. Progress is printed to stderr."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,22 +17,22 @@ _RIGHT = ("start", "next", "checkpoint", "lag", "files", "events", "gaps", "epoc
 
 
 def show(report: AuditReport, console: Console) -> None:
-    """Print the table, what was found, and the verdict as the last line."""
+    """Print the table, the findings, and the verdict as the last line."""
     eras = sorted({partition.incarnation for partition in report.partitions})
     for era in eras:
         console.print(_table(report, era, several=len(eras) > 1))
     for each in report.breaks:
-        gone = f"; {each.gone:,} numbers of the segment before name other events now" if each.gone else ""
+        replaced = f"; {each.gone:,} numbers of the previous segment name other events now" if each.gone else ""
         console.print(
-            f"segment {each.segment} since {each.since:%Y-%m-%d %H:%M:%S}: partition {each.partition} goes on at "
-            f"{each.start}{gone}",
+            f"segment {each.segment} since {each.since:%Y-%m-%d %H:%M:%S}: partition {each.partition} continues at "
+            f"{each.start}{replaced}",
             markup=False,
         )
     if report.batches.manifests:
         batches = report.batches
         left = [
-            f"{count:,} {what} left out"
-            for count, what in ((batches.quarantined_files, "files"), (batches.quarantined_rows, "events of others"))
+            f"{count:,} {noun} excluded"
+            for count, noun in ((batches.quarantined_files, "files"), (batches.quarantined_rows, "events of others"))
             if count
         ]
         sizes = f"{batches.committed:,} of {batches.manifests:,} batches committed, {batches.files:,} files in them"
@@ -46,13 +46,13 @@ def show(report: AuditReport, console: Console) -> None:
         console.print(f"{finding.message}{f' [{finding.blob}]' if finding.blob else ''}", markup=False, soft_wrap=True)
     left_out = sum(report.counts.values()) - len(report.findings)
     if left_out > 0:
-        console.print(f"… {left_out:,} in all that are not shown", style="dim")
+        console.print(f"… {left_out:,} more findings are not shown", style="dim")
     console.print(report.summary, style=_COLOURS[report.verdict], markup=False, soft_wrap=True)
 
 
 @contextmanager
 def progress(*, visible: bool) -> Iterator[Progress]:
-    """A progress line on stderr; nothing where that is no terminal."""
+    """A progress line on stderr, if that is a terminal."""
     console = Console(stderr=True)
     if not visible or not console.is_terminal:
         yield Progress()
@@ -79,7 +79,7 @@ def progress(*, visible: bool) -> Iterator[Progress]:
 
 
 def _table(report: AuditReport, era: str, *, several: bool) -> Table:
-    current = "" if era == report.incarnation else ", not drained any more"
+    current = "" if era == report.incarnation else ", no longer drained"
     title = f"{report.hub or report.prefix}" + (f", incarnation {era}{current}" if several else "")
     table = Table("partition", title=title, title_justify="left")
     for name in _RIGHT:

@@ -1,4 +1,4 @@
-"""PURE: the verdict in words: what the audit found, and what to do."""
+"""PURE: the verdict in words: result, worst finding and remedy."""
 
 from eventconsumer_processor.audit.codes import MEANINGS, Level
 from eventconsumer_processor.audit.model import AuditReport
@@ -9,20 +9,20 @@ def summary(report: AuditReport) -> str:
     events = sum(partition.events for partition in report.partitions)
     files = sum(partition.files for partition in report.partitions)
     size = f"{_many(len(report.partitions), 'partition')}, {_many(files, 'file')}, {_many(events, 'event')}"
-    depth = "files read" if report.deep else "files not read: --deep reads them"
+    depth = "files read" if report.deep else "files not read: use --deep to read them"
     if report.verdict is Level.NOTE:
-        return f"Clean: each event stands in exactly one file ({size}; {depth})."
+        return f"Clean: each event is in exactly one file ({size}; {depth})."
     worst = next(finding for finding in report.findings if finding.level is report.verdict)
     place = f" in partition {worst.partition}" if worst.partition else ""
-    what = f"{worst.code}{place}: {worst.message}. What to do: {MEANINGS[worst.code].remedy}."
+    first = f"{worst.code}{place}: {worst.message}. Remedy: {MEANINGS[worst.code].remedy}."
     if report.verdict is Level.EXPLAINED:
         gaps = sum(partition.gap_events for partition in report.partitions)
         lost = f"; {_many(gaps, 'event')} in recorded gaps" if gaps else ""
-        return f"Explained: no violation ({size}{lost}; {depth}). {what}"
+        return f"Explained: no violation ({size}{lost}; {depth}). {first}"
     if report.verdict is Level.UNREADABLE:
         return f"Unreadable: the audit is not complete. {worst.message}"
     count = sum(number for code, number in report.counts.items() if _is_violation(code))
-    return f"VIOLATION: {_many(count, 'violation')} ({size}; {depth}). First {what}"
+    return f"VIOLATION: {_many(count, 'violation')} ({size}; {depth}). First: {first}"
 
 
 def _is_violation(code: str) -> bool:

@@ -217,7 +217,7 @@ def test_a_host_pod_needs_no_options(parquet: Drained) -> None:
     result = run_program("audit", **parquet.environment)
     assert (result.returncode, result.stderr) == (0, "")
     *table, verdict = result.stdout.strip().splitlines()
-    assert verdict.startswith("Clean: each event stands in exactly one file (2 partitions, 6 files, 60 events")
+    assert verdict.startswith("Clean: each event is in exactly one file (2 partitions, 6 files, 60 events")
     rows = [re.findall(r"[\w,]+", line) for line in table]
     assert ["0", "100", "130", "129", "3", "30", "0", "1", "clean"] in rows, result.stdout
 
@@ -230,7 +230,7 @@ def test_a_violation_is_named_and_says_what_to_do(parquet: Drained) -> None:
     assert "SlotMissing (S2) partition 0: no file starts at 110" in result.stdout
     verdict = result.stdout.strip().splitlines()[-1]
     assert verdict.startswith("VIOLATION: 1 violation")
-    assert "What to do: a file was deleted: restore the blob" in verdict
+    assert "Remedy: a file was deleted: restore the blob" in verdict
 
 
 def test_the_json_document_is_what_its_reference_says(parquet: Drained) -> None:
@@ -400,9 +400,9 @@ def test_the_program_prunes_only_when_told_to(parquet: Drained) -> None:
     assert (said.returncode, said.stderr) == (0, "")
     assert said.stdout.startswith("Would replace 4 files written before ")
     assert "Would keep 2 files of that age: the last file of its chain." in said.stdout
-    assert said.stdout.endswith("Run again with --yes to do it.\n")
+    assert said.stdout.endswith("Run again with --yes to apply.\n")
     done = run_program("prune", f"--before={before}", "--yes", **parquet.environment)
-    assert (done.returncode, done.stdout[:26]) == (0, "4 files are tombstones now"), done.stderr
+    assert (done.returncode, done.stdout[:36]) == (0, "4 files were replaced by tombstones,"), done.stderr
 
 
 def test_prune_touches_nothing_where_the_audit_finds_a_violation(parquet: Drained) -> None:
@@ -410,7 +410,7 @@ def test_prune_touches_nothing_where_the_audit_finds_a_violation(parquet: Draine
         container.delete_blob(parquet.names("inc=")[1])
     result = run_program("prune", "--before=2100-01-01", "--yes", **parquet.environment)
     assert result.returncode == 2
-    assert result.stdout.startswith("Nothing is touched, because the audit found: VIOLATION")
+    assert result.stdout.startswith("Nothing was changed, because of the audit's result: VIOLATION")
     assert _bytes(parquet) > 0
     report = parquet.audit()
     assert all(partition["tombstones"] == 0 for partition in report["partitions"])

@@ -58,7 +58,7 @@ async def test_a_sound_consumer_is_clean() -> None:
     assert (two.highest_epoch, two.epoch, two.owner, two.current) == (2, 3, OWNER, True)
     assert (report.hub, report.incarnation) == ("shop.example/Orders", ERA)
     assert (report.batches.manifests, report.batches.committed, report.batches.open) == (2, 1, 2)
-    assert report.summary.startswith("Clean: each event stands in exactly one file (2 partitions, 8 files, 80 events")
+    assert report.summary.startswith("Clean: each event is in exactly one file (2 partitions, 8 files, 80 events")
 
 
 def slot(start: int, extension: str = "parquet") -> str:
@@ -313,11 +313,11 @@ async def test_files_and_events_that_batches_left_out_are_counted_and_named() ->
     report = await world.audit()
     assert (report.batches.committed, report.batches.quarantined_files, report.batches.quarantined_rows) == (3, 1, 3)
     (finding,) = [finding for finding in report.findings if finding.code == Code.QUARANTINED]
-    assert finding.message == "batch 2 left out 1 files with 10 events, and 3 events of other files: not Parquet"
+    assert finding.message == "batch 2 excluded 1 files with 10 events, and 3 events of other files: not Parquet"
     assert finding.blob == "p/_commits/0000000002.json"
     printed = StringIO()
     show(report, Console(file=printed, width=150))
-    assert "3 of 3 batches committed, 9 files in them; 1 files left out; 3 events of others left out" in (
+    assert "3 of 3 batches committed, 9 files in them; 1 files excluded; 3 events of others excluded" in (
         printed.getvalue()
     )
 
@@ -331,7 +331,7 @@ async def test_prune_keeps_what_a_batch_left_out() -> None:
     planned = await plan(Subject(StoreContainer(world.files), "p", leases), later, batches=True)
     assert 20 not in [file.start for file in planned.files if "partition=0" in file.name]
     assert len(planned.files) == 5
-    assert planned.kept == {"left out by its batch, so that it is in no output": 1, "the last file of its chain": 2}
+    assert planned.kept == {"excluded by its batch, so its events are in no output": 1, "the last file of its chain": 2}
 
 
 @virtual
@@ -518,7 +518,7 @@ async def test_storage_that_fails_is_unreadable_but_a_violation_outweighs_it() -
 async def test_an_empty_prefix_is_not_clean() -> None:
     report = await World().audit()
     assert report.exit_code == 3
-    assert "nothing lies below p/ in container drained" in report.summary
+    assert "no blobs below p/ in container drained" in report.summary
 
 
 class Late(StoreContainer):
@@ -596,7 +596,7 @@ async def test_an_accepted_segment_is_clean_and_its_break_is_reported() -> None:
     }
     console = Console(record=True, width=200)
     show(report, console)
-    assert "segment 2 since 2026-01-01 00:00:00: partition 0 goes on at 30; 10 numbers" in console.export_text()
+    assert "segment 2 since 2026-01-01 00:00:00: partition 0 continues at 30; 10 numbers" in console.export_text()
 
 
 SEGMENTS: list[tuple[str, Change, Code, int]] = [

@@ -73,7 +73,7 @@ VIOLATIONS: list[tuple[str, Change, Code, str]] = [
     ("a manifest of no chain", manifest(2, chain=""), Code.CHAIN_DIFFERS, "manifest of batch 2 names no chain"),
     ("a claim of another chain", claim(2, chain=OTHER), Code.CHAIN_DIFFERS, "the claim of batch 2 names"),
     ("a commit of another chain", commit(1, chain=OTHER), Code.CHAIN_DIFFERS, "the commit record of batch 1"),
-    ("a file of another chain", file(40, [40], chain=OTHER), Code.CHAIN_DIFFERS, f"{OTHER}, the record names"),
+    ("a file of another chain", file(40, [40], chain=OTHER), Code.CHAIN_DIFFERS, f"{OTHER}, but the record names"),
     ("a file of no chain", file(40, [40], chain=""), Code.CHAIN_DIFFERS, "the file names no chain"),
     ("leases without a record", delete(LEASES, "leases"), Code.LEASE_RECORD_MISSING, LEASES),
     ("leases with a damaged record", leases(hub=7), Code.LEASE_RECORD_DAMAGED, "cannot be read"),
@@ -148,11 +148,11 @@ async def test_a_prefix_inside_that_of_another_chain_is_named() -> None:
     await chain("eu/_chain.json", resource=BILLING)(world)
     report = await audit(Subject(container, "eu/shop"))
     (found,) = [each for each in report.findings if each.code == Code.PREFIX_NESTED]
-    assert found.message == "the sink prefix eu/shop lies in the sink prefix eu: two chains share a folder"
+    assert found.message == "the sink prefix eu/shop is inside the sink prefix eu: two chains share a folder"
     await chain("eu/shop/_replays/one/_chain.json")(world)
     replay = await audit(Subject(container, "eu/shop/_replays/one"))
     assert [each.message for each in replay.findings if each.code == Code.PREFIX_NESTED] == [
-        "the sink prefix eu/shop/_replays/one lies in the sink prefix eu: two chains share a folder"
+        "the sink prefix eu/shop/_replays/one is inside the sink prefix eu: two chains share a folder"
     ]
 
 
