@@ -1,9 +1,9 @@
-"""Goes on with a hub that has other events under the numbers that are in files: what `hub accept` finds and writes.
+"""Continues with a hub that has other events under the numbers that are in files: the decisions of `hub accept`.
 
-In every partition the old segment is ended by a seal, so that a host that knows nothing of this cannot commit there any
-more. Then the record of the next segment is written. It says where each partition continues: behind the last event that
-files and hub have in common, so that every event that the hub has now, and no file has, is read once. A run that was
-interrupted is run again: seals stay, and there is one record of a number.
+In every partition a seal ends the old segment, so that a host of the old segment can no longer commit there. Then the
+record of the next segment is written. It contains the start of each partition: after the last event that files and hub
+have in common, so that every event that is now in the hub and in no file is read once. An interrupted run can be
+repeated: seals stay, and each segment number has one record.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from eventconsumer_processor.source.hub import Hub, HubInfo, PartitionInfo
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import Damaged
 
-EPOCH = 0  # hosts hold no lease meanwhile, and theirs are higher
+EPOCH = 0  # no host holds a lease during this command, and the epochs of hosts are higher
 WAIT_SECONDS = 10.0
 AT_A_TIME = 300  # events
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -62,15 +62,15 @@ class Ends:
     Attributes:
         partition: Its id.
         begun: Whether it has a chain.
-        files_end: The last event in files, or in the checkpoint where there are none.
+        files_end: The last event in files, or in the checkpoint if there are no files.
         hub_end: The hub's last event.
         earliest: The first sequence number that the hub retains.
         diverged: Whether the hub does not have `files_end`.
-        common: Last sequence number at which both have the same event, as far as that can be told; -1: none.
+        common: Last sequence number at which both have the same event; -1: none, or unknown.
         start: Where the next segment starts.
         slot: Where the next file of this segment would go.
-        foreign: Whether another program processed events behind the files.
-        sealed: Whether this segment was ended.
+        foreign: Whether another program processed events after the end of the files.
+        sealed: Whether this segment has a seal.
     """
 
     partition: str
@@ -87,12 +87,12 @@ class Ends:
 
     @property
     def gone(self) -> int:
-        """How many sequence numbers of events in files name other events in the hub now, or none."""
+        """The number of sequence numbers in files that name other events, or no event, in the hub now."""
         return max(0, self.files_end.sequence_number - self.start + 1)
 
     @property
     def ahead(self) -> int:
-        """How many numbers there are from `start` to the hub's end."""
+        """The number of sequence numbers from `start` to the hub's end."""
         return max(0, self.hub_end.sequence_number - self.start + 1)
 
 
@@ -101,12 +101,12 @@ class Accepting:
     """A consumer whose hosts are stopped.
 
     Attributes:
-        config: What its hosts are told.
+        config: The configuration of its hosts.
         hub: Its hub.
-        info: The hub as it is now.
+        info: The hub's current properties.
         sink: The container of the files.
         segments: Of the chain, the newest last.
-        leases: Leases by partition; those that were never taken are missing.
+        leases: Leases by partition; leases that were never acquired are missing.
         decode: Reads a file, by its name and content.
     """
 
@@ -119,11 +119,11 @@ class Accepting:
     decode: Decode = decode
 
     async def examine(self) -> list[Ends]:
-        """How each partition stands. Only reads.
+        """The ends of each partition. Read-only.
 
         Raises:
-            SourceError: The hub did not answer.
-            StorageError: A request failed, or a blob in the chain is not a file of ours.
+            SourceError: The hub did not respond.
+            StorageError: A request failed, or a blob in the chain is not a file of a host.
         """
         return [await self._examine(self._chain(partition)) for partition in self.info.partition_ids]
 
@@ -134,11 +134,11 @@ class Accepting:
             now: Wall clock.
 
         Returns:
-            The record of the segment, and how each partition stood when it was ended.
+            The record of the segment, and the ends of each partition when it was sealed.
 
         Raises:
-            Conflict: Another run wrote the record just now.
-            SourceError: The hub did not answer.
+            Conflict: Another run wrote the record at the same time.
+            SourceError: The hub did not respond.
             StorageError: A request failed: run it again.
         """
         ends = [await self._end(partition) for partition in self.info.partition_ids]
@@ -171,7 +171,7 @@ class Accepting:
         empty = b"".join(encode([], partition, {}))
         end = await self._examine(chain)
         while not await chain.seal(end.slot, empty):
-            end = await self._examine(chain)  # a file came into this slot
+            end = await self._examine(chain)  # a file was written to this slot
         return end
 
     async def _examine(self, chain: Chain) -> Ends:
@@ -186,11 +186,11 @@ class Accepting:
         same = await reader.has(reach.mark) if reach.mark else None
         if info.last < ours.sequence_number:
             same = False
-        elif same is None:  # there is no event to compare: the creation time tells
+        elif same is None:  # no event to compare: use the creation time
             same = reach.expected == 0 or self.info.created_at == self.segments[-1].hub.created_at
-        common, goes_on = ours.sequence_number, reach.expected
+        common, next_start = ours.sequence_number, reach.expected
         if not same and ours.sequence_number >= info.earliest:
-            common, goes_on = await self._part(chain, reader)
+            common, next_start = await self._divergence(chain, reader)
         return Ends(
             chain.partition,
             begun=True,
@@ -199,7 +199,7 @@ class Accepting:
             earliest=info.earliest,
             diverged=not same,
             common=common,
-            start=goes_on,
+            start=next_start,
             slot=reach.next,
             foreign=reach.skipped is not None,
             sealed=await chain.is_sealed(reach.next),
@@ -211,24 +211,24 @@ class Accepting:
         position = max(start, lease.checkpoint.sequence_number + 1) if lease.checkpoint else start
         return Resume(position, mark=mark_at(chain, lease, position))
 
-    async def _part(self, chain: Chain, reader: "_Reader") -> tuple[int, int]:
+    async def _divergence(self, chain: Chain, reader: "_Reader") -> tuple[int, int]:
         """The last number at which files and hub have the same event, and where the next segment starts."""
         common = await last_common(chain, reader, self.decode)
         if common is not None:
             return common, common + 1
-        # No event is in both. The hub may have lost events from before the first file, and have others under their
-        # numbers: only a start at the earliest event leaves none of them out.
+        # No event is in both. The hub may also have lost events from before the first file, and have others under their
+        # numbers: only a start at the earliest event reads all of them.
         return -1, reader.info.earliest
 
 
 async def last_common(chain: Chain, reader: "_Reader", decode: Decode) -> int | None:
-    """The last sequence number at which files and hub have the same event; None where there is none that both have.
+    """The last sequence number at which files and hub have the same event; None: they have no event in common.
 
-    Events of a hub that lost its end, and went on, are those of the files up to some event and others behind it. So
-    the ends of files are compared by bisection, and then the rows of the file in which they part.
+    A hub that lost its last events and received new ones has the events of the files up to some event, and other events
+    after it. So the ends of files are compared by bisection, and then the rows of the file in which they diverge.
 
     Raises:
-        SourceError: The hub did not answer.
+        SourceError: The hub did not respond.
         StorageError: A file could not be read.
     """
     slots = [slot for slot in await chain.listed() if slot.last >= reader.info.earliest]
@@ -247,15 +247,15 @@ async def last_common(chain: Chain, reader: "_Reader", decode: Decode) -> int | 
     common = slots[low - 1].last if low else None
     for slot in slots[low:]:
         rows = await _rows(chain, slot, decode) if slot.first <= reader.info.last else {}
-        last, parted = await _last_in(slot, rows, reader)
+        last, diverged = await _last_in(slot, rows, reader)
         common = last if last is not None else common
-        if parted:
+        if diverged:
             break
     return common
 
 
 async def _last_in(slot: Slot, rows: Mapping[int, EventMark], reader: "_Reader") -> tuple[int | None, bool]:
-    """The last row of a file that the hub has, and whether the hub has another event behind it, or ends there."""
+    """The last row of a file that the hub has, and whether the hub has a different event after it, or ends there."""
     found = None
     for event in await reader.between(slot.first, slot.last):
         ours = rows.get(event.sequence_number)
@@ -266,7 +266,7 @@ async def _last_in(slot: Slot, rows: Mapping[int, EventMark], reader: "_Reader")
 
 
 async def _rows(chain: Chain, slot: Slot, decode: Decode) -> dict[int, EventMark]:
-    """The events of a file by their number; none where it was cleaned up."""
+    """The events of a file by their number; none if it is a tombstone."""
     if slot.tombstone:
         return {}
     blob = await chain.content(slot)
@@ -274,13 +274,13 @@ async def _rows(chain: Chain, slot: Slot, decode: Decode) -> dict[int, EventMark
         raise Damaged(f"file {slot.path} is missing: restore it from a backup")
     try:
         found = await asyncio.to_thread(decode, slot.path, blob)
-    except Exception as error:  # whatever a parser makes of damaged bytes
+    except Exception as error:  # parsers raise errors of any type for damaged bytes
         raise Damaged(f"file {slot.path} cannot be read: restore it from a backup ({type(error).__name__})") from error
     return {number: _mark(number, offset, time) for number, offset, time in found}
 
 
 class _Reader:
-    """Reads events of a partition that no other reader uses."""
+    """Reads events of a partition that has no other reader."""
 
     def __init__(self, hub: Hub, partition: str, info: PartitionInfo) -> None:
         self.info = info
@@ -288,10 +288,10 @@ class _Reader:
         self._partition = partition
 
     async def has(self, mark: EventMark) -> bool | None:
-        """Whether the hub has this event; None where it has none of this number any more, or nothing can be compared.
+        """Whether the hub has this event; None: it has no event with this number any more, or cannot be compared.
 
         Raises:
-            SourceError: The hub did not answer.
+            SourceError: The hub did not respond.
         """
         number = mark.sequence_number
         if number > self.info.last:
@@ -313,7 +313,7 @@ class _Reader:
         """The events that the hub has from `first` to `last`, or to its end.
 
         Raises:
-            SourceError: The hub did not answer.
+            SourceError: The hub did not respond.
         """
         first, last = max(first, self.info.earliest), min(last, self.info.last)
         found: list[EventMark] = []
@@ -325,7 +325,7 @@ class _Reader:
             while reached < last:
                 batch = await source.receive(AT_A_TIME, WAIT_SECONDS)
                 if not len(batch):
-                    if self.info.last == last:  # log compaction may have removed the newest
+                    if self.info.last == last:  # log compaction may have removed the newest events
                         break
                     raise self._silent(reached + 1)
                 found += [mark for mark in _marks(batch) if mark.sequence_number <= last]
@@ -336,7 +336,7 @@ class _Reader:
 
     def _silent(self, number: int) -> HubUnreachable:
         return HubUnreachable(
-            f"partition {self._partition} did not give event {number} within {WAIT_SECONDS:.0f} s: run this again"
+            f"event {number} of partition {self._partition} did not arrive within {WAIT_SECONDS:.0f} s: run this again"
         )
 
 

@@ -1,8 +1,8 @@
-"""The command `adopt`: makes the chain of files at `spec.sink`, and the leases, those of this EventConsumer.
+"""The command `adopt`: transfers the chain of files at `spec.sink`, and the leases, to this EventConsumer.
 
-Two records change: the resource in the record of the chain, and the chain in the record of the leases where they were
-another chain's. Both are written while this command holds the lease of `<prefix>/_leader`. A host of the resource that
-drains into the chain holds it as long as its hosts run, so this is refused while another EventConsumer works on it.
+Two records change: the resource in the record of the chain, and the chain in the record of the leases if they belonged
+to another chain. Both are written while this command holds the lease of `<prefix>/_leader`. A host of the resource that
+drains into the chain holds this lease, so the command is refused while hosts of another EventConsumer run.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ CHAIN, LEASES = "chain", "leases"
 
 
 async def plan(consumer: Consumer) -> list[AdoptStep]:
-    """What would change; no steps where there is no chain.
+    """The planned changes; no steps: there is no chain.
 
     Raises:
         Damaged: A record cannot be read.
@@ -50,11 +50,11 @@ async def plan(consumer: Consumer) -> list[AdoptStep]:
 
 
 async def carry_out(consumer: Consumer) -> list[AdoptStep]:
-    """Change the records, or refuse; the steps as they were carried out.
+    """Change the records, or refuse; returns the executed steps.
 
     Raises:
         Damaged: A record cannot be read.
-        StorageError: A request failed; to run the command again does what is left.
+        StorageError: A request failed; run the command again to complete the change.
     """
     steps = await plan(consumer)
     if not any(step.action is Action.SET for step in steps) or _refused(steps):
@@ -92,7 +92,7 @@ def _chain_step(consumer: Consumer, chain: Stored, held: Sequence[Lease]) -> Ado
         action=Action.KEEP,
         from_=_named(other),
         to=_named(own),
-        why="the chain is this EventConsumer's already",
+        why="the chain already belongs to this EventConsumer",
     )
     if own == other:
         return step
@@ -113,11 +113,11 @@ async def _lease_steps(consumer: Consumer, chain: Stored, held: Sequence[Lease])
         action=Action.KEEP,
         from_=f"chain {record.chain} of {record.resource}",
         to=f"chain {wanted.chain} of {wanted.resource}",
-        why="the leases are of this chain already",
+        why="the leases already belong to this chain",
     )
     if (record.namespace, record.hub) != (wanted.namespace, wanted.hub):
         why = f"the leases belong to Event Hub {record.hub} in {record.namespace}, EventConsumer {record.resource}"
-        remedy = "remove spec.leaseStore.prefix, or set one that nothing uses: checkpoints of another hub mean nothing"
+        remedy = "remove spec.leaseStore.prefix, or set an unused one: checkpoints of another hub cannot be used"
         return [step.model_copy(update={"action": Action.REFUSE, "why": why, "remedy": remedy})]
     if belongs(record, wanted):
         return [step]
@@ -142,7 +142,7 @@ async def _write(consumer: Consumer, chain: Stored, step: AdoptStep) -> AdoptSte
 
 
 def _wanted(consumer: Consumer, chain: Stored) -> LeaseRecord:
-    # A chain exists, so the hub's creation time, of which a new chain's identity is made, is not needed.
+    # A chain exists, so the hub's creation time, which is part of a new chain's identity, is not needed.
     info = HubInfo(consumer.namespace, consumer.hub_name, chain.record.since, ())
     return expected_lease_record(consumer.config, info, chain.record.chain, consumer.sink.account)
 
@@ -158,9 +158,9 @@ def _held(step: AdoptStep, lease: Lease, other: str) -> AdoptStep:
 
 
 def _in_use(consumer: Consumer, other: ResourceRef, step: AdoptStep) -> AdoptStep:
-    who = f"EventConsumer {other.path}" if other != consumer.config.resource else "this EventConsumer"
-    why = f"a host of {who} (uid {other.uid}) leads: it drains into {consumer.config.sink.prefix} now"
-    remedy = f"suspend or delete {who}, and run this again when its pods are gone; after a crash a lease runs out first"
+    owner = f"EventConsumer {other.path}" if other != consumer.config.resource else "this EventConsumer"
+    why = f"a host of {owner} (uid {other.uid}) is the leading host and drains into {consumer.config.sink.prefix}"
+    remedy = f"suspend or delete {owner}, wait until its pods have ended (after a crash: its lease), and run this again"
     return step.model_copy(update={"action": Action.REFUSE, "why": why, "remedy": remedy})
 
 
@@ -177,7 +177,7 @@ def _refused(steps: list[AdoptStep]) -> bool:
 
 
 async def adopt(config: Path, output: Output, *, yes: bool) -> int:
-    """`adopt`: print what changes, change it if told to; the exit code."""
+    """`adopt`: print the plan, apply it with `--yes`; the exit code."""
     async with opened(config) as consumer:
         steps = await (carry_out(consumer) if yes else plan(consumer))
         where = f"{consumer.config.sink.container}/{consumer.config.sink.prefix}"
@@ -190,13 +190,13 @@ async def adopt(config: Path, output: Output, *, yes: bool) -> int:
     )
     show(report, output, lambda console: _table(report, console))
     if not steps:
-        say(f"no chain of files is at {where}: the first host of this EventConsumer begins one")
+        say(f"no chain of files at {where}: the first host of this EventConsumer creates it")
         return NOTHING
     if report.refused:
-        say("refused, nothing was written: see why above")
+        say("refused, nothing was written: see WHY above")
         return REFUSED
     if report.dry_run and any(step.action is Action.SET for step in steps):
-        say("nothing was written: run again with --yes to do it")
+        say("nothing was written: run again with --yes to apply the plan")
     return DONE
 
 

@@ -1,8 +1,8 @@
-"""Applies a plan for checkpoints: `checkpoint set`, `checkpoint import` and `migrate` print a plan, or carry it out.
+"""Applies a plan for checkpoints: `checkpoint set`, `checkpoint import` and `migrate` print a plan, or apply it.
 
-All or nothing: nothing is written before all partitions are taken, under leases or ownerships of this command's own,
-and their checkpoints are still those that the plan was made for. A host that starts meanwhile waits, as for any other
-owner. A copy of each old checkpoint is kept.
+All or nothing: before the first write, this command acquires the leases or ownerships of all partitions, and compares
+their checkpoints with the plan. A host that starts during the command waits, as for any other owner. A copy of each old
+checkpoint is kept.
 """
 
 import asyncio
@@ -38,30 +38,30 @@ from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.lease_time import boottime
 
 BACKUPS = "_checkpoint-backups/"
-SECONDS = 60  # of the leases taken: the longest there is
-WATCH_SECONDS = 130.0  # above the longest time after which an owner that writes no more is gone
+SECONDS = 60  # of the acquired leases: Azure's maximum
+WATCH_SECONDS = 130.0  # above the longest time after which an owner that does not renew has ended
 LOOK_SECONDS = 1.0
 
 Keep = Callable[[str, Position | None], Awaitable[str | None]]
-"""Keeps a copy of a partition's checkpoint; returns its blob's name, None where there was nothing to keep."""
+"""Keeps a copy of a partition's checkpoint; returns its blob's name, None: there was no checkpoint."""
 
 
 def refused(steps: Sequence[Step]) -> bool:
-    """Whether one of them refuses all."""
+    """Whether a step is refused, and so the plan."""
     return any(step.action is Action.REFUSE for step in steps)
 
 
 async def settle(
     consumer: Consumer, command: str, steps: Sequence[Step], *, yes: bool, source: PlanSource | None = None
 ) -> PlanReport:
-    """Carry a plan out where that is wanted and possible.
+    """Apply a plan if requested and possible.
 
     Args:
-        consumer: Whose checkpoints.
-        command: That made the plan.
+        consumer: The owner of the checkpoints.
+        command: The command that made the plan.
         steps: The plan.
-        yes: Do it.
-        source: Where positions are taken over from.
+        yes: Apply the plan.
+        source: The source of migrated positions.
 
     Raises:
         EventConsumerError: A request failed.
@@ -100,14 +100,14 @@ def heading(consumer: Consumer) -> CheckpointsExport:
 
 
 def backup_folder(consumer: Consumer) -> str:
-    """Where copies go: beside the folders of consumer groups, which other programs list."""
+    """The folder of the copies: outside of the folders of consumer groups, which other programs list."""
     prefix = (consumer.config.leases.location.prefix or "").strip()
     group = consumer.config.event_hub.consumer_group
     return f"{prefix}{BACKUPS}{consumer.namespace}/{consumer.hub_name.lower()}/{group}/"
 
 
 def lease_store(consumer: Consumer) -> LeaseStore:
-    """The leases, taken for as long as one can be."""
+    """The leases, with the maximum duration."""
     names = consumer.lease_names
     if consumer.config.leases.layout is LeaseLayout.AZURE_SDK:
         return AzureSdkStore(consumer.leases, names, SECONDS, boottime)
@@ -123,21 +123,21 @@ async def carry_out(
     *,
     watch: bool,
 ) -> list[Step]:
-    """Set the checkpoints of a plan in which nothing is refused.
+    """Set the checkpoints of a plan without refused steps.
 
     Args:
         steps: The plan.
         store: The leases.
-        keep: Keeps what is replaced.
+        keep: Keeps replaced checkpoints.
         clock: Seconds.
         sleep: Waits.
-        watch: Whether only time tells if an owner is alive, as in the layout of the SDKs.
+        watch: Whether only a renewal shows that an owner is alive, as in the layout AzureSdk.
 
     Returns:
-        The steps, done; or, where something came between, refused and nothing written.
+        The steps, done; or, after a concurrent change, refused, with no checkpoint written.
 
     Raises:
-        EventConsumerError: A request failed; the message says which partitions were written.
+        EventConsumerError: A request failed; the message lists the partitions that were written.
     """
     wanted = {step.partition: step for step in steps if step.action is Action.SET}
     if not wanted:
@@ -154,19 +154,20 @@ async def carry_out(
             refused[step.partition] = _refuse(step, why.why, why.remedy)
             return
         if lease.leased:
-            refused[step.partition] = _refuse(step, f"{lease.owner or 'something'} owns the partition", SUSPEND)
+            owner_name = lease.owner or "a program without a name"
+            refused[step.partition] = _refuse(step, f"{owner_name} owns the partition", SUSPEND)
             return
         try:
             got = await store.acquire(lease, owner)
         except LeaseInvalid as error:
-            refused[step.partition] = _refuse(step, str(error), "delete the blob: the next host makes it again")
+            refused[step.partition] = _refuse(step, str(error), "delete the blob: the next host creates it again")
             return
         if got is None:
-            refused[step.partition] = _refuse(step, "somebody else took the partition just now", SUSPEND)
+            refused[step.partition] = _refuse(step, "another program acquired the partition at the same time", SUSPEND)
             return
         taken[step.partition] = got.lease
         if _sequence_number(got.lease.checkpoint) != (step.from_.sequence_number if step.from_ else -1):
-            refused[step.partition] = _refuse(step, "its checkpoint was moved meanwhile", "run this again")
+            refused[step.partition] = _refuse(step, "another program moved the checkpoint", "run this again")
 
     done: dict[str, Step] = {}
     try:
@@ -177,7 +178,7 @@ async def carry_out(
     except EventConsumerError as error:
         written = ", ".join(done) or "none"
         raise EventConsumerError(
-            f"not all checkpoints were set: {error}; partitions written: {written}; run this again"
+            f"could not set all checkpoints: {error}; partitions written: {written}; run this again"
         ) from error
     finally:
         for lease in taken.values():
@@ -187,13 +188,13 @@ async def carry_out(
 
 
 def backups(blobs: BlobStore, folder: str, now: datetime, document: CheckpointsExport) -> Keep:
-    """Keeps copies as blobs that no reader of leases looks at.
+    """Keeps copies as blobs in a folder that readers of leases do not list.
 
     Args:
         blobs: The lease container.
-        folder: Where they go, with a slash at the end.
+        folder: Their folder, with a slash at the end.
         now: Part of their names, in UTC.
-        document: Says whose checkpoints these are.
+        document: The heading of the copies: hub, consumer group and layout.
     """
 
     async def keep(partition: str, position: Position | None) -> str | None:
@@ -211,7 +212,7 @@ def backups(blobs: BlobStore, folder: str, now: datetime, document: CheckpointsE
 async def _write(step: Step, taken: dict[str, Lease], store: LeaseStore, keep: Keep) -> Step:
     partition, to = step.partition, step.to
     if to is None:
-        raise LeaseLost(f"partition {partition} has no position to be set to")
+        raise LeaseLost(f"partition {partition} has no new position")
     backup = await keep(partition, step.from_)
     lease = await store.advance(taken[partition], Checkpoint(to.offset, to.sequence_number))
     taken[partition] = lease
@@ -228,7 +229,7 @@ async def _look(
     sleep: Callable[[float], Awaitable[None]],
     seconds: float,
 ) -> Listing:
-    """The leases, after as long as it takes to see whether the owners that are named are alive."""
+    """The leases, after the time that shows whether their owners are alive."""
     since = clock()
     first: dict[str, str] | None = None
     while True:
@@ -238,7 +239,7 @@ async def _look(
             first = leased
             if leased and seconds:
                 names = ", ".join(leased)
-                say(f"partitions {names} name an owner: looking for up to {seconds:.0f} s whether it is alive")
+                say(f"partitions {names} have an owner: waiting up to {seconds:.0f} s for a renewal")
         alive = any(first.get(partition) != etag for partition, etag in leased.items())
         if not leased or alive or clock() - since >= seconds:
             return listing
@@ -257,10 +258,10 @@ def answer(report: PlanReport, output: Output) -> int:
     """Print a plan; the exit code."""
     show(report, output, lambda console: _table(report, console))
     if report.refused:
-        say("refused, nothing was written: see why above")
+        say("refused, nothing was written: see WHY above")
         return REFUSED
     if report.dry_run and any(step.action is Action.SET for step in report.steps):
-        say("nothing was written: run again with --yes to do it")
+        say("nothing was written: run again with --yes to apply the plan")
     return DONE
 
 

@@ -1,7 +1,7 @@
-"""The command `check`: whether a host with this configuration would reach everything, asked from where it would run.
+"""The command `check`: checks from a host's pod whether it can reach and use the hub and the storage account.
 
-Nothing is created but one empty blob in a container that is there, which is removed at once: whether one may write is
-known by writing only. A message of the form "what is wrong: what to do" becomes detail and remedy.
+The only write is one empty blob in an existing container, which is removed immediately: only a write proves the right
+to write. A message of the form "cause: remedy" becomes detail and remedy.
 """
 
 import asyncio
@@ -35,40 +35,40 @@ from eventconsumer_storage.errors import NotFound, StorageError
 from eventconsumer_storage.lease_time import boottime
 
 CHAIN, LEASES = "chain-identity", "lease-identity"
-REACH_SECONDS = 20.0  # for one answer
-SKEW_SECONDS = 60.0  # tokens and signatures bear some minutes: this is early enough to be told
+REACH_SECONDS = 20.0  # timeout of one request
+SKEW_SECONDS = 60.0  # tokens and signatures tolerate some minutes: this leaves time for a warning
 _HUB_CHECKS = ("hub-reachable", "hub-exists", "hub-partitions", "consumer-group")
 
 
 class Checks:
-    """Collects checks in the order in which they were made."""
+    """Collects checks in order."""
 
     def __init__(self) -> None:
         self._made: list[Check] = []
 
     def passed(self, name: str, detail: str) -> None:
-        """It is as it should be."""
+        """Add a passed check."""
         self._made.append(Check(check=name, ok=True, detail=detail))
 
     def failed(self, name: str, detail: str, remedy: str) -> None:
-        """It is not."""
+        """Add a failed check."""
         self._made.append(Check(check=name, ok=False, detail=detail, remedy=remedy))
 
     def skipped(self, name: str, why: str) -> None:
-        """It was not tried."""
-        self._made.append(Check(check=name, ok=None, detail=f"not tried: {why}"))
+        """Add a skipped check."""
+        self._made.append(Check(check=name, ok=None, detail=f"skipped: {why}"))
 
     def extend(self, other: "Checks") -> None:
-        """Take the checks of another collection, behind these."""
+        """Append the checks of another collection."""
         self._made += other._made
 
     def report(self) -> CheckReport:
-        """All of them."""
+        """All checks."""
         return CheckReport(ok=all(check.ok is not False for check in self._made), checks=list(self._made))
 
 
 async def run(config: HostConfig) -> CheckReport:
-    """Check everything that a host needs; whatever is wrong is in the report."""
+    """Check everything that a host needs; all problems are in the report."""
     hub, leases, sink, clock = Checks(), Checks(), Checks(), Checks()
     info, _ = await asyncio.gather(
         check_hub(config, hub), check_container(config, problems.LEASES, config.leases.location, leases, clock)
@@ -82,7 +82,7 @@ async def run(config: HostConfig) -> CheckReport:
 
 
 async def check_hub(config: HostConfig, checks: Checks) -> HubInfo | None:
-    """Credential, address, name, partitions, consumer group; the hub's facts where it told them."""
+    """Check credential, address, name, partitions and consumer group; returns the hub's properties, None on failure."""
     try:
         access = hub_access(config.event_hub, config.allow_insecure_endpoints, config.endpoint_suffixes)
         hub = hub_of(config)
@@ -92,7 +92,7 @@ async def check_hub(config: HostConfig, checks: Checks) -> HubInfo | None:
         return None
     credential = config.event_hub.credential
     how = "workload identity" if credential.client_id else f"key {credential.key} of Secret {credential.secret}"
-    checks.passed("hub-credential", f"{how} is there, for {access.host}/{access.name}")
+    checks.passed("hub-credential", f"{how} exists, for {access.host}/{access.name}")
     try:
         return await _ask_hub(config, hub, checks)
     finally:
@@ -107,21 +107,21 @@ async def _ask_hub(config: HostConfig, hub: Hub, checks: Checks) -> HubInfo | No
         found = error if isinstance(error, SourceError) else SourceError(f"no answer within {REACH_SECONDS:.0f} s")
         message = problems.hub_problem(config.event_hub, found).message
         if isinstance(found, HubNotFound):
-            checks.passed("hub-reachable", "the namespace answers")
+            checks.passed("hub-reachable", "the namespace responds")
             _failed(checks, "hub-exists", message)
             _skip(checks, _HUB_CHECKS[2:], "hub-exists failed")
         else:
             _failed(checks, "hub-reachable", message)
             _skip(checks, _HUB_CHECKS[1:], "hub-reachable failed")
         return None
-    checks.passed("hub-reachable", f"{info.host or info.namespace} answers and takes the credential")
+    checks.passed("hub-reachable", f"{info.host or info.namespace} responds and accepts the credential")
     checks.passed("hub-exists", f"Event Hub {info.name}, created {info.created_at.isoformat(timespec='seconds')}")
     checks.passed("hub-partitions", f"{len(info.partition_ids)} partitions")
     group = config.event_hub.consumer_group
     try:
         async with asyncio.timeout(REACH_SECONDS):
             await hub.check_consumer_group(info.partition_ids[0])
-        checks.passed("consumer-group", f"consumer group {group} is there")
+        checks.passed("consumer-group", f"consumer group {group} exists")
     except (SourceError, TimeoutError) as error:
         found = error if isinstance(error, SourceError) else SourceError(f"no answer within {REACH_SECONDS:.0f} s")
         _failed(checks, "consumer-group", problems.hub_problem(config.event_hub, found, group=True).message)
@@ -129,15 +129,15 @@ async def _ask_hub(config: HostConfig, hub: Hub, checks: Checks) -> HubInfo | No
 
 
 async def check_record(config: HostConfig, info: HubInfo | None, checks: Checks) -> None:
-    """Whether the files that are there are of a hub with these names."""
+    """Whether existing files belong to a hub with these names."""
     if info is None:
-        checks.skipped("hub-unchanged", "the hub did not answer")
+        checks.skipped("hub-unchanged", "the hub did not respond")
         return
     try:
         async with opened_service(config, problems.SINK, config.sink) as service:
             found = await list_segments(blob_store(service, config.sink.container), config.sink.prefix)
     except EventConsumerError as error:
-        checks.skipped("hub-unchanged", f"the segments of the chain were not read: {error}")
+        checks.skipped("hub-unchanged", f"could not read the segments of the chain: {error}")
         return
     if not found:
         checks.passed("hub-unchanged", "no host has registered yet")
@@ -148,17 +148,17 @@ async def check_record(config: HostConfig, info: HubInfo | None, checks: Checks)
         _failed(checks, "hub-unchanged", error.problem.message)
         return
     if found[-1].hub.created_at == info.created_at:
-        checks.passed("hub-unchanged", "the files there are of this hub")
+        checks.passed("hub-unchanged", "the existing files belong to this hub")
     else:
         checks.passed(
             "hub-unchanged",
-            "the Event Hub has another creation time than the one that the files are of: hosts compare its events "
-            "with the files before they read on",
+            "the Event Hub's creation time differs from that of the files' hub: hosts compare its events with the "
+            "files before they continue",
         )
 
 
 async def check_identity(config: HostConfig, info: HubInfo | None, checks: Checks) -> None:
-    """Whether chain and leases are this consumer's, or unclaimed."""
+    """Whether chain and leases belong to this consumer, or to no consumer."""
     names = [CHAIN, LEASES]
     try:
         async with AsyncExitStack() as stack:
@@ -167,7 +167,7 @@ async def check_identity(config: HostConfig, info: HubInfo | None, checks: Check
             found = await check_chain(config, sink, checks)
             names.remove(CHAIN)
             if info is None:
-                checks.skipped(LEASES, "the hub did not answer")
+                checks.skipped(LEASES, "the hub did not respond")
                 return
             location = config.leases.location
             service = await stack.enter_async_context(opened_service(config, problems.LEASES, location))
@@ -177,7 +177,7 @@ async def check_identity(config: HostConfig, info: HubInfo | None, checks: Check
             wanted = expected_lease_record(config, info, found.record.chain if found else "", sink.account)
             await check_leases(config, leases, wanted, checks, hub=hub, info=info)
     except EventConsumerError as error:
-        _skip(checks, tuple(names), f"the records were not read: {error}")
+        _skip(checks, tuple(names), f"could not read the records: {error}")
 
 
 async def check_chain(config: HostConfig, sink: BlobStore, checks: Checks) -> Stored | None:
@@ -191,22 +191,22 @@ async def check_chain(config: HostConfig, sink: BlobStore, checks: Checks) -> St
     if outer := await _outer(sink, prefix):
         checks.failed(
             CHAIN,
-            f"spec.sink.prefix {prefix} lies in {outer}, where EventConsumers drain into a chain of their own",
+            f"spec.sink.prefix {prefix} is inside {outer}, which is the prefix of another chain",
             f"set a spec.sink.prefix that does not begin with {outer}/",
         )
         return await read_chain_record(sink, prefix)
     found = await read_chain_record(sink, prefix)
     if found is None:
-        checks.passed(CHAIN, f"no chain of files is at {where} yet: the first host begins it")
+        checks.passed(CHAIN, f"no chain of files at {where} yet: the first host creates it")
     elif found.record.resource.path == own.path:
-        checks.passed(CHAIN, f"the chain of files at {where} is this EventConsumer's: its hosts continue it")
+        checks.passed(CHAIN, f"the chain of files at {where} belongs to this EventConsumer: its hosts continue it")
     else:
         other = found.record.resource
         info = await sink.head(leader_name(prefix))
-        runs = "its hosts run" if info is not None and info.leased else "none of its hosts leads"
+        runs = "its hosts run" if info is not None and info.leased else "it has no leading host"
         checks.failed(
             CHAIN,
-            f"the chain of files at {where} is that of EventConsumer {other.path} (uid {other.uid}), and {runs}",
+            f"the chain of files at {where} belongs to EventConsumer {other.path} (uid {other.uid}), and {runs}",
             f"set another spec.sink.prefix; or, to move the files, suspend or delete {other.path} and run "
             f"kubectl eventconsumer adopt {own.name} -n {own.namespace}",
         )
@@ -216,18 +216,18 @@ async def check_chain(config: HostConfig, sink: BlobStore, checks: Checks) -> St
 async def check_leases(
     config: HostConfig, leases: BlobStore, wanted: LeaseRecord, checks: Checks, *, hub: Hub, info: HubInfo
 ) -> None:
-    """Whether the place of the leases is free, this hub's and this chain's, or an old program's that fits the hub.
+    """Whether the folder of the leases is empty, belongs to this hub and chain, or has leases that fit the hub.
 
     Args:
         config: The consumer.
         leases: The lease container.
-        wanted: The record that its hosts want to find.
-        checks: Takes what is found.
-        hub: Asked how far partitions reach, where leases have no record.
-        info: Its facts.
+        wanted: The record that its hosts expect.
+        checks: Receives the results.
+        hub: Queried for the ends of partitions, if leases have no record.
+        info: Its properties.
 
     Raises:
-        SourceError: The hub did not answer.
+        SourceError: The hub did not respond.
         StorageError: A request failed.
     """
     store, container = lease_store(config, info, leases, boottime), config.leases.location.container
@@ -236,13 +236,13 @@ async def check_leases(
     found = await read_leases_record(leases, folder)
     if found is not None:
         if belongs(found, wanted):
-            checks.passed(LEASES, f"the leases at {where} are of this hub and this chain")
+            checks.passed(LEASES, f"the leases at {where} belong to this hub and this chain")
         else:
             _failed(checks, LEASES, problems.leases_in_use(container, folder, found, wanted).message)
         return
     there = await store.existing()
     if not there:
-        checks.passed(LEASES, f"no leases are at {where} yet: the first host makes them")
+        checks.passed(LEASES, f"no leases at {where} yet: the first host creates them")
     elif why := await misfit(config, there, hub, info, read=False):
         _failed(checks, LEASES, problems.leases_do_not_fit(container, folder, why).message)
     else:
@@ -252,14 +252,14 @@ async def check_leases(
 async def check_container(
     config: HostConfig, field: str, location: BlobLocation | LeaseLocation, checks: Checks, clock: Checks | None
 ) -> None:
-    """Credential, container, right to write; and with `clock` whether this machine's clock is right.
+    """Check credential, container and right to write; with `clock`, also this machine's clock.
 
     Args:
         config: The consumer.
         field: `problems.LEASES` or `problems.SINK`.
         location: The container.
-        checks: Takes what is found.
-        clock: Takes what is found about the clock.
+        checks: Receives the results.
+        clock: Receives the result for the clock.
     """
     part = "lease" if field == problems.LEASES else "sink"
     credential, container, writable = f"{part}-credential", f"{part}-container", f"{part}-writable"
@@ -274,7 +274,7 @@ async def check_container(
             return
         secret = location.credential
         how = "workload identity" if secret.client_id else f"key {secret.key} of Secret {secret.secret}"
-        checks.passed(credential, f"{how} is there, for {service.primary_hostname}")
+        checks.passed(credential, f"{how} exists, for {service.primary_hostname}")
         try:
             async with asyncio.timeout(REACH_SECONDS):
                 now = await storage_time(service, location.container)
@@ -289,10 +289,10 @@ async def check_container(
         if clock:
             judge_clock(here, now, clock)
         if not there:
-            checks.passed(container, f"container {location.container} is not there yet: the first host creates it")
-            checks.skipped(writable, "the container is not there yet")
+            checks.passed(container, f"container {location.container} does not exist yet: the first host creates it")
+            checks.skipped(writable, "the container does not exist yet")
             return
-        checks.passed(container, f"container {location.container} answers")
+        checks.passed(container, f"container {location.container} exists")
         store = blob_store(service, location.container)
         await check_writable(store, field, location, writable, checks)
 
@@ -313,21 +313,21 @@ async def check_writable(
 
 
 def judge_clock(here: datetime, there: datetime, checks: Checks) -> None:
-    """Compare this machine's clock with storage's, which tells seconds. Pure."""
+    """Compare this machine's clock with the storage's clock, which has a resolution of one second. Pure."""
     seconds = (here - there).total_seconds()
     if abs(seconds) <= SKEW_SECONDS:
-        checks.passed("clock", f"within {SKEW_SECONDS:.0f} s of the storage's")
+        checks.passed("clock", f"within {SKEW_SECONDS:.0f} s of the storage's clock")
     else:
         way = "ahead of" if seconds > 0 else "behind"
         checks.failed(
             "clock",
-            f"this node's clock is {abs(seconds):.0f} s {way} the storage's",
+            f"this node's clock is {abs(seconds):.0f} s {way} the storage's clock",
             "set the node's time (NTP): tokens and signatures are refused when clocks differ by minutes",
         )
 
 
 async def _outer(sink: BlobStore, prefix: str) -> str:
-    """A folder around the prefix that has a chain; empty: none. A replay lies in the folder of its consumer."""
+    """An enclosing folder with a chain; empty: none. A replay is inside the folder of its consumer."""
     parts = prefix.split("/")
     for length in range(1, len(parts)):
         outer = "/".join(parts[:length])
@@ -345,7 +345,7 @@ def _storage(error: Exception) -> StorageError:
 
 
 def _failed(checks: Checks, name: str, message: str) -> None:
-    """Messages of problems name cause and remedy, with a colon between."""
+    """Add a failed check; a colon separates cause and remedy in the message."""
     cause, colon, remedy = message.partition(": ")
     checks.failed(name, cause if colon else message, remedy)
 
@@ -356,7 +356,7 @@ def _skip(checks: Checks, names: tuple[str, ...], why: str) -> None:
 
 
 async def check(config: Path, output: Output, config_json: str | None) -> int:
-    """`check`: print what was found; the exit code."""
+    """`check`: print the results; the exit code."""
     found = read_config(config) if config_json is None else _given(config_json)
     report = await run(found)
     show(report, output, lambda console: _table(report, console))

@@ -27,7 +27,7 @@ from eventconsumer_processor.tools.policy import Rules, judge
 
 
 async def read(consumer: Consumer) -> CheckpointsReport:
-    """Checkpoints, and how far the files go.
+    """Checkpoints, and the ends of the files.
 
     Raises:
         EventConsumerError: A request failed.
@@ -55,7 +55,7 @@ async def read(consumer: Consumer) -> CheckpointsReport:
 
 
 async def exported(consumer: Consumer) -> CheckpointsExport:
-    """Checkpoints, to be kept.
+    """Checkpoints, for an export.
 
     Raises:
         EventConsumerError: A request failed.
@@ -76,11 +76,11 @@ async def plan_set(
     """The plan for one partition.
 
     Raises:
-        EventConsumerError: A request failed, or there is no such position.
+        EventConsumerError: A request failed, or the position does not exist.
     """
     hub, info = await consumer.describe()
     if partition not in info.partition_ids:
-        raise CommandError(f"the hub has no partition {partition}: it has {', '.join(info.partition_ids)}")
+        raise CommandError(f"the hub has no partition {partition}: use one of {', '.join(info.partition_ids)}")
     found = (await read_partitions(consumer, hub, info, [partition]))[partition]
     wanted = Position(sequence_number=-1 if number is None else number, offset=offset or "")
     if found.state in {LeaseState.HELD, LeaseState.UNKNOWN} or (number is not None and number > found.head):
@@ -111,13 +111,16 @@ async def plan_import(consumer: Consumer, document: CheckpointsExport, rules: Ru
             to = Position(sequence_number=one.sequence_number, offset=one.offset or "")
         here = found.get(one.partition)
         if ours != theirs:
-            why = f"the document is of Event Hub {theirs}, this consumer reads {ours}, where it means nothing"
-            steps.append(Step(partition=one.partition, action=Action.REFUSE, to=to, why=why, remedy="import its own"))
+            why, remedy = (
+                f"the document is of Event Hub {theirs}, but this consumer reads {ours}",
+                "import its own export",
+            )
+            steps.append(Step(partition=one.partition, action=Action.REFUSE, to=to, why=why, remedy=remedy))
         elif here is None:
-            why = f"the hub has no partition {one.partition}"
-            steps.append(Step(partition=one.partition, action=Action.REFUSE, to=to, why=why, remedy="remove it"))
+            why, remedy = f"the hub has no partition {one.partition}", "remove it from the document"
+            steps.append(Step(partition=one.partition, action=Action.REFUSE, to=to, why=why, remedy=remedy))
         elif to is None:
-            why = "the document has no checkpoint for it: it stays as it is"
+            why = "the document has no checkpoint for this partition: no change"
             steps.append(Step(partition=one.partition, action=Action.KEEP, from_=here.checkpoint, why=why))
         else:
             if (
@@ -135,20 +138,20 @@ def parse(text: str, name: str) -> CheckpointsExport:
     """An export.
 
     Raises:
-        CommandError: It is none.
+        CommandError: The text is not an export.
     """
     try:
         found = CheckpointsExport.model_validate_json(text)
     except ValidationError as error:
         fields = ", ".join(".".join(map(str, problem["loc"])) or problem["msg"] for problem in error.errors()[:5])
-        raise CommandError(f"{name} is no export of checkpoints ({fields}): make one with checkpoint export") from None
+        raise CommandError(f"{name} is not an export of checkpoints ({fields}): use checkpoint export") from None
     partitions = [one.partition for one in found.checkpoints]
     if twice := sorted({one for one in partitions if partitions.count(one) > 1}):
-        raise CommandError(f"{name} names partitions twice: {', '.join(twice)}")
+        raise CommandError(f"{name} contains partitions twice: {', '.join(twice)}")
     return found
 
 
-# --- commands: each prints its answer and returns the exit code ---
+# --- commands: each prints its result and returns the exit code ---
 
 
 async def show_all(config: Path, output: Output) -> int:
@@ -158,7 +161,7 @@ async def show_all(config: Path, output: Output) -> int:
     show(report, output, lambda console: _table(report, console))
     if report.checkpoints:
         return DONE
-    say("no leases, so no checkpoints: no host has registered yet")
+    say("no leases and no checkpoints: no host has registered yet")
     return NOTHING
 
 
@@ -188,7 +191,7 @@ async def set_one(
 ) -> int:
     """`checkpoint set`."""
     if (number is None) == (offset is None):
-        raise CommandError("name the position by one of --sequence-number and --offset")
+        raise CommandError("specify the position with either --sequence-number or --offset")
     async with opened(config, hub=True) as consumer:
         rules = Rules(consumer.config.leases.shared, consumer.replaced, allow_behind, allow_skip)
         steps = await plan_set(consumer, partition, number, offset, rules)
@@ -212,14 +215,14 @@ def _read_file(file: str) -> str:
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"cannot read {file}: {getattr(error, 'strerror', None) or 'it is no text'}") from None
+        raise CommandError(f"cannot read {file}: {getattr(error, 'strerror', None) or 'it is not text'}") from None
 
 
 def _write_file(file: str, text: str) -> None:
     try:
         Path(file).write_text(text + "\n", encoding="utf-8")
     except OSError as error:
-        raise CommandError(f"cannot write {file}: {error.strerror}; name another file, or - for stdout") from None
+        raise CommandError(f"cannot write {file}: {error.strerror}; use another file, or - for stdout") from None
 
 
 def _table(report: CheckpointsReport, console: Console) -> None:

@@ -1,6 +1,6 @@
-"""Runs a command and prints its answer.
+"""Runs a command and prints its result.
 
-The answer is a table, or one document for programs, on stdout; messages are on stderr. Exit codes: 0 done, 1 nothing
+The result is a table, or one document for programs, on stdout; messages are on stderr. Exit codes: 0 done, 1 nothing
 found, 2 refused, 3 failed.
 """
 
@@ -22,14 +22,14 @@ from eventconsumer_api.model import Report
 from eventconsumer_processor.tools.options import Output
 
 DONE, NOTHING, REFUSED, FAILED = 0, 1, 2, 3
-_WIDTH = 150  # where the output is no terminal
+_WIDTH = 150  # if the output is not a terminal
 
 
 def run(command: Coroutine[Any, Any, int]) -> NoReturn:
     """Run a command that returns its exit code.
 
     Args:
-        command: What to run; an error of ours ends it with 3 and one line on stderr.
+        command: The command. An EventConsumerError ends it with 3 and one line on stderr.
 
     Raises:
         Exit: Always, with the code.
@@ -44,12 +44,12 @@ def run(command: Coroutine[Any, Any, int]) -> NoReturn:
 
 
 def say(message: str) -> None:
-    """A message for whoever runs the command, in one line; the answer itself is on stdout."""
+    """Print a message for the user to stderr, in one line; the result is on stdout."""
     print(" ".join(message.split()), file=sys.stderr)  # noqa: T201
 
 
 def quiet() -> None:
-    """The libraries' logs, and the hosts' where a command uses their code, are no part of the answer."""
+    """Silence logs of libraries and of host code, which are not part of the result."""
     logging.basicConfig(level=logging.ERROR, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
     logging.getLogger("azure").setLevel(logging.CRITICAL)
     structlog.configure(
@@ -62,14 +62,14 @@ def show(document: Report, output: Output, table: Callable[[Console], None]) -> 
     """Print a document to stdout.
 
     Args:
-        document: What was found.
-        output: In which form.
-        table: Prints the form for people.
+        document: The result.
+        output: The output format.
+        table: Prints the table.
     """
     if output is Output.JSON:
         print(document.model_dump_json(by_alias=True, indent=2))  # noqa: T201 - the command's output
     elif output is Output.YAML:
-        import yaml  # only where it is used
+        import yaml  # only for this format
 
         data = document.model_dump(mode="json", by_alias=True)
         print(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), end="")  # noqa: T201
@@ -81,12 +81,12 @@ def show(document: Report, output: Output, table: Callable[[Console], None]) -> 
 
 
 def table_of(headers: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> Table:
-    """A table; None is shown as `-`, numbers with separators, times to the second.
+    """A table; None is printed as `-`, numbers with separators, times to the second.
 
     Args:
         headers: Of the columns.
         rows: Their values.
-        right: Columns that stand on the right.
+        right: Right-aligned columns.
     """
     table = Table(title_justify="left")
     for header in headers:
@@ -97,7 +97,7 @@ def table_of(headers: Sequence[str], rows: Iterable[Sequence[object]], *, right:
 
 
 def text(value: object) -> str:
-    """A value as people read it."""
+    """A value as text for people."""
     if value is None or value == "":
         return "-"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""The tools' commands and their options; each loads what it needs when it runs."""
+"""The tools' commands and their options. Each command imports its module when it runs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +11,7 @@ from eventconsumer_processor.tools.options import DEFAULT_CONFIG, Output
 
 checkpoint = typer.Typer(
     no_args_is_help=True,
-    help="Look at checkpoints, keep them, and put them where they belong while no host owns the partitions.",
+    help="Show, export and import checkpoints, and set them while no host owns the partitions.",
 )
 hub = typer.Typer(no_args_is_help=True, help="Continue after the Event Hub lost events that are in files.")
 
@@ -28,7 +28,7 @@ AllowSkip = Annotated[
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add all of them to the program."""
+    """Add all commands to the program."""
     for command in (leases, files, lag, migrate, adopt, check):
         app.command()(command)
     app.add_typer(checkpoint, name="checkpoint")
@@ -46,7 +46,9 @@ def leases(config: options.Config = DEFAULT_CONFIG, output: options.OutputOption
 
 
 def files(
-    partition: Annotated[list[str] | None, typer.Option("--partition", help="Only this one; may be repeated.")] = None,
+    partition: Annotated[
+        list[str] | None, typer.Option("--partition", help="Only this partition; may be repeated.")
+    ] = None,
     since: Annotated[str | None, typer.Option("--since", help="ISO time, or an age such as 7d, 12h or 30m.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=0, help="Number of newest files; 0: all.")] = 100,
     config: options.Config = DEFAULT_CONFIG,
@@ -84,7 +86,7 @@ def show(config: options.Config = DEFAULT_CONFIG, output: options.OutputOption =
 
 @checkpoint.command("export")
 def export(
-    file: Annotated[str, typer.Argument(help="Where to write it; - for stdout.")],
+    file: Annotated[str, typer.Argument(help="Output file; - for stdout.")],
     config: options.Config = DEFAULT_CONFIG,
 ) -> None:
     """Write all checkpoints as one JSON document for `checkpoint import`. Read-only.
@@ -132,7 +134,7 @@ def set_(  # noqa: PLR0917 - the options of the command
 
 @checkpoint.command("import")
 def import_(  # noqa: PLR0917 - the options of the command
-    file: Annotated[str, typer.Argument(help="An export, or a copy that was kept; - for stdin.")],
+    file: Annotated[str, typer.Argument(help="An export, or a copy of old checkpoints; - for stdin.")],
     yes: options.Yes = False,
     allow_behind: AllowBehind = False,
     allow_skip: AllowSkip = False,

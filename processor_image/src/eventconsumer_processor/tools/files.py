@@ -1,4 +1,4 @@
-"""The command `files`: what the slot chains hold, newest last. Only reads, by one listing however long they are."""
+"""The command `files`: lists the files of the slot chains, newest last. Read-only, with one listing."""
 
 import heapq
 from bisect import bisect_left, bisect_right
@@ -22,10 +22,10 @@ from eventconsumer_storage.errors import Damaged
 
 
 class Newest:
-    """Keeps the newest files and counts all, so that a chain of a million files takes no more memory than a short one.
+    """Keeps the newest files and counts all, so that a chain of a million files needs no more memory than a short one.
 
     Args:
-        limit: How many to keep; 0 keeps all.
+        limit: The number of files to keep; 0: all.
     """
 
     def __init__(self, limit: int) -> None:
@@ -34,7 +34,7 @@ class Newest:
         self._heap: list[tuple[datetime, tuple[int, str], int, FileRow]] = []
 
     def add(self, row: FileRow) -> None:
-        """Take a file; no two of them have the same partition and first sequence number."""
+        """Add a file; partition and first sequence number are unique."""
         totals = self.totals
         self.totals = FileTotals(
             files=totals.files + 1,
@@ -48,20 +48,20 @@ class Newest:
             heapq.heappop(self._heap)
 
     def rows(self) -> list[FileRow]:
-        """The newest, newest last."""
+        """The newest files, newest last."""
         return [row for *_, row in sorted(self._heap, key=lambda item: item[:3])]
 
 
 async def read(
     consumer: Consumer, partitions: Collection[str] = (), since: datetime | None = None, limit: int = 0
 ) -> FilesReport:
-    """Read the names and facts of files of the newest segment.
+    """Read names and metadata of the files of the newest segment.
 
     Args:
-        consumer: Whose.
+        consumer: The consumer.
         partitions: Only these; empty: all.
         since: Only files written at this time or later.
-        limit: How many to name; 0: all.
+        limit: The number of files in the report; 0: all.
 
     Raises:
         StorageError: A request failed.
@@ -77,7 +77,7 @@ async def read(
             try:
                 newest.add(_row(partition, info, file_in(info, start), letters.get(partition, [])))
             except Damaged as error:
-                say(f"left out: {error}; run the audit")
+                say(f"skipped a file: {error}; run the audit")
     rows = newest.rows()
     return FilesReport(
         container=consumer.config.sink.container,
@@ -118,7 +118,7 @@ async def files(config: Path, output: Output, partitions: Collection[str], since
     if report.totals.files:
         return DONE
     say(
-        f"no such files in {report.container}/{report.prefix}"
+        f"no matching files in {report.container}/{report.prefix}"
         + ("" if report.incarnation else ": no host has registered yet")
     )
     return NOTHING

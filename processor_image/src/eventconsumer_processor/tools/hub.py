@@ -20,16 +20,16 @@ from eventconsumer_storage.errors import Conflict
 
 
 async def settle(consumer: Consumer, *, yes: bool) -> HubAcceptReport:
-    """Find how partitions stand, and begin the next segment if that is wanted, possible and of use.
+    """Compare the partitions with the hub, and begin the next segment if requested, possible and necessary.
 
     Raises:
-        EventConsumerError: A request failed; to run the command again does what is left.
+        EventConsumerError: A request failed; run the command again to complete it.
     """
     hub, info = await consumer.describe()
     report = _heading(consumer, info, yes=yes)
     leases = await consumer.read_leases()
     if consumer.segment is None:
-        return report.model_copy(update={"why": "no host has drained into this folder yet: there is nothing to accept"})
+        return report.model_copy(update={"why": "no host has drained into this folder yet: no action required"})
     if refusal := await _held(consumer, leases):
         return report.model_copy(update=refusal)
     known = {partition: view.lease for partition, view in leases.items()}
@@ -39,15 +39,17 @@ async def settle(consumer: Consumer, *, yes: bool) -> HubAcceptReport:
     if foreign := [end.partition for end in ends if end.foreign]:
         return report.model_copy(update=_foreign(foreign))
     if not any(end.diverged or end.sealed for end in ends):
-        return report.model_copy(update={"why": "the hub has the last event of all files: hosts read on by themselves"})
+        return report.model_copy(
+            update={"why": "the hub has the last event of all files: hosts continue automatically"}
+        )
     if not yes:
         return report
     try:
         segment, ends = await accepting.accept(utc_now())
     except Conflict:
-        remedy = "run eventconsumer hub accept again: it shows what is left to do"
+        remedy = "run eventconsumer hub accept again: it shows the remaining steps"
         return report.model_copy(
-            update={"refused": True, "why": "another run of this command was faster", "remedy": remedy}
+            update={"refused": True, "why": "another run of this command began the segment", "remedy": remedy}
         )
     return report.model_copy(
         update={"done": True, "segment": segment.number, "partitions": [_row(end) for end in ends]}
@@ -55,7 +57,7 @@ async def settle(consumer: Consumer, *, yes: bool) -> HubAcceptReport:
 
 
 async def accept(config: Path, output: Output, *, yes: bool) -> int:
-    """`hub accept`: print where files and hub part, and begin a new segment if told to; the exit code."""
+    """`hub accept`: print where files and hub diverge, and begin a new segment with `--yes`; the exit code."""
     async with opened(config, hub=True) as consumer:
         report = await settle(consumer, yes=yes)
     show(report, output, lambda console: _table(report, console))
@@ -91,14 +93,14 @@ async def _held(consumer: Consumer, leases: Mapping[str, LeaseView]) -> dict[str
     held = [view.lease for view in leases.values() if view.state(now) is LeaseState.HELD]
     if not held:
         return {}
-    who = held[0].owner or "a program without a name"
+    owner = held[0].owner or "a program without a name"
     remedy = (
         "suspend the EventConsumer (kubectl eventconsumer suspend NAME --wait), stop other programs on these leases, "
         "run this again, then resume it"
     )
     return {
         "refused": True,
-        "why": f"{who} holds the lease of partition {held[0].partition}, and events are compared while nobody reads",
+        "why": f"{owner} holds the lease of partition {held[0].partition}: events are compared only without readers",
         "remedy": remedy,
     }
 
@@ -106,8 +108,8 @@ async def _held(consumer: Consumer, leases: Mapping[str, LeaseView]) -> dict[str
 def _foreign(partitions: list[str]) -> dict[str, object]:
     return {
         "refused": True,
-        "why": "another program that shares the leases has processed events behind the files in partitions "
-        f"{', '.join(partitions)}, and it is not known which events these were",
+        "why": "another program that shares the leases has processed events after the end of the files in partitions "
+        f"{', '.join(partitions)}: these events are unknown",
         "remedy": "create another EventConsumer with another spec.sink.prefix and spec.leaseStore.prefix",
     }
 

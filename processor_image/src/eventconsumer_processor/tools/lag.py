@@ -1,4 +1,4 @@
-"""The command `lag`: how many events of the hub are in no file yet, measured as the leading host does. Only reads."""
+"""The command `lag`: the number of events of the hub that are in no file, with the leading host's code. Read-only."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,7 @@ from eventconsumer_processor.tools.options import Output
 
 
 def totals_of(rows: list[LagRow]) -> LagTotals:
-    """The sum of the events and the greatest age; null where a partition is not known. Pure."""
+    """The sum of the events and the greatest age; null if the lag of a partition is unknown. Pure."""
     events = [row.events for row in rows if row.events is not None]
     seconds = [row.seconds for row in rows if row.seconds is not None]
     unknown = len(rows) - len(events)
@@ -29,10 +29,10 @@ def totals_of(rows: list[LagRow]) -> LagTotals:
 
 
 async def read(consumer: Consumer) -> LagReport:
-    """Measure once: leases first, then files, then heads, so that what a host does meanwhile is never counted as lag.
+    """Measure once: leases, then files, then the hub's ends, so that the lag is never too low while hosts write.
 
     Raises:
-        EventConsumerError: Storage or the hub does not answer, or the files are of another hub.
+        EventConsumerError: Storage or the hub does not respond, or the files are of another hub.
     """
     config = consumer.config
     hub, info = await consumer.describe()
@@ -46,7 +46,7 @@ async def read(consumer: Consumer) -> LagReport:
         now=utc_now,
     )
     partitions = sorted(info.partition_ids, key=natural)
-    if consumer.segments:  # else no host has registered, and the containers may not be there
+    if consumer.segments:  # else no host has registered, and the containers may not exist
         await measure.follow(partitions, Listing({p: view.lease for p, view in leases.items()}, {}))
     await measure.ask_heads(partitions)
     rows = [_row(measure, partition, leases.get(partition), consumer.replaced) for partition in partitions]
@@ -88,6 +88,6 @@ def _table(report: LagReport, console: Console) -> None:
     console.print(table_of(headers, rows, right=headers[1:]))
     totals = report.totals
     if totals.partitions_unknown:
-        console.print(f"{totals.partitions_unknown} partitions are not known: the hub did not answer for them")
+        console.print(f"lag of {totals.partitions_unknown} partitions is unknown: the hub did not respond")
     else:
         console.print(f"{text(totals.events)} events behind, the oldest at least {text(totals.seconds)} s old")

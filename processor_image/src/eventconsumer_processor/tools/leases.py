@@ -1,4 +1,4 @@
-"""The command `leases`: who owns which partition, and how far it was read, as the blobs say it. Only reads."""
+"""The command `leases`: owner and checkpoint of each partition, from the lease blobs. Read-only."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from eventconsumer_processor.tools.options import Output
 
 
 def natural(partition: str) -> tuple[int, str]:
-    """Orders partition ids as numbers where they are."""
+    """Sort key of a partition id: numeric ids in numeric order."""
     return (int(partition) if partition.isdecimal() else -1, partition)
 
 
@@ -51,7 +51,7 @@ async def leases(config: Path, output: Output) -> int:
     show(report, output, lambda console: _table(report, console))
     if report.leases:
         return DONE
-    say(f"no leases in container {report.container}: no host has registered yet; the first one makes them")
+    say(f"no leases in container {report.container}: no host has registered yet; the first one creates them")
     return NOTHING
 
 

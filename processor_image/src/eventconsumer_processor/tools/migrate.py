@@ -1,7 +1,7 @@
-"""The command `migrate`: takes over the positions of another processor's leases or checkpoints: no event is missed.
+"""The command `migrate`: takes over the positions of another processor's leases or checkpoints, without loss of events.
 
-The other container is only read. Its processors must be gone: as long as one of them holds a lease, it would go on
-reading, and what it reads after the plan would be drained again.
+The other container is only read. Its processors must have ended: a processor that holds a lease continues to read, and
+events that it reads after the plan would be drained again.
 """
 
 from collections.abc import Mapping
@@ -30,14 +30,14 @@ from eventconsumer_storage.blobs import BlobStore
 
 
 class From(StrEnum):
-    """What wrote the positions."""
+    """The program that wrote the positions."""
 
     EVENT_PROCESSOR_HOST = "event-processor-host"
     AZURE_SDK = "azure-sdk"
 
     @property
     def layout(self) -> LeaseLayout:
-        """Of its blobs."""
+        """The layout of its blobs."""
         return LeaseLayout.AZURE_SDK if self is From.AZURE_SDK else LeaseLayout.EVENT_PROCESSOR_HOST
 
 
@@ -51,7 +51,7 @@ class Legacy:
 
 
 def needs_offset(lease: LeaseView, layout: LeaseLayout) -> bool:
-    """Whether only the offset tells the position: old libraries left the sequence number out, or at 0. Pure."""
+    """Whether only the offset is a valid position: old libraries omit the sequence number, or write 0. Pure."""
     if not lease.offset or lease.offset == "-1" or lease.damage:
         return False
     return lease.number is None or (lease.number == 0 and layout is LeaseLayout.EVENT_PROCESSOR_HOST)
@@ -60,7 +60,7 @@ def needs_offset(lease: LeaseView, layout: LeaseLayout) -> bool:
 def held_by(legacy: Legacy) -> dict[str, str]:
     """Partitions that the other processor still holds, with their owners. Pure."""
     return {
-        partition: view.lease.owner or "something that does not say its name"
+        partition: view.lease.owner or "a program without a name"
         for partition, view in legacy.leases.items()
         if view.state(legacy.now) is LeaseState.HELD
     }
@@ -69,31 +69,31 @@ def held_by(legacy: Legacy) -> dict[str, str]:
 def step_of(
     here: PartitionState, lease: LeaseView | None, wanted: Position | None, owner: str | None, rules: Rules
 ) -> Step:
-    """What happens to one partition. Pure.
+    """The step for one partition. Pure.
 
     Args:
         here: The partition in this consumer.
         lease: The other processor's; None: it has none.
         wanted: Its position; None: it has none.
-        owner: Who still holds it.
-        rules: What is allowed.
+        owner: The owner that still holds it; None: no owner.
+        rules: The allowed steps.
     """
     if owner is not None:
-        why = f"{owner} still holds it in the container that positions are taken from"
-        remedy = "stop the old processors; a minute or two later their leases are over"
+        why = f"{owner} still holds the partition in the source container"
+        remedy = "stop the old processors, and wait up to two minutes until their leases expire"
         return _refuse(here, wanted, why, remedy)
     if lease is not None and lease.damage:
         why = f"the old lease cannot be read: {lease.damage} ({lease.blob})"
-        return _refuse(here, wanted, why, "correct or delete that blob; without it spec.startingPosition counts")
+        return _refuse(here, wanted, why, "correct or delete the blob; without it, spec.startingPosition applies")
     if wanted is None:
-        why = "there is no position to take over: spec.startingPosition says where hosts begin"
+        why = "no position to take over: hosts begin at spec.startingPosition"
         return Step(partition=here.partition, action=Action.KEEP, from_=here.checkpoint, why=why)
     if here.end is not None and wanted.sequence_number > here.end:
         why = (
-            f"this consumer has begun: its files are from {here.start} and end at {here.end}, events {here.end + 1} to "
+            f"this consumer already has files from {here.start} to {here.end}: events {here.end + 1} to "
             f"{wanted.sequence_number} would be in no file"
         )
-        remedy = "nothing needs to be taken over: hosts go on behind the files; or use another sink.prefix"
+        remedy = "omit the migration: hosts continue after the files; or use another sink.prefix"
         return _refuse(here, wanted, why, remedy)
     return judge(here, wanted, rules)
 
@@ -114,8 +114,8 @@ async def plan(consumer: Consumer, legacy: Legacy) -> list[Step]:
     partitions = sorted(info.partition_ids, key=natural)
     if strange := sorted(set(legacy.leases) - set(partitions), key=natural):
         raise CommandError(
-            f"the container has leases of partitions {', '.join(strange)}, which Event Hub {consumer.hub_name} has "
-            "not: they are of another hub, or of another consumer group; check --prefix and --consumer-group"
+            f"the container has leases of partitions {', '.join(strange)}, which do not exist in Event Hub "
+            f"{consumer.hub_name}: they belong to another hub or consumer group; check --prefix and --consumer-group"
         )
     found = await read_partitions(consumer, hub, info, partitions)
     held = held_by(legacy)
@@ -157,7 +157,7 @@ async def migrate(
     connection_string_file: Path | None,
     yes: bool,
 ) -> int:
-    """`migrate`: print the plan, carry it out if told to; the exit code."""
+    """`migrate`: print the plan, apply it with `--yes`; the exit code."""
     async with (
         opened(config, hub=True) as consumer,
         opened_service(consumer.config, problems.LEASES, _location(consumer, connection_string_file)) as service,
@@ -166,7 +166,7 @@ async def migrate(
         source = PlanSource(layout=kind.layout, container=container, prefix=prefix, consumer_group=group)
         if connection_string_file is None and _same(consumer, source):
             raise CommandError(
-                "these are the consumer's own leases: there is nothing to take over, its hosts go on from them"
+                "these are the consumer's own leases: no migration required, its hosts continue from them"
             )
         now = await storage_time(service, container)
         legacy = await read(consumer, blob_store(service, container), source, now)
@@ -184,14 +184,14 @@ async def migrate(
 
 
 def places(report: PlanReport) -> str:
-    """PURE: how one program finds the leases of the other; empty where only copying their positions helps."""
+    """PURE: the settings with which one program uses the leases of the other; empty: their layouts differ."""
     source = report.source
     if source is None or source.layout is not report.layout:
         return ""
     here = f"to use the old leases where they are, set spec.leaseStore.container: {source.container}"
     if source.layout is LeaseLayout.AZURE_SDK:
         return here + (f", prefix: {source.prefix!r}" if source.prefix else "")
-    back = f'to go back, give the old program storageBlobPrefix "{report.lease_prefix}"'
+    back = f'to go back, set storageBlobPrefix "{report.lease_prefix}" in the old program'
     return f'{here}, prefix: "{source.prefix.strip()}"; {back}'
 
 
@@ -199,7 +199,7 @@ def _location(consumer: Consumer, file: Path | None) -> BlobContainer:
     if file is None:
         return consumer.config.leases.location
     if not file.is_file():
-        raise CommandError(f"cannot read the connection string: there is no file {file}; name one that is there")
+        raise CommandError(f"cannot read the connection string: file {file} does not exist; use an existing file")
     return BlobLocation(container="", prefix="", credential=credential_in(file, "--connection-string-file"))
 
 

@@ -1,6 +1,6 @@
-"""The documents that the tools print; their JSON names are a stable interface, as the auditor's are.
+"""The documents that the tools print. Like the auditor's, their JSON names are a stable interface.
 
-Fields may be added; none is renamed or changes its meaning without another `version`. Everything unknown is null.
+Fields may be added; a field is renamed or changes its meaning only with another `version`. Unknown values are null.
 """
 
 from datetime import datetime
@@ -60,13 +60,13 @@ class FileRow(Report):
     bytes: int
     modified: datetime = Field(description="When it was committed, or became a tombstone.")
     epoch: int
-    gap: str = Field(default="", description="Events missing before it and why, such as retention:17-20.")
-    tombstone: bool = Field(default=False, description="Cleaned up: its facts stay, its events are gone.")
-    dead_letters: int = Field(default=0, description="Events among its own that user code could not process.")
+    gap: str = Field(default="", description="Missing events before it and the reason, such as retention:17-20.")
+    tombstone: bool = Field(default=False, description="Pruned: its metadata stays, its events are deleted.")
+    dead_letters: int = Field(default=0, description="Events of the file that user code could not process.")
 
 
 class FileTotals(Report):
-    """Of all files that the filters let through."""
+    """Totals of all files that match the filters."""
 
     files: int = 0
     events: int = 0
@@ -82,33 +82,33 @@ class FilesReport(Report):
     container: str
     prefix: str
     hub: HubName
-    incarnation: str = Field(description="Empty where no host has registered yet.")
+    incarnation: str = Field(description="Empty: no host has registered yet.")
     files: list[FileRow] = Field(default=[])
     totals: FileTotals = FileTotals()
     shown: int = Field(default=0, description="Length of `files`.")
 
 
 class LagRow(Report):
-    """How far one partition is behind."""
+    """The lag of one partition."""
 
     partition: str
-    head: int | None = Field(default=None, description="The hub's last sequence number; -1: never had an event.")
+    head: int | None = Field(default=None, description="The hub's last sequence number; -1: it never had an event.")
     checkpoint: int | None = None
     files_end: int | None = Field(default=None, description="Last sequence number in a file.")
     events: int | None = None
-    seconds: float | None = Field(default=None, description="How old the oldest of them is at least.")
+    seconds: float | None = Field(default=None, description="Minimum age of the oldest of these events.")
 
 
 class LagTotals(Report):
-    """Of all partitions; null where one of them is not known."""
+    """Totals of all partitions; null: the lag of a partition is unknown."""
 
     events: int | None = None
-    seconds: float | None = Field(default=None, description="The greatest of the partitions'.")
+    seconds: float | None = Field(default=None, description="The maximum of all partitions.")
     partitions_unknown: int = 0
 
 
 class LagReport(Report):
-    """How far a consumer is behind its hub."""
+    """The lag of a consumer."""
 
     version: int = SCHEMA_VERSION
     hub: HubName
@@ -119,7 +119,7 @@ class LagReport(Report):
 
 
 class CheckpointRow(Report):
-    """One partition's checkpoint, and what it is held against."""
+    """One partition's checkpoint, its owner and its files."""
 
     partition: str
     sequence_number: int | None = None
@@ -131,7 +131,7 @@ class CheckpointRow(Report):
 
 
 class ExportedCheckpoint(Report):
-    """One partition's checkpoint, to be kept."""
+    """One partition's checkpoint, exported."""
 
     partition: str
     sequence_number: int | None = Field(default=None, ge=-1, lt=2**63)
@@ -148,19 +148,19 @@ class _Checkpoints(Report):
 
 
 class CheckpointsReport(_Checkpoints):
-    """What `checkpoint show` prints."""
+    """The output of `checkpoint show`."""
 
     checkpoints: list[CheckpointRow]
 
 
 class CheckpointsExport(_Checkpoints):
-    """What `checkpoint export` writes and `checkpoint import` reads; backups have the same form."""
+    """The output of `checkpoint export` and input of `checkpoint import`; backups have the same form."""
 
     checkpoints: list[ExportedCheckpoint]
 
 
 class Action(StrEnum):
-    """What happens to one partition's checkpoint."""
+    """The action of a step."""
 
     SET = "set"
     KEEP = "keep"
@@ -168,7 +168,7 @@ class Action(StrEnum):
 
 
 class Step(Report):
-    """What happens to one partition's checkpoint, and why."""
+    """The action for one partition's checkpoint, and the reason."""
 
     partition: str
     action: Action
@@ -176,12 +176,12 @@ class Step(Report):
     to: Position | None = None
     why: str
     remedy: str = ""
-    backup: str | None = Field(default=None, description="Blob with what was replaced; null: there was nothing.")
+    backup: str | None = Field(default=None, description="Blob with the replaced checkpoint; null: none.")
     done: bool = False
 
 
 class PlanSource(Report):
-    """Where positions are taken over from."""
+    """The source of migrated positions."""
 
     layout: LeaseLayout
     container: str
@@ -190,7 +190,7 @@ class PlanSource(Report):
 
 
 class PlanReport(Report):
-    """What `checkpoint set`, `checkpoint import` and `migrate` would do or did. All or nothing."""
+    """The plan or result of `checkpoint set`, `checkpoint import` and `migrate`. All or nothing."""
 
     version: int = SCHEMA_VERSION
     kind: Literal["CheckpointPlan"] = "CheckpointPlan"
@@ -203,15 +203,15 @@ class PlanReport(Report):
     consumer_group: str
     lease_prefix: str = Field(
         default="",
-        description="What the names of the leases begin with, in front of the consumer group (layout AzureSdk: of the "
-        "hub's names): the storageBlobPrefix of an EventProcessorHost that is to read them.",
+        description="Prefix of the names of the leases, before the consumer group (layout AzureSdk: before the hub's "
+        "names). It is the storageBlobPrefix of an EventProcessorHost that reads them.",
     )
     source: PlanSource | None = None
     steps: list[Step]
 
 
 class AdoptStep(Report):
-    """What happens to one record, and why."""
+    """The action for one record, and the reason."""
 
     record: Literal["chain", "leases"]
     blob: str = Field(description="Its name.")
@@ -224,7 +224,7 @@ class AdoptStep(Report):
 
 
 class AdoptReport(Report):
-    """What `adopt` would do or did. All or nothing."""
+    """The plan or result of `adopt`. All or nothing."""
 
     version: int = SCHEMA_VERSION
     kind: Literal["AdoptPlan"] = "AdoptPlan"
@@ -232,7 +232,7 @@ class AdoptReport(Report):
     refused: bool
     done: bool
     sink: str = Field(description="Container and folder of the files.")
-    steps: list[AdoptStep] = Field(default=[], description="None: there is no chain of files.")
+    steps: list[AdoptStep] = Field(default=[], description="Empty: there is no chain of files.")
 
 
 class HubEnds(Report):
@@ -243,14 +243,14 @@ class HubEnds(Report):
     files_end: EventMark | None = Field(description="The last event in files; null: no host has begun the partition.")
     hub_end: EventMark
     earliest: int = Field(description="The first sequence number that the hub retains.")
-    common: int | None = Field(description="The last one at which both have the same event; null: none is known.")
+    common: int | None = Field(description="The last number at which both have the same event; null: unknown.")
     start: int | None = Field(description="Where the next segment starts; null: at spec.startingPosition.")
-    gone: int = Field(description="Sequence numbers of events in files that name other events in the hub now, or none.")
-    ahead: int | None = Field(description="Sequence numbers from `start` to the hub's end: to be read.")
+    gone: int = Field(description="Sequence numbers in files that name other events, or no event, in the hub now.")
+    ahead: int | None = Field(description="Sequence numbers from `start` to the hub's end, which hosts read next.")
 
 
 class HubAcceptReport(Report):
-    """What `hub accept` would do or did. All or nothing."""
+    """The plan or result of `hub accept`. All or nothing."""
 
     version: int = SCHEMA_VERSION
     kind: Literal["HubAcceptPlan"] = "HubAcceptPlan"
@@ -259,25 +259,25 @@ class HubAcceptReport(Report):
     done: bool
     sink: str = Field(description="Container and folder of the files.")
     hub: HubName
-    created_at: datetime = Field(description="When the hub was created, as it says now.")
-    segment: int = Field(description="Number of the newest segment; the next one has one more. 0: there is none.")
-    segment_created_at: datetime | None = Field(description="When the hub of that segment was created.")
-    why: str = Field(default="", description="Why it is refused, or why there is nothing to do.")
+    created_at: datetime = Field(description="The hub's current creation time.")
+    segment: int = Field(description="Number of the newest segment. 0: none.")
+    segment_created_at: datetime | None = Field(description="Creation time of the hub of that segment.")
+    why: str = Field(default="", description="Why the command is refused, or why no action is required.")
     remedy: str = ""
     partitions: list[HubEnds] = Field(default=[])
 
 
 class Check(Report):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     check: str
-    ok: bool | None = Field(description="Null: not tried, because something before it failed.")
+    ok: bool | None = Field(description="Null: skipped, because an earlier check failed.")
     detail: str
     remedy: str = ""
 
 
 class CheckReport(Report):
-    """What `check` prints."""
+    """The output of `check`."""
 
     version: int = SCHEMA_VERSION
     ok: bool

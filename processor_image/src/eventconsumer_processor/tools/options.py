@@ -11,7 +11,7 @@ from eventconsumer_api.v1alpha1 import LeaseLayout
 
 
 class Output(StrEnum):
-    """What a command prints."""
+    """Output format of a command."""
 
     TABLE = "table"
     JSON = "json"
@@ -31,10 +31,12 @@ ConnectionString = Annotated[
 ]
 AccountUrl = Annotated[
     str | None,
-    typer.Option("--account-url", help="Blob endpoint; signs in as Azure CLI, environment or managed identity do."),
+    typer.Option(
+        "--account-url", help="Blob endpoint; signs in with the Azure CLI, the environment or a managed identity."
+    ),
 ]
 Container = Annotated[str | None, typer.Option("--container", help="Container of the drained files.")]
-Prefix = Annotated[str | None, typer.Option("--prefix", help="Their folder, spec.sink.prefix.")]
+Prefix = Annotated[str | None, typer.Option("--prefix", help="Folder of the files, spec.sink.prefix.")]
 LeaseContainer = Annotated[str | None, typer.Option("--lease-container", help="Container of the leases.")]
 LeasePrefix = Annotated[
     str | None, typer.Option("--lease-prefix", help="spec.leaseStore.prefix; absent: the default of the layout.")

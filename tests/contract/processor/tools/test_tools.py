@@ -253,7 +253,7 @@ async def test_a_checkpoint_that_was_moved_meanwhile_is_not_overwritten(make: Ma
     plan = await shop.plan("0", 9, allow_behind=True)
     await shop.move("0", 29)
     (step,) = await shop.carry_out(plan)
-    assert (step.action, step.done, "moved meanwhile" in step.why) == (Action.REFUSE, False, True)
+    assert (step.action, step.done, "another program moved" in step.why) == (Action.REFUSE, False, True)
     assert await shop.checkpoints() == {"0": 29}
     assert (await shop.hold("0")).checkpoint == Checkpoint("290", 29)
 
@@ -321,7 +321,7 @@ async def test_positions_are_found_by_number_and_by_offset(make: Make) -> None:
     with pytest.raises(EventConsumerError, match="no event of the hub has the offset 155"):
         await checkpoint.plan_set(shop.consumer, "0", None, "155", Rules())
     shop.hub.partitions["0"].retain_from(50)
-    with pytest.raises(EventConsumerError, match="no event 15 any more"):
+    with pytest.raises(EventConsumerError, match="no longer has event 15"):
         await shop.plan("0", 15, allow_behind=True)
     with pytest.raises(EventConsumerError, match="no partition 7"):
         await shop.plan("7", 15)
@@ -383,7 +383,7 @@ async def test_what_nobody_has_and_what_is_its_own_is_free(make: Make) -> None:
     shop = make()
     found = await said(shop)
     assert [one.ok for one in found.values()] == [True, True]
-    assert "the first host begins it" in found["chain-identity"].detail
+    assert "the first host creates it" in found["chain-identity"].detail
     assert await shop.world.blobs.list("") == []
     await claimed(shop)
     again = make(resource={"namespace": "shop", "name": "orders", "uid": "applied again"})
@@ -397,7 +397,7 @@ async def test_check_names_the_consumer_whose_chain_and_leases_these_are(make: M
     assert "kubectl eventconsumer adopt orders -n shop" in found.remedy
     elsewhere = make(sink={**CONFIG["sink"], "prefix": "p/inside"})
     found_there = await said(elsewhere)
-    assert "lies in p" in found_there["chain-identity"].detail
+    assert "is inside p" in found_there["chain-identity"].detail
     assert found_there["lease-identity"].ok is False, "leases of another chain"
     assert "belong to EventConsumer shop/billing" in found_there["lease-identity"].detail
 
@@ -409,7 +409,7 @@ async def test_check_says_whether_leases_of_an_old_program_fit(make: Make) -> No
     assert (found.ok, "fit the hub" in found.detail) == (True, True)
     await shop.move("0", 300)
     found = (await said(shop))["lease-identity"]
-    assert (found.ok, "the hub's last is 99" in found.detail + found.remedy) == (False, True)
+    assert (found.ok, "the hub's last event is 99" in found.detail + found.remedy) == (False, True)
 
 
 async def records(shop: Shop) -> tuple[str, str]:
@@ -462,7 +462,7 @@ async def test_nothing_is_adopted_while_a_host_of_the_other_consumer_works(make:
     await take_lead(shop.world.other, "p", token, SECONDS, shop.world.clock)
     for steps in (await adopt.plan(shop.consumer), await adopt.carry_out(shop.consumer)):
         assert steps[0].action is Action.REFUSE
-        assert "EventConsumer shop/billing (uid b) leads" in steps[0].why
+        assert "EventConsumer shop/billing (uid b) is the leading host" in steps[0].why
         assert steps[0].remedy.startswith("suspend or delete EventConsumer shop/billing")
     await shop.world.other.release_lease("p/_leader", token)
     await shop.hold("0", "shop/billing/billing-host-0.b")  # it does not lead, and still reads

@@ -114,7 +114,7 @@ def test_refusals_name_the_cause_and_the_remedy() -> None:
 
 def test_what_left_the_hub_is_told_before_a_chain_begins() -> None:
     fresh = PartitionState("0", LeaseState.FREE, earliest=50, head=199)
-    assert "40 events before 50 left the hub" in judge(fresh, at(9), Rules()).why
+    assert "40 events before 50 expired in the hub" in judge(fresh, at(9), Rules()).why
     assert judge(fresh, at(49), Rules()).why == "hosts begin with event 50"
     assert judge(fresh, at(-1), Rules()).action is Action.SET
 
@@ -192,7 +192,7 @@ def test_a_migration_says_which_prefix_each_program_needs() -> None:
 
     assert places(report(LEGACY, " x/ ")) == (
         "to use the old leases where they are, set spec.leaseStore.container: old, "
-        'prefix: "x/"; to go back, give the old program storageBlobPrefix "n/h/"'
+        'prefix: "x/"; to go back, set storageBlobPrefix "n/h/" in the old program'
     )
     assert 'prefix: ""' in places(report(LEGACY, ""))
     assert places(report(SDK, "")) == ""
@@ -204,7 +204,7 @@ def test_a_migration_refuses_what_would_leave_a_gap() -> None:
     taken = step_of(fresh, old, at(99), None, Rules())
     assert (taken.action, taken.to) == (Action.SET, at(99))
     held = step_of(fresh, old, at(99), "old-host", Rules())
-    assert (held.action, "old-host still holds it" in held.why) == (Action.REFUSE, True)
+    assert (held.action, "old-host still holds the partition" in held.why) == (Action.REFUSE, True)
     assert step_of(fresh, None, None, None, Rules()).action is Action.KEEP
     damaged = step_of(fresh, replace(old, damage="it is no JSON object"), None, None, Rules())
     assert (damaged.action, "old/0" in damaged.why) == (Action.REFUSE, True)
