@@ -1,6 +1,6 @@
 """Compiles the decoder's library for its wheel, and beside its Python module for an editable installation.
 
-Invariant: the same sources and the same compiler make the same library, in whichever folder.
+Invariant: the same sources and the same compiler produce the same library, in any folder.
 """
 
 import os
@@ -16,25 +16,25 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-LIBRARY = "libeventconsumer_decoder.so"  # on every platform: what loads it does not ask for its suffix
+LIBRARY = "libeventconsumer_decoder.so"  # on every platform: ctypes does not need the platform's suffix
 _MADE = ("libeventconsumer_decoder.so", "libeventconsumer_decoder.dylib")
 _PACKAGE = "python/eventconsumer_decoder"
 _OPTIONAL = "The decoder is optional: eventconsumer-processor runs without it, slower."
 
 
 class Unbuildable(Exception):
-    """The library cannot be compiled on this machine, or was not."""
+    """The library cannot be compiled on this machine, or the compilation failed."""
 
 
 class LibraryHook(BuildHookInterface):  # type: ignore[type-arg]
-    """What hatchling calls before it makes a wheel."""
+    """The hook that hatchling calls before it builds a wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile the library, put it beside the module, and say for which platform it is.
+        """Compile the library beside the module, and set the wheel's platform.
 
         Args:
             version: "standard", or "editable"; both need the library.
-            build_data: What hatchling makes the wheel of; changed here.
+            build_data: Hatchling's description of the wheel; changed here.
         """
         root = Path(self.root)
         try:
@@ -51,21 +51,21 @@ def compile_library(root: Path, target: Path) -> None:
 
     Args:
         root: Its folder.
-        target: The file to write. What was there is replaced and not changed: a process may have loaded it.
+        target: The file to write. An existing file is replaced, not changed: a process may have loaded it.
 
     Raises:
-        Unbuildable: There is no cargo, or it failed; it has said why then.
+        Unbuildable: Cargo is missing, or it failed and has printed the reason.
     """
     cargo = shutil.which("cargo")
     if cargo is None:
-        raise Unbuildable("it is compiled from Rust and there is no cargo: install it (Debian: apt-get install cargo).")
+        raise Unbuildable("cargo is required to compile it from Rust: install it (Debian: apt-get install cargo).")
     with tempfile.TemporaryDirectory(prefix="eventconsumer-decoder-") as folder:
         command = [cargo, "build", "--release", "--locked", "--offline", "--target-dir", folder]
         if subprocess.run(command, cwd=root, env=environment(root, os.environ), check=False).returncode != 0:
             raise Unbuildable("cargo could not compile it, see above.")
         made = [path for name in _MADE if (path := Path(folder, "release", name)).is_file()]
         if not made:
-            raise Unbuildable("cargo compiled it for another platform than this machine's: unset build.target.")
+            raise Unbuildable("cargo compiled it for a different platform than this machine's: unset build.target.")
         staged = target.with_name(f".{os.getpid()}-{target.name}")
         try:
             shutil.copyfile(made[0], staged)
@@ -76,11 +76,11 @@ def compile_library(root: Path, target: Path) -> None:
 
 
 def environment(root: Path, given: Mapping[str, str]) -> dict[str, str]:
-    """Variables for cargo: those given, and flags that keep the names of folders out of the library.
+    """Variables for cargo: the given ones, and flags that keep folder names out of the library.
 
     Args:
         root: The crate's folder.
-        given: Variables of this process; its own flags for the compiler stay.
+        given: Variables of this process, including its flags for the compiler.
     """
     variables = {name: value for name, value in given.items() if name not in {"CARGO_BUILD_TARGET", "RUSTFLAGS"}}
     encoded = given.get("CARGO_ENCODED_RUSTFLAGS", "")
@@ -91,7 +91,7 @@ def environment(root: Path, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def platform_tag() -> str:
-    """The platform that the library runs on: where glibc is, this machine's or a newer one; else this platform."""
+    """The platform that the library runs on: with glibc, this machine's version or newer; else this platform."""
     name, version = platform.libc_ver()
     here = sysconfig.get_platform()
     if here.startswith("linux-") and name == "glibc":

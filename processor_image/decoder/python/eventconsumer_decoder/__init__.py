@@ -1,7 +1,7 @@
 """The compiled decoder: encoded AMQP messages to Arrow buffers.
 
-Only the binding of its C functions. They take addresses and trust them: memory at an address must be as large as is
-said, and stay where it is during the call.
+This module only binds its C functions. They do not check addresses: memory at an address must have the given size, and
+must not move during the call.
 """
 
 import ctypes
@@ -17,15 +17,15 @@ _PANICKED, _TOO_LARGE = -1, -2
 
 
 class Pieces(ctypes.Structure):
-    """Where encoded messages are.
+    """The locations of encoded messages.
 
     Attributes:
-        pieces: Address of five numbers of 64 bits for each piece: the address of its bytes, how many these are, how
-            many of them are before each message, the address of where the messages end, and how many these are. Where
-            they end are numbers of 64 bits that rise.
-        count: How many pieces.
-        fits: Address of one byte for each message: whether it can be decoded here.
-        messages: How many there are in all pieces.
+        pieces: Address of five 64-bit numbers for each piece: address of its bytes, number of bytes, number of bytes
+            before each message, address of the ends of the messages, and number of messages. The ends are rising 64-bit
+            numbers.
+        count: Number of pieces.
+        fits: Address of one byte for each message: whether the decoder supports it.
+        messages: Number of messages in all pieces.
     """
 
     _fields_ = (
@@ -40,14 +40,14 @@ class Sizes(ctypes.Structure):
     """The memory that columns need.
 
     Attributes:
-        messages: How many fit.
+        messages: Number of messages that the decoder supports.
         total: Bytes of all regions.
-        values: Of each column of texts: offset, partition key, body, content type, message id, correlation id, the
-            names and the values of the application properties, and those of the system properties.
-        nulls: How many of these are null.
-        regions: Bytes of each. They follow each other, padded to 64 bytes: sequence numbers, times and sizes; for each
-            column of texts its bitmap (nothing where none is null), ends and data; for each of the two columns of maps
-            its ends and the kinds of the values.
+        values: Number of values of each text column: offset, partition key, body, content type, message id, correlation
+            id, names and values of the application properties, names and values of the system properties.
+        nulls: Number of null values of each text column.
+        regions: Bytes of each region. The regions are consecutive, padded to 64 bytes: sequence numbers, times and
+            sizes; for each text column its bitmap (empty if no value is null), ends and data; for each of the two map
+            columns its ends and the types of the values.
     """
 
     _fields_ = (
@@ -60,34 +60,34 @@ class Sizes(ctypes.Structure):
 
 
 def scan(data: bytes | int, size: int, *, head: bytes, mask: bytes, most: int, stops: "array[int]") -> int:
-    """Find frames that follow each other.
+    """Find consecutive frames with the same head.
 
     Args:
         data: Bytes, or their address; the first frame begins there.
-        size: How many there are.
-        head: How each frame begins: four bytes for its size, which differ, and those that are compared.
-        mask: Which bits of these are compared.
-        most: Bytes of the longest frame.
-        stops: Of type "q": gets the end of each frame, until it is full.
+        size: Number of bytes.
+        head: The head of each frame: four bytes for its size, which are not compared, and the compared bytes.
+        mask: The bits of the head that are compared.
+        most: Maximum size of a frame, bytes.
+        stops: Of type "q": receives the end of each frame, until it is full.
 
     Returns:
-        How many whole frames like that there are.
+        The number of complete frames with this head.
 
     Raises:
-        ValueError: The arguments do not belong together.
+        ValueError: The arguments are inconsistent.
     """
     if len(head) != len(mask) or stops.typecode != "q" or (isinstance(data, bytes) and size > len(data)):
-        raise ValueError("the arguments of the compiled decoder do not belong together")
+        raise ValueError("inconsistent arguments for the compiled decoder")
     address, capacity = stops.buffer_info()
     return _checked(_scan(data, size, head, mask, len(head), most, address, capacity))
 
 
 def measure(pieces: Pieces, sizes: Sizes) -> None:
-    """Find out which messages can be decoded here, and what memory their columns need.
+    """Find the supported messages, and the memory that their columns need.
 
     Raises:
-        ValueError: The positions of the messages do not rise, or reach beyond their bytes.
-        OverflowError: A column would be larger than Arrow's may be.
+        ValueError: The ends of the messages do not rise, or are outside of their bytes.
+        OverflowError: A column would exceed Arrow's maximum size.
     """
     _checked(_measure(pieces, sizes))
 
@@ -96,13 +96,13 @@ def fill(pieces: Pieces, sizes: Sizes, address: int, size: int) -> None:
     """Write the columns.
 
     Args:
-        pieces: As they were measured.
-        sizes: What was measured.
-        address: Where they are written to.
-        size: How many bytes are there.
+        pieces: The same as for `measure`.
+        sizes: The result of `measure`.
+        address: Address of the output.
+        size: Bytes of the output.
 
     Raises:
-        ValueError: It is not what was measured.
+        ValueError: The arguments differ from those of `measure`.
     """
     _checked(_fill(pieces, sizes, address, size))
 
@@ -114,7 +114,7 @@ def _checked(found: int) -> int:
         raise RuntimeError("the compiled decoder failed")
     if found == _TOO_LARGE:
         raise OverflowError("the messages are too large for one batch")
-    raise ValueError("the arguments of the compiled decoder do not belong together")
+    raise ValueError("inconsistent arguments for the compiled decoder")
 
 
 def _loaded(load: Callable[[str], ctypes.CDLL]) -> ctypes.CDLL:
@@ -130,7 +130,7 @@ def _loaded(load: Callable[[str], ctypes.CDLL]) -> ctypes.CDLL:
 
 _library = _loaded(ctypes.CDLL)
 _measure, _fill = _library.measure, _library.fill
-_scan = _loaded(ctypes.PyDLL).scan  # keeps the interpreter: to get it back may take longer than the scan
+_scan = _loaded(ctypes.PyDLL).scan  # keeps the GIL: reacquiring it may take longer than the scan
 _address, _size = ctypes.c_void_p, ctypes.c_size_t
 _scan.argtypes = (_address, _size, _address, _address, _size, ctypes.c_uint64, _address, _size)
 _measure.argtypes = (ctypes.POINTER(Pieces), ctypes.POINTER(Sizes))
