@@ -1,4 +1,4 @@
-"""Opens the consumer that a command is about: its configuration, both containers, and the hub where it is asked."""
+"""Opens the consumer of a command: its configuration, both containers, and the hub if the command needs it."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -30,15 +30,15 @@ class Consumer:
     """An open consumer.
 
     Attributes:
-        config: What its hosts are told.
+        config: The configuration of its hosts.
         host: The hub's endpoint as its hosts spell it.
         hub_name: The hub.
-        segments: Of the chain, the newest last; none where no host has registered yet.
+        segments: Of the chain, the newest last; empty: no host has registered yet.
         sink: The container of the files.
         leases: The container of the leases.
         walk: Lists the container of the files.
         now: The lease storage's own clock.
-        hub: The hub, where the command asks it.
+        hub: The hub, if the command needs it.
     """
 
     config: HostConfig
@@ -63,14 +63,14 @@ class Consumer:
 
     @property
     def lease_prefix(self) -> str:
-        """What the names of the leases begin with, in front of the consumer group or (AzureSdk) the hub's names."""
+        """The prefix of lease names, before the consumer group or (AzureSdk) the hub's names."""
         leases, replay = self.config.leases, self.config.replay
         nonce = replay.nonce if replay else ""
         return lease_prefix(leases.location.prefix, leases.layout, self.namespace, self.hub_name, nonce)
 
     @property
     def replaced(self) -> bool:
-        """Whether a handler replaces the files, so that checkpoints alone say how far events are processed."""
+        """Whether a handler replaces the files, so that only checkpoints record the processed events."""
         processing = self.config.processing
         return processing.handler is not None and processing.handler_mode is HandlerMode.REPLACE
 
@@ -88,11 +88,11 @@ class Consumer:
         return await read_leases(self.leases, self.config.leases.layout, self.lease_names)
 
     async def describe(self) -> tuple[Hub, HubInfo]:
-        """The hub and its facts.
+        """The hub and its properties.
 
         Raises:
             Blocked: The files are of a hub with other names.
-            SourceError: It does not answer.
+            SourceError: It does not respond.
             ValueError: The consumer was opened without it.
         """
         if self.hub is None:
@@ -109,10 +109,10 @@ async def opened(config_file: Path, *, hub: bool = False) -> AsyncIterator[Consu
 
     Args:
         config_file: The HostConfig.
-        hub: Whether the hub is to be asked too.
+        hub: Whether to open the hub too.
 
     Raises:
-        EventConsumerError: Something is missing or wrong; the message says what, and holds no secret.
+        EventConsumerError: The configuration or a credential is missing or wrong, or a request failed.
     """
     config = read_config(config_file)
     access = hub_access(config.event_hub, config.allow_insecure_endpoints, config.endpoint_suffixes)
@@ -140,7 +140,7 @@ async def opened(config_file: Path, *, hub: bool = False) -> AsyncIterator[Consu
 
 @contextmanager
 def _remedies(config: HostConfig) -> Iterator[None]:
-    """Say what to do about requests that failed."""
+    """Add the remedy to errors of failed requests."""
     where = f"containers {config.sink.container} (sink) and {config.leases.location.container} (leases)"
     try:
         yield
@@ -150,10 +150,10 @@ def _remedies(config: HostConfig) -> Iterator[None]:
         raise
     except Unauthorized as error:
         raise EventConsumerError(
-            f"storage refuses a credential for {where}: give it the role Storage Blob Data Contributor, or renew "
-            f"its key ({error})"
+            f"storage refuses a credential for {where}: assign the role Storage Blob Data Contributor, or renew its "
+            f"key ({error})"
         ) from error
     except StorageError as error:
         raise EventConsumerError(
-            f"storage does not answer as it should for {where}: eventconsumer check says what is wrong ({error})"
+            f"a request to storage failed for {where}: run eventconsumer check to find the cause ({error})"
         ) from error

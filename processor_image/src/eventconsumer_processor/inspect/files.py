@@ -1,4 +1,4 @@
-"""Reads the files of a segment and their dead letters, by one listing however many there are."""
+"""Reads the files of a segment and their dead letters, each with one listing."""
 
 import re
 from collections import defaultdict

@@ -1,7 +1,7 @@
 """Reads all leases of a consumer group, in both layouts, without waiting and without a change.
 
-The lease stores of a host need time to see whether an owner in the layout AzureSdk lives, create missing blobs, and
-skip what they cannot decode. A command reports at once: owners by the storage's clock, and damaged leases by name.
+The lease stores of a host need time to see whether an owner in the layout AzureSdk is alive, create missing blobs, and
+skip damaged ones. A command reports immediately: owners by the storage's clock, and damaged leases by name.
 """
 
 from dataclasses import dataclass, replace
@@ -32,10 +32,10 @@ class LeaseState(StrEnum):
 
 
 class Position(Report):
-    """The last event that was processed; sequence number -1 where none was."""
+    """The last processed event; sequence number -1: none."""
 
     sequence_number: int
-    offset: str = Field(default="", description="As the hub gives it; empty where the blob does not say.")
+    offset: str = Field(default="", description="As the hub returns it; empty: absent in the blob.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ class LeaseView:
         epoch: None: a library without epochs wrote the owner, or the lease cannot be read.
         offset: The checkpoint's offset, also where it has no sequence number.
         damage: Why the lease cannot be read.
-        modified: When the blob that names the owner was written last.
-        seconds: Layout AzureSdk: an owner that has not written for this time is gone.
+        modified: When the blob that names the owner was last written.
+        seconds: Layout AzureSdk: an owner that has not renewed for this time has ended.
     """
 
     lease: Lease
@@ -93,7 +93,7 @@ async def read_leases(blobs: BlobStore, layout: LeaseLayout, names: Names) -> di
     Args:
         blobs: The container.
         layout: Of the blobs.
-        names: What their names begin with. The layout EventProcessorHost uses the prefix and the group only.
+        names: Their prefix. The layout EventProcessorHost uses only prefix and group.
 
     Raises:
         StorageError: A request failed.

@@ -26,7 +26,7 @@ EPOCH = 0
 WAIT_SECONDS = 10.0
 
 
-class NoSuchPosition(EventConsumerError):  # noqa: N818 - says what it is
+class NoSuchPosition(EventConsumerError):  # noqa: N818 - the name describes the state
     """The hub and the files have no event at this position."""
 
 
@@ -124,8 +124,8 @@ async def by_number(hub: Hub, chain: Chain, number: int) -> Position:
     found = await _read(hub, chain.partition, number)
     if found is None:
         raise NoSuchPosition(
-            f"partition {chain.partition}: the hub has no event {number} any more and no file ends with it, so its "
-            "offset is not known: name the end of a file (eventconsumer files), or give its offset by an import"
+            f"partition {chain.partition}: the hub no longer has event {number} and no file ends with it, so its "
+            "offset is unknown: use the end of a file (eventconsumer files), or specify the offset with an import"
         )
     return found
 
@@ -147,7 +147,7 @@ async def by_offset(hub: Hub, chain: Chain, offset: str) -> Position:
     found = await _read(hub, chain.partition, number) if number >= 0 else None
     if found is None or found.offset != offset:
         raise NoSuchPosition(
-            f"partition {chain.partition}: no event of the hub has the offset {offset}, and no file ends with it: name "
+            f"partition {chain.partition}: no event of the hub has the offset {offset}, and no file ends with it: use "
             "the sequence number instead"
         )
     return found
@@ -164,5 +164,5 @@ async def _read(hub: Hub, partition: str, number: int) -> Position | None:
     finally:
         await source.close()
     if not len(batch):
-        raise HubUnreachable(f"partition {partition} did not give event {number} within {WAIT_SECONDS:.0f} s")
+        raise HubUnreachable(f"event {number} of partition {partition} did not arrive within {WAIT_SECONDS:.0f} s")
     return Position(sequence_number=batch.first, offset=batch.head(1).last_offset) if batch.first == number else None

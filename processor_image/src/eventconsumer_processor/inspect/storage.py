@@ -1,4 +1,4 @@
-"""Opens containers, and reads what `BlobStore` does not give: a listing page by page, and the storage's clock."""
+"""Opens containers, and adds two reads to `BlobStore`: a listing page by page, and the storage's clock."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,7 +14,7 @@ from eventconsumer_storage.async_blobs import AzureBlobStore, blob_service
 from eventconsumer_storage.blobs import BlobInfo, info_of
 from eventconsumer_storage.errors import Refused, storage_error
 
-PAGE_RETRIES = 2  # of one page: a long listing must not begin again
+PAGE_RETRIES = 2  # of one page: a long listing must not restart
 
 Walk = Callable[[str], AsyncIterator[BlobInfo]]
 """All blobs whose names start with a prefix, with metadata, in name order. Only one page is in memory."""
@@ -43,7 +43,7 @@ async def opened_service(config: HostConfig, field: str, location: BlobContainer
 
 
 def blob_store(service: BlobServiceClient, container: str) -> AzureBlobStore:
-    """A container; the requests of commands are in no metric."""
+    """A container; requests of commands are not counted in metrics."""
     return AzureBlobStore(service, container, lambda _, __: None)
 
 
@@ -71,7 +71,7 @@ async def storage_time(service: BlobServiceClient, container: str) -> datetime:
         container: Any container of the account; it need not exist.
 
     Raises:
-        StorageError: No answer, or one without a time.
+        StorageError: No response, or a response without a date.
     """
     seen: list[str] = []
 
@@ -87,4 +87,4 @@ async def storage_time(service: BlobServiceClient, container: str) -> datetime:
     try:
         return parsedate_to_datetime(seen[-1])
     except (IndexError, ValueError):
-        raise Refused("get_container: the answer has no Date, so storage's clock is not known") from None
+        raise Refused("get_container: the response has no Date header, so the storage's clock is unknown") from None
