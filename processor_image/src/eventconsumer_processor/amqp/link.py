@@ -1,10 +1,11 @@
 """The link that receives one partition's events.
 
-It keeps deliveries as they came, undecoded, until they are asked for, and gives credit as `credit` says. A link
-that is gone raises its error at once: what waits on it comes again on the next one.
+It keeps deliveries encoded until the reader takes them, and gives credit according to `credit`. A detached link raises
+its error immediately: the next link receives its waiting events again.
 """
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable
 
@@ -18,8 +19,8 @@ from eventconsumer_processor.errors import SourceError
 from eventconsumer_processor.source.budget import Budget
 
 LINGER_SECONDS = 0.1  # between two takes of few events, unless set otherwise
-MANY_EVENTS = 2000  # enough to be taken at once; for bytes see `Budget.many`
-LIMIT_BYTES = 64 * 1024 * 1024  # that may wait on a link: a peer that sends more ignores its credit
+MANY_EVENTS = 2000  # a `take` does not wait for more; for bytes see `Budget.many`
+LIMIT_BYTES = 64 * 1024 * 1024  # maximum of waiting bytes: a peer that sends more ignores its credit
 _WRAP = 0xFFFFFFFF
 
 
@@ -27,11 +28,11 @@ class Receiver(BaseLink):
     """A link that receives.
 
     Args:
-        connection: What it is on.
-        prefetch: Deliveries that may be on their way or wait.
-        frame: The frame that attaches it, from its name and handle.
+        connection: Its connection.
+        prefetch: Maximum of deliveries in flight and waiting.
+        frame: Makes the attach frame from its name and handle.
         linger: Seconds between two takes of few events.
-        budget: Of the bytes that may wait, shared with other links.
+        budget: Limit of the waiting bytes, shared with other links.
     """
 
     def __init__(
@@ -49,30 +50,30 @@ class Receiver(BaseLink):
         self._frame = frame
         self._pieces: deque[Deliveries] = deque()
         self._waiting = 0  # deliveries in them
-        self._held = 0  # their bytes, with those of a delivery that is not whole yet
+        self._held = 0  # their bytes, and the bytes of an incomplete delivery
         self._parts: list[bytes] = []
-        self._unsettled: int | None = None  # id of the delivery in `_parts` that is to be settled
+        self._unsettled: int | None = None  # id of the delivery in `_parts`, if it must be settled
         self._delivery_count = 0
         self._credit = 0
-        self._seen = self._seen_bytes = 0  # deliveries since credit was given, and their bytes
+        self._seen = self._seen_bytes = 0  # deliveries since the last credit, and their bytes
         self._typical = credit.FIRST_EVENT_BYTES
         self._waiter: asyncio.Future[None] | None = None
         self._wanted = 1  # deliveries that the reader waits for
         self._hurried = False
-        self._taken = 0.0  # when it took some last, on the loop's clock
+        self._taken = -math.inf  # time of the last take, on the loop's clock: the first take does not linger
 
     async def take(self, max_wait: float) -> list[Deliveries]:
-        """Deliveries in order, about half of what may wait at most; none if none came within `max_wait` seconds.
+        """Deliveries in order, at most about half of the budget; none if none arrived within `max_wait` seconds.
 
-        Many at a time cost little each, so while few come, what comes waits for more: not for long, and not at all
-        where the last deliveries were taken a while ago.
+        Large takes cost less for each delivery, so few deliveries wait for more: at most `linger` seconds after the
+        last take.
 
         Raises:
-            SourceError: The link is gone.
+            SourceError: The link is detached.
         """
         loop = asyncio.get_running_loop()
         started = loop.time()
-        await asyncio.sleep(0)  # a reader that never has to wait lets others work too
+        await asyncio.sleep(0)  # other tasks run even if this reader never has to wait
         self._wanted = 1
         await self._wait(started + max_wait)
         self._wanted = min(MANY_EVENTS, self._prefetch // 2)
@@ -88,28 +89,28 @@ class Receiver(BaseLink):
         return taken
 
     def _next(self) -> Deliveries:
-        """The first of what waits, which waits no more."""
+        """Remove and return the first waiting piece."""
         piece = self._pieces.popleft()
         self._waiting -= len(piece)
         self._held -= len(piece.data)
         return piece
 
     def hurry(self) -> None:
-        """End a `take` that waits, and have no other one wait."""
+        """End a waiting `take`; later ones do not wait."""
         self._hurried = True
         self._wake()
 
     def check(self) -> None:
-        """Make sure that the link is there.
+        """Check that the link is attached.
 
         Raises:
-            SourceError: It is gone.
+            SourceError: It is detached.
         """
         if self.error is not None:
             raise self.error
 
     async def _wait(self, until: float) -> None:
-        """Wait for as many deliveries as are wanted, or many bytes, or the end of the link."""
+        """Wait for the wanted number of deliveries, many bytes, or the end of the link."""
         loop = asyncio.get_running_loop()
         if self._has_enough() or until <= loop.time():
             return
@@ -147,7 +148,7 @@ class Receiver(BaseLink):
             self._seen = self._seen_bytes = 0
             self._session.flow(self._handle, self._delivery_count, granted)
 
-    # --- what comes ---
+    # --- incoming frames ---
 
     def attach_frame(self, handle: int) -> bytes:
         """See `session.Link`."""
@@ -162,7 +163,7 @@ class Receiver(BaseLink):
         super().on_attach(fields)
 
     def on_flow(self, fields: Fields) -> None:
-        """See `session.Link`. The peer may have moved on without sending, or wants to know the credit."""
+        """See `session.Link`. The peer may have advanced its delivery count without sending, or asks for the credit."""
         moved = (fields.number(5, self._delivery_count) - self._delivery_count) & _WRAP
         if moved <= self._credit:
             self._delivery_count = (self._delivery_count + moved) & _WRAP
@@ -171,7 +172,7 @@ class Receiver(BaseLink):
             self._session.flow(self._handle, self._delivery_count, self._credit)
 
     def on_deliveries(self, found: Deliveries) -> None:
-        """See `session.Link`. The first one may be the end of a delivery whose beginning came before."""
+        """See `session.Link`. The first one may be the end of an incomplete delivery."""
         if self._parts:
             end, found = found.split()
             self._hold(len(end))
@@ -189,7 +190,7 @@ class Receiver(BaseLink):
         if fields[4] is True:
             self._unsettled = None
         self._hold(len(payload))
-        if fields[9]:  # aborted: as if it had never begun
+        if fields[9]:  # aborted: discard the delivery
             self._held -= sum(map(len, self._parts)) + len(payload)
             self._parts.clear()
             self._unsettled = None
@@ -203,7 +204,7 @@ class Receiver(BaseLink):
         self._wake()
 
     def _complete(self, end: bytes) -> None:
-        """Take the end of a delivery."""
+        """Complete a delivery with its last part."""
         self._arrived(Deliveries.of(b"".join((*self._parts, end)) if self._parts else end))
         self._parts.clear()
         if self._unsettled is not None:
@@ -224,7 +225,7 @@ class Receiver(BaseLink):
     def _hold(self, size: int) -> None:
         self._held += size
         if self._held > LIMIT_BYTES:
-            raise FrameError(f"more than {LIMIT_BYTES} bytes of events that were not asked for")
+            raise FrameError(f"the peer ignores its credit: more than {LIMIT_BYTES} bytes of events are waiting")
 
     def _end(self, error: SourceError) -> None:
         super()._end(error)
