@@ -67,9 +67,11 @@ class PrunePlan:
 class Pruned:
     """The result of pruning."""
 
-    files: int
-    bytes: int
-    changed: list[str]  # blobs that changed after they were planned, and were not replaced
+    files: int = 0
+    bytes: int = 0
+    changed: list[str] = field(
+        default_factory=list
+    )  # blobs that changed after they were planned, and were not replaced
 
 
 async def plan(subject: Subject, before: datetime, *, batches: bool, progress: Progress | None = None) -> PrunePlan:
