@@ -134,8 +134,8 @@ def test_policies_are_replaced_and_keys_stay_inside(broker: Broker) -> None:
         ("POST", "/hubs/orders/partitions/9/events", {"body": ""}, "no partition '9'"),
         ("POST", "/hubs/orders/partitions/0/events", {"base64": "?"}, "not base64"),
         ("POST", "/hubs/orders/partitions/0/events", {"events": [1]}, "must be an object"),
-        ("POST", "/hubs/orders/partitions/0/events", {"events": []}, "0 events 1 times are none"),
-        ("POST", "/hubs/orders/partitions/0/skip", {"count": 0}, "take 1 or more"),
+        ("POST", "/hubs/orders/partitions/0/events", {"events": []}, "0 events 1 times are no events"),
+        ("POST", "/hubs/orders/partitions/0/skip", {"count": 0}, "use 1 or more"),
         ("POST", "/faults/explode", {}, "no fault 'explode'"),
         ("PUT", "/policies", {"policies": [{"name": "a"}]}, "needs name, key"),
         ("PUT", "/policies", {"policies": [{"name": "a", "key": "k", "rights": ["x"]}]}, "unknown right"),
@@ -202,8 +202,8 @@ async def test_http_answers_or_hangs_up(broker: Broker, request_bytes: bytes, st
         (["--policy", "a=b"], "the rights are missing"),
         (["--policy", "a=b:"], "needs a name, a key and at least one right"),
         (["--policy", "a=b:fly"], "unknown right 'fly'"),
-        (["--tls-cert", "x"], "go together"),
-        (["--tls-cert", "x", "--tls-key", "y"], "give a PEM certificate"),
+        (["--tls-cert", "x"], "must be used together"),
+        (["--tls-cert", "x", "--tls-key", "y"], "use a PEM certificate"),
     ],
 )
 def test_a_wrong_option_is_explained_in_one_line(

@@ -15,5 +15,5 @@ Layers, each importing only those above it:
     server, http, admin sockets, timers, the admin side over HTTP
     cli                 the command
 
-Nothing here imports an Azure library: the client under test must not also be the server's idea of the protocol.
+No module imports an Azure library: the client under test must not also implement the server's protocol.
 """

@@ -1,4 +1,4 @@
-"""The admin side: looks at the namespace, changes it, and injects faults, over HTTP with JSON bodies.
+"""The admin API: shows and changes the namespace, and injects faults, over HTTP with JSON bodies.
 
     GET    /healthz                                  {"ready": true}
     GET    /hubs                                     every hub with its partitions' heads and tails
@@ -6,29 +6,29 @@
     PUT    /hubs/{hub}                               create: partitions, groups
     DELETE /hubs/{hub}                               delete; its links are detached with amqp:not-found
     POST   /hubs/{hub}/recreate                      delete and create, empty, with a later created_at: partitions?
-    POST   /hubs/{hub}/failover                      the newest events vanish, links drop: lost {id: count}?, recreated?
+    POST   /hubs/{hub}/failover                      lose the newest events, drop links: lost {id: count}?, recreated?
     POST   /hubs/{hub}/partitions                    grow: total
     POST   /hubs/{hub}/partitions/{id}/events        put one: body or base64, properties?, key?; or many: events, times?
     POST   /hubs/{hub}/partitions/{id}/retention     drop every event below: before
     POST   /hubs/{hub}/partitions/{id}/compact       remove events in the middle: numbers
-    POST   /hubs/{hub}/partitions/{id}/skip          leave out sequence numbers: count
+    POST   /hubs/{hub}/partitions/{id}/skip          skip sequence numbers: count
     GET    /links                                    readers and producers: partition, group, epoch, credit, connection
     GET    /counters                                 events and transfers, tokens, reads of properties
     GET    /policies                                 names and rights, never keys
     PUT    /policies                                 replace all: policies [{name, key, rights}]
-    POST   /faults/drop-connections                  cut without a word: connection?
+    POST   /faults/drop-connections                  drop without a close frame: connection?
     POST   /faults/detach                            condition?, description? and a selection
-    POST   /faults/freeze, /faults/unfreeze          links that stay silent: a selection
+    POST   /faults/freeze, /faults/unfreeze          links that send no events: a selection
     POST   /faults/refuse                            attaches to refuse: condition?, description?, times?, a selection
     POST   /faults/busy                              answer com.microsoft:server-busy: a selection
-    POST   /faults/delay                             seconds before each write of events and answers: seconds
-    POST   /faults/redeliver                         readers go on from: sequence_number, and a selection
-    POST   /faults/cbs                               refuse tokens: status? (none: never answer), description?
-    POST   /faults/expire-tokens                     every token given so far is expired: connection?
+    POST   /faults/delay                             seconds before each write of events and responses: seconds
+    POST   /faults/redeliver                         readers continue from: sequence_number, and a selection
+    POST   /faults/cbs                               refuse tokens: status? (none: no response), description?
+    POST   /faults/expire-tokens                     expire all present tokens: connection?
     DELETE /faults                                   end every lasting fault
 
-A selection is any of hub, partition, group, connection, kind ("reader" or "producer"); without one, all links are
-meant. Freeze, refuse, busy, delay and cbs last until they are taken back; the others happen once.
+A selection is any of hub, partition, group, connection, kind ("reader" or "producer"); without one, it contains all
+links. Freeze, refuse, busy, delay and cbs last until they are ended; the others happen once.
 """
 
 import base64
@@ -46,7 +46,7 @@ from .tokens import Policy
 
 
 class Admin:
-    """Answers the admin side's calls.
+    """Handles the calls of the admin API.
 
     Args:
         broker: the namespace.
@@ -56,11 +56,11 @@ class Admin:
         self._broker = broker
 
     def __call__(self, call: Call) -> dict[str, Any]:
-        """Answers a call.
+        """Handles a call.
 
         Raises:
             BadRequest: the call is malformed.
-            NotFound: there is no such route or entity.
+            NotFound: the route or entity does not exist.
         """
         match (call.method, *call.path):
             case ("GET", "healthz"):
@@ -111,7 +111,7 @@ class Admin:
             case ("POST", name, "recreate"):
                 return self._hub(broker.recreate_hub(name, call.get("partitions", int)))
             case ("POST", name, "failover"):
-                return {"lost": broker.fail_over(name, _lost(call), created_anew=call.get("recreated", bool, False))}
+                return {"lost": broker.fail_over(name, _lost(call), recreated=call.get("recreated", bool, False))}
             case ("POST", name, "partitions"):
                 hub = broker.hub(name)
                 hub.add_partitions(call.need("total", int))
@@ -147,7 +147,7 @@ class Admin:
         if action == "skip":
             count = call.need("count", int)
             if count < 1:
-                raise BadRequest(f"a gap of {count} sequence numbers is none: take 1 or more")
+                raise BadRequest(f"a gap of {count} sequence numbers is empty: use 1 or more")
             partition.skip_numbers(count)
             return {"next_sequence_number": partition.next_sequence_number}
         raise NotFound(f"there is no {call.method} /{'/'.join(call.path)}")
@@ -218,7 +218,7 @@ def _error(call: Call, condition: str) -> LinkFailed:
 def _lost(call: Call) -> dict[str, int]:
     lost: dict[str, int] = call.get("lost", dict, {})
     if not all(isinstance(count, int) and count > 0 for count in lost.values()):
-        raise BadRequest("field 'lost' must say for each partition how many events are lost, 1 or more")
+        raise BadRequest("field 'lost' must contain the number of lost events of each partition, 1 or more")
     return lost
 
 
@@ -228,7 +228,7 @@ def _events(call: Call) -> list[Event]:
         raise BadRequest("each of 'events' must be an object with a body or base64")
     times: int = call.get("times", int, 1)
     if times < 1 or not entries:
-        raise BadRequest(f"{len(entries)} events {times} times are none: take 1 or more")
+        raise BadRequest(f"{len(entries)} events {times} times are no events: use 1 or more")
     each = [Call(call.method, call.path, entry) for entry in entries]
     return [encode_event(_body(one), one.get("properties", dict), one.get("key", str)) for one in each] * times
 

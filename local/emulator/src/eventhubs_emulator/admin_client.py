@@ -1,4 +1,4 @@
-"""A client for the admin side, so that tests read as sentences. Blocking, standard library only.
+"""A client for the admin API. Blocking, standard library only.
 
 admin = AdminClient("http://127.0.0.1:8081")
 admin.detach(hub="orders", partition="0", condition="amqp:link:detach-forced")
@@ -13,23 +13,23 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
 
-_TURN_BYTES = 4_000_000  # of bodies in a call; encoded they stay below what the server takes
-_ENTRY_BYTES = 300  # that an event's properties take in a call, about
+_TURN_BYTES = 4_000_000  # of bodies in a call; their encoded size stays below the server's limit
+_ENTRY_BYTES = 300  # approximate size of an event's properties in a call
 
 
 class AdminError(Exception):
-    """The admin side refused a call; the text is its explanation."""
+    """The admin API refused a call; the text is its error message."""
 
 
 class AdminClient:
-    """Calls the admin side of an emulator.
+    """Calls the admin API of an emulator.
 
     Args:
-        url: where it is, such as ``http://127.0.0.1:8081``.
-        timeout: seconds to wait for an answer.
+        url: its address, such as ``http://127.0.0.1:8081``.
+        timeout: seconds to wait for a response.
 
-    Every method raises ``AdminError`` if the call is refused, and ``OSError`` if nobody answers. Keywords named
-    ``selection`` are any of hub, partition, group, connection and kind; without one, all links are meant.
+    Every method raises ``AdminError`` if the call is refused, and ``OSError`` if there is no response. Keywords named
+    ``selection`` are any of hub, partition, group, connection and kind; without one, all links are selected.
     """
 
     def __init__(self, url: str, timeout: float = 10.0) -> None:
@@ -37,7 +37,7 @@ class AdminClient:
         self._timeout = timeout
 
     def call(self, method: str, path: str, **body: Any) -> dict[str, Any]:
-        """One call; fields that are None are left out."""
+        """One call; fields that are None are omitted."""
         fields = {name: value for name, value in body.items() if value is not None}
         request = urllib.request.Request(
             self.url + quote(path),
@@ -83,11 +83,11 @@ class AdminClient:
 
         Args:
             hub: its name.
-            lost: partition id -> how many sequence numbers its end goes back; none: a promotion that keeps all events.
-            recreated: whether the hub has another creation time afterwards.
+            lost: partition id -> number of lost sequence numbers; none: a promotion that keeps all events.
+            recreated: whether the hub has a different creation time afterwards.
 
         Returns:
-            How many events were lost.
+            The number of lost events.
         """
         return int(self.call("POST", f"/hubs/{hub}/failover", lost=lost or {}, recreated=recreated)["lost"])
 
@@ -102,7 +102,7 @@ class AdminClient:
     def put_events(
         self, hub: str, partition: str, events: Iterable[tuple[bytes, dict[str, Any]]], times: int = 1
     ) -> None:
-        """Enqueues many events, each a body and application properties; all of them `times` times, in turns of 4 MB."""
+        """Enqueues many events, each a body and application properties; all of them `times` times, in calls of 4 MB."""
         path = f"/hubs/{hub}/partitions/{partition}/events"
         turn: list[dict[str, Any]] = []
         size = 0
@@ -117,16 +117,16 @@ class AdminClient:
             self.call("POST", path, events=turn, times=times)
 
     def move_retention(self, hub: str, partition: str, before: int) -> int:
-        """Drops every event below a sequence number; returns how many."""
+        """Drops every event below a sequence number; returns their number."""
         return int(self.call("POST", f"/hubs/{hub}/partitions/{partition}/retention", before=before)["dropped"])
 
     def compact(self, hub: str, partition: str, numbers: Iterable[int]) -> int:
-        """Removes events wherever they are, as log compaction does; returns how many."""
+        """Removes events at any position, as log compaction does; returns their number."""
         path = f"/hubs/{hub}/partitions/{partition}/compact"
         return int(self.call("POST", path, numbers=list(numbers))["removed"])
 
     def skip_numbers(self, hub: str, partition: str, count: int) -> int:
-        """Leaves out sequence numbers; returns the next one."""
+        """Skips sequence numbers; returns the next one."""
         return int(self.call("POST", f"/hubs/{hub}/partitions/{partition}/skip", count=count)["next_sequence_number"])
 
     def links(self, **selection: Any) -> list[dict[str, Any]]:
@@ -135,7 +135,7 @@ class AdminClient:
         return [link for link in links if all(link[name] == value for name, value in selection.items())]
 
     def counters(self) -> dict[str, int]:
-        """How many events, transfers and tokens there were."""
+        """The numbers of events, transfers and tokens so far."""
         return self.call("GET", "/counters")
 
     def set_policies(self, *policies: tuple[str, str, list[str]]) -> None:
@@ -145,34 +145,34 @@ class AdminClient:
     # Faults
 
     def drop_connections(self, connection: int | None = None) -> int:
-        """Cuts connections without a word; returns how many."""
+        """Drops connections without a close frame; returns their number."""
         return int(self.call("POST", "/faults/drop-connections", connection=connection)["dropped"])
 
     def detach(self, condition: str | None = None, description: str | None = None, **selection: Any) -> int:
-        """Detaches links with an error; returns how many."""
+        """Detaches links with an error; returns their number."""
         reply = self.call("POST", "/faults/detach", condition=condition, description=description, **selection)
         return int(reply["detached"])
 
     def freeze(self, **selection: Any) -> None:
-        """Links get no more events."""
+        """Stops the delivery of events on links."""
         self.call("POST", "/faults/freeze", **selection)
 
     def unfreeze(self, **selection: Any) -> None:
-        """Ends a freeze with the same selection; all of them without one."""
+        """Ends the freeze with the same selection; without a selection, all freezes."""
         self.call("POST", "/faults/unfreeze", **selection)
 
     def refuse(
         self, condition: str | None = None, description: str | None = None, times: int | None = None, **selection: Any
     ) -> None:
-        """Refuses attaches, some or all."""
+        """Refuses some or all attaches."""
         self.call("POST", "/faults/refuse", condition=condition, description=description, times=times, **selection)
 
     def busy(self, **selection: Any) -> None:
-        """Producers and new readers get the error that the server is busy."""
+        """Responds to producers and new readers with the error that the server is busy."""
         self.call("POST", "/faults/busy", **selection)
 
     def delay(self, seconds: float) -> None:
-        """Waits before each write of events and answers; 0 ends it."""
+        """Waits before each write of events and responses; 0 ends the delay."""
         self.call("POST", "/faults/delay", seconds=seconds)
 
     def redeliver(self, sequence_number: int, **selection: Any) -> int:
@@ -180,11 +180,11 @@ class AdminClient:
         return int(self.call("POST", "/faults/redeliver", sequence_number=sequence_number, **selection)["readers"])
 
     def fail_cbs(self, status: int | None = None, description: str | None = None) -> None:
-        """Refuses every token with a status, or never answers."""
+        """Refuses every token with a status, or never responds."""
         self.call("POST", "/faults/cbs", status=status, description=description)
 
     def expire_tokens(self, connection: int | None = None) -> int:
-        """Makes every token given so far expired; returns on how many connections."""
+        """Expires every present token; returns the number of connections."""
         return int(self.call("POST", "/faults/expire-tokens", connection=connection)["expired"])
 
     def clear_faults(self) -> None:

@@ -1,8 +1,8 @@
-"""The namespace: hubs, policies, faults, and the links that are attached to them right now.
+"""The namespace: hubs, policies, faults, and the links that are attached to them now.
 
-The one place where connections meet: a reader that displaces another, an event that wakes readers, a hub that is
-deleted under its links. It knows links only as ``AttachedLink`` and calls ``detach`` on them; the protocol side turns
-that into frames.
+The only module in which connections affect each other: a reader displaces another, an event wakes readers, a deleted
+hub detaches its links. It uses links only as ``AttachedLink`` and calls ``detach`` on them; the protocol modules send
+the frames.
 """
 
 import time
@@ -34,7 +34,7 @@ class AttachedLink(Protocol):
         """Makes a reader continue from another sequence number; no effect on a producer."""
 
     def describe(self) -> dict[str, Any]:
-        """The link's state for the admin side."""
+        """The link's state for the admin API."""
 
 
 class Connected(Protocol):
@@ -43,16 +43,16 @@ class Connected(Protocol):
     number: int
 
     def drop(self) -> None:
-        """Cuts the connection without a word."""
+        """Drops the connection without a close frame."""
 
     def wake(self) -> None:
-        """Lets it look for something to send."""
+        """Makes it check for output."""
 
     def tick(self) -> None:
-        """Lets it look at the clock."""
+        """Makes it check the clock."""
 
     def expire_claims(self) -> None:
-        """Makes every token that it was given count as expired."""
+        """Expires every token of the connection."""
 
 
 def wall_clock_ms() -> int:
@@ -94,7 +94,7 @@ class Broker:
         """A hub by its name in any case.
 
         Raises:
-            NotFound: there is none of that name.
+            NotFound: no hub has that name.
         """
         found = self.hubs.get(name.lower())
         if found is None:
@@ -109,7 +109,7 @@ class Broker:
         """Creates a hub.
 
         Raises:
-            BadRequest: the name is taken or unusable, or the number of partitions is.
+            BadRequest: the name is in use or invalid, or the number of partitions is invalid.
         """
         if not name or "/" in name or name.startswith("$"):
             raise BadRequest(f"{name!r} cannot name a hub: it must not be empty, contain '/' or start with '$'")
@@ -133,21 +133,21 @@ class Broker:
         old = self.delete_hub(name)
         return self.create_hub(old.name, partitions or len(old.partitions), old.groups)
 
-    def fail_over(self, name: str, lost: Mapping[str, int], *, created_anew: bool) -> int:
-        """Makes a secondary the primary: the newest events may be lost, and every link is detached.
+    def fail_over(self, name: str, lost: Mapping[str, int], *, recreated: bool) -> int:
+        """Promotes a secondary to primary: the newest events may be lost, and every link is detached.
 
         Args:
             name: of the hub.
-            lost: partition id -> how many of its newest sequence numbers the secondary does not have.
-            created_anew: whether the hub's creation time is that of the secondary.
+            lost: partition id -> number of its newest sequence numbers that the secondary does not have.
+            recreated: whether the hub's creation time is that of the secondary.
 
         Returns:
-            How many events were lost.
+            The number of lost events.
         """
         hub = self.hub(name)
         chosen = [(hub.partition(partition), count) for partition, count in lost.items()]
         gone = sum(partition.forget_last(count) for partition, count in chosen)
-        if created_anew:
+        if recreated:
             hub.created_ms = self._last_created = max(self.clock(), self._last_created + 1)
         self.detach(
             Selection(hub=hub.name), LinkFailed("amqp:link:detach-forced", "The namespace was failed over: reconnect.")
@@ -157,7 +157,7 @@ class Broker:
     # Links
 
     def reader_partition(self, hub_name: str, group: str, partition_id: str) -> tuple[Hub, Partition]:
-        """What a reader asked for.
+        """The partition of a reader's address.
 
         Raises:
             LinkFailed: the hub, group or partition does not exist.
@@ -170,7 +170,7 @@ class Broker:
         return hub, self.link_partition(hub, partition_id)
 
     def producer_hub(self, hub_name: str) -> Hub:
-        """What a producer asked for.
+        """The hub of a producer's address.
 
         Raises:
             LinkFailed: the hub does not exist.
@@ -217,19 +217,19 @@ class Broker:
         self.links.append(link)
 
     def forget(self, link: AttachedLink) -> None:
-        """Takes a link out; unknown links are ignored."""
+        """Removes a link; unknown links are ignored."""
         if link in self.links:
             self.links.remove(link)
 
     def select(self, selection: Selection) -> list[AttachedLink]:
-        """The links that are meant."""
+        """The selected links."""
         return [link for link in self.links if selection.matches(link.endpoint)]
 
     def detach(self, selection: Selection, error: LinkFailed) -> int:
         """Detaches links with an error.
 
         Returns:
-            How many.
+            Their number.
         """
         links = self.select(selection)
         for link in links:
@@ -237,7 +237,7 @@ class Broker:
         return len(links)
 
     def wake_all(self) -> None:
-        """Lets every connection look for something to send."""
+        """Makes every connection check for output."""
         for connection in tuple(self.connections.values()):
             connection.wake()
 
@@ -248,7 +248,7 @@ class Broker:
 
         Args:
             hub: the hub.
-            partition: the partition if the producer chose it; else the key or the turn decides.
+            partition: the partition if the producer chose it; else it is chosen by key or round robin.
             events: the events; all have the key of the first one.
         """
         if not events:
@@ -261,7 +261,7 @@ class Broker:
         self.counters["transfers_in"] += 1
 
     def expire(self) -> None:
-        """Drops events that grew too old."""
+        """Drops events older than the retention."""
         now = self.clock()
         for hub in self.hubs.values():
             for partition in hub.partitions:

@@ -1,7 +1,7 @@
 """The command: ``python -m eventhubs_emulator``.
 
-Prints one JSON line with both ports once it listens, then one line an event on stderr. Ends with 0 at SIGTERM or
-SIGINT, with 2 and one line of explanation when the options cannot be used.
+Prints one JSON line with both ports when it listens, then one line for each event on stderr. Exit code: 0 after SIGTERM
+or SIGINT, 2 with a one-line error if an option is invalid.
 """
 
 import argparse
@@ -74,14 +74,14 @@ def build_broker(options: argparse.Namespace) -> Broker:
 
 def _tls(options: argparse.Namespace) -> ssl.SSLContext | None:
     if bool(options.tls_cert) != bool(options.tls_key):
-        raise UsageError("--tls-cert and --tls-key go together: give both for TLS, none for plain TCP")
+        raise UsageError("--tls-cert and --tls-key must be used together: set both for TLS, none for plain TCP")
     if not options.tls_cert:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_cert_chain(options.tls_cert, options.tls_key)
     except (OSError, ssl.SSLError) as error:
-        raise UsageError(f"--tls-cert {options.tls_cert}: {error}; give a PEM certificate and its key") from None
+        raise UsageError(f"--tls-cert {options.tls_cert}: {error}; use a PEM certificate and its key") from None
     return context
 
 
@@ -89,15 +89,15 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="eventhubs-emulator", description="A small Azure Event Hubs on AMQP 1.0.")
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="address to listen on (default %(default)s)")
-    add("--port", type=int, default=5672, help="AMQP port, 0 takes a free one (default %(default)s)")
-    add("--admin-port", type=int, default=8081, help="admin port, 0 takes a free one (default %(default)s)")
-    add("--port-file", type=Path, help="write the ports to this file as JSON once the emulator listens")
+    add("--port", type=int, default=5672, help="AMQP port, 0 selects a free port (default %(default)s)")
+    add("--admin-port", type=int, default=8081, help="admin port, 0 selects a free port (default %(default)s)")
+    add("--port-file", type=Path, help="write the ports to this file as JSON when the emulator listens")
     add("--hub", action="append", default=[], metavar="NAME=PARTITIONS", help="create a hub; may be repeated")
     add("--consumer-group", action="append", default=[], metavar="HUB=A,B", help="consumer groups beside $Default")
     add("--policy", action="append", default=[], metavar="NAME=KEY:RIGHTS", help="shared access policy; default: "
         "RootManageSharedAccessKey=SAS_KEY_VALUE:Manage")  # fmt: skip
     add("--allow-jwt", action="store_true", help="accept bearer tokens, without verifying them")
-    add("--tls-cert", help="PEM certificate; turns TLS on")
+    add("--tls-cert", help="PEM certificate; enables TLS")
     add("--tls-key", help="PEM key of the certificate")
     add("--retention-events", type=int, default=1_000_000, help="events a partition keeps (default %(default)s)")
     add("--retention-mib", type=int, default=128, help="MiB of memory a partition keeps (default %(default)s)")
@@ -138,7 +138,7 @@ async def serve(options: argparse.Namespace, broker: Broker, tls: ssl.SSLContext
 
 
 def _publish(path: Path, text: str) -> None:
-    """Writes the file atomically, so that no reader sees a part of it."""
+    """Writes the file atomically, so that no reader sees an incomplete file."""
     partial = path.with_name(path.name + ".partial")
     try:
         partial.write_text(text + "\n")

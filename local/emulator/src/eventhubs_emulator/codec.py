@@ -2,7 +2,7 @@
 
 ``decode`` reads exactly one value between two positions, ``encode`` writes one, ``skip`` finds a value's end without
 reading it. The peer is not trusted: every size is checked against the available bytes before memory is allocated,
-nesting and zero-width array items are bounded, and whatever is wrong is a ``DecodeError`` that says where. Values are
+nesting and zero-width array items are bounded, and every error is a ``DecodeError`` with the position. Values are
 written in their shortest form except lists: ``list0`` is never written, because clients that index performatives by
 position do not read it.
 """
@@ -34,7 +34,7 @@ from .values import (
 )
 
 MAX_DEPTH = 32
-"""How deeply values may nest."""
+"""Maximum nesting of values."""
 MAX_ZERO_WIDTH = 255
 """Maximum number of zero-width items in an array, to limit memory."""
 
@@ -98,9 +98,9 @@ def decode(data: bytes, pos: int = 0, end: int | None = None, depth: int = 0) ->
 
     Args:
         data: the bytes.
-        pos: where the value's constructor is.
-        end: where the readable bytes stop; the end of ``data`` if None.
-        depth: how deeply this value is nested.
+        pos: position of the value's constructor.
+        end: end of the readable bytes; the end of ``data`` if None.
+        depth: nesting of this value.
 
     Returns:
         The value and the position after it.
@@ -200,7 +200,7 @@ def _array(data: bytes, pos: int, end: int, count: int, depth: int) -> Array:
 
 
 def skip(data: bytes, pos: int, end: int, depth: int = 0) -> int:
-    """The position after the value at ``pos``, judged by sizes alone.
+    """The position after the value at ``pos``, computed from sizes only.
 
     Raises:
         DecodeError: the value reaches beyond ``end`` or its type is unknown.

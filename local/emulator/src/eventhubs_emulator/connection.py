@@ -1,9 +1,9 @@
 """A connection as a state machine without a socket: ``receive`` takes bytes, ``take_output`` gives bytes.
 
-Handshake: an optional SASL layer, then open; what a client may do is decided later, by the tokens it puts on ``$cbs``
-(or at once, with SASL PLAIN). Heartbeats go both ways. Invariant: whatever bytes come in, the connection either goes
-on or ends with a close frame that says why, and what it holds for the peer is bounded: one frame, ``MAX_HELD`` bytes
-of unfinished messages, and output only as fast as the caller takes it.
+Handshake: an optional SASL layer, then open; the client's rights come later, from the tokens that it puts on ``$cbs``
+(or immediately, with SASL PLAIN). Both sides send heartbeats. Invariant: for any input, the connection either continues
+or ends with a close frame that contains the reason, and its memory is bounded: one frame, ``MAX_HELD`` bytes of
+unfinished messages, and output only as fast as the caller takes it.
 """
 
 import logging
@@ -37,13 +37,13 @@ CHANNEL_MAX = 4999
 MAX_HELD = 32 * 1024 * 1024
 """Bytes of unfinished messages on all links of a connection."""
 HANDSHAKE_SECONDS = 60.0
-"""How long a client may take until it has opened the connection."""
+"""Time limit for the client to open the connection."""
 
 _log = logging.getLogger("eventhubs_emulator")
 
 
 class State(Enum):
-    """How far the handshake is."""
+    """State of the handshake."""
 
     HEADER = auto()
     SASL = auto()
@@ -59,8 +59,8 @@ class Connection:
     Args:
         broker: the namespace.
         number: identifies the connection in logs and in the admin API.
-        wake: called when there may be something to send.
-        drop: called to cut the connection without a word.
+        wake: called when there may be output.
+        drop: called to drop the connection without a close frame.
         idle_ms: milliseconds without a frame from the client after which it is closed.
     """
 
@@ -108,7 +108,7 @@ class Connection:
             self.fail(error)
 
     def take_output(self, budget: int) -> bytes:
-        """What to write next: control frames first, then about ``budget`` bytes of events."""
+        """The next output: control frames first, then about ``budget`` bytes of events."""
         size = 0
         if not self.closed:
             for session in tuple(self.sessions.values()):
@@ -144,7 +144,7 @@ class Connection:
             self.output += (SASL_HEADER, frame(0, mechanisms.encode(), SASL_FRAME))
             self._state = State.SASL
         else:
-            # The standard's answer to a protocol that is not spoken here: the header of the one that is, and the end.
+            # The standard's response to an unsupported protocol: the supported header, then the end.
             self.output.append(SASL_HEADER)
             self._state = State.CLOSED
             self.log(f"protocol {header!r} refused")
@@ -238,16 +238,16 @@ class Connection:
         self._grants[grant.path] = grant
 
     def has_right(self, path: str, right: str, now: float) -> bool:
-        """Whether a token that is still valid allows something on a path."""
+        """Whether a valid token grants a right on a path."""
         return any(
             grant.covers(path) and right in grant.rights and grant.expires_at > now for grant in self._grants.values()
         )
 
     def authorize(self, path: str, right: str) -> None:
-        """Demands a right.
+        """Checks a right.
 
         Raises:
-            LinkFailed: no valid token gives it.
+            LinkFailed: no valid token grants it.
         """
         if not self.has_right(path, right, self.broker.clock() / 1000):
             raise LinkFailed(
@@ -256,7 +256,7 @@ class Connection:
             )
 
     def expire_claims(self) -> None:
-        """Makes every token count as expired, as at the end of its life."""
+        """Expires every token."""
         self._grants.clear()
         self.tick()
 
@@ -273,7 +273,7 @@ class Connection:
             raise ConnectionFailed("amqp:resource-limit-exceeded", f"unfinished messages exceed {MAX_HELD} bytes")
 
     def tick(self) -> None:
-        """Looks at the clock: heartbeat, idle client, expired tokens."""
+        """Checks the clock: heartbeat, idle client, expired tokens."""
         now = self.broker.clock() / 1000
         if self._state is not State.OPEN:
             if now - self._opened_at > HANDSHAKE_SECONDS:

@@ -1,4 +1,4 @@
-"""What links and services use of the session and the connection that they belong to."""
+"""The interfaces of session and connection for links and services."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol

@@ -2,33 +2,33 @@
 
     EmulatorError
     ├── UsageError              wrong command line or configuration: printed, exit 2
-    ├── NotFound                the admin side named a hub, partition or policy that does not exist: HTTP 404
-    ├── BadRequest              the admin side sent something malformed: HTTP 400
+    ├── NotFound                an admin call names a hub, partition or policy that does not exist: HTTP 404
+    ├── BadRequest              an admin call is malformed: HTTP 400
     └── AmqpError               has a condition and a description
         ├── ConnectionFailed    close(error), then the socket is closed
         │   └── DecodeError     the bytes are not AMQP (also while decoding a message: the link is detached)
         ├── SessionFailed       end(error)
         └── LinkFailed          attach, then detach(closed, error); or a rejected transfer
 
-Invariant: whatever a peer sends, it meets one of these, never a bare Python exception; so every failure that a
-client sees carries a condition it can act on.
+Invariant: for any input of a peer, an error is one of these, never a bare Python exception; so every failure has a
+condition that a client can handle.
 """
 
 
 class EmulatorError(Exception):
-    """Base of everything the emulator raises on purpose."""
+    """Base of the emulator's errors."""
 
 
 class UsageError(EmulatorError):
-    """The command line or configuration cannot be used; the text names the option, the cause and the remedy."""
+    """The command line or configuration is invalid; the text names the option, the cause and the remedy."""
 
 
 class NotFound(EmulatorError):
-    """The admin side asked for something that does not exist."""
+    """An admin call names an entity that does not exist."""
 
 
 class BadRequest(EmulatorError):
-    """The admin side was sent something it cannot use."""
+    """An admin call is malformed."""
 
 
 class AmqpError(EmulatorError):

@@ -1,7 +1,7 @@
-"""The faults that tests inject, as plain state that the protocol side asks about. Pure.
+"""The faults that tests inject, as plain state that the protocol modules query. Pure.
 
-Nothing here touches a link: freezing, refusing and throttling are answers to questions ("may this link send?"), so a
-fault ends by being taken out of the state and needs no undoing.
+This module does not change links: the protocol modules ask, for example, whether a link may send. So a fault ends when
+it is removed from the state, without other steps.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ SERVER_BUSY = "com.microsoft:server-busy"
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """What a link is attached to.
+    """The endpoint of a link.
 
     Attributes:
         kind: ``reader`` or ``producer``.
@@ -32,7 +32,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which links are meant; None means any."""
+    """A selection of links; None means any."""
 
     hub: str | None = None
     partition: str | None = None
@@ -62,7 +62,7 @@ class Refusal:
 
 @dataclass(slots=True)
 class CbsFault:
-    """How ``$cbs`` fails: with a status, or silently if the status is None."""
+    """The failure of ``$cbs``: a status, or no response if the status is None."""
 
     status: int | None
     description: str
@@ -70,14 +70,14 @@ class CbsFault:
 
 @dataclass(slots=True)
 class Faults:
-    """Every fault that is in force.
+    """Every active fault.
 
     Attributes:
-        frozen: links that get no events, though they have credit.
-        refusals: attaches that are answered with an error.
+        frozen: links that get no events, although they have credit.
+        refusals: attaches to refuse with an error.
         busy: producers and new readers that get ``com.microsoft:server-busy``.
-        delay: seconds to wait before each write of events and each answer to a producer.
-        cbs: how authentication fails, or None.
+        delay: seconds to wait before each write of events and each response to a producer.
+        cbs: failure of authentication, or None.
     """
 
     frozen: list[Selection] = field(default_factory=list)
@@ -87,7 +87,7 @@ class Faults:
     cbs: CbsFault | None = None
 
     def is_frozen(self, endpoint: Endpoint) -> bool:
-        """Whether the link must stay silent."""
+        """Whether the link must send no events."""
         return any(selection.matches(endpoint) for selection in self.frozen)
 
     def check_busy(self, endpoint: Endpoint) -> None:
@@ -98,7 +98,7 @@ class Faults:
             )
 
     def check_attach(self, endpoint: Endpoint) -> None:
-        """Raises the error with which this attach is to be refused, and counts it."""
+        """Raises the error if this attach must be refused, and counts it."""
         for refusal in self.refusals:
             if refusal.remaining != 0 and refusal.selection.matches(endpoint):
                 if refusal.remaining is not None:

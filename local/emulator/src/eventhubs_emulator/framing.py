@@ -1,7 +1,7 @@
 """Frames: eight bytes of header, then a body.
 
-The reader is incremental and bounded: it holds at most one frame's bytes beyond what it was just fed, and a size that
-no frame may have is an error before its bytes are waited for.
+The reader is incremental and bounded: it keeps at most the bytes of one frame in addition to its last input, and an
+invalid size is an error before the frame's bytes have arrived.
 """
 
 import struct
@@ -60,7 +60,7 @@ class FrameReader:
         """The next frame; None until it has arrived.
 
         Raises:
-            ConnectionFailed: no frame can have such a header.
+            ConnectionFailed: the header is invalid.
         """
         pos = self._pos
         if len(self._data) - pos < 8:

@@ -1,4 +1,4 @@
-"""A minimal HTTP/1.1 server for JSON: enough for the admin side, its client and curl; one request a connection."""
+"""A minimal HTTP/1.1 server for JSON: enough for the admin API, its client and curl; one request per connection."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ class Call:
     Attributes:
         method: GET, PUT, POST or DELETE.
         path: the parts of the path, unquoted.
-        body: the JSON object that was sent, empty if none was.
+        body: the JSON object of the request, or an empty one.
     """
 
     method: str
@@ -47,7 +47,7 @@ class Call:
         return value
 
     def need(self, name: str, kind: type) -> Any:
-        """A field of the body that must be there.
+        """A required field of the body.
 
         Raises:
             BadRequest: it is missing or has the wrong type.
@@ -61,7 +61,7 @@ class JsonServer:
     """Serves one function over HTTP.
 
     Args:
-        answer: from a call to the JSON object to answer; raises ``BadRequest`` or ``NotFound``.
+        answer: maps a call to the response's JSON object; raises ``BadRequest`` or ``NotFound``.
     """
 
     def __init__(self, answer: Callable[[Call], dict[str, Any]]) -> None:
@@ -106,7 +106,7 @@ class JsonServer:
             return 400, {"error": str(error)}
         except Exception:
             _log.exception("admin %s /%s failed", call.method, "/".join(call.path))
-            return 500, {"error": "the emulator failed; its log has the cause"}
+            return 500, {"error": "internal error of the emulator: see its log"}
 
 
 async def _read_call(reader: asyncio.StreamReader) -> Call:

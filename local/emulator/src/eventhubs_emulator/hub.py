@@ -1,10 +1,10 @@
 """The model: hubs, partitions and their logs. Pure: the time is an argument, and only listeners are called.
 
-A partition is a log of events with an int64 sequence number (by one, unless a gap is made on purpose), an offset that
-clients must take as opaque (here the byte position, so it is not the sequence number by accident) and an enqueued time
-that never falls. Old events leave by count, bytes and age, so memory is bounded; their numbers are never used again.
-Two things break these rules on purpose, as in Azure: log compaction removes events in the middle, and a forced failover
-to a secondary that lags removes the newest, whose numbers the next events get.
+A partition is a log of events with an int64 sequence number (rising by one, unless a test makes a gap), an offset that
+is opaque to clients (here the byte position, so it always differs from the sequence number) and an enqueued time that
+never falls. Retention removes old events by count, bytes and age, so memory is bounded; their numbers are never used
+again. Two operations break these rules, as in Azure: log compaction removes events in the middle, and a forced failover
+to a lagging secondary removes the newest events, and the next events get their numbers.
 """
 
 from bisect import bisect_left
@@ -18,9 +18,9 @@ from .messages import Event
 NEVER_MS = -62_135_596_800_000
 """The enqueued time of "no event yet", as Event Hubs reports it: the year 1."""
 OVERHEAD = 200
-"""Bytes of memory that an event takes beside its payload, about."""
+"""Approximate bytes of memory of an event without its payload."""
 MAX_PARTITIONS = 1024
-"""The most partitions a hub can have (the limit of a dedicated cluster)."""
+"""Maximum number of partitions of a hub (the limit of a dedicated cluster)."""
 
 
 class Stored(NamedTuple):
@@ -29,9 +29,9 @@ class Stored(NamedTuple):
     Attributes:
         sequence_number: its number.
         offset: its offset as a number; on the wire it is a decimal string.
-        enqueued_ms: when it came, milliseconds since the epoch.
+        enqueued_ms: enqueued time, milliseconds since the epoch.
         payload: the message as readers get it.
-        insert: where in the payload delivery annotations go.
+        insert: position of delivery annotations in the payload.
     """
 
     sequence_number: int
@@ -43,7 +43,7 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How much one partition keeps; whichever bound is met first drops the oldest events.
+    """Retention of one partition: the first limit that is reached drops the oldest events.
 
     Attributes:
         max_events: events.
@@ -81,7 +81,7 @@ class Partition:
 
     @property
     def begin_sequence_number(self) -> int:
-        """The number of the oldest event kept; of the newest ever if none is kept, as Event Hubs says it."""
+        """The number of the oldest retained event; of the newest ever if none is retained, as in Event Hubs."""
         return self._log[self._start].sequence_number if len(self) else self.last_sequence_number
 
     @property
@@ -96,7 +96,7 @@ class Partition:
 
     @property
     def memory(self) -> int:
-        """Bytes held, about."""
+        """Approximate bytes of memory."""
         return self._bytes
 
     def append(self, events: Iterable[Event], now_ms: int) -> None:
@@ -152,10 +152,10 @@ class Partition:
         self._drop(start)
 
     def drop_before(self, sequence_number: int) -> int:
-        """Drops every event below a number, as retention would.
+        """Drops every event below a number, as retention does.
 
         Returns:
-            How many were dropped.
+            Their number.
         """
         index = self._index(sequence_number) if sequence_number <= self.last_sequence_number else len(self._log)
         dropped = index - self._start
@@ -164,7 +164,7 @@ class Partition:
         return dropped
 
     def _drop(self, start: int) -> None:
-        # References go at once (memory), the list itself is compacted when half of it is empty (time).
+        # References are removed immediately (memory); the list is compacted when half of it is empty (time).
         gone = start - self._start
         if gone > 0 and start * 2 >= len(self._log):
             del self._log[:start]
@@ -175,10 +175,10 @@ class Partition:
         self._start = start
 
     def remove(self, numbers: Iterable[int]) -> int:
-        """Removes events wherever they are, as log compaction does; the numbers of the rest stay.
+        """Removes events at any position, as log compaction does; other events keep their numbers.
 
         Returns:
-            How many were removed.
+            The number of removed events.
         """
         gone = frozenset(numbers)
         kept = [event for event in self._log[self._start :] if event.sequence_number not in gone]
@@ -187,15 +187,15 @@ class Partition:
         return removed
 
     def forget_last(self, count: int) -> int:
-        """Loses the newest events, as a forced failover to a secondary that lags does; their numbers are used again.
+        """Loses the newest events, as a forced failover to a lagging secondary does; their numbers are used again.
 
-        Offsets go back too: they count bytes of the log that is left.
+        Offsets are used again too: they count bytes of the remaining log.
 
         Args:
-            count: how many sequence numbers the end goes back, also beyond the oldest event kept.
+            count: number of lost sequence numbers, which may include expired events.
 
         Returns:
-            How many events were lost.
+            The number of lost events.
         """
         self.next_sequence_number = max(0, self.next_sequence_number - count)
         lost = [event for event in self._log[self._start :] if event.sequence_number >= self.next_sequence_number]
@@ -212,12 +212,12 @@ class Partition:
         self._bytes = sum(len(event.payload) + OVERHEAD for event in kept)
 
     def skip_numbers(self, count: int) -> None:
-        """Leaves out sequence numbers, so that readers see a gap."""
+        """Skips sequence numbers, so that readers see a gap."""
         self.next_sequence_number += count
 
 
 class Hub:
-    """An event hub: partitions, consumer groups and the moment of its creation."""
+    """An event hub: partitions, consumer groups and creation time."""
 
     def __init__(
         self, name: str, partitions: int, groups: Iterable[str], retention: Retention, created_ms: int
@@ -232,7 +232,7 @@ class Hub:
         self._round_robin = -1
 
     def has_group(self, name: str) -> bool:
-        """Whether a consumer group of that name exists, in any case."""
+        """Whether a consumer group of that name, in any case, exists."""
         return name.lower() in (group.lower() for group in self.groups)
 
     def partition(self, partition_id: str) -> Partition:
@@ -247,12 +247,12 @@ class Hub:
         return self.partitions[number]
 
     def next_partition(self) -> Partition:
-        """The next partition in turn."""
+        """The next partition, round robin."""
         self._round_robin = (self._round_robin + 1) % len(self.partitions)
         return self.partitions[self._round_robin]
 
     def add_partitions(self, total: int) -> None:
-        """Grows the hub to ``total`` partitions; Event Hubs never takes one away.
+        """Grows the hub to ``total`` partitions; Event Hubs never removes one.
 
         Raises:
             BadRequest: fewer than there are, or too many.

@@ -1,8 +1,8 @@
-"""From a partition key to a partition, with the hash that Event Hubs uses (Bob Jenkins' lookup3). Pure.
+"""Maps a partition key to a partition, with the hash of Event Hubs (Bob Jenkins' lookup3). Pure.
 
-The hash and its reduction are those of the .NET, Java and JavaScript clients, which take the remainder as C does. (The
-buffered producer of the Python client takes Python's remainder and so differs for negative hashes; it names the
-partition itself, so no event is split from its key by that.)
+The hash and its reduction are the same as in the .NET, Java and JavaScript clients, which use C's remainder. (The
+buffered producer of the Python client uses Python's remainder, which differs for negative hashes; it chooses the
+partition itself, so events with one key stay together.)
 """
 
 _MASK = 0xFFFFFFFF
@@ -39,11 +39,11 @@ def lookup3(data: bytes) -> tuple[int, int]:
 
 
 def partition_of_key(key: str, partitions: int) -> int:
-    """The number of the partition that events with this key go to.
+    """The number of the partition of events with this key.
 
     Args:
         key: the partition key, not empty.
-        partitions: how many partitions the hub has.
+        partitions: number of partitions of the hub.
     """
     c, b = lookup3(key.encode("utf-8"))
     short = (c ^ b) & 0xFFFF

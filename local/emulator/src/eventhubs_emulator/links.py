@@ -1,8 +1,8 @@
 """Links, which transfer messages in one direction between a client and a node.
 
-``Incoming`` puts transfers together into messages, bounded by the maximum message size, and gives credit;
-``Outgoing`` sends within the client's credit and the session's window, and cuts large messages into frames.
-What the messages mean is in ``nodes``.
+``Incoming`` joins transfers into messages, limited by the maximum message size, and gives credit; ``Outgoing`` sends
+within the client's credit and the session's window, and splits large messages into frames. ``nodes`` handles the
+messages.
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ MAX_MESSAGE_SIZE = 1024 * 1024
 CREDIT = 1000
 """Transfers that a client may send ahead."""
 SETTLED = 1
-"""The sender settle mode that Event Hubs answers readers with: no delivery waits for a disposition."""
+"""The sender settle mode of Event Hubs for readers: no delivery waits for a disposition."""
 
 
 class Link:
@@ -37,9 +37,9 @@ class Link:
         self.attached = True
 
     def attach_reply(self, attach: Attach) -> Attach:
-        """The answer to the client's attach: its own terms, with the role turned round.
+        """The response to the client's attach: the same fields, with the opposite role.
 
-        Source and target are never null: clients take that for a refusal.
+        Source and target are never null: to clients, null means a refusal.
         """
         return Attach(
             name=attach.name,
@@ -55,13 +55,13 @@ class Link:
         )
 
     def opened(self) -> None:
-        """Called once the answer to the attach is on its way."""
+        """Called after the response to the attach is queued."""
 
     def on_flow(self, flow: Flow) -> None:
-        """Takes the client's credit or echo request."""
+        """Handles the client's credit or echo request."""
 
     def on_transfer(self, transfer: Transfer, payload: bytes) -> None:
-        """Takes a message or a part of one."""
+        """Handles a message or a part of one."""
         raise LinkFailed("amqp:not-allowed", f"link '{self.name}' sends to the client and cannot receive")
 
     def pump(self, budget: int) -> int:
@@ -69,7 +69,7 @@ class Link:
         return 0
 
     def tick(self, now: float) -> None:
-        """Looks at the clock (seconds since the epoch)."""
+        """Checks the clock (seconds since the epoch)."""
 
     def detach(self, error: LinkFailed) -> None:
         """Detaches the link with an error."""
@@ -105,12 +105,12 @@ class Incoming(Link):
         self.session.send_flow(self.handle, self.delivery_count, self.credit)
 
     def on_flow(self, flow: Flow) -> None:
-        """Answers an echo request."""
+        """Responds to an echo request."""
         if flow.echo:
             self.session.send_flow(self.handle, self.delivery_count, self.credit)
 
     def on_transfer(self, transfer: Transfer, payload: bytes) -> None:
-        """Collects the parts of a message and hands it over once it is complete."""
+        """Collects the parts of a message and passes it on when it is complete."""
         if self._first is None:
             self._first = transfer
         first = self._first
@@ -142,7 +142,7 @@ class Incoming(Link):
             self.session.send(Disposition(True, first.delivery_id, first.delivery_id, True, outcome))
 
     def on_message(self, message: bytes, message_format: int) -> None:
-        """Takes a whole message.
+        """Handles a complete message.
 
         Raises:
             LinkFailed: the delivery is rejected with this error; the link stays.
@@ -177,13 +177,13 @@ class Outgoing(Link):
         self._frames: deque[bytes] = deque()
 
     def attach_reply(self, attach: Attach) -> Attach:
-        """Event Hubs answers receivers with the settled mode."""
+        """Event Hubs uses the settled mode for receivers."""
         reply = super().attach_reply(attach)
         reply.snd_settle_mode = SETTLED
         return reply
 
     def on_flow(self, flow: Flow) -> None:
-        """Takes the client's credit."""
+        """Handles the client's credit."""
         if flow.link_credit is not None:
             limit = (flow.delivery_count or 0) + flow.link_credit
             credit = (limit - self.delivery_count) & 0xFFFFFFFF
@@ -194,7 +194,7 @@ class Outgoing(Link):
             self.session.send_flow(self.handle, self.delivery_count, self.credit)
 
     def enqueue(self, payload: bytes) -> int:
-        """Cuts a message into frames and queues them; uses one credit.
+        """Splits a message into frames and queues them; uses one credit.
 
         Returns:
             Bytes queued.
@@ -215,7 +215,7 @@ class Outgoing(Link):
         return size
 
     def flush(self) -> int:
-        """Sends queued frames as far as the session's window goes; returns how many bytes."""
+        """Sends queued frames within the session's window; returns the number of bytes."""
         size = 0
         while self._frames and self.session.take_window():
             size += len(self._frames[0])
@@ -228,7 +228,7 @@ class Outgoing(Link):
         return bool(self._frames)
 
     def finish_drain(self) -> None:
-        """Gives back the credit that a draining client wants used up or returned."""
+        """Returns the remaining credit of a draining client."""
         if self.draining and not self.blocked:
             self.draining = False
             self.delivery_count = (self.delivery_count + self.credit) & 0xFFFFFFFF

@@ -1,6 +1,6 @@
-"""A message as sections of raw bytes: cut apart at sizes, never decoded as a whole.
+"""A message as sections of raw bytes: split by sizes, never decoded as a whole.
 
-The emulator stores what it was sent. Publishing reads only the message annotations (for the partition key); the
+The emulator stores the sent bytes. Publishing reads only the message annotations (for the partition key); the
 service's own annotations are written once, when the event is enqueued, and the bytes are then sent to every reader
 unchanged. The sender's delivery annotations are for one hop and are dropped. Sections stay in the order in which
 clients expect them: header, delivery annotations, message annotations, properties, application properties, body,
@@ -32,13 +32,13 @@ _TWO_U32 = struct.Struct(">II").pack
 
 
 def sections(data: bytes) -> list[tuple[int, int, int]]:
-    """Cuts a message into sections.
+    """Splits a message into sections.
 
     Args:
         data: an encoded message.
 
     Returns:
-        For each section its code and where its value (after the descriptor) starts and stops.
+        For each section its code, and start and end of its value (after the descriptor).
 
     Raises:
         DecodeError: not a sequence of sections.
@@ -68,7 +68,7 @@ class Event(NamedTuple):
     Attributes:
         header: the raw header section, or empty.
         annotations: the sender's message annotations, encoded key after value, without the service's own.
-        annotation_count: how many keys and values ``annotations`` holds.
+        annotation_count: number of keys and values in ``annotations``.
         rest: every section after the message annotations, raw.
         key: the partition key, or None.
     """
@@ -83,7 +83,7 @@ class Event(NamedTuple):
         """The message as readers get it.
 
         Returns:
-            The bytes, and where in them delivery annotations go.
+            The bytes, and the position of delivery annotations in them.
         """
         body = (
             _SEQUENCE_NUMBER + _INT64(sequence_number)
@@ -113,7 +113,7 @@ def parse_event(data: bytes, key: str | None = None) -> Event:
 
     Args:
         data: the encoded message.
-        key: the partition key of the batch it came in; the message's own is used if None.
+        key: the partition key of its batch; None: use the message's own key.
 
     Raises:
         DecodeError: the bytes are not a message with a body.
@@ -131,7 +131,7 @@ def parse_event(data: bytes, key: str | None = None) -> Event:
             body = body or DATA <= code <= VALUE
             rest.append(b"\x00\x53" + bytes((code,)) + data[start:stop])
     if not body:
-        # Event Hubs takes an event without a body; readers expect at least an empty one.
+        # Event Hubs accepts an event without a body; readers expect at least an empty one.
         rest.append(b"\x00\x53\x75\xa0\x00")
     return Event(header, annotations, count, b"".join(rest), key)
 
@@ -142,7 +142,7 @@ def _read_annotations(raw: bytes) -> tuple[str | None, bytes, int]:
 
 
 def _annotations(raw: bytes) -> tuple[str | None, bytes, int]:
-    """A message annotations map: its partition key, the sender's other entries re-encoded, how many parts they are."""
+    """A message annotations map: partition key, the sender's other entries re-encoded, and the number of parts."""
     fields, _ = decode(raw)
     if fields is None:
         return None, b"", 0
@@ -179,7 +179,7 @@ def parse_publication(data: bytes, message_format: int) -> list[Event]:
 
 
 def encode_event(body: bytes, properties: dict[str, Any] | None = None, key: str | None = None) -> Event:
-    """An event made here rather than published, for the admin side.
+    """An event of the admin API, which no producer published.
 
     Args:
         body: the event's data.
@@ -203,7 +203,7 @@ class Request:
 
 
 def parse_request(data: bytes) -> Request:
-    """Decodes a request message whole.
+    """Decodes a complete request message.
 
     Raises:
         DecodeError: not a message, or its properties are invalid.

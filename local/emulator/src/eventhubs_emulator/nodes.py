@@ -1,12 +1,12 @@
-"""What links are attached to: from an address to a reader, a producer or a service.
+"""The nodes of links: maps an address to a reader, a producer or a service.
 
     <hub>/ConsumerGroups/<group>/Partitions/<id>    a reader of a partition
-    <hub>                                           a producer; key or turn chooses the partition
+    <hub>                                           a producer; the partition is chosen by key or round robin
     <hub>/Partitions/<id>                           a producer to one partition
     $cbs, $management                               a pair of links for requests and replies
 
-The reader is the hot path: an event's bytes are not touched, a transfer's head is packed by one precompiled struct, and
-a whole slice of the log goes out in one write.
+The reader is the hot path: an event's bytes are not changed, a transfer's head is packed by one precompiled struct, and
+a whole slice of the log is sent in one write.
 """
 
 import struct
@@ -30,10 +30,10 @@ READ_AHEAD = 512
 
 
 def create_link(session: SessionContext, attach: Attach) -> Link:
-    """The link that a client's attach asks for.
+    """The link for a client's attach.
 
     Raises:
-        LinkFailed: there is no such node, or the client may not use it.
+        LinkFailed: the node does not exist, or the client may not use it.
     """
     address = address_of(attach.source if attach.role else attach.target) or ""
     path = (address.split("://", 1)[1].partition("/")[2] if "://" in address else address).strip("/")
@@ -83,7 +83,7 @@ class Reader(Outgoing):
         self.partition.listeners.add(connection.wake)
 
     def attach_reply(self, attach: Attach) -> Attach:
-        """Confirms the runtime metrics, if they were asked for."""
+        """Confirms the runtime metrics, if the client requested them."""
         reply = super().attach_reply(attach)
         reply.offered_capabilities = (RUNTIME_METRIC,) if self.metrics else ()
         return reply
@@ -104,7 +104,7 @@ class Reader(Outgoing):
         return size
 
     def _send(self, events: list[Stored], budget: int) -> int:
-        """Sends events in order until the budget is used up or one has to wait for the window."""
+        """Sends events in order until the budget is used up or the window is closed."""
         output, pack, limit = self.connection.output, self._head.pack, self.connection.peer_max_frame_size
         before, between, after = self._fixed
         overhead, metrics = self._head.size, self._metrics() if self.metrics else b""
@@ -149,7 +149,7 @@ class Reader(Outgoing):
         )
 
     def seek(self, sequence_number: int) -> None:
-        """Goes on from another sequence number, so that old events come again or some are left out."""
+        """Continues from another sequence number, so that events are sent again or skipped."""
         self.position = sequence_number
         self.connection.wake()
 
@@ -158,11 +158,11 @@ class Reader(Outgoing):
         _check_token(self, now)
 
     def describe(self) -> dict[str, Any]:
-        """The reader's state for the admin side."""
+        """The reader's state for the admin API."""
         return {**_describe(self), "epoch": self.epoch, "position": self.position, "events": self.sent}
 
     def close(self) -> None:
-        """Gives up the place among the partition's readers."""
+        """Removes the reader from the partition's readers."""
         super().close()
         self.connection.broker.forget(self)
         if not any(
@@ -208,11 +208,11 @@ class Producer(Incoming):
         _check_token(self, now)
 
     def describe(self) -> dict[str, Any]:
-        """The producer's state for the admin side."""
+        """The producer's state for the admin API."""
         return {**_describe(self), "events": self.sent}
 
     def close(self) -> None:
-        """Takes the producer out."""
+        """Removes the producer."""
         super().close()
         self.connection.broker.forget(self)
 

@@ -1,8 +1,8 @@
 """The performatives of AMQP 1.0 and SASL as dataclasses, in the order of their fields on the wire.
 
-Invariant: every field is written, nulls at the end included. Clients that index performatives by position fail on
-lists that were trimmed. Reading is lenient the other way round: missing fields are null, and a field of the wrong
-type is a ``DecodeError`` that names it.
+Invariant: every field is written, including nulls at the end. Clients that index performatives by position fail on
+trimmed lists. Reading is lenient: missing fields are null, and a field of the wrong type is a ``DecodeError`` that
+names it.
 """
 
 from dataclasses import dataclass, fields
@@ -191,7 +191,7 @@ class Transfer(Performative):
 
 @dataclass(slots=True)
 class Disposition(Performative):
-    """Tells the state of a range of deliveries."""
+    """The state of a range of deliveries."""
 
     CODE = 0x15
     KINDS = (bool, UInt, UInt, bool, Anything, bool)
@@ -236,7 +236,7 @@ class Close(Performative):
 
 @dataclass(slots=True)
 class SaslMechanisms(Performative):
-    """What the server offers."""
+    """The mechanisms that the server offers."""
 
     CODE = 0x40
     KINDS = (Symbols,)
@@ -245,7 +245,7 @@ class SaslMechanisms(Performative):
 
 @dataclass(slots=True)
 class SaslInit(Performative):
-    """What the client chose."""
+    """The mechanism that the client chose."""
 
     CODE = 0x41
     KINDS = (Symbol, bytes, str)
@@ -276,7 +276,7 @@ ACCEPTED = Described(ULong(0x24), [])
 
 
 def rejected(error: AmqpError) -> Described:
-    """The outcome of a delivery that was refused."""
+    """The outcome of a rejected delivery."""
     return Described(ULong(0x25), [error_value(error)])
 
 
@@ -289,7 +289,7 @@ def parse(body: bytes, known: dict[int, type[Performative]] = AMQP) -> tuple[Per
     """Reads the performative at the start of a frame body.
 
     Returns:
-        The performative, and where the payload starts.
+        The performative, and the start of the payload.
 
     Raises:
         DecodeError: the body does not start with a performative that is expected here.

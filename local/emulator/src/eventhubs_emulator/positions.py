@@ -4,8 +4,8 @@
     amqp.annotation.x-opt-sequence-number >= '<number>'
     amqp.annotation.x-opt-enqueued-time > '<milliseconds>'
 
-A position that retention has passed starts at the oldest event, silently, as in Azure. A position beyond the newest
-event is refused with the text that Azure uses: it is how a client learns that a hub was recreated under its checkpoint.
+A position before the oldest retained event starts there without an error, as in Azure. A position after the newest
+event is refused with Azure's text: from this error, a client detects that the hub of its checkpoint was recreated.
 """
 
 import re
@@ -26,8 +26,8 @@ class Selector:
 
     Attributes:
         field: ``offset``, ``sequence-number`` or ``enqueued-time``.
-        inclusive: whether the event at the value itself is wanted.
-        value: the text compared with.
+        inclusive: whether the event at the value itself is included.
+        value: the text to compare with.
     """
 
     field: str
@@ -36,10 +36,10 @@ class Selector:
 
 
 def parse_selector(text: str | None) -> Selector:
-    """Reads a selector; none at all means from the start.
+    """Reads a selector; no selector means from the start.
 
     Raises:
-        LinkFailed: not a selector that Event Hubs knows.
+        LinkFailed: Event Hubs does not support the selector.
     """
     if text is None:
         return Selector("offset", False, "-1")

@@ -1,15 +1,15 @@
-"""Which reader of a partition stays: the epoch rules. Pure.
+"""The epoch rules: which readers of a partition stay attached. Pure.
 
 Within a consumer group a partition has either one exclusive reader (with an epoch) or up to five without:
 
-    newcomer      present readers          what happens
+    newcomer      present readers          result
     epoch n       epoch > n                the newcomer is refused
-    epoch n       epoch <= n               the present reader is displaced (equal too: that is how it steals)
+    epoch n       epoch <= n               the present reader is displaced (also if equal)
     epoch n       without epoch            all of them are displaced
     no epoch      an epoch                 the newcomer is refused
     no epoch      five without             the newcomer is refused
 
-A reader that has gone is forgotten with its epoch. Conditions and texts are those of Event Hubs.
+The epoch of a detached reader has no effect. Conditions and texts are the same as in Event Hubs.
 """
 
 from collections.abc import Sequence
@@ -24,12 +24,12 @@ def displaced_by(newcomer: int | None, present: Sequence[int | None], name: str 
     """Applies the rules.
 
     Args:
-        newcomer: the epoch of the reader that wants in, None without.
+        newcomer: the epoch of the attaching reader; None without.
         present: the epochs of the readers of the same partition and group.
         name: the receiver's name, for the texts.
 
     Returns:
-        Why the present readers go, in their order; empty if they stay.
+        The detach errors of the present readers, in their order; empty if they stay.
 
     Raises:
         LinkFailed: the newcomer is refused.

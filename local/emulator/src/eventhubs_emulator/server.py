@@ -1,7 +1,7 @@
-"""Sockets and timers around the protocol: one task reads, one writes, one looks at the clock.
+"""Sockets and timers around the protocol: one task reads, one writes, one checks the clock.
 
-The reader stops reading while the writer is behind, so a client that does not read its answers cannot fill the
-memory; the writer asks the connection for events only when the last ones are on their way.
+The reader stops reading while the writer is behind, so a client that does not read its responses cannot fill the
+memory; the writer takes events from the connection only when the last ones are written.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from .errors import ConnectionFailed
 READ_SIZE = 256 * 1024
 WRITE_SIZE = 256 * 1024
 MAX_PENDING_FRAMES = 5000
-"""Frames that may wait to be written before no more are read."""
+"""Frames that may wait to be written before reading stops."""
 TICK_SECONDS = 0.5
 
 _log = logging.getLogger("eventhubs_emulator")
@@ -28,7 +28,7 @@ class AmqpServer:
     Args:
         broker: the namespace.
         idle_ms: milliseconds without a frame after which a client is disconnected.
-        max_connections: how many clients may be connected.
+        max_connections: maximum number of connected clients.
     """
 
     def __init__(self, broker: Broker, idle_ms: int = 240_000, max_connections: int = 1000) -> None:
@@ -43,7 +43,7 @@ class AmqpServer:
         """Listens.
 
         Returns:
-            The port, chosen by the system if 0 was asked for.
+            The port, chosen by the system if ``port`` is 0.
         """
         self._server = await asyncio.start_server(self._serve, host, port, ssl=tls, limit=READ_SIZE)
         self._tasks.add(asyncio.create_task(self._tick()))
@@ -74,7 +74,9 @@ class AmqpServer:
         number, wake, written = self._last_number, asyncio.Event(), asyncio.Event()
         connection = Connection(self._broker, number, wake.set, writer.transport.abort, self._idle_ms)
         if len(self._broker.connections) >= self._max_connections:
-            _log.warning("connection=%d refused: there are %d already", number, self._max_connections)
+            _log.warning(
+                "connection=%d refused: the maximum of %d connections is reached", number, self._max_connections
+            )
             writer.transport.abort()
         self._broker.connections[number] = connection
         writer.transport.set_write_buffer_limits(high=4 * WRITE_SIZE)
@@ -90,7 +92,7 @@ class AmqpServer:
             del self._broker.connections[number]
             self._tasks.discard(task)
             writer.transport.abort()
-            _log.info("connection=%d gone", number)
+            _log.info("connection=%d ended", number)
 
     async def _read(
         self, connection: Connection, reader: asyncio.StreamReader, wake: asyncio.Event, written: asyncio.Event
@@ -121,6 +123,6 @@ class AmqpServer:
                     written.set()
             writer.close()
         finally:
-            # Whatever ended the writing, the reader must not wait for it.
+            # The reader must not wait for a writer that has ended.
             connection.end()
             written.set()

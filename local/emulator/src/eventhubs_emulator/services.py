@@ -1,8 +1,8 @@
 """The two request-and-reply services of a namespace: ``$cbs`` (put a token) and ``$management`` (read properties).
 
 A client attaches a pair of links, sends a request and waits for the message that carries the request's id as
-correlation id, in the same AMQP type. Clients give no reply-to that could be relied on, so a reply goes to the link
-that receives from the same service in the same session, and in the same connection if that session has none.
+correlation id, in the same AMQP type. The reply-to of clients is not reliable, so a reply is sent to the link that
+receives from the same service in the same session, or in the same connection if that session has none.
 """
 
 from collections import deque
@@ -19,9 +19,9 @@ from .values import Array, Int, Symbol, Timestamp
 
 SERVICES = ("$cbs", "$management")
 MAX_REQUEST_SIZE = 64 * 1024
-"""Bytes of a request; a token has a few kilobytes at most."""
+"""Maximum bytes of a request; a token has a few kilobytes at most."""
 MAX_WAITING_REPLIES = 100
-"""Replies that wait for the client's credit; a client that lets more pile up is detached."""
+"""Maximum of replies that wait for the client's credit; with more, the link is detached."""
 
 
 class ReplyLink(Outgoing):
@@ -62,7 +62,7 @@ class RequestLink(Incoming):
         self.service = service
 
     def on_message(self, message: bytes, message_format: int) -> None:
-        """Answers a request."""
+        """Handles a request."""
         request = parse_request(message)
         answer = put_token(self.connection, request) if self.service == "$cbs" else read(self.connection, request)
         if answer is None:
@@ -90,14 +90,14 @@ class RequestLink(Incoming):
 
 
 Answer = tuple[int, str, Any, str | None]
-"""Status code, status description, body, and the error condition if the service names one."""
+"""Status code, status description, body, and the error condition if there is one."""
 
 
 def put_token(connection: ConnectionContext, request: Request) -> Answer | None:
-    """Takes a token.
+    """Handles a token.
 
     Returns:
-        What to answer; None to stay silent (a fault).
+        The response; None: no response (a fault).
     """
     broker = connection.broker
     fault = broker.faults.cbs
@@ -150,7 +150,7 @@ def check_token(connection: ConnectionContext, kind: str, token: str, audience: 
 
 
 def read(connection: ConnectionContext, request: Request) -> Answer:
-    """Answers a READ of a hub's or a partition's properties."""
+    """Handles a READ of a hub's or a partition's properties."""
     broker, properties = connection.broker, request.properties
     broker.counters["management_reads"] += 1
     kind, name = properties.get("type"), properties.get("name")

@@ -1,8 +1,8 @@
 """A session: its links by handle, and the window of transfers that the client can take.
 
-The server uses the client's handles and channels as its own: they are unique where they come from. The client's
-window is respected frame by frame, because clients refresh it only when it is used up; the server's own window is
-refreshed when half of it is used, and not policed: a client counts messages where the protocol counts frames.
+The server uses the client's handles and channels as its own: they are unique at the client. The client's window is
+respected frame by frame, because clients refresh it only when it is used up; the server's own window is refreshed when
+half of it is used, and not enforced: clients count messages, but the protocol counts frames.
 """
 
 from .contexts import ConnectionContext
@@ -77,7 +77,7 @@ class Session:
 
     @property
     def window(self) -> int:
-        """Transfer frames that the client can take now."""
+        """Transfer frames that the client accepts now."""
         return self._client_window
 
     def take_window(self, frames: int = 1) -> bool:
@@ -97,7 +97,7 @@ class Session:
     # Receiving
 
     def on_frame(self, performative: Performative, payload: bytes) -> None:
-        """Takes a frame on this session's channel."""
+        """Handles a frame on this session's channel."""
         try:
             match performative:
                 case Transfer():
@@ -109,7 +109,7 @@ class Session:
                 case Detach():
                     self._on_detach(performative)
                 case Disposition():
-                    # Everything the server sends is settled already.
+                    # All transfers of the server are settled already.
                     pass
                 case End():
                     self.end()
@@ -130,8 +130,8 @@ class Session:
         try:
             link = create_link(self, attach)
         except LinkFailed as error:
-            # Attached to nothing, then detached: the null source and target keep a client from using the link before
-            # it has read the error.
+            # Attach with null source and target, then detach: the client does not use the link before it has read the
+            # error.
             self.send(Attach(attach.name, attach.handle, not attach.role))
             self.send(Detach(attach.handle, True, error_value(error)))
             self._detaching.add(attach.handle)
@@ -200,7 +200,7 @@ class Session:
                 self.connection.log("session ended", None, error)
 
     def close(self) -> None:
-        """Lets go of every link."""
+        """Closes every link."""
         self.ended = True
         for link in tuple(self.links.values()):
             link.close()

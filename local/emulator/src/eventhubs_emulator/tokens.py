@@ -1,8 +1,8 @@
 """Authorisation: shared access policies, SAS tokens and JWTs. Pure: the time is an argument.
 
-A token is checked as Azure checks it: signature over the resource as it is spelled in the token, expiry, and that the
-resource covers the audience. Only paths are compared, since one emulator answers under many host names. A JWT is
-accepted unread (there is no directory here to verify it against), and only if the emulator was started that way.
+A token is checked as in Azure: signature over the resource as spelled in the token, expiry, and that the resource
+covers the audience. Only paths are compared, because one emulator has many host names. A JWT is accepted without
+verification (the emulator has no directory), and only with the option for it.
 """
 
 import base64
@@ -57,20 +57,20 @@ class Policy:
         return cls(name, key, RIGHTS if MANAGE in named else frozenset(named))
 
     def __repr__(self) -> str:
-        # Keys stay out of logs, even here.
+        # Keys must not appear in logs, also in the emulator.
         return f"Policy({self.name!r}, {sorted(self.rights)})"
 
 
 DEFAULT_POLICY = Policy("RootManageSharedAccessKey", "SAS_KEY_VALUE", RIGHTS)
-"""The policy of Microsoft's own emulator, so its well-known connection string works here too."""
+"""The policy of Microsoft's own emulator, so that its well-known connection string works too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a token allows.
+    """The rights of a token.
 
     Attributes:
-        path: lower-case path it covers, without slashes at the ends; "" covers the namespace.
+        path: lower-case path that it covers, without slashes at the ends; "" covers the namespace.
         rights: its rights for the path.
         expires_at: seconds since the epoch.
     """
@@ -94,7 +94,7 @@ def check_sas(token: str, audience: str, policies: Mapping[str, Policy], now: fl
 
     Args:
         token: ``SharedAccessSignature sr=...&sig=...&se=...&skn=...``.
-        audience: the resource it was put for.
+        audience: the resource of the request.
         policies: the policies by name.
         now: seconds since the epoch.
 
@@ -128,7 +128,7 @@ def check_jwt(token: str, audience: str, expires_at: float | None, now: float) -
 
     Args:
         token: the token; its ``exp`` claim is used if it can be read.
-        audience: the resource it was put for.
+        audience: the resource of the request.
         expires_at: expiry from the client, seconds since the epoch, used if the token has none.
         now: seconds since the epoch.
 

@@ -1,8 +1,8 @@
 """Python types for the AMQP 1.0 primitive types that Python does not distinguish.
 
-Natural types stand for themselves: None, bool, str, bytes, list, dict, float (double), uuid.UUID; a plain int is an
-AMQP long. Every other type is a small subclass, so a decoded value is encoded again as the type it had. That matters
-where a peer compares types, as it does for correlation ids, and for round trips in tests.
+Native types represent themselves: None, bool, str, bytes, list, dict, float (double), uuid.UUID; a plain int is an AMQP
+long. Every other type is a small subclass, so a decoded value is encoded with the same type. Peers compare types of
+correlation ids, and tests compare round trips.
 """
 
 from dataclasses import dataclass
@@ -82,7 +82,7 @@ class Float(float):
 
 
 class Decimal32(bytes):
-    """The 4 raw bytes of a decimal32; never computed with here."""
+    """The 4 raw bytes of a decimal32, without arithmetic."""
 
     __slots__ = ()
 
@@ -101,7 +101,7 @@ class Decimal128(bytes):
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A value with a descriptor (a symbol or an unsigned long) for its meaning."""
+    """A value with a descriptor (a symbol or an unsigned long)."""
 
     descriptor: Any
     value: Any
