@@ -1,8 +1,8 @@
 """A real single-node Kubernetes without Docker, for development and tests.
 
-What: `up` starts etcd, the control plane, containerd, a kubelet, kube-proxy and CoreDNS as plain processes; `build`
-makes the project's images with buildah; `down` takes everything away again. Invariant: everything that belongs to the
-cluster can be recognised by the state directory or by a name of ours, never by a guess, so that what a killed cluster
-left behind is removed and what belongs to others is not touched. Why: the tests and the demo need Kubernetes as it is
-(Pod Security, probes, leases, disruption), on machines that have no container engine and reach no image registry.
+`up` starts etcd, the control plane, containerd, a kubelet, kube-proxy and CoreDNS as plain processes; `build` makes the
+project's images with buildah; `down` removes everything. Invariant: every part of the cluster is identified by the
+state directory or by a fixed name, so that the remains of a killed cluster are removed and other programs' files are
+not changed. The tests and the demo need a real Kubernetes (Pod Security, probes, leases, disruption) on machines
+without a container engine and without access to an image registry.
 """

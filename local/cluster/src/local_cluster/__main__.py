@@ -62,7 +62,7 @@ def up(
 
 @app.command()
 def down(purge: Annotated[bool, typer.Option(help="Remove the images, too.")] = False) -> None:
-    """Stop the cluster and remove every trace of it; images and binaries are kept for the next time."""
+    """Stop the cluster and remove all of its files; images and binaries are kept for the next start."""
     progress = Progress(DOWN_STEPS)
     _cluster().down(progress, purge=purge)
     progress.finish("The cluster was removed.")
@@ -108,7 +108,7 @@ def build(names: Names = None, registry: Registry = LOCAL_REGISTRY) -> None:
 
 @app.command()
 def load(names: Names = None, registry: Registry = LOCAL_REGISTRY) -> None:
-    """Hand the built images to the local cluster, or push them to the registry that is named."""
+    """Load the built images into the local cluster, or push them to the given registry."""
     builder = Builder(Layout.from_environment(), _image_names(names), registry)
     progress = Progress(len(builder.images))
     builder.load(progress)

@@ -1,8 +1,8 @@
 """Start, inspect and remove the cluster.
 
-`up` ends in one state whatever it finds: a healthy cluster of this version is left alone, one that lost some of its
-processes gets those back and keeps its objects, and one of which nothing runs any more (a crash, a reboot) is swept
-away and started anew.
+`up` always ends with a running cluster: it does not change a healthy cluster of this version, restarts missing
+processes of a cluster with its objects kept, and removes and recreates a cluster without processes (after a crash or a
+reboot).
 """
 
 import contextlib
@@ -37,12 +37,12 @@ _FOR_USERS = ("kubectl", "helm")
 
 @dataclass(frozen=True)
 class ComponentStatus:
-    """How one process of the cluster is.
+    """The state of one process of the cluster.
 
     Attributes:
         name: The component.
         pid: Its process id; None if it does not run.
-        ready: Whether it answers its probe.
+        ready: Whether its probe succeeds.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Cluster:
     """The one cluster of this machine."""
 
     def __init__(self, layout: Layout, addresses: Network) -> None:
-        """Look at the sources; touches nothing yet."""
+        """Read the sources; changes nothing."""
         self.layout = layout
         self.network = addresses
         self.tools = Tools(TOOL_MODULES, layout.cache)
@@ -68,7 +68,7 @@ class Cluster:
         return f"localhost/eventconsumer/pause:{self.tools.path('pause').parent.name.removeprefix('pause-')}"
 
     def up(self, progress: Progress, *, recreate: bool = False) -> None:
-        """Make the cluster run.
+        """Start or repair the cluster.
 
         Args:
             progress: Shows the steps.
@@ -91,7 +91,7 @@ class Cluster:
             self.layout.fingerprint.write_text(self.fingerprint())
 
     def down(self, progress: Progress, *, purge: bool = False) -> None:
-        """Stop everything and remove all traces but images and binaries; two steps.
+        """Stop everything and remove all files except images and binaries; two steps.
 
         Args:
             progress: Shows the steps.
@@ -108,11 +108,11 @@ class Cluster:
                     sweep.remove_folders([self.layout.containerd_root, self.layout.build_storage])
 
     def tool_steps(self) -> int:
-        """How many steps `build_tools` will show."""
+        """The number of steps of `build_tools`."""
         return 1 + max(1, len(self.tools.missing()))
 
     def up_steps(self) -> int:
-        """How many steps `up` will show; two less where the cluster runs."""
+        """The number of steps of `up`; two fewer if the cluster runs."""
         return self.tool_steps() + 5
 
     def build_tools(self, progress: Progress) -> None:
@@ -130,13 +130,13 @@ class Cluster:
         self.tools.link(self.layout.bin, _FOR_USERS)
 
     def build_extra(self, module: ToolModule, progress: Progress) -> None:
-        """Build a program that is no part of the cluster; one step."""
+        """Build a program that is not part of the cluster; one step."""
         tools = Tools(TOOL_MODULES, self.layout.cache, (module,))
         with progress.step(f"building {module.name} (once)", tools.log(module)):
             tools.build(module, lambda: find_go(debian_mirror()))
 
     def status(self) -> list[ComponentStatus]:
-        """How each process is, in starting order."""
+        """The state of each process, in starting order."""
         alive = self.processes.alive()
         return [
             ComponentStatus(
@@ -214,11 +214,11 @@ class Cluster:
             self.processes.wait_ready(component)
 
     def _environment(self) -> dict[str, str]:
-        """No proxies and no credentials of the user's shell: the cluster talks to itself only."""
+        """Without proxies and credentials of the user's shell: the cluster connects only to itself."""
         return {"PATH": os.environ["PATH"], "HOME": str(self.layout.live), "LANG": "C.UTF-8"}
 
     def _seed(self) -> None:
-        """What wave 1 needs: the sandbox image and the rights of CoreDNS."""
+        """Create the requirements of wave 1: the sandbox image and the rights of CoreDNS."""
         if self.pause_image not in self.containerd.images():
             load_single_binary(self.containerd, self.tools.path("pause"), self.pause_image)
         self.kubectl("apply", "-f", str(self.layout.config / "bootstrap.yaml"))

@@ -9,7 +9,7 @@ from local_cluster.layout import NODE_NAME, Layout, Network, Ports
 
 @dataclass(frozen=True)
 class HttpProbe:
-    """Ready when this URL answers 200.
+    """Ready when this URL returns 200.
 
     Attributes:
         url: http or https; https is verified against the authority.
@@ -38,7 +38,7 @@ class Component:
         argv: Program and arguments; every command line holds a path below `live`, which makes the process recognisable.
         probe: Its readiness probe.
         wave: Processes of one wave start together, the next wave when all of them are ready.
-        patience: Seconds to readiness after which something is wrong, on a slow machine.
+        patience: Timeout for readiness in seconds, sufficient on a slow machine.
     """
 
     name: str
@@ -52,9 +52,9 @@ def components(layout: Layout, network: Network, binary: Callable[[str], Path]) 
     """All processes of the cluster, in starting order; they stop in the opposite order.
 
     Args:
-        layout: Gives the paths.
-        network: Gives the addresses.
-        binary: Where a built binary is.
+        layout: The paths.
+        network: The addresses.
+        binary: Returns the path of a built binary.
     """
     return (
         _etcd(layout, network, binary("etcd")),

@@ -1,12 +1,12 @@
-"""Every error the local cluster raises on purpose. Each message names the thing, the cause and the remedy.
+"""The errors of the local cluster. Each message names the object, the cause and the remedy.
 
 ClusterError
 ├── HostUnfit         the machine lacks a right or a kernel feature
-├── Conflict          something that is not ours stands in the way (a port, another kubelet, a network)
-├── CommandFailed     a program we ran returned non-zero
+├── Conflict          another program uses a required resource (a port, a network) or is another kubelet
+├── CommandFailed     a started program returned non-zero
 ├── NotReady          a process of the cluster ended early or did not become ready in time
-├── NotBuilt          an image is asked for that was not built in its current version
-└── LeftoverStuck     something a former cluster left behind cannot be removed
+├── NotBuilt          a requested image was not built in its current version
+└── LeftoverStuck     a remaining mount or process of a former cluster cannot be removed
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class NotBuilt(ClusterError):
 
 
 class LeftoverStuck(ClusterError):
-    """A mount or process of a former cluster resists removal."""
+    """A mount or process of a former cluster cannot be removed."""
 
 
 class CommandFailed(ClusterError):

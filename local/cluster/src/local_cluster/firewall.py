@@ -10,9 +10,9 @@ _KUBERNETES = "KUBE-"
 
 
 def confinement(network: Network) -> list[list[str]]:
-    """iptables arguments that let pods talk to each other and keep them inside the cluster.
+    """iptables arguments that allow traffic between pods and keep it inside the cluster.
 
-    The first rules of FORWARD, for other software (a Docker engine) may drop what it does not know.
+    The first rules of FORWARD, because other software (a Docker engine) may drop unknown traffic.
     """
     pods, chain = str(network.pods), network.chain
     return [
@@ -25,11 +25,11 @@ def confinement(network: Network) -> list[list[str]]:
 
 
 def removal(saved: str, own_chains: Iterable[str]) -> str:
-    """How to remove every chain of the cluster, and every rule of other chains that jumps to one.
+    """Commands that remove every chain of the cluster, and every rule of other chains that jumps to one.
 
     Args:
         saved: Output of `iptables-save`.
-        own_chains: Names of chains that are ours, besides those of Kubernetes.
+        own_chains: Names of the cluster's chains, without the chains of Kubernetes.
 
     Returns:
         Input for `iptables-restore --noflush`; empty if there is nothing to remove.

@@ -1,8 +1,8 @@
 """Find a Go that can build the tools, or get one through apt.
 
-Any Go from 1.21 on will do: it fetches the toolchain a go.mod asks for through the Go module proxy
-(GOTOOLCHAIN=auto). Debian 12's own Go (1.19) cannot; its backports hold one that can, installed beside whatever is
-there, without changing apt's configuration.
+Go 1.21 and later is sufficient: it downloads the toolchain of a go.mod through the Go module proxy (GOTOOLCHAIN=auto).
+Debian 12's Go (1.19) cannot do this; its backports contain a newer Go, which is installed beside an existing one,
+without changing apt's configuration.
 """
 
 import re
@@ -32,7 +32,7 @@ def parse_version(text: str) -> tuple[int, int]:
         text: Such as `go version go1.25.3 linux/amd64`.
 
     Returns:
-        Major and minor; (0, 0) if the text names none.
+        Major and minor; (0, 0) if the text has no version.
     """
     found = re.search(r"\bgo(\d+)\.(\d+)", text)
     return (int(found[1]), int(found[2])) if found else (0, 0)
@@ -45,7 +45,7 @@ def find_go(mirror: str) -> Path:
         mirror: Debian mirror to install from if the machine has none.
 
     Raises:
-        HostUnfit: There is none, and apt could not bring one.
+        HostUnfit: No such Go is installed, and apt could not install one.
     """
     for candidate in (shutil.which("go"), "/usr/local/go/bin/go", _BACKPORTS_GO):
         if candidate and Path(candidate).exists() and _version(Path(candidate)) >= FIRST_SWITCHING:
@@ -68,7 +68,7 @@ def _version(go: Path) -> tuple[int, int]:
 
 
 def _install_from_backports(mirror: str) -> None:
-    """Install from a package list of our own: the machine's sources stay as they are."""
+    """Install from a separate package list: the machine's sources do not change."""
     with tempfile.TemporaryDirectory(prefix="eventconsumer-apt-") as scratch:
         base = Path(scratch)
         for folder in ("lists/partial", "parts"):

@@ -28,10 +28,10 @@ def lacking_capabilities(status: str) -> list[str]:
 
 
 def check_rights() -> None:
-    """See that containers can be started at all.
+    """Check that containers can be started.
 
     Raises:
-        HostUnfit: With everything that is missing.
+        HostUnfit: Capabilities are missing; the message lists all of them.
     """
     if os.geteuid() != 0:
         raise HostUnfit(
@@ -52,11 +52,11 @@ def check_rights() -> None:
 
 
 def foreign_kubernetes(processes: Iterable[Process], own_folder: Path) -> list[Process]:
-    """Kubelets and kube-proxies that are not ours: they would fight over iptables chains and cgroups.
+    """Kubelets and kube-proxies of other clusters, which would conflict over iptables chains and cgroups.
 
     Args:
         processes: All processes of the machine.
-        own_folder: Appears on the command line of each of ours.
+        own_folder: A part of the command line of each process of this cluster.
     """
     return [
         process
@@ -67,10 +67,10 @@ def foreign_kubernetes(processes: Iterable[Process], own_folder: Path) -> list[P
 
 
 def check_alone(own_folder: Path) -> None:
-    """See that no other Kubernetes runs on this machine.
+    """Check that no other Kubernetes runs on this machine.
 
     Raises:
-        Conflict: One does.
+        Conflict: Another Kubernetes runs.
     """
     if others := foreign_kubernetes(procfs.all_processes(), own_folder):
         names = ", ".join(f"{process.program} (pid {process.identity.pid})" for process in others)
@@ -112,7 +112,7 @@ def overlay_works(folder: Path) -> bool:
 
 
 def _may_lower_oom_score() -> bool:
-    """Tried in a process of its own, since a lowered score would stay."""
+    """Test it in a separate process, because a lowered score would stay."""
     attempt = subprocess.run(
         ["sh", "-c", "echo -999 >/proc/self/oom_score_adj"], stderr=subprocess.DEVNULL, check=False
     )

@@ -1,8 +1,8 @@
-"""Where everything of the cluster lives, and the addresses it uses.
+"""The paths and addresses of the cluster.
 
-Invariant: what a cluster creates while it runs lies under `live` (or carries a name from this module), so that the
-remains of a killed cluster can be told from everything else on the machine. The place does not depend on where the
-repository was cloned: a second clone finds and heals the cluster of the first.
+Invariant: everything that a running cluster creates is under `live` (or has a name from this module), so that the
+remains of a killed cluster can be distinguished from everything else on the machine. The paths do not depend on the
+clone of the repository: a second clone finds and repairs the cluster of the first.
 """
 
 import os
@@ -49,7 +49,7 @@ class Network:
 
     @property
     def api_url(self) -> str:
-        """Where the API server answers, for pods and for the host."""
+        """The API server's URL, for pods and for the host."""
         return f"https://{self.node}:{Ports.api}"
 
 
@@ -93,7 +93,7 @@ class Layout:
 
     @property
     def live(self) -> Path:
-        """Everything that ends with the cluster; its existence means that a cluster runs or died."""
+        """Files that are removed with the cluster; the folder exists if a cluster runs or was killed."""
         return self.state / "live"
 
     @property

@@ -8,7 +8,7 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Hold a lock file for the length of the context; the kernel frees it however the holder ends."""
+    """Hold a lock file during the context; the kernel always releases it when the holder ends."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""Where Debian packages come from on this machine."""
+"""The Debian mirror of this machine."""
 
 import os
 import re

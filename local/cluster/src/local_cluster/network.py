@@ -14,12 +14,12 @@ from local_cluster.shell import run, succeeds
 
 @dataclass(frozen=True)
 class Listener:
-    """A socket that others listen on.
+    """A socket of another program.
 
     Attributes:
         address: Its local address; `0.0.0.0` and `*` mean all.
         port: Its port.
-        owner: Such as `dnsmasq (pid 812)`; `unknown` if the kernel does not tell.
+        owner: Such as `dnsmasq (pid 812)`; `unknown` if the kernel does not report it.
     """
 
     address: str
@@ -50,11 +50,11 @@ def obstacles(listeners: Iterable[Listener], network: Network) -> list[str]:
 
 
 def overlapping_routes(text: str, network: Network) -> list[str]:
-    """The lines of `ip -4 route show table all` by which others use our addresses.
+    """The lines of `ip -4 route show table all` in which other programs use the cluster's addresses.
 
     Args:
         text: Output of the command.
-        network: Our addresses; routes through our interface or to a pod's veth are not foreign.
+        network: The cluster's addresses; routes through its interface or to a pod's veth are not foreign.
     """
     foreign = []
     for line in text.splitlines():
@@ -70,10 +70,10 @@ def overlapping_routes(text: str, network: Network) -> list[str]:
 
 
 def check_free(network: Network) -> None:
-    """Verify that no other program uses our addresses and ports; call it when no cluster of ours runs.
+    """Verify that no other program uses the cluster's addresses and ports; call it before the cluster runs.
 
     Raises:
-        Conflict: Somebody does.
+        Conflict: Another program uses one.
     """
     routes = overlapping_routes(run(["ip", "-4", "route", "show", "table", "all"]), network)
     if routes:

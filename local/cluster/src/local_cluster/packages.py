@@ -1,7 +1,7 @@
 """The Debian packages that the cluster requires, installed only if they are missing.
 
-None of them starts a service: `policy-rc.d` forbids it for the length of the installation, for containerd's package
-would otherwise start a daemon of its own on a machine with an init system.
+No package starts a service: `policy-rc.d` forbids it during the installation. Otherwise, containerd's package would
+start a second daemon on a machine with an init system.
 """
 
 import shutil
@@ -49,7 +49,7 @@ def install(wanted: dict[str, str]) -> list[str]:
         The packages that were installed.
 
     Raises:
-        HostUnfit: Something is missing and this machine has no apt.
+        HostUnfit: A package is missing, and this machine has no apt.
         CommandFailed: apt failed.
     """
     packages = missing(wanted, _is_present)

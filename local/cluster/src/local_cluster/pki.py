@@ -1,8 +1,8 @@
 """Keys, certificates and kubeconfigs of one cluster, created in memory and written once.
 
-Two authorities: one that the API server, the kubelet and all clients trust, and one for etcd alone, so that holding a
-cluster certificate (as the kubelet does) opens no way around the API server. All keys are ECDSA P-256 and live as
-long as the cluster's `live` directory.
+Two authorities: one that the API server, the kubelet and all clients trust, and one only for etcd, so that a cluster
+certificate (such as the kubelet's) does not give access to etcd. All keys are ECDSA P-256 and are removed with the
+cluster's `live` directory.
 """
 
 import base64
@@ -72,7 +72,7 @@ class Authority:
         hosts: Sequence[str] = (),
         addresses: Sequence[IPv4Address] = (),
     ) -> Pair:
-        """A client certificate, or, with hosts or addresses, one that also serves."""
+        """A client certificate; with hosts or addresses, also a server certificate."""
         key = ec.generate_private_key(ec.SECP256R1())
         usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
         builder = self._builder(_name(common_name, organization), key.public_key())
@@ -107,7 +107,7 @@ def write_pki(folder: Path, network: Network, now: datetime.datetime) -> None:
 
     Args:
         folder: Created with mode 0700; receives `<name>.key`, `<name>.crt` and `<client>.kubeconfig`.
-        network: Gives the addresses that serving certificates name.
+        network: The addresses in the server certificates.
         now: Start of validity.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,4 +1,4 @@
-"""Ask a component whether it is ready."""
+"""Readiness probes of components."""
 
 import http.client
 import socket
@@ -20,7 +20,7 @@ class Prober:
         self._pki = pki
 
     def is_ready(self, probe: HttpProbe | SocketProbe) -> bool:
-        """Whether the component answers now; waits at most two seconds."""
+        """Whether the component responds now; waits at most two seconds."""
         if isinstance(probe, SocketProbe):
             return _accepts(probe.path)
         context = self._tls(probe) if probe.url.startswith("https:") else None

@@ -1,7 +1,6 @@
-"""Start the cluster's processes, remember them, and stop exactly them.
+"""Start the cluster's processes, record them, and stop exactly these processes.
 
-Invariant: a record is written before anyone waits for the process, and it is only ever acted on if pid, start time
-and boot agree.
+Invariant: a record is written before the wait for the process, and is used only if pid, start time and boot match.
 """
 
 import json
@@ -29,7 +28,7 @@ class Record:
         name: Name of the component.
         pid: Its process id.
         started: Its start time in clock ticks since boot.
-        boot: Names the boot it was started in.
+        boot: Id of the boot in which it was started.
     """
 
     name: str
@@ -43,7 +42,7 @@ class Record:
         return Identity(self.pid, self.started)
 
     def to_json(self) -> str:
-        """The record as its file holds it."""
+        """The record as the content of its file."""
         return json.dumps(asdict(self))
 
     @classmethod
@@ -65,7 +64,7 @@ class ProcessTable:
         Args:
             records: One JSON file a process.
             logs: One log file a process.
-            prober: Tells whether a component is ready.
+            prober: Checks whether a component is ready.
         """
         self._records = records
         self._logs = logs
@@ -93,8 +92,8 @@ class ProcessTable:
         """Start a component in a session of its own, so that it outlives this command.
 
         Args:
-            component: What to start.
-            env: Its whole environment.
+            component: The component to start.
+            env: Its complete environment.
         """
         for folder in (self._records, self._logs):
             folder.mkdir(parents=True, exist_ok=True)
@@ -123,7 +122,7 @@ class ProcessTable:
         """Wait until a started component is ready.
 
         Raises:
-            NotReady: It ended, or its patience is over.
+            NotReady: It ended, or did not become ready in time.
         """
         deadline = time.monotonic() + component.patience
         while not self._prober.is_ready(component.probe):
@@ -135,11 +134,11 @@ class ProcessTable:
             time.sleep(0.1)
 
     def is_ready(self, component: Component) -> bool:
-        """Whether a component answers its probe now."""
+        """Whether a component's probe succeeds now."""
         return self._prober.is_ready(component.probe)
 
     def stop(self, name: str, patience: float = 10.0) -> None:
-        """End a component if it runs, and forget it.
+        """End a component if it runs, and remove its record.
 
         Args:
             name: Name of the component.

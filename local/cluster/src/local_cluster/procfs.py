@@ -1,7 +1,7 @@
 """Read /proc: processes, start times and parents.
 
-A pid alone names nothing, for pids are used again; a pid together with its start time (in clock ticks since boot) and
-the boot it was seen in names one process for good.
+A pid alone is not unique, because pids are reused; a pid together with its start time (in clock ticks since boot) and
+the boot id identifies one process.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ class Process:
     """A snapshot of a process from /proc.
 
     Attributes:
-        identity: Which process.
+        identity: The process.
         parent: Pid of its parent.
         state: One letter; Z has ended and waits for its parent.
         argv: Its command line; empty for kernel threads.
@@ -104,15 +104,15 @@ def descendants(roots: Iterable[Identity], processes: Iterable[Process]) -> list
 
 
 def boot_id() -> str:
-    """Names the time since the machine was started."""
+    """The id of the machine's current boot."""
     return (PROC / "sys/kernel/random/boot_id").read_text().strip()
 
 
 def send(identity: Identity, number: signal.Signals) -> bool:
-    """Signal this very process; never another that took over its pid.
+    """Signal this process; never another one that has the same pid.
 
     Returns:
-        False if it is gone.
+        False if it has ended.
     """
     try:
         handle = os.pidfd_open(identity.pid)
@@ -133,11 +133,11 @@ def end(identity: Identity, patience: float) -> bool:
     """Ask a process to end, then force it.
 
     Args:
-        identity: Which process.
-        patience: Seconds between asking and forcing.
+        identity: The process.
+        patience: Seconds between SIGTERM and SIGKILL.
 
     Returns:
-        False if it is still there five seconds after it was killed (it hangs in the kernel).
+        False if it still exists five seconds after SIGKILL (it hangs in the kernel).
     """
     for number, seconds in ((signal.SIGTERM, patience), (signal.SIGKILL, 5.0)):
         if not send(identity, number) or _wait_gone(identity, seconds):

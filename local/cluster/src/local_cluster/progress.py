@@ -1,8 +1,8 @@
 """Show steps, their progress and duration, on a terminal and in a log.
 
-On a terminal the running steps are a spinner with their clocks. Elsewhere each step is a line when it starts, a sign of
-life every half minute, and a line when it ends. Where a program writes a log, its last line is shown: a step that takes
-minutes must never look like one that hangs. Threads may run steps side by side.
+On a terminal the running steps are a spinner with their durations. Elsewhere each step is a line when it starts, a
+progress line every half minute, and a line when it ends. If a program writes a log, its last line is shown, so that a
+step of some minutes does not look like one that hangs. Threads may run steps concurrently.
 """
 
 import threading
@@ -41,8 +41,8 @@ class Progress:
         """Start counting.
 
         Args:
-            total: How many steps will come.
-            console: Where to write; standard error by default, because standard output carries results.
+            total: Number of steps.
+            console: The output; standard error by default, because results are on standard output.
         """
         self._console = console or Console(stderr=True, highlight=False, soft_wrap=True)
         self._total = total
@@ -57,8 +57,8 @@ class Progress:
         """One step: announced, timed, and reported as failed if it raises.
 
         Args:
-            title: What is done.
-            log: A file that grows while it is done; its last line is shown with each sign of life.
+            title: The step's title.
+            log: The step's log; its last line is shown with each progress line.
         """
         with self._lock:
             self._number += 1

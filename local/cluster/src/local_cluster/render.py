@@ -1,7 +1,7 @@
 """PURE: the configuration files of the cluster, as text.
 
-Nothing here looks at the machine: what depends on it comes in as `HostTraits`. Each setting that differs from what a
-cloud cluster would have says why.
+This module does not read the machine's state: `HostTraits` contains it. Each setting that differs from a cloud cluster
+has a comment with the reason.
 """
 
 import json
@@ -15,7 +15,7 @@ from local_cluster.layout import CLUSTER_DOMAIN, CNI_NETWORK, Layout, Network, P
 
 @dataclass(frozen=True)
 class HostTraits:
-    """What the machine allows.
+    """Capabilities of the machine.
 
     Attributes:
         may_lower_oom_score: Whether processes may be protected from the out-of-memory killer (CAP_SYS_RESOURCE).
@@ -32,9 +32,9 @@ def config_files(layout: Layout, network: Network, traits: HostTraits, pause_ima
     """All files of the `config` directory.
 
     Args:
-        layout: Gives the paths the files speak of.
-        network: Gives the addresses.
-        traits: What the machine allows.
+        layout: The paths.
+        network: The addresses.
+        traits: Capabilities of the machine.
         pause_image: Reference of the image that holds a pod's namespaces.
 
     Returns:
@@ -55,8 +55,8 @@ def containerd(layout: Layout, traits: HostTraits, pause_image: str, *, with_pod
     """containerd's configuration (version 2: understood by 1.5 up to 2.x).
 
     Args:
-        layout: Gives root, state and socket.
-        traits: What the machine allows.
+        layout: Root, state and socket.
+        traits: Capabilities of the machine.
         pause_image: Reference of the sandbox image.
         with_pods: False leaves the CRI plugin out: containers of a dead cluster can then be removed without being
             recovered.
@@ -166,7 +166,7 @@ def kubelet(layout: Layout, network: Network, traits: HostTraits) -> dict[str, A
         "syncFrequency": "5s",
         "configMapAndSecretChangeDetectionStrategy": "Watch",
         "nodeStatusUpdateFrequency": "5s",
-        # A killed container is back soon, also the fifth time: tests kill on purpose.
+        # A killed container restarts soon, also the fifth time: tests kill containers.
         "crashLoopBackOff": {"maxContainerRestartPeriod": "10s"},
     }
 
@@ -189,7 +189,7 @@ def kube_proxy(layout: Layout, network: Network, traits: HostTraits) -> dict[str
 
 
 def corefile(layout: Layout, network: Network) -> str:
-    """CoreDNS' configuration: names of the cluster, and a plain no to every other."""
+    """CoreDNS' configuration: names of the cluster, and NXDOMAIN for all others."""
     return f"""\
 {CLUSTER_DOMAIN} {network.pods.with_prefixlen} {network.services.with_prefixlen} {{
     bind {network.node}

@@ -18,7 +18,7 @@ class Containerd:
     """One running containerd."""
 
     def __init__(self, socket: Path) -> None:
-        """Talk to the containerd that listens here."""
+        """Connect to the containerd that listens here."""
         self._ctr = ["ctr", "--address", str(socket), "--namespace", _NAMESPACE]
 
     def images(self) -> set[str]:
@@ -43,14 +43,14 @@ class Containerd:
         """Kill and remove all containers, with their snapshots.
 
         Returns:
-            How many there were.
+            Their number.
 
         Raises:
             LeftoverStuck: Some cannot be removed.
         """
         containers = run([*self._ctr, "containers", "list", "--quiet"]).split()
         tasks = run([*self._ctr, "tasks", "list", "--quiet"]).split()
-        # Given many, ctr goes on after one that fails; those that ended by themselves meanwhile do.
+        # With several containers, ctr continues after a failure, such as a container that has already ended.
         if tasks:
             with contextlib.suppress(CommandFailed):
                 run([*self._ctr, "tasks", "delete", "--force", *tasks], timeout=60)

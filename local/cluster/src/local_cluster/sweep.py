@@ -1,7 +1,7 @@
 """Remove the remains of a cluster: processes, mounts, namespaces, cgroups, rules, files.
 
-The usual end (`down`) and the end after a crash go through the same steps, so the rare way is exercised by the common
-one. Each step finds its objects by the state directory or by our names; what it does not find is gone already.
+`down` and the cleanup after a crash use the same steps, so every `down` exercises the cleanup. Each step finds its
+objects by the state directory or by the cluster's names, and ignores missing ones.
 """
 
 import contextlib
@@ -30,8 +30,8 @@ def own_processes(processes: Iterable[Process], live: Path, programs: Iterable[s
 
     Args:
         processes: All processes of the machine.
-        live: Every command line of ours holds a path below it.
-        programs: Names of our programs; a pager that shows one of our logs is not among them.
+        live: Every command line of the cluster contains a path below it.
+        programs: Names of the cluster's programs, which exclude a pager that shows one of its logs.
     """
     names = set(programs)
 
@@ -59,13 +59,13 @@ def mounts_below(mountinfo: str, folder: Path) -> list[str]:
 
 
 def kill_processes(layout: Layout, programs: Iterable[str]) -> int:
-    """Kill all remaining processes: our programs, shims, and every process in a container below a shim.
+    """Kill all remaining processes: the cluster's programs, shims, and every process in a container below a shim.
 
     Returns:
-        How many there were.
+        Their number.
 
     Raises:
-        LeftoverStuck: One survives.
+        LeftoverStuck: A process survives.
     """
     names = list(programs)
     count = 0
@@ -89,10 +89,10 @@ def unmount(folder: Path) -> int:
     """Unmount everything below a folder.
 
     Returns:
-        How many mounts there were.
+        The number of mounts.
 
     Raises:
-        LeftoverStuck: One stays.
+        LeftoverStuck: A mount cannot be removed.
     """
     found = mounts_below(Path("/proc/self/mountinfo").read_text(), folder)
     for point in found:
@@ -137,10 +137,10 @@ def remove_folders(folders: Iterable[Path]) -> None:
 
 
 def sweep(layout: Layout, addresses: Network, programs: Iterable[str]) -> list[str]:
-    """All steps but the removal of files.
+    """All steps except the removal of files.
 
     Returns:
-        What was found, for the user to read.
+        The removed objects, for the user.
     """
     found = []
     if count := kill_processes(layout, programs):

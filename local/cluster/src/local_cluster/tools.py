@@ -2,7 +2,7 @@
 
 Each folder under `tools/` is a Go module that pins one product. Its binaries are kept in the cache under a name that
 contains a hash of the module's files and of the build flags: another version is another folder, and the second run
-costs nothing. A folder appears by a rename after the whole build, so a folder that exists is complete.
+builds nothing. A folder is created by a rename after the build, so an existing folder is complete.
 """
 
 import hashlib
@@ -25,9 +25,9 @@ class ToolModule:
     Attributes:
         name: Folder name.
         packages: Arguments of `go build`: `tool` means every tool directive of the go.mod.
-        binaries: The commands that must come out.
-        versioned: Module path whose version is linked into the binaries, if they report one that others rely on.
-        rename: Commands that Go names otherwise than the product does.
+        binaries: The commands that the build must produce.
+        versioned: Module path whose version is linked into the binaries, if clients need it.
+        rename: Commands whose names in Go and in the product differ.
     """
 
     name: str
@@ -105,12 +105,12 @@ class Tools:
     """The binaries of all modules, built on demand."""
 
     def __init__(self, sources: Path, cache: Path, modules: tuple[ToolModule, ...] = MODULES) -> None:
-        """Look at the sources; nothing is built yet.
+        """Read the sources; builds nothing.
 
         Args:
-            sources: Folder with one Go module a product.
-            cache: Where the binaries are kept, a folder a module and version.
-            modules: What there is to build.
+            sources: Folder with one Go module for each product.
+            cache: Folder of the binaries, with one folder for each module and version.
+            modules: The modules.
         """
         self._modules = modules
         self._sources = sources
@@ -123,7 +123,7 @@ class Tools:
         self._logs = cache / "logs"
 
     def path(self, binary: str) -> Path:
-        """Where a binary is, or will be after its build.
+        """The path of a binary, also before its build.
 
         Raises:
             KeyError: No module builds it.
@@ -134,7 +134,7 @@ class Tools:
         raise KeyError(binary)
 
     def fingerprint(self) -> str:
-        """Names the versions of all modules."""
+        """A hash of the versions of all modules."""
         return " ".join(folder.name for folder in self._folders.values())
 
     def missing(self) -> list[ToolModule]:

@@ -38,7 +38,7 @@ def make(buildah: Buildah, mirror: str, scratch: Path, log: Path) -> None:
 
     Args:
         buildah: Receives the image.
-        mirror: Where Debian packages come from.
+        mirror: The Debian mirror.
         scratch: Folder for the root file system during the build, 300 MB.
         log: Receives the output of debootstrap.
     """
@@ -60,5 +60,5 @@ def make(buildah: Buildah, mirror: str, scratch: Path, log: Path) -> None:
 
 
 def security_mirror(mirror: str) -> str:
-    """Where a mirror keeps Debian's security updates: beside the archive itself."""
+    """A mirror's URL of Debian's security updates, which is beside the archive."""
     return os.environ.get("DEBIAN_SECURITY_MIRROR") or mirror.removesuffix("/debian") + "/debian-security"

@@ -1,7 +1,7 @@
-"""buildah with a storage of its own.
+"""buildah with a separate storage.
 
-The same files on the same base image make the same image, and the same image the same archive, whoever builds it and
-when: everything in a layer that is built here has one time, and so has everything in an archive.
+Builds are reproducible: the same files on the same base image produce the same image, and the same image the same
+archive. All entries of a built layer, and all entries of an archive, have one fixed time.
 """
 
 import os
@@ -27,10 +27,10 @@ _PASSED_ON = frozenset(
 
 
 def build_arguments(declared: frozenset[str], environment: Mapping[str, str], pip_index: str | None) -> dict[str, str]:
-    """The build arguments that this machine gives to a Dockerfile.
+    """The build arguments of this machine for a Dockerfile.
 
     Args:
-        declared: The arguments that the Dockerfile knows; others would only make buildah warn.
+        declared: The arguments of the Dockerfile; buildah would warn about other ones.
         environment: Variables of the machine.
         pip_index: The package index that pip is configured with, if any.
 
@@ -48,7 +48,7 @@ def ca_bundle(environment: Mapping[str, str]) -> Path:
     """The certificates that this machine trusts.
 
     Raises:
-        ClusterError: There are none.
+        ClusterError: The machine has no certificates.
     """
     candidates = [
         environment.get("SSL_CERT_FILE"),
@@ -75,7 +75,7 @@ class Buildah:
         self._base = ["buildah", "--root", str(storage), "--runroot", f"{storage}/run", "--storage-driver", driver]
 
     def recover(self) -> None:
-        """Remove the remains of a killed build; no other process may use the storage meanwhile."""
+        """Remove the remains of a killed build; no other process may use the storage during this call."""
         sweep.unmount(self._storage)
         shutil.rmtree(self._storage / "run", ignore_errors=True)  # it would report that the mounts exist
         if self._storage.exists():
@@ -136,7 +136,7 @@ class Buildah:
 
         Args:
             reference: The image.
-            name: What it is called in the archive.
+            name: Its name in the archive.
             target: The file to write.
         """
         with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as folder:

@@ -37,18 +37,18 @@ class Builder:
 
     @property
     def images(self) -> list[Image]:
-        """The chosen images in the version that the sources have now."""
+        """The chosen images in the current version of the sources."""
         return [self._describe(name) for name in self._names]
 
     def steps(self) -> int:
-        """How many steps `build` will show."""
+        """The number of steps of `build`."""
         return FIXED_STEPS + len(self._names)
 
     def build(self, progress: Progress) -> None:
-        """Build the images that are not there, and load them into the cluster if it runs.
+        """Build the missing images, and load them into the cluster if it runs.
 
         Raises:
-            ClusterError: With the step that failed and its log.
+            ClusterError: A step failed; the message contains its log.
         """
         host.check_rights()
         with exclusive(self._layout.build_lock):
@@ -71,11 +71,11 @@ class Builder:
             self._forget_outdated(images, buildah, loaded)
 
     def load(self, progress: Progress) -> None:
-        """Hand the built images to the cluster: into its containerd, or to the registry that was named.
+        """Load the built images into the cluster's containerd, or push them to the given registry.
 
         Raises:
             NotBuilt: An image is missing.
-            Conflict: No local cluster runs, and no registry was named.
+            Conflict: No local cluster runs, and no registry was given.
         """
         host.check_rights()
         with exclusive(self._layout.build_lock):

@@ -44,9 +44,9 @@ class Image:
         context: The build context.
         dockerfile: Path relative to the context.
         instructions: The instructions of the Dockerfile.
-        files: What it copies, relative to the context.
-        arguments: Build arguments that name the image it is built on.
-        programs: Programs that it copies, which are in the cache or must be built before.
+        files: Copied files, relative to the context.
+        arguments: Build arguments that name the base image.
+        programs: Copied programs, which are in the cache or must be built before.
     """
 
     name: str
@@ -73,10 +73,10 @@ def describe(root: Path, name: str, registry: str = LOCAL_REGISTRY, cache: Path 
     """Compute the current version of an image.
 
     Args:
-        root: The repository, which is the build context of all but those in `EXTENDS`.
+        root: The repository, which is the build context of all images except those in `EXTENDS`.
         name: One of `DOCKERFILES` or `EXTRA`.
         registry: Prefix of the reference.
-        cache: Where built programs are; None: the user's.
+        cache: Folder of built programs; None: the user's.
 
     Raises:
         ClusterError: The Dockerfile copies a missing file.
@@ -103,7 +103,7 @@ def build(buildah: Buildah, image: Image, scratch: Path, log: Path) -> None:
 
     Raises:
         CommandFailed: A step of the Dockerfile failed.
-        ClusterError: The sources changed meanwhile.
+        ClusterError: The sources changed during the build.
     """
     scratch.mkdir(parents=True, exist_ok=True)
     arguments = dict(image.arguments) | build_arguments(
@@ -130,7 +130,7 @@ def outdated(references: set[str], images: list[Image], keep: set[str]) -> set[s
     """The references of older versions of the images.
 
     Args:
-        references: What a store holds.
+        references: The references in a store.
         images: The current versions.
         keep: References that stay in any case.
     """

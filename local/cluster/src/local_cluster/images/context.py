@@ -48,7 +48,7 @@ def parse_dockerfile(text: str) -> Dockerfile:
 
 
 def context_files(root: Path, sources: Iterable[str]) -> list[Path]:
-    """All files below the sources, sorted, without caches and what was compiled beside them.
+    """All files below the sources, sorted, without caches and compiled files.
 
     Args:
         root: The build context.
@@ -72,9 +72,9 @@ def context_files(root: Path, sources: Iterable[str]) -> list[Path]:
 
 
 def content_hash(root: Path, files: Iterable[Path], *ingredients: str) -> str:
-    """Names the content of files and some ingredients: 12 hex digits.
+    """A hash of files and other inputs: 12 hex digits.
 
-    Names, contents and the executable bit count; times and owners do not, so that two clones agree.
+    It includes names, contents and the executable bit, but not times and owners, so that two clones have one hash.
     """
     digest = hashlib.sha256(json.dumps(ingredients).encode())
     for file in files:
@@ -86,7 +86,7 @@ def content_hash(root: Path, files: Iterable[Path], *ingredients: str) -> str:
 
 
 def stage(root: Path, files: Iterable[Path], target: Path) -> None:
-    """Copy files to an empty folder, with uniform times and modes: a layer cache then knows them in another clone."""
+    """Copy files to an empty folder, with uniform times and modes, so that layer caches work across clones."""
     for file in files:
         copy = target / file
         copy.parent.mkdir(parents=True, exist_ok=True)
