@@ -1,7 +1,7 @@
 """A real Kubernetes API server without a cluster: etcd and kube-apiserver as processes, ready in seconds.
 
-Nothing runs beside them (no controller, scheduler or kubelet), so a test decides what pods and Jobs do by writing their
-status, while schemas, CEL rules, server-side apply and RBAC are the real ones.
+No controller, scheduler or kubelet runs, so a test controls pods and Jobs by writing their status. Schemas, CEL rules,
+server-side apply and RBAC are the real ones.
 """
 
 import json
@@ -28,7 +28,7 @@ READY_SECONDS = 90
 
 
 def find_binary(name: str) -> Path:
-    """Where the local cluster keeps a binary it built.
+    """The path of a binary that the local cluster built.
 
     Raises:
         RuntimeError: It was not built yet.
@@ -42,12 +42,12 @@ def find_binary(name: str) -> Path:
 
 @dataclass(frozen=True)
 class Request:
-    """One request as the API server's audit log has it.
+    """One request in the API server's audit log.
 
     Attributes:
         verb: As RBAC names it: get, list, watch, create, update, patch, delete.
         group: API group; empty: core.
-        resource: With its subresource: eventconsumers/status; empty where no resource was asked for (discovery).
+        resource: With its subresource: eventconsumers/status; empty: no resource (discovery).
         namespace: Of the object or list; empty: none, or all.
         name: Of the object; empty for lists.
         code: HTTP status of the answer.
@@ -62,7 +62,7 @@ class Request:
 
 
 class ApiServerProcess:
-    """etcd and kube-apiserver; users are given by name and act with the rights RBAC gives them."""
+    """etcd and kube-apiserver; users are given by name and have the rights that RBAC grants them."""
 
     def __init__(self, folder: Path, users: tuple[str, ...] = ()) -> None:
         """Prepare keys and tokens in `folder`; `ADMIN` may do everything, the other `users` only what roles say."""
@@ -87,7 +87,7 @@ class ApiServerProcess:
 
     @property
     def url(self) -> str:
-        """Where the API answers."""
+        """The URL of the API."""
         return f"https://127.0.0.1:{self.port}"
 
     def kubeconfig(self, user: str = ADMIN, namespace: str = "default") -> Path:
@@ -113,7 +113,7 @@ class ApiServerProcess:
         return path
 
     def requests(self, user: str) -> Iterator[Request]:
-        """What one of the users asked for so far; a watch counts when it starts. `ADMIN` is not recorded."""
+        """The requests of one user so far; a watch counts when it starts. `ADMIN` is not recorded."""
         with (self.folder / "audit.log").open() as log:
             for line in log:
                 event = json.loads(line)
@@ -186,12 +186,12 @@ class ApiServerProcess:
         shutil.rmtree(self.folder / "etcd", ignore_errors=True)
 
     def stop_api(self) -> None:
-        """End the API server alone; `start_api` brings it back with all objects."""
+        """End only the API server; `start_api` starts it again with all objects."""
         _end(self._api)
         self._api = None
 
     def compact(self) -> None:
-        """Let etcd forget all versions but the newest: a watch that asks for an older one is answered with 410."""
+        """Compact etcd to the newest version: a watch from an older version gets status 410."""
         with self._ask_etcd("range", {"key": "AA==", "limit": 1}) as answer:
             revision = json.load(answer)["header"]["revision"]
         self._ask_etcd("compaction", {"revision": revision, "physical": True}).close()

@@ -1,4 +1,4 @@
-"""The auditor's verdict on a container, by the real program in a process of its own."""
+"""The auditor's report on a container, from the real program in a separate process."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from tests.support.waiting import HANG_SECONDS
 
 @dataclass(frozen=True)
 class Leases:
-    """Where a consumer's leases are."""
+    """The location of a consumer's leases."""
 
     container: str
     prefix: str | None = ""  # None: the default path
@@ -35,7 +35,7 @@ class Leases:
 
 
 def run_program(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """Run `eventconsumer` with these arguments; what it printed is text."""
+    """Run `eventconsumer` with these arguments; its output is text."""
     return subprocess.run(
         [sys.executable, "-W", "error", "-m", "eventconsumer_processor", *arguments],
         capture_output=True,
@@ -60,7 +60,7 @@ def run_audit(
         azurite: The storage account.
         container: Of the files.
         prefix: Their folder.
-        leases: Where the leases are; a text is their container; None leaves them out.
+        leases: The location of the leases, or their container; None: without leases.
         options: More options of the program.
         deep: Read the files too.
     """

@@ -18,10 +18,10 @@ BINARY = Path(__file__).parents[2] / "local/azurite/node_modules/.bin/azurite-bl
 
 
 def free_port() -> int:
-    """A TCP port on loopback that nothing listens on now.
+    """A TCP port on loopback without a listener.
 
-    It is below those that the kernel gives to outgoing connections: between this call and the server's start no client
-    of a test that runs at the same time takes it. One in 15,000 is unlikely to be given to two tests.
+    It is below the kernel's range for outgoing connections, so that no client of a concurrent test uses it before the
+    server starts. The port is random out of 15,000, so two tests rarely get the same one.
     """
     while True:
         port = random.randrange(15_000, 30_000)
@@ -31,11 +31,11 @@ def free_port() -> int:
 
 
 class AzuriteProcess:
-    """One Azurite; `stop` ends it, `start` brings it back on the same port (its in-memory blobs are then gone).
+    """One Azurite; `stop` ends it, `start` starts it again on the same port, without the blobs in its memory.
 
     Args:
-        log: where its output goes.
-        access_log: one line there for each request.
+        log: file for its output.
+        access_log: whether the log has one line for each request.
     """
 
     def __init__(self, log: Path, *, access_log: bool = False) -> None:
@@ -62,7 +62,7 @@ class AzuriteProcess:
         """Start and wait until the port answers.
 
         Raises:
-            RuntimeError: Azurite is not installed, ended, or did not answer in `timeout` seconds.
+            RuntimeError: Azurite is not installed, ended, or did not respond within `timeout` seconds.
         """
         if not BINARY.exists():
             raise RuntimeError(f"Azurite is not installed at {BINARY}: run `make azurite`")

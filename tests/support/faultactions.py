@@ -1,4 +1,4 @@
-"""What a `FaultProxy` can do to a request; each action is one bad day of a network or a storage service."""
+"""The actions of a `FaultProxy`; each one simulates a failure of a network or a storage service."""
 
 import asyncio
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from tests.support.faultproxy import Handling
 
 @dataclass(frozen=True)
 class Fail:
-    """Storage is not asked; the answer is an error."""
+    """Storage does not get the request; the response is an error."""
 
     status: int
     code: str = "ServerBusy"
@@ -31,7 +31,7 @@ class Fail:
 
 @dataclass(frozen=True)
 class Down:
-    """Nobody is there: the connection is reset before storage sees anything."""
+    """The connection is reset before storage gets the request."""
 
     async def apply(self, handling: Handling) -> None:
         """See `Action`."""
@@ -40,7 +40,7 @@ class Down:
 
 @dataclass(frozen=True)
 class DropReply:
-    """Storage applies the request, and the answer is lost."""
+    """Storage applies the request, and the response is lost."""
 
     async def apply(self, handling: Handling) -> None:
         """See `Action`."""
@@ -62,9 +62,9 @@ class Delay:
 
 @dataclass(frozen=True)
 class Hold:
-    """Held until `Fault.release` or `Fault.discard`; one that is never released is a server that hangs.
+    """Hold the request until `Fault.release` or `Fault.discard`; without them, the server hangs.
 
-    A held request lands when it is released even if its client has long gone.
+    Storage gets a held request when it is released, even if its client has disconnected.
     """
 
     applied: bool = False  # hold the answer instead of the request
@@ -82,7 +82,7 @@ class Hold:
 
 @dataclass(frozen=True)
 class Replay:
-    """Storage gets the request twice, as from a network that repeats; the client gets one of the answers."""
+    """Storage gets the request twice, as from a network that repeats; the client gets one of the responses."""
 
     answer_first: bool = False
 
@@ -95,7 +95,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class ResetUpload:
-    """The connection breaks on both sides when storage has part of the body."""
+    """The connection breaks on both sides when storage has got a part of the body."""
 
     fraction: float = 0.5
 
@@ -107,7 +107,7 @@ class ResetUpload:
 
 @dataclass(frozen=True)
 class Truncate:
-    """Storage applies the request, and its answer breaks off after some bytes."""
+    """Storage applies the request, and its response breaks off after some bytes."""
 
     size: int
 
@@ -120,7 +120,7 @@ class Truncate:
 
 @dataclass(frozen=True)
 class Slow:
-    """Body and answer trickle."""
+    """Body and response are transferred slowly."""
 
     bytes_per_second: float
 

@@ -1,11 +1,11 @@
-"""An HTTP proxy before Azurite that fails on purpose: what a network and a storage service do on bad days.
+"""An HTTP proxy before Azurite that simulates failures of a network and a storage service.
 
     host ──► FaultProxy ──► Azurite
 
 It forwards the bytes of every request unchanged, so that signatures stay valid (storage signs the path, not the host),
-each over a connection of its own. A test adds faults: which requests (`Match`), how many of them, and what happens to
-them (an action, see faultactions). Every request is kept in `exchanges`, with the status that storage gave. Give each
-host its own proxy to fail one host and not the others. The proxy runs on a thread, so tests stay plain sequential code.
+each over a separate connection. A test adds faults: the matching requests (`Match`), their number, and the action (see
+faultactions). Every request is kept in `exchanges`, with storage's status. A proxy for each host makes only one host
+fail. The proxy runs on a thread, so tests are sequential code.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _SLICE_SECONDS = 0.05  # how often a slow exchange moves a piece
 
 @dataclass
 class Exchange:
-    """A request and what became of it."""
+    """A request and its result."""
 
     request: Request
     replies: list[Reply] = field(default_factory=list)  # of storage: none where it never arrived, two where replayed
@@ -35,7 +35,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Match:
-    """Which requests are meant; whatever is left out matches everything.
+    """A filter of requests; absent fields match everything.
 
     Args:
         method: Such as PUT.
@@ -52,7 +52,7 @@ class Match:
     body: bytes = b""
 
     def meets(self, request: Request) -> bool:
-        """Whether the request is meant."""
+        """Whether the request matches."""
         query, headers = request.query, request.headers
         return (
             self.method in ("", request.method)
@@ -64,7 +64,7 @@ class Match:
 
 
 class Handling(Protocol):
-    """What an action can do with the request it met."""
+    """The operations of an action on its request."""
 
     @property
     def request(self) -> Request:
@@ -72,36 +72,36 @@ class Handling(Protocol):
 
     @property
     def fault(self) -> "Fault":
-        """The fault that met it."""
+        """The fault that applies to it."""
 
     async def through(self) -> None:
-        """Nothing happens: to storage, and its answer to the client."""
+        """Forward the request to storage, and its response to the client."""
 
     async def forward(self, bytes_per_second: float = 0) -> Reply:
-        """Send the request to storage, and its whole answer back here."""
+        """Send the request to storage, and return its complete response."""
 
     async def forward_part(self, size: int) -> None:
         """Send the head and `size` bytes of the body to storage, then cut that connection."""
 
     async def answer(self, data: bytes, bytes_per_second: float = 0) -> None:
-        """Send bytes to the client; one that has gone is no error."""
+        """Send bytes to the client; a disconnected client is no error."""
 
     def cut(self) -> None:
         """Reset the client's connection."""
 
 
 class Action(Protocol):
-    """What happens to a request that a fault meets."""
+    """The action for the requests of a fault."""
 
     async def apply(self, handling: Handling) -> None:
-        """Make it happen; the connection lives on unless it was cut."""
+        """Execute the action; the connection stays open unless it was cut."""
 
 
 class Fault:
     """A fault that was added; `FaultProxy.add` makes it.
 
     Attributes:
-        requests: What it met, in order.
+        requests: The affected requests, in order.
     """
 
     def __init__(self, proxy: "FaultProxy", match: Match, action: Action, times: int | None, skip: int) -> None:
@@ -116,30 +116,30 @@ class Fault:
         self._changed = threading.Condition()
 
     def wait(self, seconds: float = HANG_SECONDS, *, count: int = 1) -> None:
-        """Wait until it met `count` requests.
+        """Wait until it has affected `count` requests.
 
         Raises:
-            AssertionError: It did not in time.
+            AssertionError: Timeout.
         """
         with self._changed:
             met = self._changed.wait_for(lambda: len(self.requests) >= count, seconds)
         assert met, f"{self.action} met {len(self.requests)} requests of {count} within {seconds} s"
 
     def release(self) -> None:
-        """Let everything go on that is held or will be."""
+        """Release all present and later held requests."""
         self._free(True)
 
     def discard(self) -> None:
-        """Cut everything that is held or will be: storage never sees it."""
+        """Cut all present and later held requests: storage never gets them."""
         self._free(False)
 
     def remove(self) -> None:
-        """Meet nothing any more; what is held stays held."""
+        """Affect no further requests; held ones stay held."""
         self._left = 0
 
     @property
     def over(self) -> bool:
-        """Whether it was released or discarded: what crawls then goes on at full speed."""
+        """Whether it was released or discarded: slow requests then continue at full speed."""
         return self._freed is not None
 
     async def freed(self) -> bool:
@@ -151,7 +151,7 @@ class Fault:
         return await asyncio.shield(self._go)
 
     def takes(self, request: Request) -> bool:
-        """Whether this request is one of those meant; it is counted then."""
+        """Whether this request matches; counts it."""
         if self._left == 0 or not self._match.meets(request):
             return False
         if self._skip:
@@ -177,7 +177,7 @@ class FaultProxy:
     """The proxy; `start` it, `add` faults, `close` it.
 
     Args:
-        upstream_port: Where storage listens on loopback.
+        upstream_port: Storage's port on loopback.
         upstream_string: A connection string whose endpoint has that port.
     """
 
@@ -206,17 +206,17 @@ class FaultProxy:
         """Add a fault; of several that match, the first one added takes a request.
 
         Args:
-            match: Which requests.
-            action: What happens to them.
-            times: How many; None for all.
-            skip: How many matching requests pass before.
+            match: The requests.
+            action: The action.
+            times: Number of requests; None: all.
+            skip: Number of matching requests that pass before.
         """
         fault = Fault(self, match, action, times, skip)
         self._faults.append(fault)
         return fault
 
     def clear(self) -> None:
-        """Remove all faults and let everything go on that is held."""
+        """Remove all faults and release all held requests."""
         for fault in self._faults:
             fault.remove()
             fault.release()

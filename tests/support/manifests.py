@@ -1,4 +1,4 @@
-"""Manifests in the documentation and in examples/, as the tests that check them take them."""
+"""Manifests in the documentation and in examples/, for the tests that check them."""
 
 from collections.abc import Iterator
 from typing import Any

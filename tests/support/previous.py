@@ -1,4 +1,4 @@
-"""The release before this tree, for tests of upgrades."""
+"""The previous release, for tests of upgrades."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def git(*arguments: str) -> str:
-    """What git prints in this repository; empty where it fails."""
+    """The output of git in this repository; empty if it fails."""
     done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
     return done.stdout.strip() if done.returncode == 0 else ""
 
@@ -24,7 +24,7 @@ def previous() -> str:
 
 
 def need_previous() -> str:
-    """The commit to upgrade from; skips the test where there is none."""
+    """The commit to upgrade from; skips the test if there is none."""
     if not (found := previous()):
         pytest.skip(
             "no tag v* below this commit, so there is no release to upgrade from; UPGRADE_FROM=<commit> names one"
@@ -33,7 +33,7 @@ def need_previous() -> str:
 
 
 def check_out(commit: str, tree: Path) -> Path:
-    """The files of a commit, in a clone of their own."""
+    """The files of a commit, in a separate clone."""
     subprocess.run(["git", "clone", "--quiet", "--no-checkout", str(ROOT), str(tree)], check=True)
     subprocess.run(["git", "checkout", "--quiet", "--detach", git("rev-parse", commit)], cwd=tree, check=True)
     return tree

@@ -1,4 +1,4 @@
-"""How long partitions were not read, as the emulator sees it."""
+"""The time during which partitions had no reader, from the emulator."""
 
 import threading
 import time
@@ -9,7 +9,7 @@ POLL_SECONDS = 0.1
 
 
 class Readers(threading.Thread):
-    """Follows which partitions are read, and for how long each was not."""
+    """Records which partitions have a reader, and how long each had none."""
 
     def __init__(self, links: Callable[[], list[dict[str, Any]]], partitions: int) -> None:
         """Follow a hub.
@@ -28,7 +28,7 @@ class Readers(threading.Thread):
         self._ended = threading.Event()
 
     def run(self) -> None:
-        """Look until `end`."""
+        """Record until `end`."""
         while not self._ended.wait(POLL_SECONDS):
             found = {link["partition"] for link in self._links()}
             now = time.monotonic()
@@ -40,7 +40,7 @@ class Readers(threading.Thread):
                 self._read = found
 
     def begin(self) -> None:
-        """Forget what was before."""
+        """Reset the record."""
         with self._lock:
             self._longest = dict.fromkeys(self._ids, 0.0)
 
@@ -50,11 +50,11 @@ class Readers(threading.Thread):
             return len(self._read) == len(self._ids)
 
     def longest(self) -> float:
-        """Longest time that a partition was unread, seconds; looking every 0.1 s, so zero looks like 0.1."""
+        """Longest time that a partition was unread, seconds; checked every 0.1 s, so the minimum is 0.1."""
         with self._lock:
             return max(self._longest.values())
 
     def end(self) -> None:
-        """Stop looking."""
+        """Stop recording."""
         self._ended.set()
         self.join()

@@ -14,11 +14,11 @@ KEY_NAME, KEY = "RootManageSharedAccessKey", "SAS_KEY_VALUE"
 
 
 class EmulatorProcess:
-    """One emulator; `stop` ends it, `start` brings an empty one back on the same ports.
+    """One emulator; `stop` ends it, `start` starts an empty one on the same ports.
 
     Args:
-        directory: where its log and port file go.
-        options: command line options beside the ports, such as `--hub=orders=4`.
+        directory: folder of its log and port file.
+        options: command line options other than the ports, such as `--hub=orders=4`.
     """
 
     def __init__(self, directory: Path, *options: str) -> None:
@@ -33,7 +33,7 @@ class EmulatorProcess:
 
     @property
     def admin(self) -> AdminClient:
-        """The admin side."""
+        """The admin API."""
         return AdminClient(f"http://127.0.0.1:{self.admin_port}")
 
     def connection_string(self, hub: str | None = None, name: str = KEY_NAME, key: str = KEY) -> str:
@@ -68,7 +68,7 @@ class EmulatorProcess:
         self.port, self.admin_port = found["port"], found["admin_port"]
 
     def empty(self) -> None:
-        """Bring an emulator without options back to its beginning: no hub, no link, no fault, one policy."""
+        """Reset an emulator without options: no hub, no link, no fault, one policy."""
         self.admin.clear_faults()
         self.admin.drop_connections()
         for hub in self.admin.hubs():

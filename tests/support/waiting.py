@@ -1,7 +1,7 @@
-"""Wait for an event: ask until the answer is true. Nothing in a test sleeps for a fixed time where it can ask instead.
+"""Wait for an event: poll a condition until it is true. Tests poll instead of sleeping for a fixed time.
 
-There is one limit, and it is for hangs. It costs time only where a test fails, and no test is judged by it: how fast
-something happens is measured in virtual time (tests/simulation) or by a benchmark (tests/bench).
+The only time limit is for hangs: it takes time only if a test fails, and no test checks durations with it. Durations
+are measured in virtual time (tests/simulation) or by a benchmark (tests/bench).
 """
 
 import time
@@ -16,16 +16,16 @@ T = TypeVar("T")
 def wait_until(
     question: Callable[[], T | None], awaited: object, *, pause: float = 0.1, retried: type[Exception] | None = None
 ) -> T:
-    """Ask until the answer is true, and return it.
+    """Poll until the result is true, and return it.
 
     Args:
-        question: Asked again and again.
-        awaited: The event; converted to text only where it does not come.
-        pause: Seconds between questions.
-        retried: An exception of `question` that counts as no.
+        question: The condition, called repeatedly.
+        awaited: The event; converted to text only on failure.
+        pause: Seconds between calls.
+        retried: An exception of `question` that counts as false.
 
     Raises:
-        AssertionError: The answer was not true within `HANG_SECONDS`; it names the event and the last answer.
+        AssertionError: The result was not true within `HANG_SECONDS`; the message has the event and the last result.
     """
     deadline = time.monotonic() + HANG_SECONDS
     while True:

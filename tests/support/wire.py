@@ -1,4 +1,4 @@
-"""HTTP/1.1 messages as they are on the wire: read whole, kept as bytes, looked into without changing them."""
+"""HTTP/1.1 messages in wire format: read completely, kept as bytes, and parsed without changes."""
 
 import asyncio
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 @dataclass(frozen=True)
 class Request:
-    """One request as the client sent it."""
+    """One request of a client, unchanged."""
 
     head: bytes  # request line and headers, with the empty line
     body: bytes  # as on the wire, so chunks with their sizes
@@ -40,7 +40,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """Storage's answer as it came."""
+    """Storage's response, unchanged."""
 
     head: bytes
     body: bytes
@@ -55,8 +55,8 @@ async def read_message(reader: asyncio.StreamReader, of: str | None = None) -> t
     """Head and body of one HTTP/1.1 message, as on the wire.
 
     Args:
-        reader: Where it comes from.
-        of: For an answer: the method of its request.
+        reader: The connection.
+        of: For a response: the method of its request.
 
     Raises:
         IncompleteReadError: The connection ended.

@@ -1,9 +1,9 @@
-"""A blob container in memory that behaves: etags, put-if-absent, real leases on a clock of the test, and faults.
+"""A blob container in memory: etags, put-if-absent, leases on the test's clock, and faults.
 
-It answers as Azure Blob Storage does, with its status and codes; the contract tests run against it and against Azurite.
-Times are the clock's, so that two runs of the same test are the same. Every change of content is told to `watch`, which
-is how the history of a blob can be checked and not only its end. Administrators, and others that use the container, are
-`break_lease`, `delete` and `delete_container`.
+It responds as Azure Blob Storage does, with the same status and codes; the contract tests run against it and against
+Azurite. All times come from the clock, so that runs are reproducible. `watch` receives every change of content, so that
+a test can check the history of a blob. `break_lease`, `delete` and `delete_container` represent administrators and
+other programs.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class _Blob:
 
 @dataclass
 class Fault:
-    """Fails one later request: before it is applied, or after (the answer is lost)."""
+    """Fails one later request: before it is applied, or after (the response is lost)."""
 
     operation: str
     applied: bool = False
@@ -50,7 +50,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Version:
-    """A change of a blob: what it held from then on."""
+    """A change of a blob, with its new content."""
 
     name: str
     data: bytes | None  # None: deleted
@@ -81,13 +81,13 @@ class FakeBlobStore:
             raise lost
 
     def break_lease(self, name: str, seconds: float) -> None:
-        """End a lease by force: it is breaking for `seconds` or what is left of it, then broken."""
+        """Break a lease: it is breaking for `seconds` or its remaining time, then broken."""
         if held := self._lease(self.blobs[name]):
             held.until = min(held.until, self._clock() + seconds)
             held.broken = True
 
     def delete(self, name: str) -> None:
-        """Delete a blob by force."""
+        """Delete a blob, also with a lease."""
         del self.blobs[name]
         self.watch(Version(name, None, {}, ""))
 
@@ -204,7 +204,7 @@ class FakeBlobStore:
             raise lost
 
     async def renew_lease(self, name: str, lease_id: str) -> None:
-        """See `BlobStore`. An expired lease can be renewed while nobody took the blob or wrote to it."""
+        """See `BlobStore`. An expired lease can be renewed if the blob was neither leased nor written since."""
         lost = self._begin("renew_lease", name)
         blob = self._need(name)
         if blob.lease is None or blob.lease.token != lease_id:
@@ -247,7 +247,7 @@ class FakeBlobStore:
             blob.lease = None  # a write ends what an expired lease still allowed
 
     def _write(self, name: str, data: bytes, metadata: Mapping[str, str] | None) -> str:
-        """Make this the blob; blocks that are in no blob are dropped."""
+        """Store this blob; uncommitted blocks are dropped."""
         self._staged.pop(name, None)
         self._version += 1
         blob = self.blobs.setdefault(name, _Blob(b"", {}, "", EPOCH))
@@ -257,7 +257,7 @@ class FakeBlobStore:
         return blob.etag
 
     def _begin(self, operation: str, name: str) -> StorageError | None:
-        """Note the call; raises a fault before, or returns the one to raise after it is applied."""
+        """Record the call; raises a fault before it is applied, or returns the one to raise afterwards."""
         self.calls.append((operation, name))
         if len(name) > 1024:
             raise Refused("OutOfRangeInput", 400, "OutOfRangeInput")
@@ -296,7 +296,7 @@ async def put_blocks(
     metadata: Mapping[str, str] | None = None,
     if_absent: bool = False,
 ) -> str:
-    """Put a blob block by block, as a writer of large files does, and return its etag."""
+    """Put a blob in blocks, as a writer of large files does, and return its etag."""
     writer, ids = uuid4(), list[str]()
     for block in blocks:
         ids.append(f"{writer}-{len(ids):05d}")

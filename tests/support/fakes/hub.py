@@ -38,7 +38,7 @@ class FakePartition:
             del self.events[old]
 
     def compact(self, numbers: Iterable[int]) -> None:
-        """Remove events wherever they are."""
+        """Remove events at any position."""
         for number in numbers:
             self.events.pop(number, None)
 
@@ -168,7 +168,7 @@ class FakeSource:
 
 
 def enqueued_ms(number: int, era: int = 0) -> int:
-    """When an event was enqueued: one a millisecond; an hour later after each failover."""
+    """Enqueued time of an event: one event per millisecond; an hour later after each failover."""
     return 1_767_225_600_000 + number + era * 3_600_000
 
 

@@ -1,7 +1,7 @@
-"""A Kubernetes API in memory that behaves: server-side apply with field ownership, generations, uids, preconditions.
+"""A Kubernetes API in memory: server-side apply with field ownership, generations, uids, preconditions.
 
-It passes the same contract tests as the real API server (tests/contract/operator/kube/test_api.py). What it lacks on
-purpose: schemas, admission, RBAC and controllers; a test that needs those uses the real one.
+It passes the same contract tests as the real API server (tests/contract/operator/kube/test_api.py). It has no schemas,
+admission, RBAC and controllers; a test that needs them uses the real API server.
 """
 
 import copy
@@ -42,11 +42,11 @@ class FakeKubernetes:
     def fail_once(
         self, verb: str, error: OperatorError, when: Callable[[Manifest | None], bool] = lambda _: True
     ) -> None:
-        """Let the next call of `verb` whose manifest satisfies `when` raise `error`, without any effect."""
+        """Make the next call of `verb` whose manifest satisfies `when` raise `error`, without any effect."""
         self._failures.append((verb, when, error))
 
     def mirror(self, namespace: str = "shop") -> Store:
-        """A store that one watch feeds without any delay; it has everything already."""
+        """A store with all objects, which a watch updates without delay."""
         store = Store()
         for kind in store.kinds:
             store.replace(kind, namespace, self._listing(kind, namespace, {}))
@@ -226,7 +226,7 @@ class FakeKubernetes:
 
 
 def _remove(live: dict[str, Any], formerly: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Remove from `live` what was applied formerly and is not any more."""
+    """Remove fields from `live` that an earlier apply set and this one omits."""
     for name, value in formerly.items():
         if name not in now:
             live.pop(name, None)

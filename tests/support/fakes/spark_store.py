@@ -1,4 +1,4 @@
-"""A container that behaves: ETags, conditional writes, leases on a clock, and answers that get lost."""
+"""A container in memory: ETags, conditional writes, leases on a clock, and lost responses."""
 
 import itertools
 from collections.abc import Callable
@@ -30,40 +30,40 @@ class FakeBlobStore:
         self._versions = itertools.count(1)
 
     def put(self, name: str, content: bytes) -> None:
-        """Write or overwrite, as somebody outside of the job may."""
+        """Write or overwrite, as a program outside of the job can."""
         self.blobs[name] = (f'"0x{next(self._versions):016X}"', content)
 
     def delete(self, name: str) -> None:
-        """Delete, as somebody outside of the job may."""
+        """Delete, as a program outside of the job can."""
         del self.blobs[name]
 
     def read(self, name: str, limit: int) -> bytes | None:
-        """Content of a blob, at most `limit` bytes of it; None where there is none."""
+        """Content of a blob, at most `limit` bytes; None: no such blob."""
         return self.blobs[name][1][:limit] if name in self.blobs else None
 
     def load(self, name: str, limit: int) -> Version | None:
-        """Content with the ETag it has; None where there is no such blob."""
+        """Content and ETag of a blob; None: no such blob."""
         if name not in self.blobs:
             return None
         etag, content = self.blobs[name]
         return Version(etag, content[:limit])
 
     def facts(self, name: str) -> BlobFacts | None:
-        """ETag and size of a blob; None where there is none."""
+        """ETag and size of a blob; None: no such blob."""
         if name not in self.blobs:
             return None
         etag, content = self.blobs[name]
         return BlobFacts(etag, len(content))
 
     def create(self, name: str, content: bytes) -> bool:
-        """Put a blob if there is none of this name; False where there is one."""
+        """Put a blob if it does not exist; False: it exists."""
         if name in self.blobs:
             return False
         self.put(name, content)
         return self._answer(lambda: self.create(name, content))
 
     def replace(self, name: str, content: bytes, etag: str, lease: str) -> bool:
-        """Put if the blob still is the version `etag` and `lease` is held; False where not."""
+        """Put if the blob still has `etag` and `lease` is held; False otherwise."""
         held = self._held(name)
         if name not in self.blobs or self.blobs[name][0] != etag or held is None or held.id != lease:
             return False
@@ -71,7 +71,7 @@ class FakeBlobStore:
         return self._answer(lambda: self.replace(name, content, etag, lease))
 
     def acquire(self, name: str, seconds: int, lease: str) -> bool:
-        """Take a lease of a blob; False while another one is held, or where there is no blob."""
+        """Acquire a lease of a blob; False: another one is held, or the blob does not exist."""
         held = self._held(name)
         if name not in self.blobs or (held is not None and (held.id != lease or held.broken)):
             return False
@@ -79,7 +79,7 @@ class FakeBlobStore:
         return self._answer(lambda: self.acquire(name, seconds, lease))
 
     def renew(self, name: str, lease: str) -> bool:
-        """Start the time of a lease anew, also after its end if nobody took the blob; False where it is another's."""
+        """Renew a lease, also after its end if no other was acquired; False: another lease is held."""
         held = self._leases.get(name)
         if held is None or held.id != lease or held.broken:
             return False
@@ -87,13 +87,13 @@ class FakeBlobStore:
         return True
 
     def release(self, name: str, lease: str) -> None:
-        """End a lease at once; nothing where it is not held."""
+        """End a lease immediately; no effect if it is not held."""
         held = self._leases.get(name)
         if held is not None and held.id == lease:
             del self._leases[name]
 
     def break_off(self, name: str, seconds: int) -> None:
-        """Let the lease of a blob end after `seconds`."""
+        """Make the lease of a blob end after `seconds`."""
         if held := self._held(name):
             held.end = min(held.end, self._clock() + seconds)
             held.broken = True
