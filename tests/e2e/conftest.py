@@ -1,4 +1,4 @@
-"""The demo's cluster for the end-to-end suite: the demo itself is the set-up, its outcome the first thing tested."""
+"""The demo's cluster for the end-to-end suite: the demo is the set-up, and the first test checks its result."""
 
 import json
 import subprocess
@@ -37,7 +37,7 @@ def handler_image() -> str:
 
 @dataclass(frozen=True)
 class Demo:
-    """The finished demo: what it printed, and the cluster it left running."""
+    """The finished demo: its output, and its running cluster."""
 
     exit_code: int
     output: str

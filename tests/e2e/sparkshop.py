@@ -1,4 +1,4 @@
-"""A consumer whose files Spark processes: what the end-to-end tests of every launcher do with one."""
+"""A consumer whose files Spark processes, for the end-to-end tests of all launchers."""
 
 import io
 import json
@@ -23,13 +23,13 @@ T = TypeVar("T")
 
 
 class SparkShop:
-    """A consumer, and the cluster as its owner sees it.
+    """A consumer, and its owner's access to the cluster.
 
     Args:
-        demo: Where it lives.
-        name: Its own, and that of its hub.
-        applications: The resource that applications are, as kubectl calls it.
-        spark: Changes to `spec.spark` that stay.
+        demo: The cluster.
+        name: Name of the consumer and of its hub.
+        applications: The resource type of applications, in kubectl's form.
+        spark: Permanent changes to `spec.spark`.
     """
 
     def __init__(self, demo: Demo, name: str, applications: str, **spark: Any) -> None:
@@ -59,12 +59,12 @@ class SparkShop:
         self.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(resource))
 
     def hub_exists(self) -> bool:
-        """Whether an earlier consumer of this name has made the hub."""
+        """Whether an earlier consumer of this name has created the hub."""
         with self.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
             return self.name in {hub["name"] for hub in AdminClient(f"http://127.0.0.1:{port}").hubs()}
 
     def publish(self) -> None:
-        """A wave of events, numbered on from the last."""
+        """Publish a wave of events, with consecutive numbers."""
         self._before = {pod["metadata"]["name"] for pod in self.pods()}
         with self.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
             admin = AdminClient(f"http://127.0.0.1:{port}")
@@ -99,7 +99,7 @@ class SparkShop:
         return condition(self.demo, self.name, "SparkHealthy")
 
     def pods(self, role: str = "") -> list[dict[str, Any]]:
-        """The drivers or executors that are there, or both."""
+        """The present drivers or executors, or both."""
         labels = f"eventconsumer.io/consumer={self.name},app.kubernetes.io/component=spark"
         if role:
             labels += f",spark-role={role}" if role == "executor" else ",spark-role!=executor"
@@ -107,16 +107,16 @@ class SparkShop:
         return found
 
     def applications(self) -> dict[str, dict[str, Any]]:
-        """The applications that are there, by name."""
+        """The present applications, by name."""
         found = self.cluster.get(self._applications, "-l", f"eventconsumer.io/consumer={self.name}")["items"]
         return {each["metadata"]["name"]: each for each in found}
 
     def until(self, question: Callable[[], T | None], what: str) -> T:
-        """Ask until the answer is true; it is returned. A failure tells all there is to know."""
+        """Poll until the result is true, and return it. On failure, show statuses and logs."""
         return until(question, _Story(self, what), pause=0.3)
 
     def until_processed(self) -> dict[str, Any]:
-        """Wait until everything sent and not lost is in the table, exactly once; return status.spark then."""
+        """Wait until all events, except lost ones, are in the table exactly once; return status.spark."""
 
         def done() -> dict[str, Any] | None:
             status = self.status()
@@ -129,7 +129,7 @@ class SparkShop:
         return found
 
     def running(self, role: str) -> dict[str, Any]:
-        """A driver or executor that runs for the wave published last, as soon as one does."""
+        """Wait for a running driver or executor of the last wave, and return it."""
 
         def found() -> dict[str, Any] | None:
             new = (pod for pod in self.pods(role) if pod["metadata"]["name"] not in self._before)
@@ -154,7 +154,7 @@ class SparkShop:
 
 
 def _parquet_bodies(connection: str, folder: str) -> list[bytes]:
-    """Of all files that a reader of the folder sees."""
+    """Bodies of the events in all Parquet files of the folder."""
     found: list[bytes] = []
     with ContainerClient.from_connection_string(connection, "results") as results:
         for name in results.list_blob_names(name_starts_with=f"{folder}/"):
@@ -165,13 +165,13 @@ def _parquet_bodies(connection: str, folder: str) -> list[bytes]:
 
 
 def _numbers(name: str, facts: dict[str, str]) -> set[int]:
-    """Of a file's events, as `publish` numbers them."""
+    """Numbers of a file's events, as in `publish`."""
     partition = int(name.partition("/partition=")[2].partition("/")[0])
     return {number * PARTITIONS + partition for number in range(int(facts["first"]), int(facts["last"]) + 1)}
 
 
 class _Story:
-    """What is waited for, and if it does not come, the statuses and logs there are."""
+    """The awaited event; on failure, with statuses and logs."""
 
     def __init__(self, shop: SparkShop, what: str) -> None:
         self._shop, self._what = shop, what

@@ -42,7 +42,7 @@ def create_hub(demo: Demo, name: str) -> None:
 
 
 def consumer(name: str) -> dict[str, Any]:
-    """The demo's resource under another name, without Spark, with a hub, Secrets and containers of its own."""
+    """The demo's resource under another name, without Spark, with a separate hub, Secrets and containers."""
     resource: dict[str, Any] = copy.deepcopy(yaml.safe_load((ROOT / "examples/local.yaml").read_text()))
     resource["metadata"]["name"] = name
     spec = resource["spec"]

@@ -1,4 +1,4 @@
-"""The release on the real cluster: upgrade, rollback, removal and return, while hosts go on as if nothing was."""
+"""The release on the real cluster: upgrade, rollback, removal and reinstallation, while hosts keep running."""
 
 import json
 from typing import Any
@@ -20,7 +20,7 @@ def hosts(demo: Demo) -> dict[str, tuple[str, int]]:
 
 
 def operator(demo: Demo) -> dict[str, Any]:
-    """The operator's only pod that stays."""
+    """The operator's only pod that is not ending."""
     pods = demo.cluster.get("pods", "-l", "app.kubernetes.io/component=operator")["items"]
     (found,) = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
     return dict(found)
@@ -31,7 +31,7 @@ def arguments(demo: Demo) -> list[str]:
 
 
 def well(demo: Demo, generation: int) -> None:
-    """The consumer is ready, and nobody wrote its spec."""
+    """The consumer is ready, and its spec is unchanged."""
     wait_for(demo, "orders", "Ready", "True")
     assert demo.cluster.get("eventconsumer", "orders")["metadata"]["generation"] == generation
 

@@ -22,14 +22,14 @@ COUNT_BOOKINGS = (
 
 
 def with_handler(name: str, image_name: str) -> dict[str, Any]:
-    """A consumer whose events are booked by the example's shop before they go to files."""
+    """A consumer whose events the example's handler books before they are written to files."""
     resource = consumer(name)
     resource["spec"]["processing"] = {"handler": "shop:Shop", "image": image_name}
     return resource
 
 
 def publish(demo: Demo) -> None:
-    """Orders, and in the middle of them something else."""
+    """Publish orders, with one invalid event in the middle."""
     with demo.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
         admin = AdminClient(f"http://127.0.0.1:{port}")
         admin.create_hub(NAME, partitions=1)

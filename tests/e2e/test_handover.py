@@ -1,8 +1,8 @@
-"""Hosts come, go, die and are updated under constant load on the real cluster: how long a partition is not read.
+"""Hosts start, stop, are killed and updated under constant load on the real cluster: the time a partition is not read.
 
-The times are printed; tests/bench/failover.py measures them. What must hold: every event in exactly one file (the
-auditor, with every row), partitions stay with the host that keeps or regains its name, and few events are read twice
-where a host was told before it ended.
+The times are printed; tests/bench/failover.py measures them. Assertions: every event is in exactly one file (a deep
+audit), partitions stay with the host that keeps or regains its name, and few events are read twice if a host ends in
+an orderly way.
 """
 
 import contextlib
@@ -86,7 +86,7 @@ class Stage:
         self.figures.append(f"apply to the first file in the status: {took:.1f} s (roll.maxSeconds: {roll})")
 
     def evict(self, ordinal: int) -> None:
-        """Ask for a host to go, as `kubectl drain` does."""
+        """Evict a host, as `kubectl drain` does."""
         pod = f"{NAME}-host-{ordinal}"
         eviction = {
             "apiVersion": "policy/v1",
@@ -97,7 +97,7 @@ class Stage:
         self.cluster.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
 
     def owned(self, ordinal: int) -> set[str]:
-        """Partitions of a host, as it says; empty where it does not answer."""
+        """Partitions of a host, from its HTTP side; empty: it does not respond."""
         path = f"/api/v1/namespaces/{self.cluster.namespace}/pods/{NAME}-host-{ordinal}:8080/proxy/status"
         try:
             report = HostReport.model_validate_json(self.cluster.kubectl("get", "--raw", path))
@@ -111,7 +111,7 @@ class Stage:
         return self.readers.all_read() and sum(counts) == PARTITIONS and max(counts) - min(counts) <= 1
 
     def settle(self, hosts: int) -> float:
-        """Wait until the fleet is settled and stays so; when that began."""
+        """Wait until the fleet is settled and stays settled; returns when that began."""
         deadline, since = time.monotonic() + HANG_SECONDS, 0.0
         while not since or time.monotonic() - since < SETTLED_SECONDS:
             assert time.monotonic() < deadline, f"{[self.owned(number) for number in range(3)]} is not {hosts} hosts"
@@ -123,7 +123,7 @@ class Stage:
         return since
 
     def again(self) -> int:
-        """Events that the hub gave to readers more than once so far; no event comes while this waits for the last."""
+        """Number of events that the hub sent to readers more than once; no event is published during this call."""
         with self.publisher.turn:
             more, since = -1, time.monotonic()
             while time.monotonic() - since < QUIET_SECONDS:
@@ -150,16 +150,16 @@ class Stage:
         return more
 
     def running(self) -> int:
-        """Hosts that the StatefulSet runs."""
+        """The number of hosts of the StatefulSet."""
         return int(self.cluster.get("statefulset", f"{NAME}-host")["spec"]["replicas"])
 
     def pod_uid(self, ordinal: int) -> str:
-        """Which pod it is; empty where there is none."""
+        """The pod's uid; empty: no pod."""
         name = f"{NAME}-host-{ordinal}"
         return self.cluster.kubectl("get", "pod", name, "--ignore-not-found", "-o", "jsonpath={.metadata.uid}")
 
     def scale(self, hosts: int) -> None:
-        """As a person would."""
+        """Scale with kubectl."""
         self.cluster.kubectl("scale", "eventconsumer", NAME, f"--replicas={hosts}")
 
 

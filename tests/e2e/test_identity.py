@@ -18,7 +18,7 @@ EVENTS = {ORDERS: 400, BILLING: 600}  # what the first drained must not be skipp
 
 
 def resource_of(name: str, hub: str, prefix: str) -> dict[str, Any]:
-    """A consumer whose leases and files are in the containers of all; no prefix is given for the leases."""
+    """A consumer whose leases and files are in shared containers; the leases have no prefix in the spec."""
     found = consumer(name)
     spec = found["spec"]
     spec["eventHub"]["name"] = hub
@@ -50,7 +50,7 @@ def drained(demo: Demo, name: str) -> int:
 
 @pytest.fixture(scope="module")
 def shop(demo: Demo) -> Iterator[Demo]:
-    """Two consumers of two hubs, as every example is written; the first has drained its hub before the second comes."""
+    """Two consumers of two hubs, as in the examples; the first has drained its hub before the second starts."""
     demo.cluster.secret("identity-hubs", connectionString=GOOD_NAMESPACE)
     demo.cluster.secret("identity-storage", connectionString=GOOD_STORAGE)
     for name, count in EVENTS.items():

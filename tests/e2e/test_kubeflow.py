@@ -23,14 +23,14 @@ LEFT_BEHIND = "pods,services,configmaps"
 
 
 def things(demo: Demo) -> set[str]:
-    """Everything in the namespace that an application could leave behind."""
+    """All objects in the namespace that an application can leave behind."""
     found = demo.cluster.kubectl("get", f"{LEFT_BEHIND},{APPLICATIONS}", "-o", "name").split()
     return {name for name in found if f"/{NAME}-host" not in name}
 
 
 @pytest.fixture(scope="module")
 def shop(demo: Demo) -> Iterator[SparkShop]:
-    """The consumer, while the kubeflow operator serves the demo's namespace."""
+    """The consumer, with the kubeflow operator in the demo's namespace."""
     local("tools", "--kubeflow")
     local("build", "spark", "kubeflow")
     cluster = demo.cluster

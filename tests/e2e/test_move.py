@@ -16,7 +16,7 @@ OLD, NEW = "moved-from", "moved-to"
 
 
 def at(demo: Demo, namespace: str) -> Demo:
-    """The same cluster, seen from another namespace."""
+    """The same cluster, with another default namespace."""
     cluster = Cluster(namespace)
     cluster._env = demo.cluster._env
     return replace(demo, cluster=cluster)

@@ -1,4 +1,4 @@
-"""The status page on the real cluster: off by default, and what it shows of the demo's consumer once it is on."""
+"""The status page on the real cluster: off by default, and its content for the demo's consumer when enabled."""
 
 import json
 import urllib.request
@@ -15,7 +15,7 @@ SERVICE = "eventconsumer-operator-page"
 
 
 def get(port: int, path: str) -> tuple[str, str]:
-    """Body and content security policy of an answer; the body is empty where there is none."""
+    """Body and content security policy of a response; the body is empty without a response."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=10) as response:
             return response.read().decode(), response.headers["Content-Security-Policy"]
@@ -25,7 +25,7 @@ def get(port: int, path: str) -> tuple[str, str]:
 
 @pytest.fixture
 def page(demo: Demo) -> Iterator[int]:
-    """The page's port, forwarded; the release is as before at the end."""
+    """The page's port, forwarded; the release is restored at the end."""
     assert not demo.cluster.kubectl("get", "service", SERVICE, "--ignore-not-found"), "it is off by default"
     demo.cluster.helm(
         "upgrade", run.RELEASE, str(ROOT / "helm/eventconsumer"), "--reset-then-reuse-values", "--wait",

@@ -1,4 +1,4 @@
-"""`kubectl eventconsumer` on the real cluster, as people call it: what it shows of a consumer, and how it steers it."""
+"""`kubectl eventconsumer` on the real cluster, as users run it: commands that show and control a consumer."""
 
 import json
 import os
@@ -102,7 +102,7 @@ def test_batches_of_the_demo(demo: Demo, plugin: Plugin) -> None:
 
 
 def scale(demo: Demo, hosts: int) -> None:
-    """Ask for so many hosts."""
+    """Scale to this number of hosts."""
     patch = json.dumps({"spec": {"scaling": {"replicas": hosts}}})
     demo.cluster.kubectl("patch", "eventconsumer", NAME, "--type=merge", "-p", patch)
 

@@ -1,4 +1,4 @@
-"""`kubectl eventconsumer` on the real cluster: programs in host pods and in pods made for them."""
+"""`kubectl eventconsumer` on the real cluster: programs in host pods and in temporary pods."""
 
 import json
 import signal
@@ -50,12 +50,12 @@ def drained(plugin: Plugin) -> bool:
 
 
 def tool_pods(demo: Demo) -> list[str]:
-    """Names of pods that were made for commands and are there."""
+    """Names of the present temporary pods of commands."""
     return [each["metadata"]["name"] for each in demo.cluster.get(*TOOL_PODS)["items"]]
 
 
 def none_left(demo: Demo) -> None:
-    """Wait until they are gone: a deletion takes its second."""
+    """Wait until they are deleted, which takes about a second."""
     until(lambda: not tool_pods(demo), "no pod of a tool is left")
 
 

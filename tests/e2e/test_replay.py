@@ -1,4 +1,4 @@
-"""A replay on the real cluster: declared in the resource, run once, beside hosts that go on."""
+"""A replay on the real cluster: declared in the resource, run once, while hosts continue."""
 
 import json
 import time

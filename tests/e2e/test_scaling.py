@@ -72,7 +72,7 @@ with EventHubProducerClient.from_connection_string(secret, eventhub_name="{NAME}
 
 
 def in_hub(demo: Demo) -> int:
-    """How many events there are. What is in files is counted once a host has looked, so it is no base to add to."""
+    """The number of events. Events in files are counted only after a host has listed them."""
     with demo.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
         partitions = AdminClient(f"http://127.0.0.1:{port}").hub(NAME)["partitions"]
     return sum(each["last_enqueued_sequence_number"] + 1 for each in partitions)

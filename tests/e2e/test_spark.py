@@ -1,7 +1,7 @@
-"""Native Spark applications on the real cluster: in the driver or with executors, and what goes wrong with them.
+"""Native Spark applications on the real cluster: in the driver or with executors, and their failures.
 
-Each test sends a wave of events, does something to the application that processes it, and finds every event in the
-table exactly once.
+Each test publishes a wave of events, disturbs the application that processes it, and finds every event in the table
+exactly once.
 """
 
 import json
@@ -80,7 +80,7 @@ def test_a_driver_that_is_killed_is_followed_by_another_attempt(
     driver = shop.running("driver")["metadata"]["name"]
 
     def killed() -> bool:
-        """As soon as Java runs; until the container is gone."""
+        """Kill Java as soon as it runs; true after the container has ended."""
         try:
             shop.cluster.kubectl("exec", driver, "--", "python3", "-c", program)
         except DemoError:

@@ -1,8 +1,8 @@
 """From the previous release to this tree, and back, under constant load: each event is in one file.
 
 The previous release is the latest tag `v*` below this commit; UPGRADE_FROM names another commit. Its images are built
-from a clone of it by its own builder, and its own chart installs it. The operator and the definition of the resource
-are the cluster's only ones, so what an earlier test installed is removed first.
+from a clone of it by its own builder, and its own chart installs it. A cluster has only one operator and one definition
+of the resource, so the installation of an earlier test is removed first.
 """
 
 import json
@@ -49,7 +49,7 @@ def local_cluster(root: Path, *arguments: str) -> str:
 
 @dataclass(frozen=True)
 class Release:
-    """A version of the product, as it is installed.
+    """An installed version of the product.
 
     Attributes:
         root: Its tree.
@@ -61,13 +61,13 @@ class Release:
 
     @classmethod
     def build(cls, root: Path) -> "Release":
-        """Build its images, into the cluster that runs."""
+        """Build its images, and load them into the running cluster."""
         names = ("operator", "processor")
         local_cluster(root, "build", *names)
         return cls(root, json.loads(local_cluster(root, "images", *names)))
 
     def install(self, cluster: Cluster) -> None:
-        """As docs/upgrade.md says; for the first time, too."""
+        """Install or upgrade as in docs/upgrade.md."""
         images = [word for name, image in self.images.items() for word in ("--set-string", f"image.{name}={image}")]
         cluster.helm(
             "upgrade", "--install", run.RELEASE, str(self.root / "helm/eventconsumer"), "--reset-then-reuse-values",
@@ -95,7 +95,7 @@ class Stage:
         return len(pods) == HOSTS == sum(ready) and images == {release.images["processor"]} and self.readers.all_read()
 
     def settle(self, release: Release) -> None:
-        """Wait until the fleet runs a release, and goes on doing so."""
+        """Wait until the fleet runs a release and stays stable."""
         since = [time.monotonic()]
 
         def settled() -> bool:
@@ -106,7 +106,7 @@ class Stage:
         until(settled, f"{HOSTS} hosts run {release.images['processor']}")
 
     def change(self, release: Release) -> float:
-        """Bring the fleet to another release; for how long a partition was unread at most, seconds."""
+        """Move the fleet to another release; returns the longest time that a partition was unread, seconds."""
         time.sleep(LOAD_SECONDS)  # so that events are on their way into files
         self.readers.begin()
         release.install(self.cluster)
@@ -114,7 +114,7 @@ class Stage:
         return self.readers.longest()
 
     def all_drained(self) -> bool:
-        """Whether all that was published so far is in files."""
+        """Whether all published events are in files."""
         with self.publisher.turn:
             drained = self.cluster.get("eventconsumer", NAME).get("status", {}).get("drained", {}).get("events")
             return bool(drained == self.publisher.sent)
@@ -208,7 +208,7 @@ def test_every_event_is_in_exactly_one_file(stage: Stage) -> None:
 
 
 def ready(cluster: Cluster) -> bool:
-    """Whether the operator that runs now says that the consumer is well."""
+    """Whether the present operator reports the consumer as healthy."""
     resource = cluster.get("eventconsumer", NAME)
     conditions = {each["type"]: each["status"] for each in resource["status"]["conditions"]}
     return conditions["Ready"] == "True" and resource["status"]["hosts"] == {"desired": HOSTS, "ready": HOSTS}

@@ -1,4 +1,4 @@
-"""Waiting for the cluster: as `tests.support.waiting`, with a kubectl that fails counted as no."""
+"""Waiting for the cluster: `tests.support.waiting`, where a failed kubectl counts as false."""
 
 import time
 from collections.abc import Callable
@@ -12,25 +12,25 @@ T = TypeVar("T")
 
 
 def until(question: Callable[[], T | None], awaited: object = "", *, pause: float = 0.5) -> T:
-    """Ask until the answer is true, and return it."""
+    """Poll until the result is true, and return it."""
     return wait_until(question, awaited, pause=pause, retried=DemoError)
 
 
 def seconds_until(question: Callable[[], object], awaited: object = "") -> float:
-    """As `until`; the seconds it took."""
+    """Like `until`; returns the duration in seconds."""
     begun = time.monotonic()
     until(question, awaited)
     return time.monotonic() - begun
 
 
 def condition(demo: Demo, name: str, kind: str) -> dict[str, Any]:
-    """One condition of a consumer; empty where it has none yet."""
+    """One condition of a consumer; empty if it does not exist yet."""
     status = demo.cluster.get("eventconsumer", name).get("status", {})
     return next((each for each in status.get("conditions", []) if each["type"] == kind), {})
 
 
 def wait_for(demo: Demo, name: str, kind: str, status: str) -> dict[str, Any]:
-    """Wait until a condition of a consumer has the status; return it, or fail with what it says."""
+    """Wait until a condition of a consumer has the status, and return it; on failure, show the condition."""
     found: dict[str, Any] = {}
 
     def has() -> bool:

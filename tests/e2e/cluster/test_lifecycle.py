@@ -1,7 +1,7 @@
-"""The local cluster itself: what pods get, and that no death of it, however sudden, leaves a trace.
+"""The local cluster itself: the environment of pods, and complete removal, also after the cluster was killed.
 
-Runs before the other end-to-end tests (its folder sorts first) and only where no cluster runs, since it ends the one
-it starts.
+Runs before the other end-to-end tests (its folder sorts first) and only if no cluster runs, because it removes its own
+cluster.
 """
 
 import json
@@ -67,7 +67,7 @@ def secret(value: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Traces:
-    """What a cluster leaves in the machine while it runs, or after it."""
+    """The objects of a cluster on the machine, while it runs or afterwards."""
 
     processes: list[str]
     mounts: list[str]
@@ -127,7 +127,7 @@ def in_pod(program: str) -> str:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """A new cluster with one pod; gone at the end, whatever the tests did to it."""
+    """A new cluster with one pod; always removed at the end."""
     cluster = Cluster(LAYOUT, NETWORK)
     if cluster.runs():
         pytest.skip("a cluster runs on this machine; these tests would end it (`make demo-down` first)")

@@ -1,7 +1,7 @@
-"""Argo CD's engine over a Git repository: its agent applies what is committed, and its judgement tells what it thinks.
+"""Argo CD's engine over a Git repository: its agent applies committed manifests; its diff and health are the result.
 
-The agent is the engine's own example program, unchanged. It syncs every few seconds, prunes what left the repository,
-and marks what it applied with an annotation, as Argo CD does with its tracking id.
+The agent is the engine's own example program, unchanged. It syncs every few seconds, prunes objects that were removed
+from the repository, and marks applied objects with an annotation, as Argo CD does with its tracking id.
 """
 
 import json
@@ -23,18 +23,18 @@ HEALTH = ROOT / "gitops/argocd/health.lua"
 
 
 def build() -> None:
-    """Build the engine, once a machine."""
+    """Build the engine, once per machine."""
     local("tools", "--gitops")
 
 
 def local(*arguments: str) -> str:
-    """What a command of the local cluster prints."""
+    """The output of a command of the local cluster."""
     command = [sys.executable, "-m", "local_cluster", *arguments]
     return subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout.strip()
 
 
 def judge(resources: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What the engine's diff and health say of {live, target} pairs."""
+    """The engine's diff and health of {live, target} pairs."""
     asked = json.dumps({"script": HEALTH.read_text(), "resources": resources})
     answer = subprocess.run([find_binary("gitops")], input=asked, capture_output=True, text=True, check=True)
     found: list[dict[str, Any]] = json.loads(answer.stdout)
@@ -62,7 +62,7 @@ class Repository:
         self._git("-c", "user.name=test", "-c", "user.email=test@example.com", "commit", "-q", "-m", "change")
 
     def documents(self) -> list[dict[str, Any]]:
-        """What is wanted."""
+        """The committed manifests."""
         return [
             document for path in sorted(self.folder.glob("*.yaml")) for document in yaml.safe_load_all(path.read_text())
         ]
@@ -72,7 +72,7 @@ class Repository:
 
 
 class Agent:
-    """The engine at work."""
+    """The running engine."""
 
     def __init__(self, cluster: Cluster, kubeconfig: Path, repository: Repository, log: Path) -> None:
         """Prepare; `start` starts."""
@@ -103,17 +103,17 @@ class Agent:
             self._log.close()
 
     def runs(self) -> bool:
-        """Whether it still does."""
+        """Whether it still runs."""
         return self._process is not None and self._process.poll() is None
 
     def log(self) -> str:
-        """What it said."""
+        """Its output."""
         return self._log_path.read_text()
 
     def targets(self) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
-        """What the repository says, with the agent's mark on it, and what is there.
+        """The committed manifests with the agent's mark, and the live objects.
 
-        Argo CD adds its tracking id to what the repository says in the same way, before it compares.
+        Argo CD also adds its tracking id to the committed manifests before it compares.
         """
         found = []
         for target in self._repository.documents():
@@ -128,7 +128,7 @@ class Agent:
         return found
 
     def state(self) -> dict[str, dict[str, Any]]:
-        """The engine's judgement of everything in the repository, by `<kind>/<name>`; what is missing is not synced."""
+        """The engine's diff and health of all committed objects, by `<kind>/<name>`; missing ones are not synced."""
         targets = self.targets()
         verdicts = iter(judge([{"target": target, "live": live} for target, live in targets if live]))
         missing = {"synced": False, "health": "Missing", "message": ""}

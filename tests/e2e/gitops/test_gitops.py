@@ -1,4 +1,4 @@
-"""Operator and EventConsumer from a Git repository, by Argo CD's engine: synced, healthy, and never at odds with it."""
+"""Operator and EventConsumer from a Git repository, by Argo CD's engine: synced, healthy, without conflicts."""
 
 import copy
 import json
@@ -31,14 +31,14 @@ TOOLS_ANNOTATIONS = {"argocd.argoproj.io/tracking-id": f"shop-app:eventconsumer.
 
 @dataclass(frozen=True)
 class GitOps:
-    """The repository, what applies it, and the cluster it is applied to."""
+    """The repository, the engine that applies it, and the cluster."""
 
     cluster: Cluster
     repository: Repository
     agent: Agent
 
     def until(self, question: Callable[[], bool], what: str) -> None:
-        """Ask until the answer is yes; fail with what the engine says."""
+        """Poll until the condition is true; on failure, show the engine's output."""
 
         def answer() -> bool:
             assert self.agent.runs(), "the engine ended"

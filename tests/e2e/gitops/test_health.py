@@ -1,4 +1,4 @@
-"""Argo CD's health script, in the Lua that Argo CD runs, on statuses as the operator writes them."""
+"""Argo CD's health script, in Argo CD's Lua, with statuses of the operator."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -33,7 +33,7 @@ def engine() -> Iterator[None]:
 
 
 def live(world: Observed, *errors: Any, seen: bool = True) -> dict[str, Any]:
-    """The resource as the API server shows it."""
+    """The resource in the API server's form."""
     plan = None if errors else make_plan(world, SETTINGS)
     status = wire(make_status(world, plan, tuple(errors), SETTINGS))
     return {

@@ -1,4 +1,4 @@
-"""The operator on a real cluster: what its children outlive, and what they do not."""
+"""The operator on a real cluster: which events its children survive, and which they do not."""
 
 import copy
 import json
@@ -18,7 +18,7 @@ CHILDREN = ("statefulset", "service", "configmap")
 
 @pytest.fixture
 def resource(demo: Demo) -> Iterator[Cluster]:
-    """A resource whose Secret does not exist: its hosts run, report that, and disturb nobody else's partitions."""
+    """A resource whose Secret does not exist: its hosts run, report that, and do not affect other consumers."""
     manifest = copy.deepcopy(yaml.safe_load((ROOT / "examples/local.yaml").read_text()))
     manifest["metadata"]["name"] = NAME
     for part in ("eventHub", "leaseStore", "sink"):
