@@ -350,7 +350,7 @@ def test_prune_keeps_what_is_young_or_not_behind_a_checkpoint(parquet: Drained) 
         container.delete_blob("$Default/1")
     planned, _ = parquet.prune(datetime.now(UTC) + timedelta(minutes=1))
     assert [file.start for file in planned.files] == [100, 110]
-    assert planned.kept == {"not behind the checkpoint": 2, "the last file of its chain": 2}
+    assert planned.kept == {"not before the checkpoint": 2, "the last file of its chain": 2}
 
 
 def test_prune_keeps_files_that_no_committed_batch_holds(parquet: Drained) -> None:
