@@ -9,7 +9,7 @@ from eventconsumer_operator.conditions import messages
 from eventconsumer_operator.conditions.facts import Facts, HostProblem, LostEvents
 from eventconsumer_operator.errors import DependencyNotReady, SpecError
 from eventconsumer_operator.resource.podfailures import PodCause, PodFailure, Restart, SlowPod
-from eventconsumer_operator.spark.applicationstate import NoResult, UnknownState
+from eventconsumer_operator.spark.applications import NoResult, UnknownState
 from eventconsumer_operator.spark.causes import (
     CannotStart,
     ContainerNotCreated,

@@ -11,7 +11,7 @@ from eventconsumer_api.conditions import PodReason, Reason
 from eventconsumer_api.status import QuarantineStatus
 from eventconsumer_operator.conditions.facts import HostProblem, LostEvents
 from eventconsumer_operator.resource.podfailures import PodCause, PodFailure, Restart, SlowPod
-from eventconsumer_operator.spark.applicationstate import LauncherMessage, NoResult, UnknownState
+from eventconsumer_operator.spark.applications import LauncherMessage, NoResult, UnknownState
 from eventconsumer_operator.spark.causes import (
     CannotStart,
     ContainerNotCreated,

@@ -14,10 +14,10 @@ from eventconsumer_operator.conditions import messages
 from eventconsumer_operator.conditions.replaystatus import batch_replay_status
 from eventconsumer_operator.resource.names import application_name
 from eventconsumer_operator.resource.observed import Observed
+from eventconsumer_operator.spark.applications import drivers_of
 from eventconsumer_operator.spark.failures import why_failed
 from eventconsumer_operator.spark.native import is_local
 from eventconsumer_operator.spark.plan import SparkPlan
-from eventconsumer_operator.spark.pods import drivers_of
 
 _TEXT_LIMIT = 900  # of the 1024 characters of a condition's message
 _LOCAL: Literal["Local"] = "Local"

@@ -1,11 +1,17 @@
-"""Reads applications of all launchers into one record, `Application`. Pure.
+"""Reads applications of all launchers into one record, `Application`, and finds their pods. Pure.
 
 An application does not show whether its batch was processed: only the batch's commit record does.
+
+The tables map each state that the Kubeflow and Apache Spark operators can report to the state of an attempt: PENDING
+while no driver runs, RUNNING while one runs or may run, SUCCEEDED and FAILED when none will run again. Apache's final
+states only say that the application is over; the result is in the history. A state in neither table comes from a newer
+operator. It counts as PENDING, and a condition reports it.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum
 from typing import Any
 
 from eventconsumer_api import labels
@@ -14,14 +20,105 @@ from eventconsumer_operator.kube.manifest import (
     APACHE_APPLICATION,
     JOB,
     KUBEFLOW_APPLICATION,
+    controller_uid,
     is_being_deleted,
     kind_of,
     name_of,
 )
-from eventconsumer_operator.spark.applicationstate import ApplicationState, LauncherMessage, Said, moment
-from eventconsumer_operator.spark.operators import said_by_apache, said_by_kubeflow
+from eventconsumer_operator.resource.observed import Observed
+from eventconsumer_operator.resource.podfailures import is_unstartable
 
-__all__ = ["Application", "ApplicationState", "Said", "application_of", "moment"]
+
+class ApplicationState(Enum):
+    """State of an application."""
+
+    PENDING = "pending"  # no pod runs yet
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class UnknownState:
+    """The launcher reports a state that this operator does not know.
+
+    Attributes:
+        name: The state.
+    """
+
+    name: str
+
+
+@dataclass(frozen=True)
+class NoResult:
+    """The application ended without a result."""
+
+
+LauncherMessage = str | UnknownState | NoResult
+"""Why an application failed or waits: the launcher's text, empty for none, or a fact that its status shows."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """The status of an application's object.
+
+    Attributes:
+        state: Its state.
+        message: Why it failed or waits.
+        finished: When it ended; None while it runs, or where the time is unknown.
+    """
+
+    state: ApplicationState
+    message: LauncherMessage = ""
+    finished: datetime | None = None
+
+
+KUBEFLOW_STATES: Mapping[str, ApplicationState] = {
+    "": ApplicationState.PENDING,
+    "SUBMITTED": ApplicationState.PENDING,  # the driver's pod is pending
+    "RUNNING": ApplicationState.RUNNING,
+    "SUCCEEDING": ApplicationState.RUNNING,  # the driver has ended; COMPLETED follows
+    "COMPLETED": ApplicationState.SUCCEEDED,
+    "FAILING": ApplicationState.RUNNING,  # FAILED follows
+    "FAILED": ApplicationState.FAILED,
+    "SUBMISSION_FAILED": ApplicationState.PENDING,  # FAILED follows: submissions are not retried
+    "PENDING_RERUN": ApplicationState.PENDING,  # the spec has changed; it is submitted again
+    "INVALIDATING": ApplicationState.PENDING,
+    "SUSPENDING": ApplicationState.RUNNING,
+    "SUSPENDED": ApplicationState.PENDING,
+    "RESUMING": ApplicationState.PENDING,
+    "UNKNOWN": ApplicationState.RUNNING,  # the driver's node does not answer
+}
+APACHE_STATES: Mapping[str, ApplicationState] = {
+    "": ApplicationState.PENDING,
+    "Submitted": ApplicationState.PENDING,
+    "ScheduledToRestart": ApplicationState.PENDING,
+    "DriverRequested": ApplicationState.PENDING,
+    "DriverStarted": ApplicationState.RUNNING,
+    "DriverReady": ApplicationState.RUNNING,
+    "InitializedBelowThresholdExecutors": ApplicationState.RUNNING,
+    "RunningHealthy": ApplicationState.RUNNING,
+    "RunningWithPartialCapacity": ApplicationState.RUNNING,
+    "RunningWithBelowThresholdExecutors": ApplicationState.RUNNING,
+    # The result. One of APACHE_FINAL follows when the driver is gone.
+    "Succeeded": ApplicationState.RUNNING,
+    "Failed": ApplicationState.RUNNING,
+    "SchedulingFailure": ApplicationState.RUNNING,
+    "DriverEvicted": ApplicationState.RUNNING,
+    "DriverStartTimedOut": ApplicationState.RUNNING,
+    "DriverReadyTimedOut": ApplicationState.RUNNING,
+    "ExecutorsStartTimedOut": ApplicationState.RUNNING,
+}
+APACHE_OUTCOMES: Mapping[str, ApplicationState] = {
+    "Succeeded": ApplicationState.SUCCEEDED,
+    "Failed": ApplicationState.FAILED,
+    "SchedulingFailure": ApplicationState.FAILED,
+    "DriverEvicted": ApplicationState.FAILED,
+    "DriverStartTimedOut": ApplicationState.FAILED,
+    "DriverReadyTimedOut": ApplicationState.FAILED,
+    "ExecutorsStartTimedOut": ApplicationState.FAILED,
+}
+APACHE_FINAL = frozenset({"ResourceReleased", "TerminatedWithoutReleaseResources"})
 
 
 @dataclass(frozen=True)
@@ -58,29 +155,6 @@ class Application:
         return self.state in {ApplicationState.SUCCEEDED, ApplicationState.FAILED}
 
 
-def said_by_job(job: Manifest) -> Said:
-    """Read a Job: its conditions if it has ended, else whether its pod is ready."""
-    status = job.get("status", {})
-    for condition in status.get("conditions", []):
-        if condition.get("status") != "True":
-            continue
-        finished = moment(condition.get("lastTransitionTime"))
-        if condition["type"] == "Complete":
-            return Said(ApplicationState.SUCCEEDED, finished=finished)
-        if condition["type"] == "Failed":
-            text = ": ".join(part for part in (condition.get("reason"), condition.get("message")) if part)
-            return Said(ApplicationState.FAILED, text, finished)
-    return Said(ApplicationState.RUNNING if status.get("ready") else ApplicationState.PENDING)
-
-
-READERS: Mapping[Kind, Callable[[Manifest], Said]] = {
-    JOB: said_by_job,
-    KUBEFLOW_APPLICATION: said_by_kubeflow,
-    APACHE_APPLICATION: said_by_apache,
-}
-"""Reads the status of each kind of application."""
-
-
 def application_of(manifest: Manifest) -> Application:
     """Read an application of any kind."""
     kind = kind_of(manifest)
@@ -103,8 +177,112 @@ def application_of(manifest: Manifest) -> Application:
     )
 
 
+def drivers_of(application: Application, observed: Observed) -> tuple[Manifest, ...]:
+    """The driver pods of an application, running or finished."""
+    return tuple(pod for pod in observed.drivers if _is_of(pod, application, observed))
+
+
+def executors_of(application: Application, observed: Observed) -> tuple[Manifest, ...]:
+    """The existing executor pods of an application; its driver owns them."""
+    uids = {pod["metadata"].get("uid") for pod in drivers_of(application, observed)}
+    return tuple(pod for pod in observed.executors if controller_uid(pod) in uids)
+
+
+def cannot_start(application: Application, observed: Observed) -> bool:
+    """Whether the driver pod cannot start without an action, for example because of a missing image."""
+    return any(is_unstartable(pod) for pod in drivers_of(application, observed))
+
+
+def said_by_job(job: Manifest) -> Said:
+    """Read a Job: its conditions if it has ended, else whether its pod is ready."""
+    status = job.get("status", {})
+    for condition in status.get("conditions", []):
+        if condition.get("status") != "True":
+            continue
+        finished = moment(condition.get("lastTransitionTime"))
+        if condition["type"] == "Complete":
+            return Said(ApplicationState.SUCCEEDED, finished=finished)
+        if condition["type"] == "Failed":
+            text = ": ".join(part for part in (condition.get("reason"), condition.get("message")) if part)
+            return Said(ApplicationState.FAILED, text, finished)
+    return Said(ApplicationState.RUNNING if status.get("ready") else ApplicationState.PENDING)
+
+
+def said_by_kubeflow(application: Manifest) -> Said:
+    """Read a SparkApplication sparkoperator.k8s.io/v1beta2."""
+    status = application.get("status") or {}
+    told = status.get("applicationState") or {}
+    name, message = told.get("state") or "", told.get("errorMessage") or ""
+    state = KUBEFLOW_STATES.get(name)
+    if state is None:
+        return Said(ApplicationState.PENDING, UnknownState(name))
+    if state is ApplicationState.SUCCEEDED:
+        return Said(state, finished=moment(status.get("terminationTime")))
+    if state is ApplicationState.FAILED:
+        return Said(state, message, moment(status.get("terminationTime")))
+    return Said(state, f"{name}: {message}" if message else "")
+
+
+def said_by_apache(application: Manifest) -> Said:
+    """Read a SparkApplication spark.apache.org/v1."""
+    status = application.get("status") or {}
+    told = status.get("currentState") or {}
+    name, message = told.get("currentStateSummary") or "", told.get("message") or ""
+    if name in APACHE_FINAL:
+        return _outcome(status, moment(told.get("lastTransitionTime")))
+    state = APACHE_STATES.get(name)
+    if state is None:
+        return Said(ApplicationState.PENDING, UnknownState(name))
+    return Said(state, f"{name}: {message}" if message and state is ApplicationState.PENDING else "")
+
+
+READERS: Mapping[Kind, Callable[[Manifest], Said]] = {
+    JOB: said_by_job,
+    KUBEFLOW_APPLICATION: said_by_kubeflow,
+    APACHE_APPLICATION: said_by_apache,
+}
+"""Reads the status of each kind of application."""
+
+
+def moment(text: str | None) -> datetime | None:
+    """A time in the API server's format; None for no time."""
+    return datetime.fromisoformat(text) if text else None
+
+
 def _number(metadata: Mapping[str, Any], label: str, absent: int) -> int:
     text = metadata.get("labels", {}).get(label)
     if text is None:
         return absent
     return int(text) if text.isascii() and text.isdigit() else 0
+
+
+def _outcome(status: Mapping[str, Any], over: datetime | None) -> Said:
+    """The newest result in the history."""
+    history = status.get("stateTransitionHistory") or {}
+    for number in sorted(history, key=_order, reverse=True):
+        past = history[number]
+        name = past.get("currentStateSummary", "")
+        if name not in APACHE_OUTCOMES:
+            continue
+        finished = moment(past.get("lastTransitionTime")) or over
+        if APACHE_OUTCOMES[name] is ApplicationState.SUCCEEDED:
+            return Said(ApplicationState.SUCCEEDED, finished=finished)
+        text = ": ".join(part for part in (name, past.get("message") or "") if part)
+        return Said(ApplicationState.FAILED, text, finished)
+    return Said(ApplicationState.FAILED, NoResult(), over)
+
+
+def _order(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() else -1
+
+
+def _is_of(pod: Manifest, application: Application, observed: Observed) -> bool:
+    owner = controller_uid(pod)
+    if application.kind == JOB or owner != observed.consumer.uid:
+        return owner == application.uid
+    # The launcher sets no owner: the owner in the template is the resource, and labels name the attempt.
+    told = pod["metadata"].get("labels", {})
+    return bool(
+        told.get(labels.LABEL_BATCH) == str(application.batch)
+        and told.get(labels.LABEL_ATTEMPT, "1") == str(application.attempt)
+    )

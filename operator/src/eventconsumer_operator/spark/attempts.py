@@ -19,8 +19,13 @@ from eventconsumer_api.status import SparkStatus
 from eventconsumer_operator.kube.manifest import JOB
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.resource.podfailures import pod_failures
-from eventconsumer_operator.spark.applications import Application, ApplicationState, application_of
-from eventconsumer_operator.spark.pods import cannot_start, drivers_of
+from eventconsumer_operator.spark.applications import (
+    Application,
+    ApplicationState,
+    application_of,
+    cannot_start,
+    drivers_of,
+)
 
 COMMIT_GRACE = timedelta(seconds=120)
 """The leading host reports a commit within seconds: after this time a success without a commit is a failure."""

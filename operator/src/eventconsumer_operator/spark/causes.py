@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from eventconsumer_operator.resource.podfailures import PodFailure
-from eventconsumer_operator.spark.applicationstate import LauncherMessage
+from eventconsumer_operator.spark.applications import LauncherMessage
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,15 @@ most specific one counts: first the party that ended the attempt, then the termi
 
 import re
 from collections.abc import Iterable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from eventconsumer_api.host_config import Credential
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.spark import Spark
-from eventconsumer_operator.kube.manifest import JOB, describe, is_being_deleted
+from eventconsumer_operator.kube.manifest import JOB, SPARK_OPERATORS, describe, is_being_deleted, kind_of
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.resource.podfailures import disruption, out_of_memory, pod_failures, termination_message
-from eventconsumer_operator.spark.applications import Application, ApplicationState
+from eventconsumer_operator.spark.applications import Application, ApplicationState, drivers_of, executors_of, moment
 from eventconsumer_operator.spark.attempts import POD_GRACE, Cause, Failure
 from eventconsumer_operator.spark.causes import (
     CannotStart,
@@ -31,6 +31,7 @@ from eventconsumer_operator.spark.causes import (
     LauncherFailure,
     LauncherWaits,
     NoExecutors,
+    NoSparkOperator,
     NotCommitted,
     PodRejected,
     TimedOut,
@@ -38,9 +39,9 @@ from eventconsumer_operator.spark.causes import (
     WorkerLost,
 )
 from eventconsumer_operator.spark.native import is_local
-from eventconsumer_operator.spark.operators import missing_operator
-from eventconsumer_operator.spark.pods import drivers_of, executors_of
 
+UNANSWERED = timedelta(seconds=60)
+"""An application without a status after this time has no operator."""
 _EXECUTORS_GRACE = timedelta(seconds=180)  # the driver starts before it requests any
 _CREATION_GRACE = timedelta(minutes=5)  # pulling a large image to a new node takes minutes
 _OVER = {"Failed", "Succeeded"}
@@ -148,3 +149,12 @@ def executors(application: Application, observed: Observed, spark: Spark) -> Exe
         out_of_memory=ExecutorOutOfMemory(spark.executor.memory) if any(map(out_of_memory, found)) else None,
         pods=pod_failures(pod for pod in found if pod.get("status", {}).get("phase") == "Pending"),
     )
+
+
+def missing_operator(application: Manifest, now: datetime) -> NoSparkOperator | None:
+    """The Spark operator that does not handle an application; None where one does, or still may."""
+    operator = SPARK_OPERATORS.get(kind_of(application))
+    created = moment(application["metadata"].get("creationTimestamp"))
+    if operator is None or application.get("status") or created is None or now - created < UNANSWERED:
+        return None
+    return NoSparkOperator(operator, application["metadata"]["namespace"])

@@ -18,18 +18,20 @@ from eventconsumer_operator.kube.manifest import (
     install_hint,
     watched_kinds,
 )
-from eventconsumer_operator.spark.applications import ApplicationState, Said, application_of
-from eventconsumer_operator.spark.applicationstate import NoResult, UnknownState
-from eventconsumer_operator.spark.operators import (
+from eventconsumer_operator.spark.applications import (
     APACHE_FINAL,
     APACHE_OUTCOMES,
     APACHE_STATES,
     KUBEFLOW_STATES,
-    UNANSWERED,
-    missing_operator,
+    ApplicationState,
+    NoResult,
+    Said,
+    UnknownState,
+    application_of,
     said_by_apache,
     said_by_kubeflow,
 )
+from eventconsumer_operator.spark.failures import UNANSWERED, missing_operator
 
 DEFINITIONS = Path(__file__).parents[3] / "support/definitions"
 CREATED = "2026-11-21T12:00:00Z"
