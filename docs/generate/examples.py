@@ -10,7 +10,21 @@ from eventconsumer_operator.conditions.facts import Facts, HostProblem, LostEven
 from eventconsumer_operator.errors import DependencyNotReady, SpecError
 from eventconsumer_operator.resource.podfailures import PodCause, PodFailure, Restart, SlowPod
 from eventconsumer_operator.spark.applications import NoResult, UnknownState
-from eventconsumer_operator.spark.causes import (
+from eventconsumer_operator.spark.facts import (
+    AnotherRuns,
+    AttemptEnded,
+    AttemptFollows,
+    AttemptRuns,
+    Behind,
+    Creating,
+    FailedAttempts,
+    OpenBatch,
+    SparkFacts,
+    Step,
+    Suspended,
+    WaitingApplication,
+)
+from eventconsumer_operator.spark.failures import (
     CannotStart,
     ContainerNotCreated,
     DriverDisrupted,
@@ -31,20 +45,6 @@ from eventconsumer_operator.spark.causes import (
     TimedOut,
     WaitingCause,
     WorkerLost,
-)
-from eventconsumer_operator.spark.facts import (
-    AnotherRuns,
-    AttemptEnded,
-    AttemptFollows,
-    AttemptRuns,
-    Behind,
-    Creating,
-    FailedAttempts,
-    OpenBatch,
-    SparkFacts,
-    Step,
-    Suspended,
-    WaitingApplication,
 )
 from eventconsumer_operator.spark.replay import ReplayWait
 

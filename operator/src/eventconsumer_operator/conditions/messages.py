@@ -12,7 +12,20 @@ from eventconsumer_api.status import QuarantineStatus
 from eventconsumer_operator.conditions.facts import HostProblem, LostEvents
 from eventconsumer_operator.resource.podfailures import PodCause, PodFailure, Restart, SlowPod
 from eventconsumer_operator.spark.applications import LauncherMessage, NoResult, UnknownState
-from eventconsumer_operator.spark.causes import (
+from eventconsumer_operator.spark.facts import (
+    AnotherRuns,
+    AttemptEnded,
+    AttemptFollows,
+    AttemptRuns,
+    Behind,
+    Creating,
+    FailedAttempts,
+    OpenBatch,
+    Step,
+    Suspended,
+    WaitingApplication,
+)
+from eventconsumer_operator.spark.failures import (
     CannotStart,
     ContainerNotCreated,
     DriverDisrupted,
@@ -33,19 +46,6 @@ from eventconsumer_operator.spark.causes import (
     TimedOut,
     WaitingCause,
     WorkerLost,
-)
-from eventconsumer_operator.spark.facts import (
-    AnotherRuns,
-    AttemptEnded,
-    AttemptFollows,
-    AttemptRuns,
-    Behind,
-    Creating,
-    FailedAttempts,
-    OpenBatch,
-    Step,
-    Suspended,
-    WaitingApplication,
 )
 from eventconsumer_operator.spark.replay import ReplayWait
 

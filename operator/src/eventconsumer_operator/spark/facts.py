@@ -8,8 +8,7 @@ from eventconsumer_api.spark import Spark
 from eventconsumer_api.status import QuarantineStatus, SparkStatus
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.spark.applications import Application, ApplicationState
-from eventconsumer_operator.spark.causes import Executors, WaitingCause
-from eventconsumer_operator.spark.failures import executors, why_waiting
+from eventconsumer_operator.spark.failures import Executors, WaitingCause, executors, why_waiting
 from eventconsumer_operator.spark.plan import SparkPlan
 
 

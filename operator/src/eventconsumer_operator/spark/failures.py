@@ -2,10 +2,12 @@
 
 The causes are spread over the launcher's object, the driver pod, its termination message and the executor pods. The
 most specific one counts: first the party that ended the attempt, then the termination message, then the exit code.
+`conditions.messages` has the sentences.
 """
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from eventconsumer_api.host_config import Credential
@@ -13,31 +15,22 @@ from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.spark import Spark
 from eventconsumer_operator.kube.manifest import JOB, SPARK_OPERATORS, describe, is_being_deleted, kind_of
 from eventconsumer_operator.resource.observed import Observed
-from eventconsumer_operator.resource.podfailures import disruption, out_of_memory, pod_failures, termination_message
-from eventconsumer_operator.spark.applications import Application, ApplicationState, drivers_of, executors_of, moment
-from eventconsumer_operator.spark.attempts import POD_GRACE, Cause, Failure
-from eventconsumer_operator.spark.causes import (
-    CannotStart,
-    ContainerNotCreated,
-    DriverDisrupted,
-    DriverError,
-    DriverExited,
-    DriverLog,
-    DriverOutOfMemory,
-    ExecutorOutOfMemory,
-    Executors,
-    FailureCause,
-    HeapExhausted,
-    LauncherFailure,
-    LauncherWaits,
-    NoExecutors,
-    NoSparkOperator,
-    NotCommitted,
-    PodRejected,
-    TimedOut,
-    WaitingCause,
-    WorkerLost,
+from eventconsumer_operator.resource.podfailures import (
+    PodFailure,
+    disruption,
+    out_of_memory,
+    pod_failures,
+    termination_message,
 )
+from eventconsumer_operator.spark.applications import (
+    Application,
+    ApplicationState,
+    LauncherMessage,
+    drivers_of,
+    executors_of,
+    moment,
+)
+from eventconsumer_operator.spark.attempts import POD_GRACE, Cause, Failure
 from eventconsumer_operator.spark.native import is_local
 
 UNANSWERED = timedelta(seconds=60)
@@ -47,6 +40,193 @@ _CREATION_GRACE = timedelta(minutes=5)  # pulling a large image to a new node ta
 _OVER = {"Failed", "Succeeded"}
 _HEAP = re.compile(r"OutOfMemoryError|Java heap space|GC overhead limit|MemoryError")
 _LOST = re.compile(r"ExecutorLostFailure|exit code 137|OOMKilled|Python worker exited unexpectedly")
+
+
+@dataclass(frozen=True)
+class DriverLog:
+    """Where the log of a driver is.
+
+    Attributes:
+        application: Name of the application.
+        is_job: Whether it is a Job; else a SparkApplication.
+    """
+
+    application: str
+    is_job: bool
+
+
+@dataclass(frozen=True)
+class NotCommitted:
+    """The attempt succeeded, and the batch has no commit."""
+
+    log: DriverLog
+
+
+@dataclass(frozen=True)
+class CannotStart:
+    """The driver pods do not start."""
+
+    pods: tuple[PodFailure, ...]
+
+
+@dataclass(frozen=True)
+class TimedOut:
+    """The attempt exceeded spec.spark.timeoutSeconds."""
+
+    seconds: int
+    local: bool
+
+
+@dataclass(frozen=True)
+class DriverOutOfMemory:
+    """The driver pod exceeded its memory limit; `memory` is spec.spark.driver.memory."""
+
+    memory: str
+
+
+@dataclass(frozen=True)
+class ExecutorOutOfMemory:
+    """An executor pod exceeded its memory limit; `memory` is spec.spark.executor.memory."""
+
+    memory: str
+
+
+@dataclass(frozen=True)
+class DriverDisrupted:
+    """The cluster terminated the driver pod; `text` is the cluster's explanation."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class HeapExhausted:
+    """The driver's termination message reports an exhausted heap.
+
+    Attributes:
+        text: The termination message.
+        local: Whether the tasks ran in the driver.
+        driver_memory: spec.spark.driver.memory.
+        executor_memory: spec.spark.executor.memory.
+    """
+
+    text: str
+    local: bool
+    driver_memory: str
+    executor_memory: str
+
+
+@dataclass(frozen=True)
+class WorkerLost:
+    """The driver's termination message reports a lost executor or Python worker.
+
+    Attributes:
+        text: The termination message.
+        local: Whether the tasks ran in the driver.
+        executor_memory: spec.spark.executor.memory.
+    """
+
+    text: str
+    local: bool
+    executor_memory: str
+
+
+@dataclass(frozen=True)
+class DriverError:
+    """The driver's termination message, which names cause and remedy itself."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class DriverExited:
+    """The driver exited with an error and without a termination message."""
+
+    exit_code: int
+    log: DriverLog
+
+
+@dataclass(frozen=True)
+class LauncherFailure:
+    """Only the launcher says why: its message, or none."""
+
+    message: LauncherMessage
+    log: DriverLog
+
+
+FailureCause = (
+    NotCommitted | CannotStart | TimedOut | DriverOutOfMemory | ExecutorOutOfMemory | DriverDisrupted
+    | HeapExhausted | WorkerLost | DriverError | DriverExited | LauncherFailure
+)  # fmt: skip
+"""Why an attempt failed."""
+
+
+@dataclass(frozen=True)
+class NoSparkOperator:
+    """No Spark operator handles the SparkApplication.
+
+    Attributes:
+        operator: Name of the Spark operator.
+        namespace: Namespace of the SparkApplication.
+    """
+
+    operator: str
+    namespace: str
+
+
+@dataclass(frozen=True)
+class LauncherWaits:
+    """The launcher says why no driver pod exists."""
+
+    message: LauncherMessage
+
+
+@dataclass(frozen=True)
+class PodRejected:
+    """No driver pod exists, and nothing says why. `application` is its kind and name, as kubectl takes them."""
+
+    application: str
+
+
+@dataclass(frozen=True)
+class ContainerNotCreated:
+    """The driver's container is not created; `secret` and `key` name the sink's credential, empty for none."""
+
+    secret: str
+    key: str
+
+
+@dataclass(frozen=True)
+class NoExecutors:
+    """No executor runs. With some of them a batch only takes longer.
+
+    Attributes:
+        wanted: spec.spark.executor.instances.
+        pods: Executor pods that do not start.
+    """
+
+    wanted: int
+    pods: tuple[PodFailure, ...]
+
+
+WaitingCause = NoSparkOperator | LauncherWaits | PodRejected | CannotStart | ContainerNotCreated | NoExecutors
+"""Why an application does not start."""
+
+
+@dataclass(frozen=True)
+class Executors:
+    """The executors of an attempt that runs.
+
+    Attributes:
+        running: How many run.
+        wanted: spec.spark.executor.instances.
+        out_of_memory: An executor that exceeded its memory limit; None: none did.
+        pods: Executor pods that do not start.
+    """
+
+    running: int
+    wanted: int
+    out_of_memory: ExecutorOutOfMemory | None = None
+    pods: tuple[PodFailure, ...] = ()
 
 
 def why_failed(failure: Failure, observed: Observed, spark: Spark, *, local: bool) -> FailureCause:

@@ -21,8 +21,8 @@ from eventconsumer_operator.errors import Forbidden, NameTaken, OperatorError, R
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.resource.podfailures import PodCause, PodFailure
-from eventconsumer_operator.spark.causes import LauncherWaits
 from eventconsumer_operator.spark.facts import Creating, FailedAttempts, OpenBatch, SparkFacts, WaitingApplication
+from eventconsumer_operator.spark.failures import LauncherWaits
 from tests.unit.operator.worlds import SETTINGS, SPEC, fleet, observed, pod, report, stateful_set
 
 SCALED = SPEC | {"scaling": {"partitionsPerHost": 4}}  # two hosts for eight partitions
