@@ -1,11 +1,12 @@
 """Spark's share of the plan: the application to start, and applications to delete. Pure.
 
 One batch is open at a time, with one attempt at a time. Progress is read from commit records, through the leading host,
-and never from applications or pods.
+and never from applications or pods. Finished applications are kept for a while, for their logs.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Literal
 
 from eventconsumer_api import labels
@@ -13,7 +14,7 @@ from eventconsumer_api.batch import BatchJob
 from eventconsumer_api.host_config import Credential, HostConfig
 from eventconsumer_api.host_report import BatchReport
 from eventconsumer_api.kinds import Kind, Manifest
-from eventconsumer_api.spark import Launcher, PoisonFiles, Spark, SparkMode
+from eventconsumer_api.spark import History, Launcher, PoisonFiles, Spark, SparkMode
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.kube.manifest import JOB, KINDS_OF_LAUNCHERS
@@ -22,10 +23,9 @@ from eventconsumer_operator.resource.names import application_name, child_labels
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.settings import Settings
 from eventconsumer_operator.spark import apache, kubeflow, native
-from eventconsumer_operator.spark.applications import Application, application_of
+from eventconsumer_operator.spark.applications import Application, ApplicationState, application_of
 from eventconsumer_operator.spark.attempts import Attempts, attempts
 from eventconsumer_operator.spark.conf import checked_conf
-from eventconsumer_operator.spark.history import outdated
 from eventconsumer_operator.spark.launch import Launch, Parts
 from eventconsumer_operator.spark.replay import replay_job, unwanted_replays
 
@@ -144,6 +144,28 @@ def is_local(spark: Spark, batch: BatchReport) -> bool:
     if spark.mode is not SparkMode.AUTO:
         return spark.mode is SparkMode.LOCAL
     return spark.launcher is Launcher.NATIVE and batch.bytes <= spark.local_max_bytes
+
+
+def outdated(
+    applications: tuple[Application, ...], history: History, attempts: Attempts, now: datetime
+) -> tuple[Application, ...]:
+    """Finished applications to delete: those beyond the history limits, and those that are too old.
+
+    The newest attempt at the open batch is always kept: its result is not final.
+    """
+    ended = [
+        each
+        for each in applications
+        if each.ended and not each.deleted and not (each.batch == attempts.batch and each.attempt == attempts.attempt)
+    ]
+    ended.sort(key=lambda each: (each.finished or now, each.batch, each.attempt), reverse=True)
+    limits = {ApplicationState.SUCCEEDED: history.succeeded, ApplicationState.FAILED: history.failed}
+    return tuple(
+        each
+        for state, limit in limits.items()
+        for place, each in enumerate(each for each in ended if each.state is state)
+        if place >= limit or now - (each.finished or now) > timedelta(seconds=history.ttl_seconds)
+    )
 
 
 def _given_up(observed: Observed, state: Attempts, spark: Spark) -> tuple[Manifest, ...]:

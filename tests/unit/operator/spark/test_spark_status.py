@@ -17,7 +17,7 @@ from eventconsumer_operator.resource.names import application_name, batch_replay
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.spark.applications import application_of
 from eventconsumer_operator.spark.attempts import Attempts
-from eventconsumer_operator.spark.history import outdated
+from eventconsumer_operator.spark.plan import outdated
 from tests.unit.operator.worlds import (
     KEY,
     NOW,
