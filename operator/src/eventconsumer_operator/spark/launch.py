@@ -1,12 +1,18 @@
-"""The input of all launchers. Pure."""
+"""The input of all launchers, and the environment of all drivers. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from eventconsumer_api.batch import BatchJob
+from eventconsumer_api import labels
+from eventconsumer_api.batch import BatchJob, manifest_url
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.spark import Output, Spark
 from eventconsumer_operator.resource.observed import Consumer
+from eventconsumer_operator.resource.pods import downward
+
+# The operator deletes earlier. This is for times without an operator, and late enough to observe a commit first.
+TTL_SLACK_SECONDS = 600
 
 
 @dataclass(frozen=True)
@@ -59,3 +65,16 @@ class Launch:
     local: bool
     confs: Mapping[str, str]
     small: bool = False
+
+
+def driver_environment(launch: Launch) -> list[dict[str, Any]]:
+    """Environment of every driver; it contains no secret."""
+    # A replay has several manifests, which the driver finds itself.
+    one = launch.batch.replay is None
+    return [
+        {"name": labels.BATCH_JOB_ENV, "value": launch.batch.model_dump_json(by_alias=True)},
+        *([{"name": labels.BATCH_MANIFEST_ENV, "value": manifest_url(launch.batch)}] if one else []),
+        downward("POD_NAME", "metadata.name"),
+        downward("POD_NAMESPACE", "metadata.namespace"),
+        downward("POD_IP", "status.podIP"),
+    ]

@@ -14,8 +14,7 @@ from eventconsumer_api.spark import SparkPod
 from eventconsumer_operator.kube.manifest import JOB, kind_of
 from eventconsumer_operator.resource.names import child
 from eventconsumer_operator.resource.pods import WORKLOAD_IDENTITY_LABEL
-from eventconsumer_operator.spark.launch import Launch
-from eventconsumer_operator.spark.templates import TTL_SLACK_SECONDS, driver_environment
+from eventconsumer_operator.spark.launch import TTL_SLACK_SECONDS, Launch, driver_environment
 
 _DRIVER_GRACE_SECONDS = 30
 # Spark's memory outside the heap: 40 % for Python programs, 384 MiB at least.

@@ -22,7 +22,7 @@ from eventconsumer_operator.resource.images import spark_image
 from eventconsumer_operator.resource.names import application_name, child_labels
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.settings import Settings
-from eventconsumer_operator.spark import apache, kubeflow, native
+from eventconsumer_operator.spark import native, sparkapplications
 from eventconsumer_operator.spark.applications import Application, ApplicationState, application_of
 from eventconsumer_operator.spark.attempts import Attempts, attempts
 from eventconsumer_operator.spark.conf import checked_conf
@@ -31,8 +31,8 @@ from eventconsumer_operator.spark.replay import replay_job, unwanted_replays
 
 LAUNCHERS: Mapping[Launcher, Callable[[Launch], Manifest]] = {
     Launcher.NATIVE: native.application,
-    Launcher.KUBEFLOW: kubeflow.application,
-    Launcher.APACHE: apache.application,
+    Launcher.KUBEFLOW: sparkapplications.kubeflow_application,
+    Launcher.APACHE: sparkapplications.apache_application,
 }
 """Functions that make the manifest of an application."""
 SMALL_BYTES = 16 * 1024**2
@@ -66,7 +66,7 @@ class SparkPlan:
 
 def orphans(observed: Observed, settings: Settings) -> tuple[Manifest, ...]:
     """Pods of deleted applications that the launcher leaves behind."""
-    return kubeflow.orphans(observed) if Launcher.KUBEFLOW in settings.spark_launchers else ()
+    return sparkapplications.orphans(observed) if Launcher.KUBEFLOW in settings.spark_launchers else ()
 
 
 def spark_plan(observed: Observed, spec: EventConsumerSpec, config: HostConfig, settings: Settings) -> SparkPlan:

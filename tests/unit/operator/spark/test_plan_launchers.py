@@ -17,7 +17,7 @@ from eventconsumer_operator.kube.manifest import APACHE_APPLICATION, KUBEFLOW_AP
 from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.resource.names import application_name
 from eventconsumer_operator.settings import parse_settings
-from eventconsumer_operator.spark.templates import DRIVER_CONTAINER, EXECUTOR_CONTAINER, SPARK_VERSION
+from eventconsumer_operator.spark.sparkapplications import DRIVER_CONTAINER, EXECUTOR_CONTAINER, SPARK_VERSION
 from tests.unit.operator.plan.test_plan import restricted
 from tests.unit.operator.worlds import IDENTITY, KEY, SETTINGS, SPARK, SPEC, UID, batch, fleet, observed, report
 
