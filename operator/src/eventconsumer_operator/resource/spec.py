@@ -2,16 +2,23 @@
 
 The API server has already validated the resource, unless its CRD has another version than this operator. Then the error
 names the field, as an error of the API server would.
+
+Of a cron expression the schema only checks that it has five fields; the library that hosts use checks whether they
+match a time.
 """
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
+from cronsim import CronSim, CronSimError
 from pydantic import ValidationError
 
 from eventconsumer_api.v1alpha1 import Authentication, EventConsumerSpec
 from eventconsumer_operator.errors import SpecError
-from eventconsumer_operator.resource.schedule import check_schedule
+
+_SCHEDULE_FIELD = "spec.spark.trigger.schedule"
+_SOME_DAY = datetime(2000, 1, 1, tzinfo=UTC)  # any date: the library searches 50 years
 
 
 def parse_spec(raw: Mapping[str, Any]) -> EventConsumerSpec:
@@ -35,6 +42,26 @@ def parse_spec(raw: Mapping[str, Any]) -> EventConsumerSpec:
         _check_authentication(f"{field}.authentication", authentication)
     check_schedule(spec)
     return spec
+
+
+def check_schedule(spec: EventConsumerSpec) -> None:
+    """Check the schedule, if there is one.
+
+    Raises:
+        SpecError: It is not a cron expression, or never matches a date.
+    """
+    if spec.spark is None or not spec.spark.trigger.schedule:
+        return
+    expression = spec.spark.trigger.schedule
+    try:
+        matches = next(CronSim(expression, _SOME_DAY), None) is not None
+    except CronSimError as error:
+        raise SpecError(
+            _SCHEDULE_FIELD,
+            f"{expression!r} is not a cron expression of five fields ({error}): use one such as 0 * * * *",
+        ) from None
+    if not matches:
+        raise SpecError(_SCHEDULE_FIELD, f"{expression!r} never matches a date: use one that does, such as 0 * * * *")
 
 
 def _check_authentication(field: str, authentication: Authentication) -> None:

@@ -7,7 +7,7 @@ import pytest
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.plan import make_plan
-from eventconsumer_operator.resource.schedule import check_schedule
+from eventconsumer_operator.resource.spec import check_schedule
 from tests.unit.operator.worlds import SETTINGS, SPEC, observed
 
 OUTPUT = {"path": "abfss://out@account.dfs.core.windows.net/table"}
