@@ -221,7 +221,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "batches are overwritten": Mutant(
         (
             Change(
-                "batch/batches.py",
+                "batch/log.py",
                 "await self._blobs.put(manifest_name(self._prefix, manifest.number), data, if_absent=True)",
                 "await self._blobs.put(manifest_name(self._prefix, manifest.number), data)",
             ),
@@ -231,7 +231,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "a batch takes files in any order": Mutant(
         (
             Change(
-                "batch/batchplan.py",
+                "batch/plan.py",
                 "for slot in slots] for partition, slots",
                 "for slot in reversed(slots)] for partition, slots",
             ),

@@ -6,8 +6,8 @@ from typing import Any
 
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import FleetReport
-from eventconsumer_processor.batch.batches import BatchLog
 from eventconsumer_processor.batch.lag import Era
+from eventconsumer_processor.batch.log import BatchLog
 from eventconsumer_processor.batch.measure import Measure
 from eventconsumer_processor.errors import HubUnreachable
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing

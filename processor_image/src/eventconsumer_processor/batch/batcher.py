@@ -1,7 +1,7 @@
 """Freezes the next Spark batch when a trigger fires, in the leading host, or in the probe while no host runs.
 
 Several batchers at once do no harm: a manifest is written only if absent, so one of them wins and the others use its
-manifest. `batchplan` decides when a batch starts and which files it contains.
+manifest. `plan` decides when a batch starts and which files it contains.
 """
 
 import asyncio
@@ -15,9 +15,9 @@ from eventconsumer_api.host_config import BatchConfig, HostConfig
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.v1alpha1 import FileFormat, FileLayout
 from eventconsumer_processor import problems
-from eventconsumer_processor.batch.batches import BatchLog
-from eventconsumer_processor.batch.batchplan import SCHEDULE, freeze, take, trigger, unspent
+from eventconsumer_processor.batch.log import BatchLog
 from eventconsumer_processor.batch.measure import Measure
+from eventconsumer_processor.batch.plan import SCHEDULE, freeze, take, trigger, unspent
 from eventconsumer_processor.batch.schedule import last_tick
 
 log = structlog.get_logger(__name__)

@@ -15,8 +15,8 @@ from eventconsumer_api.host_report import FleetReport, Problem
 from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_processor import problems
 from eventconsumer_processor.batch.batcher import Batcher
-from eventconsumer_processor.batch.batches import BatchLog
 from eventconsumer_processor.batch.lag import Era
+from eventconsumer_processor.batch.log import BatchLog
 from eventconsumer_processor.batch.measure import Measure
 from eventconsumer_processor.errors import LeaseLost
 from eventconsumer_processor.identity.records import LEAD_SECONDS, is_displaced, leader_name, take_lead

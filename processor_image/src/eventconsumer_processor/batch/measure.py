@@ -17,11 +17,11 @@ from eventconsumer_api.identity import EventMark, HubSegment
 from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_api.v1alpha1 import CheckpointPolicy, HandlerMode
 from eventconsumer_processor import problems
-from eventconsumer_processor.batch.batches import BatchLog, BatchState
-from eventconsumer_processor.batch.batchplan import Waiting
-from eventconsumer_processor.batch.batchreport import batch_report
 from eventconsumer_processor.batch.lag import Era, Heads, Ledger, first_wanted, lag_of
+from eventconsumer_processor.batch.log import BatchLog, BatchState
+from eventconsumer_processor.batch.plan import Waiting
 from eventconsumer_processor.batch.rate_limit import start_of, turn
+from eventconsumer_processor.batch.report import batch_report
 from eventconsumer_processor.errors import SourceError
 from eventconsumer_processor.lease.model import Lease, Listing
 from eventconsumer_processor.partition import marks

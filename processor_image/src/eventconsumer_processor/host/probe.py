@@ -22,7 +22,7 @@ from eventconsumer_api.host_report import FleetReport, HostReport, HostState, Pr
 from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_processor import problems
 from eventconsumer_processor.batch.batcher import Batcher
-from eventconsumer_processor.batch.batches import BatchLog
+from eventconsumer_processor.batch.log import BatchLog
 from eventconsumer_processor.batch.measure import Measure, eras_of
 from eventconsumer_processor.host.health import HealthServer, Heartbeat
 from eventconsumer_processor.host.registration import Registration, register

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from eventconsumer_processor.batch.batches import BatchLog
+from eventconsumer_processor.batch.log import BatchLog
 from eventconsumer_processor.batch.measure import Measure, eras_of
 from eventconsumer_processor.identity.segments import first
 from eventconsumer_processor.inspect.consumer import Consumer, opened

@@ -10,12 +10,12 @@ from eventconsumer_api.batch import BatchManifest, commit_name, manifest_name
 from eventconsumer_api.host_report import FleetReport
 from eventconsumer_api.v1alpha1 import FileFormat
 from eventconsumer_processor.batch.batcher import Batcher
-from eventconsumer_processor.batch.batches import BatchLog
+from eventconsumer_processor.batch.log import BatchLog
 from eventconsumer_processor.batch.measure import Measure
 from eventconsumer_storage.errors import Unavailable
 from tests.support.fakes.blobs import Fault
 from tests.support.fakes.virtual import virtual
-from tests.unit.processor.batch.test_batches import record
+from tests.unit.processor.batch.test_log import record
 from tests.unit.processor.measuring import TimedHub, World, now
 
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from eventconsumer_api.batch import BatchCommit, BatchManifest, commit_name, manifest_name
 from eventconsumer_api.host_report import CommitReport
-from eventconsumer_processor.batch.batchreport import commit_report
+from eventconsumer_processor.batch.report import commit_report
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import Damaged, StorageError
 

@@ -14,7 +14,7 @@ from eventconsumer_api.batch import BatchManifest
 from eventconsumer_api.errors import Blocked
 from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_api.spark import BatchLimits, Trigger
-from eventconsumer_processor.batch.batchplan import Waiting, freeze, oldest_first, take, trigger, unspent
+from eventconsumer_processor.batch.plan import Waiting, freeze, oldest_first, take, trigger, unspent
 from eventconsumer_processor.batch.schedule import last_tick
 from eventconsumer_processor.sink.slots import Slot
 

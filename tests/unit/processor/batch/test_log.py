@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from eventconsumer_api.batch import BatchCommit, BatchFile, BatchManifest, CommitTotals, Quarantine, commit_name
 from eventconsumer_api.host_config import ResourceRef
-from eventconsumer_processor.batch.batches import COMMIT_LIMIT, BatchLog, BatchState
-from eventconsumer_processor.batch.batchplan import freeze
 from eventconsumer_processor.batch.lag import Ledger
+from eventconsumer_processor.batch.log import COMMIT_LIMIT, BatchLog, BatchState
+from eventconsumer_processor.batch.plan import freeze
 from eventconsumer_processor.sink.slots import Chain, Draft, Slot, slot_of
 from eventconsumer_storage.errors import Damaged, Unavailable
 from tests.support.fakes.blobs import FakeBlobStore, Fault
