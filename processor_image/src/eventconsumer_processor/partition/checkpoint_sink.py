@@ -14,8 +14,7 @@ from eventconsumer_processor import problems
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.model import Checkpoint
 from eventconsumer_processor.partition import marks
-from eventconsumer_processor.partition.checkpoint import begin, enter, mark_at
-from eventconsumer_processor.partition.checkpoint_policy import CheckpointSchedule
+from eventconsumer_processor.partition.checkpoint import CheckpointSchedule, begin, enter, mark_at
 from eventconsumer_processor.partition.dependencies import PumpDependencies
 from eventconsumer_processor.sink.gaps import Gap
 from eventconsumer_processor.sink.slots import Chain

@@ -23,8 +23,7 @@ from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.model import Checkpoint
 from eventconsumer_processor.partition import holes, marks
 from eventconsumer_processor.partition.buffer import Buffer
-from eventconsumer_processor.partition.checkpoint import enter, resume
-from eventconsumer_processor.partition.checkpoint_policy import CheckpointSchedule
+from eventconsumer_processor.partition.checkpoint import CheckpointSchedule, enter, resume
 from eventconsumer_processor.partition.dependencies import PumpDependencies
 from eventconsumer_processor.partition.gap_detection import report_lost_events
 from eventconsumer_processor.sink import gaps
