@@ -11,9 +11,8 @@ from azure.core.exceptions import AzureError
 from eventconsumer_api.connection_string import parse_connection_string
 from eventconsumer_api.v1alpha1 import Position
 from eventconsumer_processor.amqp import codec, performatives, tokens
-from eventconsumer_processor.amqp.baselink import REQUEST_SECONDS
 from eventconsumer_processor.amqp.connection import IDLE_SECONDS, Endpoint
-from eventconsumer_processor.amqp.link import LINGER_SECONDS, Receiver
+from eventconsumer_processor.amqp.link import LINGER_SECONDS, REQUEST_SECONDS, Receiver
 from eventconsumer_processor.amqp.management import Management
 from eventconsumer_processor.amqp.performatives import Terminus
 from eventconsumer_processor.amqp.pool import Pool, Shared

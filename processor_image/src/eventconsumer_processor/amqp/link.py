@@ -1,38 +1,141 @@
-"""The link that receives one partition's events.
+"""Links: the base of all links, and the link that receives the events of one partition.
 
-It keeps deliveries encoded until the reader takes them, and gives credit according to `credit`. A detached link raises
-its error immediately: the next link receives its waiting events again.
+A receiver keeps deliveries undecoded until they are read. When the link ends, reads raise its error at once; the
+waiting deliveries are dropped, and the next link receives them again.
+
+Link credit is the number of events that the sender may send. Two limits apply: `prefetch` events, and a budget in
+bytes, by the recent size of events. Credit is renewed when half of it is used. It is withdrawn when waiting events
+exceed the budget, or possible events exceed it by half: then events are larger than estimated, or the budget has
+shrunk. So the bytes that wait for a slow reader stay near the budget, whatever the prefetch.
 """
 
 import asyncio
-import math
+import contextlib
 from collections import deque
 from collections.abc import Callable
+from uuid import uuid4
 
-from eventconsumer_processor.amqp import credit
-from eventconsumer_processor.amqp.baselink import BaseLink
 from eventconsumer_processor.amqp.codec import FrameError
-from eventconsumer_processor.amqp.connection import Connection
+from eventconsumer_processor.amqp.connection import CLOSE_SECONDS, Connection
 from eventconsumer_processor.amqp.deliveries import Deliveries
 from eventconsumer_processor.amqp.performatives import Fields
-from eventconsumer_processor.errors import SourceError
+from eventconsumer_processor.errors import HubUnreachable, SourceError
 from eventconsumer_processor.source.budget import Budget
 
-LINGER_SECONDS = 0.1  # between two takes of few events, unless set otherwise
-MANY_EVENTS = 2000  # a `take` does not wait for more; for bytes see `Budget.many`
-LIMIT_BYTES = 64 * 1024 * 1024  # maximum of waiting bytes: a peer that sends more ignores its credit
+REQUEST_SECONDS = 10.0
+LINGER_SECONDS = 0.1  # default time between two reads of few events
+MANY_EVENTS = 2000  # number of events that are read without delay; for bytes see `Budget.many`
+LIMIT_BYTES = 64 * 1024 * 1024  # maximum of waiting bytes on a link: a peer that exceeds it ignores its credit
+FIRST_EVENT_BYTES = 1024 * 1024  # assumed size of an event before the first arrives: the maximum of most hubs
 _WRAP = 0xFFFFFFFF
+
+
+class BaseLink:
+    """A link of either kind.
+
+    Attributes:
+        name: Unique link name, sent to the peer.
+        error: Why the link has ended; None while it is attached.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.name = f"eventconsumer-{uuid4()}"
+        self.error: SourceError | None = None
+        self._session = connection.session
+        self._handle = -1
+        self._attached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def attach(self) -> None:
+        """Attach and wait for the peer.
+
+        Raises:
+            SourceError: The peer refuses, or does not respond in time.
+        """
+        self._handle = self._session.attach(self)
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                await self._attached
+        except TimeoutError:
+            await self.detach()
+            raise HubUnreachable(f"the hub did not attach the link within {REQUEST_SECONDS:.0f} s") from None
+        except asyncio.CancelledError:
+            self._end(HubUnreachable("attaching was cancelled"))
+            self._session.detach(self._handle, self)
+            raise
+
+    async def detach(self) -> None:
+        """Close the link; never fails, at most two seconds."""
+        self._end(HubUnreachable("the link was closed"))
+        left = self._session.detach(self._handle, self)
+        if left is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await left
+
+    def attach_frame(self, handle: int) -> bytes:
+        """See `session.Link`."""
+        raise NotImplementedError
+
+    def on_attach(self, fields: Fields) -> None:
+        """See `session.Link`. A refusal is an attach without terminus, followed by a detach with the error."""
+        if fields[5] is not None and fields[6] is not None and not self._attached.done():
+            self._attached.set_result(None)
+
+    def on_flow(self, fields: Fields) -> None:
+        """See `session.Link`."""
+
+    def on_transfer(self, fields: Fields, payload: bytes) -> None:
+        """See `session.Link`."""
+        raise FrameError("a transfer on a sending link")
+
+    def on_deliveries(self, found: Deliveries) -> None:
+        """See `session.Link`."""
+        raise FrameError("a transfer on a sending link")
+
+    def on_outcome(self, delivery: int, outcome: object) -> None:
+        """See `session.Link`."""
+
+    def on_detach(self, error: SourceError) -> None:
+        """See `session.Link`."""
+        self._end(error)
+
+    def _end(self, error: SourceError) -> None:
+        if self.error is None:
+            self.error = error
+            if not self._attached.done():
+                self._attached.set_exception(error)
+                self._attached.exception()  # retrieved, even if no task waits
+
+
+def grant(*, prefetch: int, credit: int, waiting: int, held: int, typical: int, budget: int) -> int | None:
+    """The new credit; None: unchanged.
+
+    Args:
+        prefetch: Maximum number of events in flight or waiting.
+        credit: Remaining credit of the sender.
+        waiting: Received events that were not read yet.
+        held: Their bytes.
+        typical: Recent size of an event, bytes.
+        budget: Maximum number of waiting bytes.
+    """
+    if held > budget:
+        return 0 if credit else None
+    typical = max(1, typical)
+    ceiling = max(1, min(prefetch, budget // typical))
+    room = min(prefetch - waiting, (budget - held) // typical) if waiting else ceiling
+    step = max(1, ceiling // 2)
+    return room if room - credit >= step or credit - ceiling >= step else None
 
 
 class Receiver(BaseLink):
     """A link that receives.
 
     Args:
-        connection: Its connection.
-        prefetch: Maximum of deliveries in flight and waiting.
-        frame: Makes the attach frame from its name and handle.
-        linger: Seconds between two takes of few events.
-        budget: Limit of the waiting bytes, shared with other links.
+        connection: An open connection.
+        prefetch: Maximum number of deliveries in flight or waiting.
+        frame: Creates the frame that attaches the link, from its name and handle.
+        linger: Seconds between two reads of few events.
+        budget: Budget of the waiting bytes, shared with other links.
     """
 
     def __init__(
@@ -49,31 +152,30 @@ class Receiver(BaseLink):
         self._prefetch = prefetch
         self._frame = frame
         self._pieces: deque[Deliveries] = deque()
-        self._waiting = 0  # deliveries in them
-        self._held = 0  # their bytes, and the bytes of an incomplete delivery
+        self._waiting = 0  # number of deliveries in `_pieces`
+        self._held = 0  # their bytes, and those of an incomplete delivery
         self._parts: list[bytes] = []
         self._unsettled: int | None = None  # id of the delivery in `_parts`, if it must be settled
         self._delivery_count = 0
         self._credit = 0
-        self._seen = self._seen_bytes = 0  # deliveries since the last credit, and their bytes
-        self._typical = credit.FIRST_EVENT_BYTES
+        self._seen = self._seen_bytes = 0  # deliveries since the last grant of credit, and their bytes
+        self._typical = FIRST_EVENT_BYTES
         self._waiter: asyncio.Future[None] | None = None
-        self._wanted = 1  # deliveries that the reader waits for
+        self._wanted = 1  # number of deliveries that the reader waits for
         self._hurried = False
-        self._taken = -math.inf  # time of the last take, on the loop's clock: the first take does not linger
+        self._taken = 0.0  # time of the last read, on the loop's clock
 
     async def take(self, max_wait: float) -> list[Deliveries]:
-        """Deliveries in order, at most about half of the budget; none if none arrived within `max_wait` seconds.
+        """Read deliveries in order, at most about half of the budget; none if none arrive within `max_wait` seconds.
 
-        Large takes cost less for each delivery, so few deliveries wait for more: at most `linger` seconds after the
-        last take.
+        Each read has a fixed cost, so few deliveries wait for more, until `linger` seconds after the previous read.
 
         Raises:
-            SourceError: The link is detached.
+            SourceError: The link has ended.
         """
         loop = asyncio.get_running_loop()
         started = loop.time()
-        await asyncio.sleep(0)  # other tasks run even if this reader never has to wait
+        await asyncio.sleep(0)  # other tasks run even if the reader never waits
         self._wanted = 1
         await self._wait(started + max_wait)
         self._wanted = min(MANY_EVENTS, self._prefetch // 2)
@@ -89,28 +191,28 @@ class Receiver(BaseLink):
         return taken
 
     def _next(self) -> Deliveries:
-        """Remove and return the first waiting piece."""
+        """Remove and return the first waiting deliveries."""
         piece = self._pieces.popleft()
         self._waiting -= len(piece)
         self._held -= len(piece.data)
         return piece
 
     def hurry(self) -> None:
-        """End a waiting `take`; later ones do not wait."""
+        """End a waiting `take`; later calls do not wait."""
         self._hurried = True
         self._wake()
 
     def check(self) -> None:
-        """Check that the link is attached.
+        """Verify that the link has not ended.
 
         Raises:
-            SourceError: It is detached.
+            SourceError: It has ended.
         """
         if self.error is not None:
             raise self.error
 
     async def _wait(self, until: float) -> None:
-        """Wait for the wanted number of deliveries, many bytes, or the end of the link."""
+        """Wait for `_wanted` deliveries, many bytes, or the end of the link."""
         loop = asyncio.get_running_loop()
         if self._has_enough() or until <= loop.time():
             return
@@ -135,7 +237,7 @@ class Receiver(BaseLink):
             return
         if self._seen:
             self._typical = self._seen_bytes // self._seen
-        granted = credit.grant(
+        granted = grant(
             prefetch=self._prefetch,
             credit=self._credit,
             waiting=self._waiting,
@@ -148,7 +250,7 @@ class Receiver(BaseLink):
             self._seen = self._seen_bytes = 0
             self._session.flow(self._handle, self._delivery_count, granted)
 
-    # --- incoming frames ---
+    # --- received frames: see `session.Link` ---
 
     def attach_frame(self, handle: int) -> bytes:
         """See `session.Link`."""
@@ -163,7 +265,7 @@ class Receiver(BaseLink):
         super().on_attach(fields)
 
     def on_flow(self, fields: Fields) -> None:
-        """See `session.Link`. The peer may have advanced its delivery count without sending, or asks for the credit."""
+        """See `session.Link`. The peer may skip deliveries, or request the credit."""
         moved = (fields.number(5, self._delivery_count) - self._delivery_count) & _WRAP
         if moved <= self._credit:
             self._delivery_count = (self._delivery_count + moved) & _WRAP
@@ -190,7 +292,7 @@ class Receiver(BaseLink):
         if fields[4] is True:
             self._unsettled = None
         self._hold(len(payload))
-        if fields[9]:  # aborted: discard the delivery
+        if fields[9]:  # aborted: its parts are dropped
             self._held -= sum(map(len, self._parts)) + len(payload)
             self._parts.clear()
             self._unsettled = None
@@ -225,7 +327,7 @@ class Receiver(BaseLink):
     def _hold(self, size: int) -> None:
         self._held += size
         if self._held > LIMIT_BYTES:
-            raise FrameError(f"the peer ignores its credit: more than {LIMIT_BYTES} bytes of events are waiting")
+            raise FrameError(f"more than {LIMIT_BYTES} bytes of events that were not asked for")
 
     def _end(self, error: SourceError) -> None:
         super()._end(error)

@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping
 from uuid import UUID, uuid4
 
 from eventconsumer_processor.amqp import codec, performatives
-from eventconsumer_processor.amqp.baselink import REQUEST_SECONDS
 from eventconsumer_processor.amqp.connection import Connection
-from eventconsumer_processor.amqp.link import Receiver
+from eventconsumer_processor.amqp.link import REQUEST_SECONDS, Receiver
 from eventconsumer_processor.amqp.messages import DecodedMessage, decode_message
 from eventconsumer_processor.amqp.performatives import Terminus
 from eventconsumer_processor.amqp.sender import Sender

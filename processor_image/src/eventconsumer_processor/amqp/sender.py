@@ -4,8 +4,8 @@ import asyncio
 from collections import deque
 
 from eventconsumer_processor.amqp import performatives
-from eventconsumer_processor.amqp.baselink import BaseLink
 from eventconsumer_processor.amqp.connection import Connection
+from eventconsumer_processor.amqp.link import BaseLink
 from eventconsumer_processor.amqp.performatives import Fields, Terminus
 from eventconsumer_processor.errors import HubUnreachable, SourceError
 

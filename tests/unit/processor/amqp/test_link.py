@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_processor.amqp.credit import FIRST_EVENT_BYTES, grant
+from eventconsumer_processor.amqp.link import FIRST_EVENT_BYTES, grant
 
 MIB = 1024 * 1024
 BUDGET_BYTES = 4 * MIB
