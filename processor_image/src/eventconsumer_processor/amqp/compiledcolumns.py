@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from eventconsumer_processor.amqp import compiled
-from eventconsumer_processor.amqp.deliveries import Deliveries
+from eventconsumer_processor.amqp.wire import Deliveries
 from eventconsumer_processor.source.batch import COLUMNS, EventBatch
 
 Positions = npt.NDArray[np.int64]

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from uuid import uuid4
 
-from eventconsumer_processor.amqp import performatives as amqp
+from eventconsumer_processor.amqp import frames
 from eventconsumer_processor.amqp.codec import FrameError
-from eventconsumer_processor.amqp.deliveries import Deliveries
-from eventconsumer_processor.amqp.performatives import Fields
+from eventconsumer_processor.amqp.frames import Fields
 from eventconsumer_processor.amqp.session import HANDLE_MAX, WINDOW, Session
-from eventconsumer_processor.amqp.wire import Wire
+from eventconsumer_processor.amqp.wire import Deliveries, Wire
 from eventconsumer_processor.errors import HubUnreachable, SourceError
 from eventconsumer_processor.source.conditions import error_for
 
@@ -86,7 +85,7 @@ class Connection:
         try:
             async with asyncio.timeout(seconds):
                 await self._loop.create_connection(lambda: self._wire, endpoint.host, endpoint.port, ssl=context)
-                self._wire.send(amqp.SASL_HEADER)
+                self._wire.send(frames.SASL_HEADER)
                 await self._ready
         except TimeoutError:
             self._fail(HubUnreachable(f"{endpoint.host} did not respond within {seconds:.0f} s"))
@@ -104,7 +103,7 @@ class Connection:
     async def close(self) -> None:
         """Close; never fails, at most two seconds."""
         if self._error is None and self._ready.done():
-            self._wire.send(amqp.close())
+            self._wire.send(frames.close())
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await self._closed
@@ -115,33 +114,33 @@ class Connection:
 
     def header(self, data: bytes) -> None:
         """See `wire.Peer`."""
-        if self._ready.done() or data != (amqp.AMQP_HEADER if self._sasl_done else amqp.SASL_HEADER):
+        if self._ready.done() or data != (frames.AMQP_HEADER if self._sasl_done else frames.SASL_HEADER):
             raise FrameError(f"the protocol header {data!r} is not expected")
         if self._sasl_done:
             container, idle_ms = f"eventconsumer-{uuid4()}", int(self._idle * 500)
-            self._wire.send(amqp.open_connection(container, self._host, MAX_FRAME_SIZE, idle_ms))
-            self._wire.send(amqp.begin(WINDOW, HANDLE_MAX))
+            self._wire.send(frames.open_connection(container, self._host, MAX_FRAME_SIZE, idle_ms))
+            self._wire.send(frames.begin(WINDOW, HANDLE_MAX))
 
     def frame(self, kind: int, fields: Fields, payload: bytes) -> None:
         """See `wire.Peer`."""
         if self._sasl_done != (kind == 0):
             raise FrameError(f"a frame of type {kind} is not expected now")
         match fields.code:
-            case amqp.SASL_MECHANISMS if not self._sasl_done:
-                self._wire.send(amqp.sasl_anonymous(self._host))
-            case amqp.SASL_OUTCOME if not self._sasl_done:
+            case frames.SASL_MECHANISMS if not self._sasl_done:
+                self._wire.send(frames.sasl_anonymous(self._host))
+            case frames.SASL_OUTCOME if not self._sasl_done:
                 if fields.number(0) != 0:
                     raise FrameError("the hub refuses anonymous SASL")
                 self._sasl_done = True
-                self._wire.send(amqp.AMQP_HEADER)
-            case amqp.OPEN if not self._ready.done():
+                self._wire.send(frames.AMQP_HEADER)
+            case frames.OPEN if not self._ready.done():
                 self.session.limit_frames(max(_MIN_FRAME_SIZE, fields.number(2, 1 << 20)))
                 self._peer_idle = fields.number(4, 0) / 1000
-            case amqp.BEGIN if not self._ready.done():
+            case frames.BEGIN if not self._ready.done():
                 self.session.begin(fields)
                 self._ready.set_result(None)
                 self._tick()
-            case amqp.END | amqp.CLOSE:
+            case frames.END | frames.CLOSE:
                 self._on_close(fields)
             case _ if self._ready.done() and self._sasl_done:
                 self.session.frame(fields, payload)
@@ -167,13 +166,13 @@ class Connection:
             return
         step = min(self._idle, self._peer_idle or self._idle) / 4
         if self._peer_idle and now - self._wire.said >= step:
-            self._wire.send(amqp.EMPTY_FRAME)
+            self._wire.send(frames.EMPTY_FRAME)
         self._timer = self._loop.call_later(step, self._tick)
 
     def _on_close(self, fields: Fields) -> None:
         if not self._closed.done():
             self._closed.set_result(None)
-        self._wire.send(amqp.close())
+        self._wire.send(frames.close())
         condition, description = fields.error(0)
         text = f"{condition}: {description}" if condition else "the connection was closed by the hub"
         self._fail(error_for(condition, text))

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from eventconsumer_processor.amqp import compiled, compiledcolumns
 from eventconsumer_processor.amqp.codec import FrameError
-from eventconsumer_processor.amqp.deliveries import Deliveries, messages_of
 from eventconsumer_processor.amqp.messages import decode_message
+from eventconsumer_processor.amqp.wire import Deliveries, messages_of
 from eventconsumer_processor.source import columns
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.rows import EventRows

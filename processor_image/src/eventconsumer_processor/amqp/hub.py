@@ -10,11 +10,11 @@ from azure.core.exceptions import AzureError
 
 from eventconsumer_api.connection_string import parse_connection_string
 from eventconsumer_api.v1alpha1 import Position
-from eventconsumer_processor.amqp import codec, performatives, tokens
+from eventconsumer_processor.amqp import codec, frames, tokens
 from eventconsumer_processor.amqp.connection import IDLE_SECONDS, Endpoint
+from eventconsumer_processor.amqp.frames import Terminus
 from eventconsumer_processor.amqp.link import LINGER_SECONDS, REQUEST_SECONDS, Receiver
 from eventconsumer_processor.amqp.management import Management
-from eventconsumer_processor.amqp.performatives import Terminus
 from eventconsumer_processor.amqp.pool import Pool, Shared
 from eventconsumer_processor.amqp.tokens import TokenSource
 from eventconsumer_processor.credentials import HubAccess
@@ -109,13 +109,13 @@ class AmqpHub:
         source = Terminus(f"amqps://{self._authority}/{path}", selector)
 
         def frame(name: str, handle: int) -> bytes:
-            return performatives.attach(
+            return frames.attach(
                 name,
                 handle,
                 receives=True,
                 source=source,
                 target=Terminus(name),
-                settle_mode=performatives.SETTLED,
+                settle_mode=frames.SETTLED,
                 capabilities=(_GEO_REPLICATION, *((CAPABILITY,) if self._runtime_metrics else ())),
                 properties=None if epoch is None else {"com.microsoft:epoch": codec.long(epoch)},
             )

@@ -17,8 +17,8 @@ from uuid import uuid4
 
 from eventconsumer_processor.amqp.codec import FrameError
 from eventconsumer_processor.amqp.connection import CLOSE_SECONDS, Connection
-from eventconsumer_processor.amqp.deliveries import Deliveries
-from eventconsumer_processor.amqp.performatives import Fields
+from eventconsumer_processor.amqp.frames import Fields
+from eventconsumer_processor.amqp.wire import Deliveries
 from eventconsumer_processor.errors import HubUnreachable, SourceError
 from eventconsumer_processor.source.budget import Budget
 

@@ -8,11 +8,11 @@ import asyncio
 from collections.abc import Callable, Mapping
 from uuid import UUID, uuid4
 
-from eventconsumer_processor.amqp import codec, performatives
+from eventconsumer_processor.amqp import codec, frames
 from eventconsumer_processor.amqp.connection import Connection
+from eventconsumer_processor.amqp.frames import Terminus
 from eventconsumer_processor.amqp.link import REQUEST_SECONDS, Receiver
 from eventconsumer_processor.amqp.messages import DecodedMessage, decode_message
-from eventconsumer_processor.amqp.performatives import Terminus
 from eventconsumer_processor.amqp.sender import Sender
 from eventconsumer_processor.errors import HubUnreachable, SourceError
 from eventconsumer_processor.source.conditions import error_for
@@ -74,7 +74,7 @@ class _Replies(Receiver):
         super().__init__(
             connection,
             ANSWERS,
-            lambda name, handle: performatives.attach(name, handle, receives=True, source=ends, target=ends),
+            lambda name, handle: frames.attach(name, handle, receives=True, source=ends, target=ends),
         )
         self._expected: dict[UUID, asyncio.Future[DecodedMessage]] = {}
 

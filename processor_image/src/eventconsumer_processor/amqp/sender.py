@@ -3,10 +3,10 @@
 import asyncio
 from collections import deque
 
-from eventconsumer_processor.amqp import performatives
+from eventconsumer_processor.amqp import frames
 from eventconsumer_processor.amqp.connection import Connection
+from eventconsumer_processor.amqp.frames import Fields, Terminus
 from eventconsumer_processor.amqp.link import BaseLink
-from eventconsumer_processor.amqp.performatives import Fields, Terminus
 from eventconsumer_processor.errors import HubUnreachable, SourceError
 
 REMEMBERED = 64  # recent requests whose rejection is detected
@@ -45,7 +45,7 @@ class Sender(BaseLink):
     def attach_frame(self, handle: int) -> bytes:
         """See `session.Link`."""
         ends = Terminus(self._address)
-        return performatives.attach(self.name, handle, receives=False, source=ends, target=ends)
+        return frames.attach(self.name, handle, receives=False, source=ends, target=ends)
 
     def on_flow(self, fields: Fields) -> None:
         """See `session.Link`. The credit counts from the peer's delivery count."""

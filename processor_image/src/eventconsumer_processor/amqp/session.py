@@ -7,11 +7,10 @@ methods for received frames raise FrameError if a frame is invalid.
 import asyncio
 from typing import Protocol
 
-from eventconsumer_processor.amqp import performatives as amqp
+from eventconsumer_processor.amqp import frames
 from eventconsumer_processor.amqp.codec import FrameError
-from eventconsumer_processor.amqp.deliveries import Deliveries
-from eventconsumer_processor.amqp.performatives import Fields
-from eventconsumer_processor.amqp.wire import Wire
+from eventconsumer_processor.amqp.frames import Fields
+from eventconsumer_processor.amqp.wire import Deliveries, Wire
 from eventconsumer_processor.errors import HubUnreachable, SourceError
 from eventconsumer_processor.source.conditions import error_for
 
@@ -113,7 +112,7 @@ class Session:
             return None
         del self._links[handle]
         left = self._leaving[handle] = asyncio.get_running_loop().create_future()
-        self._wire.send(amqp.detach(handle))
+        self._wire.send(frames.detach(handle))
         return left
 
     def flow(self, handle: int, delivery_count: int, credit: int) -> None:
@@ -129,7 +128,7 @@ class Session:
         if self._peer_window <= 0:
             raise HubUnreachable("the hub's session window is used up")
         delivery = self._next_outgoing
-        data = amqp.transfer(handle, delivery, payload)
+        data = frames.transfer(handle, delivery, payload)
         if len(data) > self._peer_frame_size:
             raise HubUnreachable(f"a request of {len(data)} bytes exceeds the frame size of {self._peer_frame_size}")
         self._next_outgoing = (delivery + 1) & _WRAP
@@ -139,7 +138,7 @@ class Session:
 
     def accept(self, delivery: int) -> None:
         """Settle a delivery."""
-        self._wire.send(amqp.accept(delivery))
+        self._wire.send(frames.accept(delivery))
 
     # --- what comes ---
 
@@ -153,18 +152,18 @@ class Session:
     def frame(self, fields: Fields, payload: bytes) -> None:
         """A frame of the session or of a link."""
         match fields.code:
-            case amqp.TRANSFER:
+            case frames.TRANSFER:
                 self._count(1)
                 link = self._by_peer(fields.number(0))
                 if link is not None:
                     link.on_transfer(fields, payload)
-            case amqp.FLOW:
+            case frames.FLOW:
                 self._on_flow(fields)
-            case amqp.ATTACH:
+            case frames.ATTACH:
                 self._on_attach(fields)
-            case amqp.DETACH:
+            case frames.DETACH:
                 self._on_detach(fields)
-            case amqp.DISPOSITION:
+            case frames.DISPOSITION:
                 if fields[0] is True:  # from a receiver: outcome of our messages
                     for link in list(self._links.values()):
                         link.on_outcome(fields.number(1), fields[4])
@@ -181,7 +180,7 @@ class Session:
 
     def _send_flow(self, link: tuple[int, int, int] | None = None) -> None:
         self._window = WINDOW
-        self._wire.send(amqp.flow(self._next_incoming, WINDOW, self._next_outgoing, link))
+        self._wire.send(frames.flow(self._next_incoming, WINDOW, self._next_outgoing, link))
 
     def _by_peer(self, peer_handle: int) -> Link | None:
         """The link with the peer's handle; None if it is being closed."""
@@ -222,6 +221,6 @@ class Session:
             return
         link = self._links.pop(handle, None)
         if link is not None:
-            self._wire.send(amqp.detach(handle))
+            self._wire.send(frames.detach(handle))
             condition, description = fields.error(2)
             link.on_detach(error_for(condition, f"{condition}: {description}" if condition else "the link was closed"))

@@ -1,24 +1,203 @@
-"""Bytes from a socket to frames, and frames to the socket.
+"""Bytes from a socket to frames and deliveries, and frames to the socket.
 
 The stream is split by frame sizes: a size above the limit is an error before its bytes arrive, so at most one frame is
-buffered. Deliveries of a known shape are copied from the buffer together; every other frame is passed on whole. An
-error in received bytes, or in their processing, ends the connection with a `FrameError`; no exception leaves this
-class.
+buffered. An error in received bytes, or in their processing, ends the connection with a `FrameError`; no exception
+leaves `Wire`.
+
+The heads of a sender's transfers differ only in delivery id and tag. A `Shape` is derived from a decoded transfer; a
+frame with this shape is a whole, settled delivery on the same link. One read returns many of them: they are copied
+from the buffer together, so each costs one copy and a number instead of an object. Every other frame is passed on
+whole.
+
+Arrow is not imported here: connections also serve programs that only query a few numbers.
 """
 
 import asyncio
+import ctypes
 import struct
-from typing import Protocol
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from eventconsumer_processor.amqp import compiled
-from eventconsumer_processor.amqp.codec import FrameError
-from eventconsumer_processor.amqp.deliveries import Deliveries
-from eventconsumer_processor.amqp.performatives import TRANSFER, Fields, parse
-from eventconsumer_processor.amqp.transfers import NO_SHAPE, Runs, Shape, is_whole, key_of, shape_of
+from eventconsumer_processor.amqp.codec import FrameError, skip
+from eventconsumer_processor.amqp.frames import TRANSFER, Fields, parse
 
 READ_BYTES = 112 * 1024  # maximum per read: a copy of this size reuses memory, a larger one is mapped again
 _MAX_SHAPES = 1024
 _SIZE = struct.Struct(">I").unpack_from
+_PLAIN, _LIST = b"\x02\x00", b"\x00\x53\x14\xc0"  # data offset and type; a transfer with a list in the short form
+_ID_WIDTHS = {0x43: 0, 0x52: 1, 0x70: 4}
+_HANDLE_WIDTHS = {0x43: 0, 0x52: 1, 0x70: 4}
+_NO_STOPS = array("q")
+
+
+@dataclass(frozen=True, slots=True)
+class Deliveries:
+    """Whole deliveries of one link, in the order of arrival: each has a head and a message.
+
+    Attributes:
+        data: Their bytes, from the first head to the end of the last message.
+        head: Bytes before each message.
+        stops: End of each message in `data`; signed, 64 bits.
+    """
+
+    data: bytes
+    head: int
+    stops: "array[int]"
+
+    @classmethod
+    def of(cls, message: bytes) -> "Deliveries":
+        """A single message."""
+        return cls(message, 0, array("q", (len(message),)))
+
+    def __len__(self) -> int:
+        return len(self.stops)
+
+    @property
+    def last(self) -> bytes:
+        """The last message."""
+        return self.data[(self.stops[-2] if len(self.stops) > 1 else 0) + self.head :]
+
+    def messages(self) -> list[bytes]:
+        """Each message's bytes."""
+        data, head, found, start = self.data, self.head, [], 0
+        for stop in self.stops:
+            found.append(data[start + head : stop])
+            start = stop
+        return found
+
+    def split(self) -> "tuple[bytes, Deliveries]":
+        """The first message, and the remaining deliveries."""
+        first = self.stops[0]
+        behind = array("q", (stop - first for stop in self.stops[1:]))
+        return self.data[self.head : first], Deliveries(self.data[first:], self.head, behind)
+
+
+def messages_of(pieces: Sequence[Deliveries]) -> list[bytes]:
+    """The messages of several, in order."""
+    return [message for piece in pieces for message in piece.messages()]
+
+
+class Unpack(Protocol):
+    """`struct.Struct.unpack_from`."""
+
+    def __call__(self, buffer: bytearray, offset: int, /) -> tuple[Any, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The head of a transfer frame.
+
+    Attributes:
+        handle: The sender's handle of the link.
+        size: Bytes before the payload, with the frame's header.
+        unpack: Extracts the constant parts of the head.
+        expected: The expected result of `unpack`.
+        head, mask: The same as bytes, for the compiled decoder: a head, and ones at the constant bytes.
+    """
+
+    handle: int
+    size: int
+    unpack: Unpack
+    expected: tuple[Any, ...]
+    head: bytes
+    mask: bytes
+
+    def fits(self, data: bytearray, pos: int, size: int) -> bool:
+        """Whether the frame of `size` bytes at `pos` has this shape."""
+        return self.size <= size and self.unpack(data, pos) == self.expected
+
+
+class Runs:
+    """Finds consecutive deliveries of one shape.
+
+    Args:
+        buffer: Their buffer.
+        most: Maximum size of a frame, bytes.
+    """
+
+    def __init__(self, buffer: bytearray, most: int) -> None:
+        self._buffer = buffer
+        self._most = most
+
+    def find(self, shape: Shape, pos: int, end: int) -> "array[int]":
+        """The ends of their frames, relative to `pos`.
+
+        Args:
+            shape: Their shape.
+            pos: Position of the first one.
+            end: End of the received bytes.
+        """
+        buffer, most = self._buffer, self._most
+        unpack, expected, head = shape.unpack, shape.expected, shape.size
+        stops = array("q")
+        start = pos
+        while end - pos >= head:
+            size = _SIZE(buffer, pos)[0]
+            if not head <= size <= min(most, end - pos) or unpack(buffer, pos) != expected:
+                break
+            pos += size
+            stops.append(pos - start)
+        return stops
+
+
+class CompiledRuns(Runs):
+    """The same as `Runs`, by the compiled decoder; see `compiled.find`."""
+
+    def __init__(self, buffer: bytearray, most: int) -> None:
+        super().__init__(buffer, most)
+        self._scan = compiled.library().scan
+        self._bytes = ctypes.c_char.from_buffer(buffer)  # this reference keeps the buffer at its address
+        self._address = ctypes.addressof(self._bytes)
+        self._stops = array("q", bytes(len(buffer)))  # a frame has at least eight bytes
+
+    def find(self, shape: Shape, pos: int, end: int) -> "array[int]":
+        """See `Runs`."""
+        if end - pos < shape.size:
+            return _NO_STOPS
+        stops = self._stops
+        found = self._scan(
+            self._address + pos, end - pos, head=shape.head, mask=shape.mask, most=self._most, stops=stops
+        )
+        return stops[:found]
+
+
+def is_whole(fields: Fields) -> bool:
+    """Whether a transfer is a complete delivery, settled and not aborted."""
+    return fields[1] is not None and fields[4] is True and not fields[5] and not fields[9]
+
+
+def key_of(data: bytearray, pos: int) -> bytes:
+    """Key of the shape of the frame at `pos`, different for each link; empty if it cannot have a shape."""
+    if data[pos + 8 : pos + 12] != _LIST or data[pos + 4 : pos + 6] != _PLAIN:
+        return b""
+    width = _HANDLE_WIDTHS.get(data[pos + 14])
+    return b"" if width is None else bytes(data[pos + 12 : pos + 15 + width])
+
+
+def shape_of(data: bytearray, pos: int, fields: Fields, end: int) -> Shape | None:
+    """The shape of the transfer frame from `pos` to `end`; None if it has an unusual form."""
+    if not key_of(data, pos) or not isinstance(fields[2], bytes):
+        return None
+    payload = pos + 13 + data[pos + 12]
+    id_at = skip(data, pos + 14, end)
+    width = _ID_WIDTHS.get(data[id_at])
+    tag_at = id_at + 1 + (width or 0)
+    if width is None or data[tag_at] != 0xA0:
+        return None
+    tail_at = tag_at + 2 + data[tag_at + 1]
+    # (size), head, (delivery id), constructor and length of the tag, (tag), all bytes after it
+    parts = (4, id_at + 1 - pos - 4, width, 2, data[tag_at + 1], payload - tail_at)
+    layout = struct.Struct(">{}x{}s{}x{}s{}x{}s".format(*parts))
+    mask = b"".join(bytes([index % 2 * 0xFF]) * count for index, count in enumerate(parts))
+    head = bytes(data[pos:payload])
+    return Shape(fields.number(0), len(head), layout.unpack_from, layout.unpack_from(head), head, mask)
+
+
+NO_SHAPE = Shape(0, 1 << 62, struct.Struct("").unpack_from, (None,), b"", b"")
+"""The shape of no frame."""
 
 
 class Peer(Protocol):
@@ -53,7 +232,7 @@ class Wire(asyncio.BufferedProtocol):
         self._transport: asyncio.WriteTransport | None = None
         self._buffer = bytearray(READ_BYTES)
         self._view = memoryview(self._buffer)
-        self._runs = (compiled.Runs if compiled.find() else Runs)(self._buffer, max_frame_size)
+        self._runs = (CompiledRuns if compiled.find() else Runs)(self._buffer, max_frame_size)
         self._filled = 0  # bytes of an incomplete frame, at the start of the buffer
         self._shape = NO_SHAPE  # of the last delivery
         self._shapes: dict[bytes, Shape] = {}

@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Sequence
 from itertools import accumulate
 
-from eventconsumer_processor.amqp.deliveries import Deliveries
+from eventconsumer_processor.amqp.wire import Deliveries
 
 
 def piece(payloads: Sequence[bytes], head: bytes = b"") -> Deliveries:

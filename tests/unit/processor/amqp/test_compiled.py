@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 import eventconsumer_decoder
 from eventconsumer_processor.amqp import codec, compiled, compiledcolumns
 from eventconsumer_processor.amqp.codec import FrameError
-from eventconsumer_processor.amqp.deliveries import Deliveries
 from eventconsumer_processor.amqp.events import by_rows
+from eventconsumer_processor.amqp.wire import Deliveries
 from eventhubs_emulator.messages import encode_event, parse_event
 from eventhubs_emulator.values import Described, Float, Int, Symbol, Timestamp, UInt, ULong
 from tests.unit.processor.amqp.pieces import piece

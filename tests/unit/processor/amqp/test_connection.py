@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from eventconsumer_processor.amqp import connection as connections
-from eventconsumer_processor.amqp import performatives as amqp
+from eventconsumer_processor.amqp import frames as amqp
 from eventconsumer_processor.amqp import session
 from eventconsumer_processor.amqp.connection import Connection, Endpoint
-from eventconsumer_processor.amqp.deliveries import messages_of
+from eventconsumer_processor.amqp.frames import Terminus
 from eventconsumer_processor.amqp.link import Receiver
-from eventconsumer_processor.amqp.performatives import Terminus
+from eventconsumer_processor.amqp.wire import messages_of
 from eventconsumer_processor.errors import HubNotFound, HubUnreachable, LinkStolen
 from eventconsumer_processor.source.budget import LINK_BYTES, Budget
 from eventhubs_emulator.framing import AMQP_HEADER, SASL_FRAME, SASL_HEADER, FrameReader, frame

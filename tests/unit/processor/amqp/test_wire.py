@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_processor.amqp import performatives as amqp
+from eventconsumer_processor.amqp import frames as amqp
 from eventconsumer_processor.amqp.codec import FrameError
-from eventconsumer_processor.amqp.deliveries import Deliveries
-from eventconsumer_processor.amqp.performatives import Fields
-from eventconsumer_processor.amqp.wire import Wire
+from eventconsumer_processor.amqp.frames import Fields
+from eventconsumer_processor.amqp.wire import Deliveries, Wire
 from eventhubs_emulator.codec import encode
 from eventhubs_emulator.performatives import Detach, Flow, Transfer
 from eventhubs_emulator.values import Described, UInt, ULong
