@@ -10,13 +10,13 @@ from azure.core.exceptions import AzureError
 
 from eventconsumer_api.connection_string import parse_connection_string
 from eventconsumer_api.v1alpha1 import Position
-from eventconsumer_processor.amqp import codec, frames, tokens
+from eventconsumer_processor.amqp import cbs, codec, frames
+from eventconsumer_processor.amqp.cbs import TokenSource
 from eventconsumer_processor.amqp.connection import IDLE_SECONDS, Endpoint
 from eventconsumer_processor.amqp.frames import Terminus
 from eventconsumer_processor.amqp.link import LINGER_SECONDS, REQUEST_SECONDS, Receiver
 from eventconsumer_processor.amqp.management import Management
 from eventconsumer_processor.amqp.pool import Pool, Shared
-from eventconsumer_processor.amqp.tokens import TokenSource
 from eventconsumer_processor.credentials import HubAccess
 from eventconsumer_processor.errors import HubUnreachable, LinkStolen
 from eventconsumer_processor.source.budget import Budget
@@ -139,14 +139,14 @@ def _signing_in(access: HubAccess) -> tuple[str, Endpoint, Callable[[str], Token
     if access.connection_string is None:
         identity = access.identity
         assert identity is not None  # noqa: S101 - HubAccess holds one of the two
-        return access.host, Endpoint(access.host, _TLS_PORT), lambda _: tokens.of_identity(identity)
+        return access.host, Endpoint(access.host, _TLS_PORT), lambda _: cbs.of_identity(identity)
     parts = parse_connection_string(access.connection_string)
     address = urlsplit(parts["endpoint"])
     tls = parts.get("usedevelopmentemulator") != "true"
     endpoint = Endpoint(address.hostname or "", address.port or (_TLS_PORT if tls else _PLAIN_PORT), tls)
     signature = parts.get("sharedaccesssignature")
     if signature:
-        ready = tokens.ready_made(signature)
+        ready = cbs.ready_made(signature)
         return address.netloc, endpoint, lambda _: ready
     name, key = parts["sharedaccesskeyname"], parts["sharedaccesskey"]
-    return address.netloc, endpoint, lambda audience: tokens.signing(audience, name, key)
+    return address.netloc, endpoint, lambda audience: cbs.signing(audience, name, key)

@@ -12,11 +12,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 from eventconsumer_processor.amqp import codec
-from eventconsumer_processor.amqp.cbs import Claims
+from eventconsumer_processor.amqp.cbs import Claims, TokenSource
 from eventconsumer_processor.amqp.connection import Connection, Endpoint
 from eventconsumer_processor.amqp.link import REQUEST_SECONDS
 from eventconsumer_processor.amqp.requests import Requests, check, request
-from eventconsumer_processor.amqp.tokens import TokenSource
 from eventconsumer_processor.credentials import HubAccess
 from eventconsumer_processor.errors import HubUnauthorized, HubUnreachable
 from eventconsumer_processor.source.hub import HubInfo, PartitionInfo

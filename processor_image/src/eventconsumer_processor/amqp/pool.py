@@ -9,10 +9,9 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from eventconsumer_processor.amqp.cbs import Claims
+from eventconsumer_processor.amqp.cbs import Claims, TokenSource
 from eventconsumer_processor.amqp.connection import Connection, Endpoint
 from eventconsumer_processor.amqp.link import REQUEST_SECONDS, Receiver
-from eventconsumer_processor.amqp.tokens import TokenSource
 from eventconsumer_processor.errors import HubUnauthorized
 
 

@@ -9,10 +9,10 @@ from azure.eventhub._pyamqp.utils import generate_sas_token
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_processor.amqp import cbs, tokens
+from eventconsumer_processor.amqp import cbs
+from eventconsumer_processor.amqp.cbs import Token, renew_after
 from eventconsumer_processor.amqp.messages import DecodedMessage
 from eventconsumer_processor.amqp.requests import check
-from eventconsumer_processor.amqp.tokens import Token, renew_after
 from eventconsumer_processor.errors import HubNotFound, HubUnauthorized, HubUnreachable
 from eventhubs_emulator.messages import parse_request
 from eventhubs_emulator.tokens import DEFAULT_POLICY, check_sas
@@ -23,12 +23,12 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=2
 
 @given(texts, texts, texts, st.integers(1, 2**40))
 def test_signatures_are_those_of_the_sdk(audience: str, name: str, key: str, expires_at: int) -> None:
-    assert tokens.sign(audience, name, key, expires_at) == generate_sas_token(audience, name, key, expires_at)
+    assert cbs.sign(audience, name, key, expires_at) == generate_sas_token(audience, name, key, expires_at)
 
 
 async def test_a_signature_is_valid_for_an_hour() -> None:
     now = 1_700_000_000.5
-    token = await tokens.signing(AUDIENCE, DEFAULT_POLICY.name, DEFAULT_POLICY.key)(now)
+    token = await cbs.signing(AUDIENCE, DEFAULT_POLICY.name, DEFAULT_POLICY.key)(now)
     grant = check_sas(token.text, AUDIENCE, {DEFAULT_POLICY.name: DEFAULT_POLICY}, now)
     assert grant.path == "orders/consumergroups/$default"
     assert grant.expires_at == token.expires_at == int(now) + 3600
@@ -36,12 +36,12 @@ async def test_a_signature_is_valid_for_an_hour() -> None:
 
 
 async def test_a_ready_signature_is_used_until_it_expires() -> None:
-    make = tokens.ready_made("SharedAccessSignature sr=x&sig=y&se=2000&skn=z")
+    make = cbs.ready_made("SharedAccessSignature sr=x&sig=y&se=2000&skn=z")
     token = await make(1000)
     assert (token.expires_at, renew_after(token, 1000)) == (2000, None)
     with pytest.raises(HubUnauthorized, match="expired"):
         await make(2000)
-    assert (await tokens.ready_made("SharedAccessSignature sr=x")(0)).expires_at is None
+    assert (await cbs.ready_made("SharedAccessSignature sr=x")(0)).expires_at is None
 
 
 class Identity:
@@ -60,7 +60,7 @@ class Identity:
 
 async def test_tokens_of_an_identity() -> None:
     identity: Any = Identity(AccessToken("jwt-text", 5000))
-    token = await tokens.of_identity(identity)(0)
+    token = await cbs.of_identity(identity)(0)
     assert (token.kind, token.text, token.expires_at) == ("jwt", "jwt-text", 5000)
     assert identity.scopes == ("https://eventhubs.azure.net/.default",)
     for failure, error in (
@@ -69,7 +69,7 @@ async def test_tokens_of_an_identity() -> None:
         (OSError("no file"), HubUnreachable),
     ):
         with pytest.raises(error):
-            await tokens.of_identity(Identity(failure))(0)  # type: ignore[arg-type]
+            await cbs.of_identity(Identity(failure))(0)  # type: ignore[arg-type]
 
 
 @given(st.integers(0, 10**10), st.floats(-1e5, 1e6))
