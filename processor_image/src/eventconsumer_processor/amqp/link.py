@@ -1,7 +1,7 @@
 """Links: the base of all links, and the link that receives the events of one partition.
 
-A receiver keeps deliveries undecoded until they are read. When the link ends, reads raise its error at once; the
-waiting deliveries are dropped, and the next link receives them again.
+A receiver keeps deliveries encoded until the reader takes them. A detached link raises its error immediately: the next
+link receives its waiting events again.
 
 Link credit is the number of events that the sender may send. Two limits apply: `prefetch` events, and a budget in
 bytes, by the recent size of events. Credit is renewed when half of it is used. It is withdrawn when waiting events
@@ -11,6 +11,7 @@ shrunk. So the bytes that wait for a slow reader stay near the budget, whatever 
 
 import asyncio
 import contextlib
+import math
 from collections import deque
 from collections.abc import Callable
 from uuid import uuid4
@@ -23,9 +24,9 @@ from eventconsumer_processor.errors import HubUnreachable, SourceError
 from eventconsumer_processor.source.budget import Budget
 
 REQUEST_SECONDS = 10.0
-LINGER_SECONDS = 0.1  # default time between two reads of few events
-MANY_EVENTS = 2000  # number of events that are read without delay; for bytes see `Budget.many`
-LIMIT_BYTES = 64 * 1024 * 1024  # maximum of waiting bytes on a link: a peer that exceeds it ignores its credit
+LINGER_SECONDS = 0.1  # between two takes of few events, unless set otherwise
+MANY_EVENTS = 2000  # a `take` does not wait for more; for bytes see `Budget.many`
+LIMIT_BYTES = 64 * 1024 * 1024  # maximum of waiting bytes: a peer that sends more ignores its credit
 FIRST_EVENT_BYTES = 1024 * 1024  # assumed size of an event before the first arrives: the maximum of most hubs
 _WRAP = 0xFFFFFFFF
 
@@ -131,11 +132,11 @@ class Receiver(BaseLink):
     """A link that receives.
 
     Args:
-        connection: An open connection.
-        prefetch: Maximum number of deliveries in flight or waiting.
-        frame: Creates the frame that attaches the link, from its name and handle.
-        linger: Seconds between two reads of few events.
-        budget: Budget of the waiting bytes, shared with other links.
+        connection: Its connection.
+        prefetch: Maximum of deliveries in flight and waiting.
+        frame: Makes the attach frame from its name and handle.
+        linger: Seconds between two takes of few events.
+        budget: Limit of the waiting bytes, shared with other links.
     """
 
     def __init__(
@@ -152,30 +153,31 @@ class Receiver(BaseLink):
         self._prefetch = prefetch
         self._frame = frame
         self._pieces: deque[Deliveries] = deque()
-        self._waiting = 0  # number of deliveries in `_pieces`
-        self._held = 0  # their bytes, and those of an incomplete delivery
+        self._waiting = 0  # deliveries in them
+        self._held = 0  # their bytes, and the bytes of an incomplete delivery
         self._parts: list[bytes] = []
         self._unsettled: int | None = None  # id of the delivery in `_parts`, if it must be settled
         self._delivery_count = 0
         self._credit = 0
-        self._seen = self._seen_bytes = 0  # deliveries since the last grant of credit, and their bytes
+        self._seen = self._seen_bytes = 0  # deliveries since the last credit, and their bytes
         self._typical = FIRST_EVENT_BYTES
         self._waiter: asyncio.Future[None] | None = None
-        self._wanted = 1  # number of deliveries that the reader waits for
+        self._wanted = 1  # deliveries that the reader waits for
         self._hurried = False
-        self._taken = 0.0  # time of the last read, on the loop's clock
+        self._taken = -math.inf  # time of the last take, on the loop's clock: the first take does not linger
 
     async def take(self, max_wait: float) -> list[Deliveries]:
-        """Read deliveries in order, at most about half of the budget; none if none arrive within `max_wait` seconds.
+        """Deliveries in order, at most about half of the budget; none if none arrived within `max_wait` seconds.
 
-        Each read has a fixed cost, so few deliveries wait for more, until `linger` seconds after the previous read.
+        Large takes cost less for each delivery, so few deliveries wait for more: at most `linger` seconds after the
+        last take.
 
         Raises:
-            SourceError: The link has ended.
+            SourceError: The link is detached.
         """
         loop = asyncio.get_running_loop()
         started = loop.time()
-        await asyncio.sleep(0)  # other tasks run even if the reader never waits
+        await asyncio.sleep(0)  # other tasks run even if this reader never has to wait
         self._wanted = 1
         await self._wait(started + max_wait)
         self._wanted = min(MANY_EVENTS, self._prefetch // 2)
@@ -191,28 +193,28 @@ class Receiver(BaseLink):
         return taken
 
     def _next(self) -> Deliveries:
-        """Remove and return the first waiting deliveries."""
+        """Remove and return the first waiting piece."""
         piece = self._pieces.popleft()
         self._waiting -= len(piece)
         self._held -= len(piece.data)
         return piece
 
     def hurry(self) -> None:
-        """End a waiting `take`; later calls do not wait."""
+        """End a waiting `take`; later ones do not wait."""
         self._hurried = True
         self._wake()
 
     def check(self) -> None:
-        """Verify that the link has not ended.
+        """Check that the link is attached.
 
         Raises:
-            SourceError: It has ended.
+            SourceError: It is detached.
         """
         if self.error is not None:
             raise self.error
 
     async def _wait(self, until: float) -> None:
-        """Wait for `_wanted` deliveries, many bytes, or the end of the link."""
+        """Wait for the wanted number of deliveries, many bytes, or the end of the link."""
         loop = asyncio.get_running_loop()
         if self._has_enough() or until <= loop.time():
             return
@@ -250,7 +252,7 @@ class Receiver(BaseLink):
             self._seen = self._seen_bytes = 0
             self._session.flow(self._handle, self._delivery_count, granted)
 
-    # --- received frames: see `session.Link` ---
+    # --- incoming frames ---
 
     def attach_frame(self, handle: int) -> bytes:
         """See `session.Link`."""
@@ -265,7 +267,7 @@ class Receiver(BaseLink):
         super().on_attach(fields)
 
     def on_flow(self, fields: Fields) -> None:
-        """See `session.Link`. The peer may skip deliveries, or request the credit."""
+        """See `session.Link`. The peer may have advanced its delivery count without sending, or asks for the credit."""
         moved = (fields.number(5, self._delivery_count) - self._delivery_count) & _WRAP
         if moved <= self._credit:
             self._delivery_count = (self._delivery_count + moved) & _WRAP
@@ -292,7 +294,7 @@ class Receiver(BaseLink):
         if fields[4] is True:
             self._unsettled = None
         self._hold(len(payload))
-        if fields[9]:  # aborted: its parts are dropped
+        if fields[9]:  # aborted: discard the delivery
             self._held -= sum(map(len, self._parts)) + len(payload)
             self._parts.clear()
             self._unsettled = None
@@ -327,7 +329,7 @@ class Receiver(BaseLink):
     def _hold(self, size: int) -> None:
         self._held += size
         if self._held > LIMIT_BYTES:
-            raise FrameError(f"more than {LIMIT_BYTES} bytes of events that were not asked for")
+            raise FrameError(f"the peer ignores its credit: more than {LIMIT_BYTES} bytes of events are waiting")
 
     def _end(self, error: SourceError) -> None:
         super()._end(error)
