@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from eventconsumer_processor.amqp import events
 from eventconsumer_processor.amqp.codec import FrameError
+from eventconsumer_processor.amqp.decode import decode
 from eventconsumer_processor.amqp.link import Receiver
 from eventconsumer_processor.amqp.messages import delivery_annotations
 from eventconsumer_processor.errors import HubUnreachable
@@ -40,7 +40,7 @@ class AmqpSource:
         else:
             try:
                 pieces = await self._receiver.take(max_wait)
-                self._rest = events.decode(pieces)
+                self._rest = decode(pieces)
                 if self._runtime_metrics and pieces:
                     self._rest = self._rest.noting(last_enqueued(delivery_annotations(pieces[-1].last)))
             except FrameError as error:

@@ -1,4 +1,4 @@
-"""The compiled decoder gives the same as `events.by_rows`, or names a message that it does not decode."""
+"""The compiled decoder gives the same as `decode.by_rows`, or names a message that it does not decode."""
 
 import json
 import struct
@@ -16,14 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import eventconsumer_decoder
-from eventconsumer_processor.amqp import codec, compiled, compiledcolumns
+from eventconsumer_processor.amqp import codec, compiled
 from eventconsumer_processor.amqp.codec import FrameError
-from eventconsumer_processor.amqp.events import by_rows
+from eventconsumer_processor.amqp.decode import by_rows, decode_compiled
 from eventconsumer_processor.amqp.wire import Deliveries
 from eventhubs_emulator.messages import encode_event, parse_event
 from eventhubs_emulator.values import Described, Float, Int, Symbol, Timestamp, UInt, ULong
 from tests.unit.processor.amqp.pieces import piece
-from tests.unit.processor.amqp.test_events import (
+from tests.unit.processor.amqp.test_decode import (
     BODY,
     COMMON,
     NUMBERED,
@@ -54,14 +54,14 @@ def pieces_of(draw: st.DrawFn, sent: Sequence[bytes]) -> list[Deliveries]:
 
 def fitting(sent: Sequence[bytes]) -> list[bool]:
     """Which messages fit, each by itself."""
-    return [not len(compiledcolumns.decode([piece([payload])])[1]) for payload in sent]
+    return [not len(decode_compiled([piece([payload])])[1]) for payload in sent]
 
 
 def assert_same(pieces: Sequence[Deliveries]) -> list[bool]:
     """What fits is decoded as by rows, in order, and the rest is named; returns what fits."""
     sent = [payload for own in pieces for payload in own.messages()]
     fits = fitting(sent)
-    batch, rest = compiledcolumns.decode(pieces)
+    batch, rest = decode_compiled(pieces)
     assert rest.tolist() == [index for index, fit in enumerate(fits) if not fit]
     assert rest.dtype == np.int64
     taken = [payload for payload, fit in zip(sent, fits, strict=True) if fit]
@@ -176,7 +176,7 @@ def test_other_values_do_not_fit() -> None:
 
 
 def floats_of(properties: dict[str, Any]) -> tuple[list[str], list[int]]:
-    batch, rest = compiledcolumns.decode([piece([NUMBERED + section(0x74, properties) + BODY])])
+    batch, rest = decode_compiled([piece([NUMBERED + section(0x74, properties) + BODY])])
     assert batch is not None
     assert not len(rest)
     rows = batch.rows().properties
@@ -267,7 +267,7 @@ def damaged(draw: st.DataObject, payload: bytes) -> bytes:
 def test_damaged_messages_are_the_same_by_rows_or_do_not_fit(payload: bytes, data: st.DataObject) -> None:
     """What is in a header, delivery annotations or a footer is not looked at here: there `by_rows` may see damage."""
     found = damaged(data, payload)
-    batch, rest = compiledcolumns.decode([piece([COMMON[2], found, COMMON[2]])])
+    batch, rest = decode_compiled([piece([COMMON[2], found, COMMON[2]])])
     assert batch is not None
     assert rest.tolist() in ([], [1])
     if len(rest):
@@ -292,7 +292,7 @@ def skipped(payload: bytes) -> list[int]:
 
 def test_no_messages() -> None:
     for pieces in ([], [NOTHING], [Deliveries(b"abc", 2, array("q"))] * 3):
-        batch, rest = compiledcolumns.decode(pieces)
+        batch, rest = decode_compiled(pieces)
         assert batch is None
         assert not len(rest)
 
@@ -308,14 +308,14 @@ def test_positions_that_are_none_are_an_error(head: int, stops: list[int]) -> No
     bad = Deliveries(COMMON[2], head, array("q", stops))
     for pieces in ([bad], [piece([COMMON[2]]), bad]):
         with pytest.raises(ValueError, match="belong together"):
-            compiledcolumns.decode(pieces)
+            decode_compiled(pieces)
 
 
 def test_more_than_a_column_may_hold_is_an_error_before_memory_is_taken() -> None:
     size = 2**20
     large = piece([NUMBERED + section(0x75, bytes(size))])
     with pytest.raises(OverflowError):
-        compiledcolumns.decode([large] * (LIMIT // size + 1))
+        decode_compiled([large] * (LIMIT // size + 1))
 
 
 def measured(payload: bytes) -> tuple[Any, Any, list[Any]]:
@@ -402,6 +402,6 @@ def test_nothing_is_decoded_where_it_is_not_installed(monkeypatch: pytest.Monkey
     try:
         assert compiled.find() is None
         with pytest.raises(ImportError, match="not installed"):
-            compiledcolumns.decode([])
+            decode_compiled([])
     finally:
         compiled.find.cache_clear()

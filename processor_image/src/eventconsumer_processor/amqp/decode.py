@@ -1,7 +1,8 @@
-"""Messages to columns by the compiled decoder, which is optional.
+"""Messages to columns, straight from their bytes.
 
-It decodes messages in the form of nearly all publishers, and reports all others, which the generic Python code decodes.
-The result for a message is equal to that of `events.by_rows`.
+The compiled decoder, if installed, decodes messages in the form of nearly all publishers, and reports all others. Other
+messages, and all messages without it, are decoded one by one (`messages`, `source.columns`). Both decoders give the
+same columns for the same bytes.
 """
 
 from array import array
@@ -13,8 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from eventconsumer_processor.amqp import compiled
-from eventconsumer_processor.amqp.wire import Deliveries
+from eventconsumer_processor.amqp.codec import FrameError
+from eventconsumer_processor.amqp.messages import decode_message
+from eventconsumer_processor.amqp.wire import Deliveries, messages_of
+from eventconsumer_processor.source import columns
 from eventconsumer_processor.source.batch import COLUMNS, EventBatch
+from eventconsumer_processor.source.rows import EventRows
 
 Positions = npt.NDArray[np.int64]
 
@@ -30,7 +35,44 @@ _TEXTS = (_TEXT, _TEXT, _BINARY, *[_TEXT] * 7)  # in the decoder's order of text
 _array = pa.Array.from_buffers
 
 
-def decode(pieces: Sequence[Deliveries]) -> tuple[EventBatch | None, Positions]:
+def decode(pieces: Sequence[Deliveries]) -> EventBatch:
+    """The columns of the messages of one partition, in the order of arrival.
+
+    Raises:
+        FrameError: One of them is not a valid message, or has no sequence number.
+    """
+    if compiled.find() is None:
+        return by_rows(messages_of(pieces))
+    batch, left = decode_compiled(pieces)
+    if batch is None:
+        return by_rows(messages_of(pieces))
+    if not len(left):
+        return batch
+    encoded = messages_of(pieces)
+    others = by_rows([encoded[index] for index in left.tolist()])
+    taken = np.delete(np.arange(len(encoded)), left)
+    order = np.argsort(np.concatenate([taken, left]))
+    return EventBatch(pa.concat_batches([batch.columns, others.columns]).take(pa.array(order)))
+
+
+def by_rows(payloads: Sequence[bytes]) -> EventBatch:
+    """The columns of messages of any form, decoded one by one.
+
+    Raises:
+        FrameError: One of them is not a valid message, or has no sequence number.
+    """
+    rows = EventRows()
+    try:
+        for payload in payloads:
+            columns.append(rows, decode_message(payload))
+        return EventBatch.of(rows)
+    except FrameError:
+        raise
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:  # Arrow's types use these
+        raise FrameError(f"an event's annotations or body have an unexpected form: {error!r}") from None
+
+
+def decode_compiled(pieces: Sequence[Deliveries]) -> tuple[EventBatch | None, Positions]:
     """The columns of the messages that the compiled decoder supports.
 
     Args:
@@ -79,7 +121,7 @@ def _batch(sizes: Any, memory: pa.Buffer) -> EventBatch:
     offset, key, body, content_type, message_id, correlation_id, *entries = texts
     properties, kinds = _maps(rows, *entries[:2], *regions[-4:-2])
     system, system_kinds = _maps(rows, *entries[2:], *regions[-2:])
-    columns = [
+    arrays = [
         _array(_INTEGER, rows, [None, numbers], 0),
         offset,
         _array(_TIME, rows, [None, times], 0),
@@ -94,7 +136,7 @@ def _batch(sizes: Any, memory: pa.Buffer) -> EventBatch:
         system_kinds,
         _array(_INTEGER, rows, [None, lengths], 0),
     ]
-    return EventBatch(pa.RecordBatch.from_arrays(columns, schema=COLUMNS))
+    return EventBatch(pa.RecordBatch.from_arrays(arrays, schema=COLUMNS))
 
 
 def _maps(

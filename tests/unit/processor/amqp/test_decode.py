@@ -11,8 +11,8 @@ from azure.eventhub._pyamqp.types import TYPE, VALUE, AMQPTypes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_processor.amqp import events
 from eventconsumer_processor.amqp.codec import FrameError
+from eventconsumer_processor.amqp.decode import decode
 from eventconsumer_processor.source import columns, sdk
 from eventconsumer_processor.source.batch import EventBatch
 from eventhubs_emulator.codec import encode
@@ -30,7 +30,7 @@ def by_pyamqp(payloads: list[bytes]) -> EventBatch:
 
 
 def decoded(payloads: list[bytes]) -> EventBatch:
-    return events.decode(came(payloads))
+    return decode(came(payloads))
 
 
 def assert_same(payloads: list[bytes]) -> None:
