@@ -140,7 +140,7 @@ class Session:
         """Settle a delivery."""
         self._wire.send(frames.accept(delivery))
 
-    # --- what comes ---
+    # --- incoming frames ---
 
     def deliveries(self, handle: int, found: Deliveries) -> None:
         """Whole, settled deliveries on the link with the peer's handle `handle`."""

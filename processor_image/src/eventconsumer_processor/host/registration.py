@@ -18,8 +18,7 @@ from eventconsumer_api.identity import HubSegment
 from eventconsumer_api.v1alpha1 import SourceKind
 from eventconsumer_processor import problems
 from eventconsumer_processor.amqp import compiled
-from eventconsumer_processor.amqp.batching_delay import linger_seconds
-from eventconsumer_processor.amqp.hub import AmqpHub
+from eventconsumer_processor.amqp.hub import AmqpHub, linger_seconds
 from eventconsumer_processor.credentials import hub_access
 from eventconsumer_processor.errors import HubNotFound
 from eventconsumer_processor.handler.loading import Factory, load

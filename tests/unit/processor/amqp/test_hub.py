@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventconsumer_api.v1alpha1 import Processing, Roll
-from eventconsumer_processor.amqp.batching_delay import FILE_SECONDS, linger_seconds
+from eventconsumer_processor.amqp.hub import FILE_SECONDS, linger_seconds
 from eventconsumer_processor.amqp.link import LINGER_SECONDS
 
 
