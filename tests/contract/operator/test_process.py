@@ -42,4 +42,4 @@ def test_with_a_port_that_is_taken(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         told = ended(tmp_path / "config", f"--health-port={port}")
     assert f"cannot listen on --health-port {port}" in told
-    assert "name a free port" in told
+    assert "set a free port" in told

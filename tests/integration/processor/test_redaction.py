@@ -88,7 +88,7 @@ def test_a_host_takes_each_change_of_a_secret_without_a_restart_and_shows_no_key
 
     # The key is rotated: a new one is in the Secret, and the old one is refused.
     orders.hub_secret.write_text(good_hub)
-    wait_until(lambda: "a credential changed: connecting again" in host.log, "the change is seen")
+    wait_until(lambda: "a credential changed; registering again" in host.log, "the change is seen")
     admin.set_policies(own, ("next", next_key, rights))
     orders.publish(200, start=200)
     wait_until(lambda: caught_up(orders, host), f"caught up with the new key: {host.log[-3000:]}")

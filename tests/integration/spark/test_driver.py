@@ -68,7 +68,7 @@ def test_wrong_count_is_refused_before_the_commit(drained: DrainedBatch, driver:
     drained.files[0] = wrong.model_copy(update={"count": 103})
     ended = driver(drained.freeze())
     assert ended.returncode == 1
-    assert "hold 100 events" in ended.stdout
+    assert "have 100 events" in ended.stdout
     assert "the manifest has 103 (difference -3)" in ended.stdout
     assert drained.commit() is None
 

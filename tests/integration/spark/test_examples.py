@@ -120,7 +120,7 @@ def test_a_stream_takes_each_file_once_even_before_its_batch(consumer: Consumer,
     third = consumer.job(3, partitionByDate=True)
     consumer.spark.sql(f"DELETE FROM delta.`{third.output.path}` WHERE partition_id = '1'")
     assert consumer.run(third, streaming.drain).rows == 5
-    with pytest.raises(CountMismatchError, match=r"the table has 0 rows of .*partition=1.*which holds 10"):
+    with pytest.raises(CountMismatchError, match=r"the table has 0 rows of .*partition=1.*which has 10"):
         consumer.run(second, streaming.drain)
 
     text = third.model_copy(update={"output": Output(path=third.output.path, body={"type": "Text"})})

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -172,7 +173,7 @@ def test_it_asks_its_own_server_only_and_again_every_few_seconds(page: Page, ser
     assert server.histories is not None
     found = server.histories.get(KEY)
     assert found is not None
-    found.status = found.status.model_copy(update={"conditions": []})
+    server.histories._entries[KEY] = replace(found, status=found.status.model_copy(update={"conditions": []}))
     page.until(lambda: not page.all("#conditions tr"), "what changed")
     assert datetime.now(UTC) > begun
     asked = page.requests()
