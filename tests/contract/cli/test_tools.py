@@ -1,5 +1,6 @@
 """Pods for tools, rights, and the stored definition on a real API server; no kubelet runs what is made."""
 
+import contextlib
 import json
 import threading
 import time
@@ -71,7 +72,8 @@ def kubelet(cluster: Cluster, namespace: str, ended: threading.Event) -> None:
         for pod in admin.list(POD, namespace):
             if not pod.get("status", {}).get("containerStatuses"):
                 path = POD.path(namespace, pod["metadata"]["name"], "status")
-                admin.request("PATCH", path, None, body, "application/merge-patch+json")
+                with contextlib.suppress(NotFound):  # deleted since it was listed
+                    admin.request("PATCH", path, None, body, "application/merge-patch+json")
 
 
 @pytest.fixture
