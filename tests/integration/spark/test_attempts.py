@@ -156,6 +156,7 @@ def test_frozen_driver_does_not_commit_after_another(
     assert numbers(result(job)) == [("0", number) for number in range(50)]
 
 
+@pytest.mark.long
 def test_program_with_a_session_of_its_own(drained: DrainedBatch, driver: Driver, result: Result) -> None:
     drained.slot("0", 0, 40)
     drained.slot("0", 40, 40)

@@ -72,6 +72,7 @@ def example(name: str) -> Any:
     return names["process"]
 
 
+@pytest.mark.long
 def test_late_events_correct_earlier_windows_and_no_attempt_counts_twice(
     consumer: Consumer, azurite: AzuriteProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,6 +91,7 @@ def test_an_output_belongs_to_the_chain_that_claimed_it_first(
         claim(job)
 
 
+@pytest.mark.long
 def test_the_record_is_in_no_table_and_vacuum_leaves_it(
     consumer: Consumer, azurite: AzuriteProcess, service: BlobServiceClient
 ) -> None:
