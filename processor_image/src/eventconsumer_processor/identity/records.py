@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar
+from typing import Generic, TypeVar
 from uuid import uuid4
 
 import structlog
@@ -36,7 +36,7 @@ from eventconsumer_processor.identity.segments import is_superseded
 from eventconsumer_processor.lease.model import Lease
 from eventconsumer_processor.lease.store import LeaseStore
 from eventconsumer_processor.source.hub import Hub, HubInfo
-from eventconsumer_storage.blobs import BlobStore
+from eventconsumer_storage.blobs import Blob, BlobStore
 from eventconsumer_storage.errors import Conflict, Damaged, NotFound, StorageError
 
 LOOK_SECONDS = 5.0  # maximum wait for an event
@@ -90,14 +90,14 @@ async def take_lead(sink: BlobStore, prefix: str, token: str, seconds: int, cloc
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """A chain's record, and the ETag of its blob."""
+class Stored(Generic[R]):
+    """The record of a chain or of leases, and the ETag of its blob."""
 
-    record: ChainRecord
+    record: R
     etag: str
 
 
-async def read_chain(sink: BlobStore, prefix: str) -> Stored | None:
+async def read_chain(sink: BlobStore, prefix: str) -> Stored[ChainRecord] | None:
     """The record of a chain; None if there is none yet.
 
     Raises:
@@ -106,17 +106,17 @@ async def read_chain(sink: BlobStore, prefix: str) -> Stored | None:
     """
     name = chain_name(prefix)
     blob = await sink.read(name, RECORD_MAX_BYTES)
-    return None if blob is None else Stored(_parsed(ChainRecord, name, blob.data), blob.info.etag)
+    return _stored(ChainRecord, name, blob)
 
 
-async def read_leases_record(leases: BlobStore, folder: str) -> LeaseRecord | None:
+async def read_lease_record(leases: BlobStore, folder: str) -> Stored[LeaseRecord] | None:
     """The record of a folder of leases; None if there is none; raises as `read_chain`."""
     name = lease_record_name(folder)
     try:
         blob = await leases.read(name, RECORD_MAX_BYTES)
     except NotFound:  # of the container
         return None
-    return None if blob is None else _parsed(LeaseRecord, name, blob.data)
+    return _stored(LeaseRecord, name, blob)
 
 
 async def claim_chain(config: HostConfig, incarnation: str, leases: LeaseStore, sink: BlobStore, times: Times) -> str:
@@ -234,10 +234,10 @@ async def claim_leases(
     """
     folder, container = leases.store.folder.rstrip("/"), config.leases.location.container
     wanted = lease_record(config, info, chain, sink.account, times.now())
-    found = await read_leases_record(leases.blobs, folder)
+    found = await read_lease_record(leases.blobs, folder)
     if found is None:
         why = await misfit(config, await leases.store.existing(), hub, info)
-        found = await read_leases_record(leases.blobs, folder) if why else None  # another host of ours was first
+        found = await read_lease_record(leases.blobs, folder) if why else None  # another host of ours was first
         if why and found is None:
             problem = problems.leases_do_not_fit(container, folder, why)
             raise Blocked(problem.field, Reason(problem.reason), problem.message)
@@ -245,9 +245,9 @@ async def claim_leases(
         with contextlib.suppress(Conflict):
             await leases.blobs.put(lease_record_name(folder), _encoded(wanted), if_absent=True)
             return
-        found = await read_leases_record(leases.blobs, folder)
-    if found is not None and not belongs(found, wanted):
-        problem = problems.leases_in_use(container, folder, found, wanted)
+        found = await read_lease_record(leases.blobs, folder)
+    if found is not None and not belongs(found.record, wanted):
+        problem = problems.leases_in_use(container, folder, found.record, wanted)
         raise Blocked(problem.field, Reason(problem.reason), problem.message)
 
 
@@ -348,8 +348,10 @@ def _encoded(record: BaseModel) -> bytes:
     return record.model_dump_json(by_alias=True, indent=2).encode()
 
 
-def _parsed(model: type[R], name: str, data: bytes) -> R:
+def _stored(model: type[R], name: str, blob: Blob | None) -> Stored[R] | None:
+    if blob is None:
+        return None
     try:
-        return model.model_validate_json(data)
+        return Stored(model.model_validate_json(blob.data), blob.info.etag)
     except ValidationError:
         raise Damaged(f"cannot parse the record {name}: restore it from a backup") from None

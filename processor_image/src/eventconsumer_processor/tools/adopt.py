@@ -13,12 +13,20 @@ from uuid import uuid4
 from rich.console import Console
 
 from eventconsumer_api.host_config import ResourceRef
-from eventconsumer_api.identity import LeaseRecord, chain_name, consumer_of, lease_record_name
+from eventconsumer_api.identity import ChainRecord, LeaseRecord, chain_name, consumer_of, lease_record_name
 from eventconsumer_api.model import Report
-from eventconsumer_processor.identity.records import CLAIM_SECONDS, Stored, belongs, leader_name, read_chain, take_lead
+from eventconsumer_processor.identity.records import (
+    CLAIM_SECONDS,
+    Stored,
+    belongs,
+    leader_name,
+    read_chain,
+    read_lease_record,
+    take_lead,
+)
 from eventconsumer_processor.inspect.consumer import Consumer, opened
 from eventconsumer_processor.inspect.leases import LeaseState
-from eventconsumer_processor.inspect.records import expected_lease_record, read_chain_record, read_lease_record
+from eventconsumer_processor.inspect.records import expected_lease_record, read_chain_record
 from eventconsumer_processor.lease.model import Lease
 from eventconsumer_processor.sink.slots import utc_now
 from eventconsumer_processor.source.hub import HubInfo
@@ -77,14 +85,14 @@ async def carry_out(consumer: Consumer) -> list[AdoptStep]:
             await sink.release_lease(leader_name(prefix), token)
 
 
-async def _plan(consumer: Consumer, chain: Stored) -> list[AdoptStep]:
+async def _plan(consumer: Consumer, chain: Stored[ChainRecord]) -> list[AdoptStep]:
     now = await consumer.now()
     leases = (await consumer.read_leases()).values()
     held = [view.lease for view in leases if view.state(now) is LeaseState.HELD]
     return [_chain_step(consumer, chain, held), *await _lease_steps(consumer, chain, held)]
 
 
-def _chain_step(consumer: Consumer, chain: Stored, held: Sequence[Lease]) -> AdoptStep:
+def _chain_step(consumer: Consumer, chain: Stored[ChainRecord], held: Sequence[Lease]) -> AdoptStep:
     own, other = consumer.config.resource, chain.record.resource
     step = AdoptStep(
         record=CHAIN,
@@ -102,8 +110,8 @@ def _chain_step(consumer: Consumer, chain: Stored, held: Sequence[Lease]) -> Ado
     return step.model_copy(update={"action": Action.SET, "why": "hosts of this EventConsumer continue the chain"})
 
 
-async def _lease_steps(consumer: Consumer, chain: Stored, held: Sequence[Lease]) -> list[AdoptStep]:
-    found = await read_lease_record(consumer.leases, _lease_record(consumer))
+async def _lease_steps(consumer: Consumer, chain: Stored[ChainRecord], held: Sequence[Lease]) -> list[AdoptStep]:
+    found = await read_lease_record(consumer.leases, lease_store(consumer).folder)
     if found is None:
         return []  # the first host writes it
     record, wanted = found.record, _wanted(consumer, chain)
@@ -127,21 +135,21 @@ async def _lease_steps(consumer: Consumer, chain: Stored, held: Sequence[Lease])
     return [step.model_copy(update={"action": Action.SET, "why": why})]
 
 
-async def _write(consumer: Consumer, chain: Stored, step: AdoptStep) -> AdoptStep:
+async def _write(consumer: Consumer, chain: Stored[ChainRecord], step: AdoptStep) -> AdoptStep:
     if step.action is not Action.SET:
         return step
     if step.record == CHAIN:
         record = chain.record.model_copy(update={"resource": consumer.config.resource, "since": utc_now()})
         await consumer.sink.put(step.blob, _encoded(record), if_match=chain.etag)
     else:
-        found = await read_lease_record(consumer.leases, _lease_record(consumer))
+        found = await read_lease_record(consumer.leases, lease_store(consumer).folder)
         if found is None:
             raise Damaged(f"the record of the leases, blob {step.blob}, was removed: run the command again")
         await consumer.leases.put(step.blob, _encoded(_wanted(consumer, chain)), if_match=found.etag)
     return step.model_copy(update={"done": True})
 
 
-def _wanted(consumer: Consumer, chain: Stored) -> LeaseRecord:
+def _wanted(consumer: Consumer, chain: Stored[ChainRecord]) -> LeaseRecord:
     # A chain exists, so the hub's creation time, which is part of a new chain's identity, is not needed.
     info = HubInfo(consumer.namespace, consumer.hub_name, chain.record.since, ())
     return expected_lease_record(consumer.config, info, chain.record.chain, consumer.sink.account)

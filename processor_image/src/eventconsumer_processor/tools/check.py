@@ -15,13 +15,13 @@ from rich.console import Console
 
 from eventconsumer_api.errors import Blocked, EventConsumerError
 from eventconsumer_api.host_config import BlobLocation, HostConfig, LeaseLocation
-from eventconsumer_api.identity import LeaseRecord, chain_name
+from eventconsumer_api.identity import ChainRecord, LeaseRecord, chain_name
 from eventconsumer_processor import problems
 from eventconsumer_processor.configuration import parse_config, read_config
 from eventconsumer_processor.credentials import hub_access
 from eventconsumer_processor.errors import HubNotFound, SourceError
 from eventconsumer_processor.host.registration import hub_of
-from eventconsumer_processor.identity.records import Stored, belongs, leader_name, misfit, read_leases_record
+from eventconsumer_processor.identity.records import Stored, belongs, leader_name, misfit, read_lease_record
 from eventconsumer_processor.identity.segments import check_names, list_segments
 from eventconsumer_processor.inspect.records import expected_lease_record, read_chain_record
 from eventconsumer_processor.inspect.storage import blob_store, opened_service, storage_time
@@ -180,7 +180,7 @@ async def check_identity(config: HostConfig, info: HubInfo | None, checks: Check
         _skip(checks, tuple(names), f"could not read the records: {error}")
 
 
-async def check_chain(config: HostConfig, sink: BlobStore, checks: Checks) -> Stored | None:
+async def check_chain(config: HostConfig, sink: BlobStore, checks: Checks) -> Stored[ChainRecord] | None:
     """Whether `spec.sink` has no chain yet, or the chain of this resource; the record.
 
     Raises:
@@ -233,12 +233,12 @@ async def check_leases(
     store, container = lease_store(config, info, leases, boottime), config.leases.location.container
     folder = store.folder.rstrip("/")
     where = f"{container}/{folder}"
-    found = await read_leases_record(leases, folder)
+    found = await read_lease_record(leases, folder)
     if found is not None:
-        if belongs(found, wanted):
+        if belongs(found.record, wanted):
             checks.passed(LEASES, f"the leases at {where} belong to this hub and this chain")
         else:
-            _failed(checks, LEASES, problems.leases_in_use(container, folder, found, wanted).message)
+            _failed(checks, LEASES, problems.leases_in_use(container, folder, found.record, wanted).message)
         return
     there = await store.existing()
     if not there:

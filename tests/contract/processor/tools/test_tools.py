@@ -10,12 +10,20 @@ import pytest
 from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.identity import lease_record_name
-from eventconsumer_processor.identity.records import Leases, Times, claim_chain, claim_leases, read_chain, take_lead
+from eventconsumer_processor.identity.records import (
+    Leases,
+    Times,
+    claim_chain,
+    claim_leases,
+    read_chain,
+    read_lease_record,
+    take_lead,
+)
 from eventconsumer_processor.identity.segments import current, list_segments
 from eventconsumer_processor.inspect.consumer import Consumer
 from eventconsumer_processor.inspect.leases import LeaseState
 from eventconsumer_processor.inspect.partitions import chain_of
-from eventconsumer_processor.inspect.records import expected_lease_record, read_lease_record
+from eventconsumer_processor.inspect.records import expected_lease_record
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.lease.model import Checkpoint, Lease
 from eventconsumer_processor.lease.store import LeaseStore
@@ -414,8 +422,8 @@ async def test_check_says_whether_leases_of_an_old_program_fit(make: Make) -> No
 
 async def records(shop: Shop) -> tuple[str, str]:
     """The resource in the record of the chain, and the chain in that of the leases."""
-    name = lease_record_name(apply.lease_store(shop.consumer).folder)
-    found, leases_of = await read_chain(shop.world.blobs, "p"), await read_lease_record(shop.world.blobs, name)
+    folder = apply.lease_store(shop.consumer).folder
+    found, leases_of = await read_chain(shop.world.blobs, "p"), await read_lease_record(shop.world.blobs, folder)
     return found.record.resource.path if found else "", leases_of.record.chain if leases_of else ""
 
 
