@@ -21,7 +21,7 @@ from tests.contract.operator.conftest import ROOT, Cluster, start_cluster
 from tests.contract.operator.kube.test_rights import asked, granted, until_asked
 from tests.contract.operator.test_operator import SPEC, Hub, World, build, message, ready
 from tests.support.fakes.kubernetes import FakeKubernetes
-from tests.unit.operator.spark.test_plan_launchers import ENABLED, templates
+from tests.unit.operator.spark.test_sparkapplications import ENABLED, templates
 from tests.unit.operator.worlds import IDENTITY, SPARK, batch, fleet, observed, report
 from tests.unit.operator.worlds import SPEC as PLAN_SPEC
 
