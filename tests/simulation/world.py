@@ -301,7 +301,11 @@ class World:
         self.check()
 
     def _settle_parted(self, consumer: Consumer) -> None:
-        """Partitions that lost events which are in files stand still and say so, until a person accepts that."""
+        """Partitions that lost events which are in files stand still and say so, until a person accepts that.
+
+        A file of events that a host read before the break may still be committed after it; the checker sees to it
+        that no file holds events from both sides.
+        """
         stream = consumer.stream
 
         def told() -> set[str]:
@@ -312,7 +316,6 @@ class World:
                 if problem.reason == "HubDiverged"
             }
 
-        before = {name: chain.next for name, chain in stream.newest().items()}
         seconds = LEASE_SECONDS + 2 * SCAN_SECONDS + 60 + (HANDOVER_SECONDS if stream.layout == "AzureSdk" else 0)
 
         def known() -> bool:
@@ -321,10 +324,6 @@ class World:
             return done | told() >= set(ends)
 
         self._await("F2", known, seconds, "a partition does not go on, and does not say that the hub diverged")
-        parted = stream.parted()
-        after = {name: chain.next for name, chain in stream.newest().items()}
-        still = all(before[name] == after[name] for name in parted)
-        stream.checker.expect("F2", still, f"the chains of {parted} go on: {before} -> {after}")
         if told():
             self.accept(stream)
             for number in range(len(stream.hub.partitions)):
