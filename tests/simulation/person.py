@@ -27,7 +27,7 @@ async def go_on(
         if any(lease.leased for lease in found):
             return "somebody holds a lease"
         known = {lease.partition: lease for lease in found}
-        person = Accepting(config, hub, info, sink, segments, known, decode)
+        person = Accepting(config, hub, info, sink, leases, segments, known, decode)
         ends = await person.examine()
         if any(end.foreign for end in ends):
             return "a checkpoint is behind the files"

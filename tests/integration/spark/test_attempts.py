@@ -127,9 +127,9 @@ def test_driver_that_is_told_to_end_lets_the_next_one_begin(
     output, _ = first.communicate(timeout=HANG_SECONDS)
     assert first.returncode == 128 + signal.SIGTERM, output
     assert "ended by SIGTERM; batch 1 is not committed" in output
-    # The next attempt does not wait for the end of its lease, which is broken.
+    # The next attempt does not wait for the end of its lease, which is broken, and released if the driver still can.
     claim = drained.container.get_blob_client(attempt_name(PREFIX, 1)).get_blob_properties()
-    assert claim.lease.state in {"breaking", "broken"}
+    assert claim.lease.state in {"breaking", "broken", "available"}
     assert drained.commit() is None
     assert result(job) == []
 

@@ -69,7 +69,7 @@ class World:
     async def drain(self, partition: str, last: int, *, checkpoint: bool = True) -> None:
         """Commit one more file, up to `last`."""
         chain = self.chain(partition)
-        start = await chain.begin(0)
+        start = (await chain.begin(0)).start
         while slot := await chain.at(start):
             start = slot.last + 1
         await chain.put(Draft(start, start, last, last + 1 - start, 1, "w", f"n{last}", "o", now()), b"data")

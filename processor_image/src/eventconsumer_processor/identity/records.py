@@ -251,6 +251,16 @@ async def claim_leases(
         raise Blocked(problem.field, Reason(problem.reason), problem.message)
 
 
+async def restore_lease_record(leases: BlobStore, folder: str, record: LeaseRecord) -> None:
+    """Write the record of a folder of leases if it is missing, because the folder was deleted while hosts ran.
+
+    Raises:
+        StorageError: A request failed.
+    """
+    with contextlib.suppress(Conflict, NotFound):  # NotFound: of the container, which the first host creates
+        await leases.put(lease_record_name(folder), _encoded(record), if_absent=True)
+
+
 def lease_record(config: HostConfig, info: HubInfo, chain: str, account: str, now: datetime) -> LeaseRecord:
     """PURE: the record that a host of this configuration expects.
 

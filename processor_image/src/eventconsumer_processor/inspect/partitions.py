@@ -71,14 +71,14 @@ async def extent(consumer: Consumer, chain: Chain, lease: LeaseView) -> tuple[in
     Raises:
         StorageError: A request failed.
     """
-    start = await chain.start()
-    if start is None:
+    genesis = await chain.genesis()
+    if genesis is None:
         return None
     if consumer.replaced:
-        return start, None
+        return genesis.start, None
     # As if shared: these commands show checkpoints beyond the files.
-    end = await walk(chain, start, lease.lease, shared=True)
-    return start, end.next - 1
+    end = await walk(chain, genesis, lease.lease, shared=True)
+    return genesis.start, end.next - 1
 
 
 async def read_partitions(

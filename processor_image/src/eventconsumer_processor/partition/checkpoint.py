@@ -36,9 +36,10 @@ from eventconsumer_processor.errors import ChainEnded
 from eventconsumer_processor.lease.eventprocessorhost import START_OF_STREAM
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.model import Checkpoint, Lease
+from eventconsumer_processor.partition import marks
 from eventconsumer_processor.sink.gaps import Gap, GapReason
-from eventconsumer_processor.sink.slots import Chain, Slot
-from eventconsumer_processor.source.hub import Hub
+from eventconsumer_processor.sink.slots import Chain, Genesis, Slot
+from eventconsumer_processor.source.hub import Hub, PartitionInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +85,12 @@ async def enter(held: HeldLease, chain: Chain) -> Lease:
     return lease
 
 
-def mark_at(chain: Chain, lease: Lease, position: int) -> EventMark | None:
-    """The event before `position`, from the segment record or the lease; None if it is unknown."""
+def mark_at(chain: Chain, genesis: Genesis, lease: Lease, position: int) -> EventMark | None:
+    """The event before `position`, from the record of segment or genesis, or the lease; None if it is unknown."""
     opening, reached = chain.opening, lease.checkpoint
-    if opening is not None and 0 <= opening.files_end.sequence_number == position - 1:
-        return opening.files_end
+    for mark in (opening.files_end if opening else None, genesis.before):
+        if mark is not None and 0 <= mark.sequence_number == position - 1:
+            return mark
     if reached is not None and 0 <= reached.sequence_number == position - 1 and reached.offset:
         return EventMark(sequence_number=reached.sequence_number, offset=reached.offset)
     return None
@@ -112,12 +114,12 @@ async def resume(chain: Chain, lease: Lease, hub: Hub, starting: StartingPositio
     return await walk(chain, await begin(chain, lease, hub, starting), lease, shared=shared)
 
 
-async def walk(chain: Chain, start: int, lease: Lease, *, shared: bool = False) -> Resume:
+async def walk(chain: Chain, genesis: Genesis, lease: Lease, *, shared: bool = False) -> Resume:
     """Find the end of an existing chain. Reads only.
 
     Args:
         chain: The partition's files.
-        start: Where it starts.
+        genesis: Where it starts.
         lease: Its current lease.
         shared: Whether other programs write checkpoints too.
 
@@ -125,9 +127,10 @@ async def walk(chain: Chain, start: int, lease: Lease, *, shared: bool = False) 
         Blocked: The checkpoint would skip events.
         StorageError: A request failed, or a blob in the chain is not a file of this consumer.
     """
+    start = genesis.start
     if lease.checkpoint is None or lease.checkpoint.sequence_number < start:
         found_end = follow(start, {slot.start: slot for slot in await chain.listed()})
-        return found_end if found_end.last else replace(found_end, mark=mark_at(chain, lease, start))
+        return found_end if found_end.last else replace(found_end, mark=mark_at(chain, genesis, lease, start))
     reached = lease.checkpoint.sequence_number
     found: dict[int, Slot] = {}
     if await chain.at(reached + 1) is None:
@@ -139,7 +142,7 @@ async def walk(chain: Chain, start: int, lease: Lease, *, shared: bool = False) 
                 raise Blocked(problem.field, Reason(problem.reason), problem.message)
             epoch = before.epoch if before else -1
             skipped = Gap(end, reached, GapReason.FOREIGN)
-            return Resume(end, epoch=epoch, skipped=skipped, mark=mark_at(chain, lease, reached + 1))
+            return Resume(end, epoch=epoch, skipped=skipped, mark=mark_at(chain, genesis, lease, reached + 1))
         found[before.start] = before
         position = before.start
     else:
@@ -159,25 +162,27 @@ def follow(start: int, slots: dict[int, Slot]) -> Resume:
     return end
 
 
-async def begin(chain: Chain, lease: Lease, hub: Hub, starting: StartingPosition) -> int:
+async def begin(chain: Chain, lease: Lease, hub: Hub, starting: StartingPosition) -> Genesis:
     """The start of the partition's chain, decided once for all hosts.
 
     Raises:
         StorageError: A request failed.
         SourceError: The starting position could not be resolved.
     """
-    start = await chain.start()
-    if start is None:
-        opening = chain.opening
-        start = await chain.begin(opening.start if opening else await _resolve(chain.partition, lease, hub, starting))
-    return start
-
-
-async def _resolve(partition: str, lease: Lease, hub: Hub, starting: StartingPosition) -> int:
+    genesis = await chain.genesis()
+    if genesis is not None:
+        return genesis
+    if chain.opening is not None:
+        return await chain.begin(chain.opening.start)
     if lease.checkpoint is not None:  # another program has read the partition
-        return lease.checkpoint.sequence_number + 1
+        return await chain.begin(lease.checkpoint.sequence_number + 1)
+    info = await hub.partition(chain.partition)
+    start = await _resolve(chain.partition, lease, hub, starting, info)
+    return await chain.begin(start, marks.end_of(info) if 0 <= info.last == start - 1 else None)
+
+
+async def _resolve(partition: str, lease: Lease, hub: Hub, starting: StartingPosition, info: PartitionInfo) -> int:
     wanted = starting.partitions.get(partition, starting)
-    info = await hub.partition(partition)
     match wanted.type:
         case PositionType.LATEST:
             return info.last + 1

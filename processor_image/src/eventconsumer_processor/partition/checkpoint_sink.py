@@ -54,10 +54,11 @@ class CheckpointSink:
     async def locate(self) -> None:
         """See `PartitionSink`."""
         lease = await enter(self._held, self._chain)
-        start = await begin(self._chain, lease, self._deps.hub, self._deps.config.starting_position)
+        genesis = await begin(self._chain, lease, self._deps.hub, self._deps.config.starting_position)
         checkpoint = lease.checkpoint
+        start = genesis.start
         self.position = self.expected = max(start, checkpoint.sequence_number + 1) if checkpoint else start
-        self.mark = mark_at(self._chain, lease, self.expected)
+        self.mark = mark_at(self._chain, genesis, lease, self.expected)
 
     def seconds_left(self, now: float) -> float:
         """See `PartitionSink`."""

@@ -30,6 +30,20 @@ _SEAL = "sealed"  # metadata of the blob that ends a chain: the time of the seal
 
 
 @dataclass(frozen=True, slots=True)
+class Genesis:
+    """Where a chain starts.
+
+    Attributes:
+        start: The first sequence number.
+        before: The event before it, if the hub had one and it is known: hosts recognise the hub by it until there is a
+            file.
+    """
+
+    start: int
+    before: EventMark | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Draft:
     """A file to be committed."""
 
@@ -141,7 +155,7 @@ class Chain:
         """Name of the slot that starts at `start`."""
         return f"{self._folder}{start:0{_DIGITS}d}{self._suffix}"
 
-    async def start(self) -> int | None:
+    async def genesis(self) -> Genesis | None:
         """The start of the chain; None if it is not decided yet.
 
         Raises:
@@ -152,18 +166,32 @@ class Chain:
         if blob is None:
             return None
         try:
-            return int(json.loads(blob.data)["start"])
-        except (ValueError, KeyError, TypeError):
+            record = json.loads(blob.data)
+            before = record.get("before")
+            return Genesis(int(record["start"]), None if before is None else EventMark.model_validate(before))
+        except (ValueError, KeyError, TypeError, AttributeError):
             raise Damaged(f"genesis record {self._genesis} cannot be read: restore it from a backup") from None
 
-    async def begin(self, start: int) -> int:
-        """Decide the start of the chain; the first host wins, and all hosts get its decision."""
+    async def start(self) -> int | None:
+        """The first sequence number of the chain; None if it is not decided yet. Raises as `genesis`."""
+        genesis = await self.genesis()
+        return genesis.start if genesis else None
+
+    async def begin(self, start: int, before: EventMark | None = None) -> Genesis:
+        """Decide the start of the chain; the first host wins, and all hosts get its decision.
+
+        Args:
+            start: The first sequence number.
+            before: The event before it, if it is known.
+        """
+        record: dict[str, object] = {"start": start}
+        if before is not None:
+            record["before"] = before.model_dump(mode="json", by_alias=True, exclude_none=True)
         try:
-            await self._blobs.put(self._genesis, json.dumps({"start": start}).encode(), if_absent=True)
+            await self._blobs.put(self._genesis, json.dumps(record).encode(), if_absent=True)
         except Conflict:
-            decided = await self.start()
-            return start if decided is None else decided
-        return start
+            return await self.genesis() or Genesis(start, before)
+        return Genesis(start, before)
 
     async def at(self, start: int) -> Slot | None:
         """The slot that starts at `start`, if it is committed."""

@@ -2,8 +2,9 @@
 
 In every partition a seal ends the old segment, so that a host of the old segment can no longer commit there. Then the
 record of the next segment is written. It contains the start of each partition: after the last event that files and hub
-have in common, so that every event that is now in the hub and in no file is read once. An interrupted run can be
-repeated: seals stay, and each segment number has one record.
+have in common, so that every event that is now in the hub and in no file is read once. A missing record of the leases
+is restored before; without it, hosts would compare checkpoints of the old segment with the hub's events, and refuse the
+leases. An interrupted run can be repeated: seals stay, and each segment number has one record.
 """
 
 import asyncio
@@ -16,16 +17,19 @@ from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.identity import EventMark, HubSegment, PartitionBreak
 from eventconsumer_api.v1alpha1 import HandlerMode
 from eventconsumer_processor.errors import HubUnreachable
+from eventconsumer_processor.identity.records import lease_record, read_chain, restore_lease_record
 from eventconsumer_processor.identity.segments import name_of, write
+from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.lease.model import Lease
 from eventconsumer_processor.partition import marks
 from eventconsumer_processor.partition.checkpoint import Resume, begin, mark_at, walk
 from eventconsumer_processor.sink.formats import files_of
-from eventconsumer_processor.sink.slots import Chain, Slot, incarnation
+from eventconsumer_processor.sink.slots import Chain, Genesis, Slot, incarnation
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import Hub, HubInfo, PartitionInfo
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import Damaged
+from eventconsumer_storage.lease_time import boottime
 
 EPOCH = 0  # no host holds a lease during this command, and the epochs of hosts are higher
 WAIT_SECONDS = 10.0
@@ -105,6 +109,7 @@ class Accepting:
         hub: Its hub.
         info: The hub's current properties.
         sink: The container of the files.
+        lease_blobs: The container of the leases.
         segments: Of the chain, the newest last.
         leases: Leases by partition; leases that were never acquired are missing.
         decode: Reads a file, by its name and content.
@@ -114,6 +119,7 @@ class Accepting:
     hub: Hub
     info: HubInfo
     sink: BlobStore
+    lease_blobs: BlobStore
     segments: Sequence[HubSegment]
     leases: Mapping[str, Lease]
     decode: Decode = decode
@@ -155,8 +161,16 @@ class Accepting:
             },
             since=now,
         )
+        await self._restore_lease_record(now)
         await write(self.sink, self.config.sink.prefix, segment)
         return segment, ends
+
+    async def _restore_lease_record(self, now: datetime) -> None:
+        chain = await read_chain(self.sink, self.config.sink.prefix)
+        if chain is not None:
+            record = lease_record(self.config, self.info, chain.record.chain, self.sink.account, now)
+            folder = lease_store(self.config, self.info, self.lease_blobs, boottime).folder
+            await restore_lease_record(self.lease_blobs, folder, record)
 
     def _chain(self, partition: str) -> Chain:
         return files_of(self.config, self.info, self.segments[-1], self.sink)[1](partition)
@@ -175,12 +189,12 @@ class Accepting:
         return end
 
     async def _examine(self, chain: Chain) -> Ends:
-        start, lease = await chain.start(), self._lease(chain.partition)
+        genesis, lease = await chain.genesis(), self._lease(chain.partition)
         info = await self.hub.partition(chain.partition)
-        if start is None:
+        if genesis is None:
             none, end = EventMark(sequence_number=-1), marks.end_of(info)
             return Ends(chain.partition, False, none, end, info.earliest, False, -1, info.earliest, info.earliest)
-        reach = await self._reach(chain, start, lease)
+        reach = await self._reach(chain, genesis, lease)
         reader = _Reader(self.hub, chain.partition, info)
         ours = reach.mark or EventMark(sequence_number=reach.expected - 1)
         same = await reader.has(reach.mark) if reach.mark else None
@@ -205,11 +219,12 @@ class Accepting:
             sealed=await chain.is_sealed(reach.next),
         )
 
-    async def _reach(self, chain: Chain, start: int, lease: Lease) -> Resume:
+    async def _reach(self, chain: Chain, genesis: Genesis, lease: Lease) -> Resume:
         if self.config.processing.handler is None or self.config.processing.handler_mode is not HandlerMode.REPLACE:
-            return await walk(chain, start, lease, shared=True)
+            return await walk(chain, genesis, lease, shared=True)
+        start = genesis.start
         position = max(start, lease.checkpoint.sequence_number + 1) if lease.checkpoint else start
-        return Resume(position, mark=mark_at(chain, lease, position))
+        return Resume(position, mark=mark_at(chain, genesis, lease, position))
 
     async def _divergence(self, chain: Chain, reader: "_Reader") -> tuple[int, int]:
         """The last number at which files and hub have the same event, and where the next segment starts."""

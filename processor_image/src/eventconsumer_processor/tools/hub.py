@@ -33,7 +33,7 @@ async def settle(consumer: Consumer, *, yes: bool) -> HubAcceptReport:
     if refusal := await _held(consumer, leases):
         return report.model_copy(update=refusal)
     known = {partition: view.lease for partition, view in leases.items()}
-    accepting = Accepting(consumer.config, hub, info, consumer.sink, consumer.segments, known)
+    accepting = Accepting(consumer.config, hub, info, consumer.sink, consumer.leases, consumer.segments, known)
     ends = await accepting.examine()
     report = report.model_copy(update={"partitions": [_row(end) for end in ends]})
     if foreign := [end.partition for end in ends if end.foreign]:

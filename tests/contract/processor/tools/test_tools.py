@@ -67,7 +67,7 @@ class Shop:
         """Files up to these sequence numbers, by a host that then gave the partition back."""
         self.consumer = replace(self.consumer, segments=tuple(await current(self.world.blobs, "p", INFO, CREATED)))
         chain = chain_of(self.consumer, INFO, partition)
-        position = await chain.begin(start)
+        position = (await chain.begin(start)).start
         for end in ends:
             await chain.put(draft(position, end), f"{position}".encode())
             position = end + 1
@@ -513,3 +513,13 @@ async def test_a_new_segment_begins_once_nobody_reads(make: Make) -> None:
     segments = await list_segments(shop.world.blobs, "p")
     assert {partition: each.start for partition, each in segments[1].breaks.items()} == {"0": 90, "1": 0}
     assert segments[1].incarnation != segments[0].incarnation
+
+
+async def test_a_lost_record_of_leases_is_restored_before_the_new_segment(make: Make) -> None:
+    """Without it the next host compares checkpoints of the old segment with the hub, and refuses the leases."""
+    shop = make()
+    chain = await claimed(shop, leases_too=False)  # the record was deleted
+    await shop.drain("0", 49, 89, 99)
+    shop.hub.partitions["0"].forget_last(10)
+    assert (await hub_tool.settle(shop.consumer, yes=True)).done
+    assert await records(shop) == (shop.consumer.config.resource.path, chain)

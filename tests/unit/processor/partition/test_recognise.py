@@ -68,6 +68,24 @@ async def test_a_hub_that_lost_events_in_files_is_not_read_however_many_come_ane
     assert in_files(stage) == bodies(0, 19)
 
 
+@pytest.mark.parametrize("new", [0, 1, 5])
+@virtual
+async def test_a_hub_that_lost_the_event_before_an_empty_chain_is_not_read(new: int) -> None:
+    """No file names an event, so the genesis record does: new events under its number would be left out."""
+    stage = Stage(overrides={"startingPosition": {"type": "Latest"}})
+    stage.partition.add(*bodies(0, 9))
+    running = await stage.pump()
+    await eventually(lambda: stage.partition.reader is not None)
+    await running.stop()
+    stage.partition.forget_last(1)
+    stage.partition.add(*bodies(9, 8 + new, "new"))
+    again = await stage.pump("host-b")
+    await eventually(lambda: diverged(again))
+    assert "number 9, enqueued 2026-01-01T00:00:00.009+00:00" in again.problem(Reason.HUB_DIVERGED).message
+    await again.stop()
+    assert in_files(stage) == []
+
+
 @virtual
 async def test_the_problem_goes_away_when_the_hub_comes_back() -> None:
     stage = Stage()
@@ -147,7 +165,8 @@ class RecreatedWhileAttaching(FakeHub):
 
     async def open(self, partition: str, after: int, epoch: int, prefetch: int) -> FakeSource:
         """See `Hub`."""
-        self.created_at += timedelta(hours=1)
+        self.recreate()
+        self.partitions[partition].add(*bodies(0, 40, "new"))
         return await super().open(partition, after, epoch, prefetch)
 
 

@@ -92,7 +92,7 @@ async def test_a_chain_begins_once() -> None:
     blobs = store()
     one, other = chain("Slots", blobs), chain("Capture", blobs)
     assert await one.start() is None
-    assert [await one.begin(7), await other.begin(9), await one.start()] == [7, 7, 7]
+    assert [(await one.begin(7)).start, (await other.begin(9)).start, await one.start()] == [7, 7, 7]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -38,7 +38,7 @@ class World(Stage):
     async def person(self) -> Accepting:
         config, info = HostConfig.model_validate(CONFIG | self.overrides), await self.hub.describe()
         leases = (await lease_store(config, info, self.leases, virtual_clock).list(["0"])).leases
-        return Accepting(config, self.hub, info, self.sink, self.segments, leases)
+        return Accepting(config, self.hub, info, self.sink, self.leases, self.segments, leases)
 
     async def drained(self, count: int) -> Running:
         await self.register()
