@@ -55,7 +55,7 @@ AGAIN = {"recreate resource": 8, "start": 3, "crash": 2}
 LOSES = {"fail over": 20, "produce": 2, "recreate hub": 4}
 HOLES = {"retention": 6, "freeze link": 3, "cut": 3}
 
-NOT_COMPARED = Change("identity/records.py", "if found is not None and not belongs(found, wanted):", "if False:")
+NOT_COMPARED = Change("identity/records.py", "if found is not None and not belongs(found.record, wanted):", "if False:")
 
 MUTANTS: Mapping[str, Mutant] = {
     "slots are overwritten": Mutant(

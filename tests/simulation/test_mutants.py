@@ -33,6 +33,16 @@ def play(name: str, package: Path, runs: int) -> dict[str, str]:
     return answer
 
 
+def test_every_mutant_fits_the_sources() -> None:
+    package = Path(eventconsumer_processor.__file__).parent
+    counts = {
+        (name, change.file, change.old): (package / change.file).read_text().count(change.old) - change.times
+        for name, mutant in MUTANTS.items()
+        for change in mutant.changes
+    }
+    assert [place for place, count in counts.items() if count] == []
+
+
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_every_mutant_is_killed_and_the_product_lives(tmp_path: Path) -> None:
