@@ -153,8 +153,8 @@ MUTANTS: Mapping[str, Mutant] = {
         (
             Change(
                 "sink/slots.py",
-                'json.dumps({"start": start}).encode(), if_absent=True)',
-                'json.dumps({"start": start}).encode())',
+                "json.dumps(record).encode(), if_absent=True)",
+                "json.dumps(record).encode())",
             ),
         ),
         {"start": 3, "crash": 3, "upset": 2},
