@@ -11,7 +11,6 @@ import pytest
 
 import eventconsumer_processor
 from tests.simulation.mutants import MOST, MUTANTS, RUNS, make
-from tests.support.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).parents[2]
 PROCESSES = 2
@@ -25,7 +24,6 @@ def play(name: str, package: Path, runs: int) -> dict[str, str]:
         env=os.environ | {"PYTHONPATH": f"{package}:{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
-        timeout=HANG_SECONDS,
         check=False,
     )
     assert done.returncode in {0, 1} and done.stdout, done.stderr
@@ -44,7 +42,7 @@ def test_every_mutant_fits_the_sources() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(5400)
 def test_every_mutant_is_killed_and_the_product_lives(tmp_path: Path) -> None:
     def attempt(name: str) -> tuple[str, dict[str, str]]:
         if not name:
