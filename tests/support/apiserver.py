@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import yaml
 from cryptography.hazmat.primitives import serialization
@@ -109,7 +110,10 @@ class ApiServerProcess:
             "users": [{"name": "test", "user": {"token": self._tokens[user]}}],
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test", "namespace": namespace}}],
         }
-        path.write_text(yaml.safe_dump(content))
+        # Another thread may read the file now: a name that it does not see, then one step.
+        fresh = path.with_suffix(f".{uuid4().hex}")
+        fresh.write_text(yaml.safe_dump(content))
+        fresh.replace(path)
         return path
 
     def requests(self, user: str) -> Iterator[Request]:
