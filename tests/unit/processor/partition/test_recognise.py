@@ -235,6 +235,8 @@ def mark(offset: str, seconds: float | None) -> EventMark:
         (("70", 1.0), ("1:22:333", 1.0), True),  # geo-replication was enabled
         (("1:22:333", 1.0), ("1:22:334", 1.0), False),
         (("70", 1.0), ("", 1.0), True),
+        (("", 1.0), ("70", 1.9), True),  # the time is from the properties of the partition
+        (("", 1.0), ("70", 2.1), False),
         (("70", None), ("70", 1.0), True),
         (("70", None), ("71", 1.0), False),
         (("70", None), ("1:22:333", 1.0), None),
