@@ -16,7 +16,7 @@ from local_cluster.errors import CommandFailed, NotReady
 from local_cluster.probes import Prober
 from local_cluster.processes import ProcessTable, Record
 from local_cluster.procfs import Identity, Process
-from local_cluster.shell import run
+from local_cluster.shell import pipe, run
 
 
 @pytest.fixture
@@ -139,3 +139,20 @@ def test_a_failed_program_is_reported_with_its_output_and_its_log(tmp_path: Path
 @pytest.mark.parametrize("text", ["", "{", '{"name": "x"}', "[]", '{"name":"x","pid":"no","started":1,"boot":"b"}'])
 def test_a_record_cut_off_by_a_crash_is_no_record(text: str) -> None:
     assert Record.from_json(text) is None
+
+
+@pytest.mark.parametrize(
+    ("source", "sink", "cause"),
+    [
+        (["sh", "-c", "echo source refused >&2; exit 3"], ["cat"], "exit code 3:\nsource refused"),
+        (["yes"], ["sh", "-c", "echo sink refused >&2; exit 4"], "exit code 4:\nsink refused"),
+        (["yes"], ["no-such-program"], "exit code 127"),
+        (["no-such-program"], ["cat"], "exit code 127"),
+    ],
+)
+def test_a_pipe_reports_the_program_that_failed_and_leaves_no_process(
+    source: list[str], sink: list[str], cause: str
+) -> None:
+    pipe(["echo", "read me"], ["grep", "-q", "read me"])
+    with pytest.raises(CommandFailed, match=cause):
+        pipe(source, sink)

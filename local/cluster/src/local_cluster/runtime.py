@@ -5,11 +5,12 @@ import io
 import json
 import tarfile
 import tempfile
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
 from local_cluster.errors import CommandFailed, LeftoverStuck
-from local_cluster.shell import run
+from local_cluster.shell import pipe, run
 
 _NAMESPACE = "k8s.io"  # the one the kubelet's runtime interface uses
 
@@ -33,6 +34,10 @@ class Containerd:
     def load(self, archive: Path) -> None:
         """Import the images of a docker archive; some seconds per 100 MB."""
         run([*self._ctr, "images", "import", archive])
+
+    def load_output(self, command: Sequence[str | Path]) -> None:
+        """Import the images of the docker archive that a command writes to its standard output."""
+        pipe(command, [*self._ctr, "images", "import", "-"])
 
     def forget_images(self, references: set[str]) -> None:
         """Remove images and their unshared content; running containers keep theirs."""

@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -92,6 +93,31 @@ def run(
     if done.returncode != 0:
         raise CommandFailed(words, done.returncode, telling_lines(said), log)
     return output
+
+
+def pipe(source: Sequence[str | Path], sink: Sequence[str | Path]) -> None:
+    """Run two programs to their ends; the output of the first is the input of the second.
+
+    Raises:
+        CommandFailed: One of them returned non-zero or does not exist (exit code 127).
+    """
+    first_words, second_words = [str(word) for word in source], [str(word) for word in sink]
+    words = [*first_words, "|", *second_words]
+    try:
+        with (
+            tempfile.TemporaryFile("w+", errors="replace") as said,
+            subprocess.Popen(first_words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said) as first,
+        ):
+            second = subprocess.run(second_words, stdin=first.stdout, capture_output=True, text=True, check=False)
+            if first.stdout is not None:
+                first.stdout.close()  # a source whose sink has failed ends, too
+            code = second.returncode or first.wait()
+            said.seek(0)
+            lines = f"{said.read()}\n{second.stderr}\n{second.stdout}"
+    except FileNotFoundError as error:
+        raise CommandFailed(words, 127, f"a program is not installed ({error})") from None
+    if code != 0:
+        raise CommandFailed(words, code, telling_lines(lines))
 
 
 def succeeds(argv: Sequence[str | Path]) -> bool:

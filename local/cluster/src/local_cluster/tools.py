@@ -28,6 +28,7 @@ class ToolModule:
         binaries: The commands that the build must produce.
         versioned: Module path whose version is linked into the binaries, if clients need it.
         rename: Commands whose names in Go and in the product differ.
+        one_program: The build produces one program with the module's name; the commands are links to it.
     """
 
     name: str
@@ -35,14 +36,16 @@ class ToolModule:
     binaries: tuple[str, ...]
     versioned: str | None = None
     rename: tuple[tuple[str, str], ...] = ()
+    one_program: bool = False
 
 
 MODULES = (
     ToolModule(
         "kubernetes",
-        "tool",
+        ".",
         ("kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubectl", "kubelet"),
         versioned="k8s.io/kubernetes",
+        one_program=True,
     ),
     ToolModule("etcd", "tool", ("etcd",), rename=(("server", "etcd"),)),
     ToolModule("coredns", ".", ("coredns",)),
@@ -164,7 +167,9 @@ class Tools:
             "GOFLAGS": "-mod=readonly",
             "GOTOOLCHAIN": "auto",
             "GOWORK": "off",
-            "GOGC": "400",  # the compiler collects garbage less often: an eighth of its time, some 100 MB more
+            # Compiler and linker collect garbage only when a process reaches 1.5 GB: an eighth of their time.
+            "GOGC": "off",
+            "GOMEMLIMIT": "1500MiB",
         }
         with tempfile.TemporaryDirectory(prefix=f".{module.name}-", dir=target.parent) as scratch:
             made = Path(scratch) / "bin"
@@ -172,6 +177,9 @@ class Tools:
             flags = self._flags[module.name]
             command = [str(go), "build", "-v", "-trimpath", "-ldflags", flags, "-o", f"{made}/", module.packages]
             run(command, env=environment, cwd=self._sources / module.name, log=self.log(module))
+            if module.one_program:
+                for name in module.binaries:
+                    (made / name).symlink_to(module.name)
             for made_as, known_as in module.rename:
                 (made / made_as).rename(made / known_as)
             if missing := set(module.binaries) - {path.name for path in made.iterdir()}:

@@ -8,8 +8,7 @@ import os
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 from local_cluster import sweep
@@ -122,14 +121,9 @@ class Buildah:
             command += ["--build-arg", f"{name}={value}"]
         run([*command, "--file", str(dockerfile), "--tag", reference, str(context)], log=log)
 
-    @contextmanager
-    def archive(self, reference: str, scratch: Path) -> Iterator[Path]:
-        """A docker archive of an image, for the length of the context."""
-        scratch.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".export-", dir=scratch) as folder:
-            path = Path(folder) / "image.tar"
-            run([*self._base, "push", "--quiet", reference, f"docker-archive:{path}:{reference}"])
-            yield path
+    def export(self, reference: str) -> list[str | Path]:
+        """The command that writes an image to its standard output, as a docker archive."""
+        return [*self._base, "push", "--quiet", reference, f"docker-archive:/dev/stdout:{reference}"]
 
     def save(self, reference: str, name: str, target: Path) -> None:
         """Write an image to an OCI archive.

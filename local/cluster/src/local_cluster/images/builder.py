@@ -145,8 +145,7 @@ class Builder:
     def _load(self, image: Image, buildah: Buildah, loaded: set[str] | None) -> None:
         if loaded is None:
             return  # no cluster runs; `build` loads it once one does
-        with buildah.archive(image.reference, self._scratch) as archive:
-            self._containerd().load(archive)
+        self._containerd().load_output(buildah.export(image.reference))
         loaded.add(image.reference)
 
     def _describe(self, name: str) -> Image:
@@ -163,6 +162,8 @@ class Builder:
 
     def _in_containerd(self) -> set[str] | None:
         """References that pods can use; None if no cluster runs."""
+        if not self._layout.containerd_socket.exists():
+            return None  # ctr would wait 10 s for it
         with contextlib.suppress(CommandFailed):
             return self._containerd().images()
         return None
