@@ -202,7 +202,7 @@ def check(answer: DecodedMessage) -> None:
     if isinstance(status, int) and 200 <= status < 300:
         return
     condition, description = (_text(properties.get(name)) for name in (b"error-condition", b"status-description"))
-    raise error_for(condition, f"status code: {status}, {description}")
+    raise error_for(condition, f"status code: {status}, {description}", status if isinstance(status, int) else None)
 
 
 def _text(value: object) -> str:
