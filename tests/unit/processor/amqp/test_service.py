@@ -139,3 +139,31 @@ async def test_names_in_the_text_of_an_error_do_not_decide(monkeypatch: pytest.M
         await received(source, 1)
     await source.close()
     await hub.close()
+
+
+@virtual
+async def test_many_queries_stay_below_the_limit_of_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Emulated(monkeypatch)
+    service.broker.create_hub("orders", 1)
+    first, second = service.hub(), service.hub()
+    queries = [hub.partition("0") for hub in (first, second) for _ in range(200)]
+    assert {info.last for info in await asyncio.gather(*queries)} == {-1}
+    await asyncio.gather(first.close(), second.close())
+
+
+@virtual
+async def test_queries_of_the_hub_at_the_same_time_share_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Emulated(monkeypatch)
+    service.broker.create_hub("orders", 1)
+    hub = service.hub()
+    await asyncio.gather(*(hub.describe() for _ in range(32)))
+    assert service.broker.counters["management_reads"] == 1
+    running = asyncio.create_task(hub.describe())
+    while service.broker.counters["management_reads"] < 2:  # it has begun: the next answer must be a newer one
+        await asyncio.sleep(0)
+    service.broker.hub("orders").add_partitions(2)
+    later = await asyncio.gather(*(hub.describe() for _ in range(32)))
+    await running
+    assert {info.partition_ids for info in later} == {("0", "1")}
+    assert service.broker.counters["management_reads"] == 3
+    await hub.close()
