@@ -1,10 +1,17 @@
 """The host's credential for Event Hubs: a connection string from a mounted file, or workload identity."""
 
-from collections.abc import Collection
+import asyncio
+import time
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
 from urllib.parse import urlsplit
 
+import structlog
+from azure.core.credentials import AccessToken
 from azure.core.credentials_async import AsyncTokenCredential
+from azure.core.exceptions import AzureError
 
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.errors import Blocked
@@ -18,6 +25,62 @@ from eventconsumer_storage.credential import (
     place,
     read_connection_string,
 )
+
+REUSE_SECONDS = 900.0  # a token with less time is not reused; above `cbs.MARGIN_SECONDS`
+log = structlog.get_logger(__name__)
+
+
+class FreshIdentity:
+    """An identity whose tokens are valid for at least `REUSE_SECONDS`, or new.
+
+    A credential of azure-identity returns its cached token until 5 minutes before it expires, and has no option for
+    another time: `DEFAULT_REFRESH_OFFSET` in
+    https://github.com/Azure/azure-sdk-for-python/blob/main/sdk/identity/azure-identity/azure/identity/_constants.py
+    So each request to Entra uses a new credential.
+
+    Args:
+        make: Makes a credential.
+    """
+
+    def __init__(self, make: Callable[[], AsyncTokenCredential]) -> None:
+        self._make = make
+        self._tokens: dict[tuple[str, ...], AccessToken] = {}  # by scopes
+        self._asking = asyncio.Lock()
+
+    async def get_token(self, *scopes: str, **options: Any) -> AccessToken:
+        """A token. If Entra gives none, the last one is reused until it expires.
+
+        Raises:
+            AzureError, OSError: Entra gives no token.
+        """
+        async with self._asking:
+            last = self._tokens.get(scopes)
+            left = 0.0 if last is None else last.expires_on - time.time()
+            if last is not None and left > REUSE_SECONDS:
+                return last
+            try:
+                async with self._make() as credential:
+                    self._tokens[scopes] = await credential.get_token(*scopes, **options)
+            except (AzureError, OSError) as error:
+                if last is None or left <= 0:
+                    raise
+                log.warning("failed to renew the token of the identity", error=str(error), seconds_left=round(left))
+                return last
+            return self._tokens[scopes]
+
+    async def close(self) -> None:
+        """Nothing stays open."""
+
+    async def __aenter__(self) -> "FreshIdentity":
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
+        """Nothing stays open."""
 
 
 @dataclass(frozen=True)
@@ -96,4 +159,4 @@ def _identity(credential: Credential, reason: Reason) -> AsyncTokenCredential:
     check_identity(credential, reason)
     from azure.identity.aio import WorkloadIdentityCredential  # the import takes half a second: only if it is used
 
-    return WorkloadIdentityCredential(client_id=credential.client_id)
+    return FreshIdentity(lambda: WorkloadIdentityCredential(client_id=credential.client_id))

@@ -5,7 +5,8 @@ EventConsumerError
 │   ├── HubNotFound     no such hub, consumer group or partition
 │   ├── HubUnauthorized the hub rejects the credential
 │   ├── HubUnreachable  no connection, a time-out, or a lost link: open it again
-│   │   └── PositionRefused the partition ends before the requested position
+│   │   ├── HubBusy         the hub limits requests: wait before the next one
+│   │   └── PositionRefused the hub rejects the position of a link, as beyond the end of the partition
 │   └── LinkStolen      a reader with an equal or higher epoch attached: stop, never retry
 ├── LeaseInvalid        the body of a lease blob cannot be parsed
 ├── LeaseLost           another host owns the partition: stop at once, commit nothing
@@ -35,8 +36,12 @@ class HubUnreachable(SourceError):
     """No connection, a time-out, or a lost link."""
 
 
+class HubBusy(HubUnreachable):
+    """The hub limits requests."""
+
+
 class PositionRefused(HubUnreachable):
-    """The partition ends before the requested position of a link."""
+    """The hub rejects the position of a link, as beyond the end of the partition."""
 
 
 class LinkStolen(SourceError):

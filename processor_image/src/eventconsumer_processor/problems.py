@@ -9,7 +9,14 @@ from eventconsumer_api.errors import Blocked, EventConsumerError
 from eventconsumer_api.host_config import BlobContainer, HostConfig, HubConfig, ResourceRef
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.identity import EventMark, HubName, LeaseRecord
-from eventconsumer_processor.errors import ChainEnded, HubNotFound, HubUnauthorized, PositionRefused, SourceError
+from eventconsumer_processor.errors import (
+    ChainEnded,
+    HubBusy,
+    HubNotFound,
+    HubUnauthorized,
+    PositionRefused,
+    SourceError,
+)
 from eventconsumer_processor.sink.gaps import Gap
 from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_storage.errors import Damaged, Refused, StorageError, Unauthorized
@@ -50,6 +57,13 @@ def hub_problem(config: HubConfig, error: SourceError, *, group: bool = False) -
         )
     if isinstance(error, PositionRefused):
         return position_refused(error)
+    if isinstance(error, HubBusy):
+        return Problem(
+            field=f"{HUB}.name",
+            reason=Reason.EVENT_HUB_UNREACHABLE,
+            message=f"Event Hubs limits the requests of this namespace: add throughput units, or reduce the number of "
+            f"readers; the host waits and retries ({error})",
+        )
     return Problem(
         field=f"{HUB}.fullyQualifiedNamespace" if config.fully_qualified_namespace else config.credential.field,
         reason=Reason.EVENT_HUB_UNREACHABLE,

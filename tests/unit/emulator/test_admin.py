@@ -68,6 +68,20 @@ def test_a_failover_loses_the_newest_events_and_uses_their_numbers_again(broker:
     assert call(broker, "GET", "/hubs/orders")["partitions"][0]["last_enqueued_sequence_number"] == -1
 
 
+def test_links_of_services_are_selected_only_by_their_kind(broker: Broker) -> None:
+    peer = Peer(broker).open()
+    peer.attach_reader("$cbs", handle=1)
+    peer.attach_reader("$management", handle=2)
+    peer.attach_reader(READER, handle=3)
+    assert call(broker, "POST", "/faults/detach", kind="cbs") == {"detached": 1}
+    assert call(broker, "POST", "/faults/detach") == {"detached": 1}
+    assert [link.endpoint.kind for link in broker.service_links] == ["management"]
+    call(broker, "POST", "/faults/refuse", kind="cbs")
+    peer.attach_reader("$cbs", handle=4)
+    peer.attach_reader(READER, handle=5)
+    assert (len(broker.links), len(broker.service_links)) == (1, 1)
+
+
 def test_compaction_removes_events_in_the_middle(broker: Broker) -> None:
     path = "/hubs/orders/partitions/0"
     call(broker, "POST", f"{path}/events", events=[{"body": f"{number}"} for number in range(10)])

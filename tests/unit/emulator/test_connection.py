@@ -182,6 +182,7 @@ def test_a_reader_receives_events_in_order_up_to_its_credit(broker: Broker, peer
     assert attach.source is not None
     assert attach.target is not None
     assert sequence_numbers(got) == [0, 1, 2, 3]
+    assert [len(one.delivery_tag) for one, _ in got if isinstance(one, Transfer)] == [16] * 4
     peer.give_credit(0, 100, count=4)
     assert sequence_numbers(peer.read()) == [4, 5, 6, 7, 8, 9]
     fill(broker, "orders", 0, 1)
@@ -215,8 +216,8 @@ def test_a_large_event_is_cut_into_frames_and_waits_for_the_window(broker: Broke
     peer.attach_reader(READER)
     peer.read()
     peer.send(Flow(1, 3, 0, 1000, 0, 0, 10))
-    first = [(got.more, got.delivery_id) for got, _ in peer.read() if isinstance(got, Transfer)]
-    assert first == [(True, 0)] * 3
+    first = [(got.more, got.delivery_id, got.delivery_tag) for got, _ in peer.read() if isinstance(got, Transfer)]
+    assert first == [(True, 0, bytes(16))] * 3
     peer.send(Flow(4, 1000, 0, 1000))
     parts = [(got, payload) for got, payload in peer.read() if isinstance(got, Transfer)]
     assert [got.delivery_id for got, _ in parts if not got.more] == [0, 1]
@@ -417,8 +418,12 @@ def test_expired_tokens_detach_their_links(broker: Broker, peer: Peer) -> None:
     peer.attach_producer("orders", handle=1)
     peer.read()
     peer.connection.expire_claims()
-    assert [condition(got) for got, _ in peer.read() if isinstance(got, Detach)] == ["amqp:unauthorized-access"] * 2
+    detaches = [got for got, _ in peer.read() if isinstance(got, Detach)]
+    assert [condition(got) for got in detaches] == ["amqp:link:detach-forced"] * 2
+    assert "'Listen' claim(s) are required" in str(detaches[0].error)
     assert broker.links == []
+    peer.attach_reader(READER)
+    assert condition(peer.expect(Detach)) == "amqp:unauthorized-access"
 
 
 # Services
@@ -453,10 +458,52 @@ def test_management_describes_hub_and_partition(broker: Broker, peer: Peer) -> N
     hub = ask(peer, "$management", HUB)
     assert hub["status-code"] == 200
     assert hub["body"]["partition_ids"].items == ("0", "1")
+    assert hub["body"]["georeplication_factor"] == 1  # the Go SDK needs it
     fill(broker, "orders", 1, 3)
     found = ask(peer, "$management", PARTITION, message_id=ULong(5))["body"]
     assert (found["begin_sequence_number"], found["last_enqueued_sequence_number"]) == (0, 2)
     assert found["is_partition_empty"] is False
+
+
+def test_management_limits_the_queries_of_a_hub_per_second(broker: Broker, clock: Clock, peer: Peer) -> None:
+    broker.create_hub("other", 1)
+    assert [ask(peer, "$management", HUB)["status-code"] for _ in range(51)] == [200] * 50 + [503]
+    busy = ask(peer, "$management", PARTITION)
+    assert (busy["status-code"], busy["error-condition"]) == (503, "com.microsoft:server-busy")
+    assert ask(peer, "$management", HUB | {"name": "other"})["status-code"] == 200
+    clock.ms += 100
+    assert [ask(peer, "$management", HUB)["status-code"] for _ in range(6)] == [200] * 5 + [503]
+
+
+def test_an_idle_link_to_cbs_is_detached(clock: Clock, peer: Peer) -> None:
+    for handle, service in enumerate(("$cbs", "$management")):
+        peer.attach_reader(service, handle=2 * handle, credit=10)
+        peer.attach_producer(service, handle=2 * handle + 1)
+    peer.read()
+    clock.ms += 299_000
+    peer.connection.receive(EMPTY_FRAME)  # the connection is not idle
+    peer.connection.tick()
+    assert not [got for got, _ in peer.read() if isinstance(got, Detach)]
+    clock.ms += 2000
+    peer.connection.tick()
+    detaches = [got for got, _ in peer.read() if isinstance(got, Detach)]
+    assert [(got.handle, condition(got)) for got in detaches] == [
+        (0, "amqp:connection:forced"),
+        (1, "amqp:connection:forced"),
+    ]
+
+
+def test_a_connection_has_one_pair_of_links_to_cbs(broker: Broker, peer: Peer) -> None:
+    peer.attach_reader("$cbs", handle=1)
+    peer.attach_producer("$cbs", handle=2)
+    peer.read()
+    peer.attach_reader("$cbs", handle=3)
+    assert condition(peer.expect(Detach)) == "amqp:not-allowed"
+    peer.send(Detach(1, True))
+    peer.attach_reader("$cbs", handle=4)
+    assert [got.handle for got, _ in peer.read() if isinstance(got, Detach)] == [1]
+    Peer(broker, 2).open().attach_reader("$cbs", handle=1)
+    assert len(broker.service_links) == 3
 
 
 @pytest.mark.parametrize(

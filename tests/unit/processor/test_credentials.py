@@ -1,10 +1,15 @@
 """Credentials: the meaning of each kind of text; no message holds a value of it."""
 
+import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from azure.core.credentials_async import AsyncTokenCredential
+from azure.core.exceptions import AzureError, ServiceRequestError
+from azure.core.pipeline.transport import AsyncHttpResponse, AsyncHttpTransport
+from azure.identity.aio import WorkloadIdentityCredential
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +17,7 @@ from eventconsumer_api.conditions import Reason
 from eventconsumer_api.endpoints import AZURE_SUFFIXES
 from eventconsumer_api.errors import Blocked
 from eventconsumer_api.host_config import Credential, HubConfig
-from eventconsumer_processor.credentials import hub_access
+from eventconsumer_processor.credentials import FreshIdentity, hub_access
 
 KEY = "c2VjcmV0LWtleQ=="
 HOST = "shop.servicebus.windows.net"
@@ -94,6 +99,80 @@ def test_workload_identity_names_missing_variables(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("AZURE_FEDERATED_TOKEN_FILE", str(token))
     access = hub_access(of_identity(HOST), False, AZURE_SUFFIXES)
     assert access.identity is not None and access.connection_string is None
+
+
+class Entra:
+    """Gives a new token for each request of azure-identity."""
+
+    def __init__(self, folder: Path) -> None:
+        self.given = 0
+        self.lifetime = 3600
+        self.down = False
+        self._file = folder / "token"
+        self._file.write_text("jwt of the cluster")
+
+    def credential(self) -> AsyncTokenCredential:
+        return WorkloadIdentityCredential(
+            tenant_id="t", client_id="c", token_file_path=str(self._file), transport=EntraTransport(self)
+        )
+
+
+class EntraTransport(AsyncHttpTransport[Any, Any]):
+    """The network of a credential."""
+
+    def __init__(self, entra: Entra) -> None:
+        self.entra = entra
+
+    async def send(self, request: Any, **_: Any) -> Any:
+        if self.entra.down:
+            raise ServiceRequestError("no route")
+        self.entra.given += 1
+        token = {"token_type": "Bearer", "expires_in": self.entra.lifetime, "access_token": f"{self.entra.given}"}
+        return EntraResponse(request, json.dumps(token))
+
+    async def open(self) -> None:
+        """Nothing to open."""
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+    async def __aexit__(self, *_: object) -> None:
+        """Nothing to close."""
+
+
+class EntraResponse(AsyncHttpResponse):
+    """A token."""
+
+    def __init__(self, request: Any, body: str) -> None:
+        super().__init__(request, None)
+        self._body = body
+        self.status_code, self.reason, self.content_type = 200, "OK", "application/json"
+        self.headers = {"Content-Type": self.content_type}
+
+    def body(self) -> bytes:
+        return self._body.encode()
+
+
+async def test_a_token_of_an_identity_is_reused_only_while_it_has_15_minutes(tmp_path: Path) -> None:
+    entra = Entra(tmp_path)
+    identity = FreshIdentity(entra.credential)
+    assert [(await identity.get_token("scope")).token for _ in range(3)] == ["1", "1", "1"]
+    entra.lifetime = 890
+    short = FreshIdentity(entra.credential)
+    assert [(await short.get_token("scope")).token for _ in range(3)] == ["2", "3", "4"]
+    plain = entra.credential()
+    assert [(await plain.get_token("scope")).token for _ in range(2)] == ["5", "5"]  # with azure-identity's own cache
+
+
+async def test_the_last_token_of_an_identity_serves_until_it_expires_if_entra_does_not_respond(tmp_path: Path) -> None:
+    entra = Entra(tmp_path)
+    entra.lifetime = 890
+    identity = FreshIdentity(entra.credential)
+    last = await identity.get_token("scope")
+    entra.down = True
+    assert await identity.get_token("scope") == last
+    with pytest.raises(AzureError):
+        await identity.get_token("another scope")
 
 
 @given(st.text(alphabet=st.characters(codec="ascii", exclude_characters="\r\n;="), min_size=12))

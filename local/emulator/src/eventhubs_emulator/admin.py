@@ -28,7 +28,8 @@
     DELETE /faults                                   end every lasting fault
 
 A selection is any of hub, partition, group, connection, kind ("reader" or "producer"); without one, it contains all
-links. Freeze, refuse, busy, delay and cbs last until they are ended; the others happen once.
+links of these kinds. Detach and refuse also know the kinds "cbs" and "management". Freeze, refuse, busy, delay and cbs
+last until they are ended; the others happen once.
 """
 
 import base64

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from .errors import BadRequest, LinkFailed, NotFound
-from .faults import Endpoint, Faults, Selection
+from .faults import SERVICE_KINDS, Endpoint, Faults, Selection
 from .hub import Hub, Partition, Retention
 from .keys import partition_of_key
 from .messages import Event
@@ -19,16 +19,26 @@ from .readers import displaced_by
 from .tokens import DEFAULT_POLICY, Policy
 
 OUT_OF_RANGE = "com.microsoft:argument-out-of-range"
+QUESTIONS_PER_SECOND = 50
+"""Reads of properties that a hub answers.
+
+Source: the quota of GetRuntimeInformation in https://learn.microsoft.com/azure/event-hubs/event-hubs-quotas.
+"""
 
 
-class AttachedLink(Protocol):
-    """A reader or producer as the namespace sees it."""
+class DetachableLink(Protocol):
+    """A link of any kind as the namespace sees it."""
 
     endpoint: Endpoint
-    epoch: int | None
 
     def detach(self, error: LinkFailed) -> None:
         """Detaches the link with an error."""
+
+
+class AttachedLink(DetachableLink, Protocol):
+    """A reader or producer as the namespace sees it."""
+
+    epoch: int | None
 
     def seek(self, sequence_number: int) -> None:
         """Makes a reader continue from another sequence number; no effect on a producer."""
@@ -84,9 +94,11 @@ class Broker:
         self.faults = Faults()
         self.hubs: dict[str, Hub] = {}
         self.links: list[AttachedLink] = []
+        self.service_links: list[DetachableLink] = []
         self.connections: dict[int, Connected] = {}
         self.counters: Counter[str] = Counter()
         self._last_created = 0
+        self._questions: dict[str, tuple[float, int]] = {}  # by hub: reads that are left, and since when in ms
 
     # Hubs
 
@@ -216,6 +228,14 @@ class Broker:
                 other.detach(reason)
         self.links.append(link)
 
+    def may_ask(self, hub: Hub) -> bool:
+        """Whether the hub answers one more read of properties now; counts it if so."""
+        left, since = self._questions.get(hub.name, (float(QUESTIONS_PER_SECOND), 0))
+        now = self.clock()
+        left = min(QUESTIONS_PER_SECOND, left + (now - since) * QUESTIONS_PER_SECOND / 1000)
+        self._questions[hub.name] = (left - 1 if left >= 1 else left, now)
+        return left >= 1
+
     def forget(self, link: AttachedLink) -> None:
         """Removes a link; unknown links are ignored."""
         if link in self.links:
@@ -231,7 +251,9 @@ class Broker:
         Returns:
             Their number.
         """
-        links = self.select(selection)
+        links: list[DetachableLink] = [*self.select(selection)]
+        if selection.kind in SERVICE_KINDS:
+            links += [link for link in self.service_links if selection.matches(link.endpoint)]
         for link in links:
             link.detach(error)
         return len(links)

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from .errors import LinkFailed
 
 SERVER_BUSY = "com.microsoft:server-busy"
+SERVICE_KINDS = ("cbs", "management")
+"""The kinds of the links of services, which only a selection that names the kind selects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +18,8 @@ class Endpoint:
     """The endpoint of a link.
 
     Attributes:
-        kind: ``reader`` or ``producer``.
-        hub: the hub's name.
+        kind: ``reader`` or ``producer``; ``cbs`` or ``management`` for a link of a service.
+        hub: the hub's name; empty for a link of a service.
         partition: the partition id; None for a producer to the hub.
         group: the consumer group; None for a producer.
         connection: the number of its connection.
@@ -47,7 +49,7 @@ class Selection:
             and (self.partition is None or self.partition == endpoint.partition)
             and (self.group is None or self.group.lower() == (endpoint.group or "").lower())
             and (self.connection is None or self.connection == endpoint.connection)
-            and (self.kind is None or self.kind == endpoint.kind)
+            and (self.kind == endpoint.kind or (self.kind is None and endpoint.kind not in SERVICE_KINDS))
         )
 
 

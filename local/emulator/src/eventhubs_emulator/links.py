@@ -19,6 +19,8 @@ CREDIT = 1000
 """Transfers that a client may send ahead."""
 SETTLED = 1
 """The sender settle mode of Event Hubs for readers: no delivery waits for a disposition."""
+TAG_SIZE = 16
+"""Bytes of a delivery tag, as in Event Hubs."""
 
 
 class Link:
@@ -201,7 +203,7 @@ class Outgoing(Link):
         """
         session = self.session
         delivery = session.take_delivery_id()
-        tag = delivery.to_bytes(4, "big")
+        tag = delivery.to_bytes(TAG_SIZE, "big")
         room = self.connection.peer_max_frame_size - 64
         size = 0
         for start in range(0, len(payload) or 1, room):

@@ -16,7 +16,7 @@ from .contexts import SessionContext
 from .errors import LinkFailed
 from .faults import Endpoint
 from .hub import Stored
-from .links import Incoming, Link, Outgoing
+from .links import TAG_SIZE, Incoming, Link, Outgoing
 from .messages import parse_publication, runtime_metrics
 from .performatives import Attach, address_of, selector_of
 from .positions import parse_selector, start_of
@@ -75,8 +75,8 @@ class Reader(Outgoing):
         self.sent = 0
         channel, handle = session.channel.to_bytes(2, "big"), self.handle.to_bytes(4, "big")
         # size | doff, type, channel, transfer list of 11: handle, | delivery-id | tag | format 0, settled, the rest
-        before = b"\x02\x00" + channel + b"\x00\x53\x14\xc0\x19\x0b\x70" + handle + b"\x70"
-        between, after = b"\xa0\x04", b"\x43\x41\x42\x40\x40\x42\x42\x42"
+        before = b"\x02\x00" + channel + b"\x00\x53\x14\xc0\x25\x0b\x70" + handle + b"\x70"
+        between, after = b"\xa0\x10" + bytes(TAG_SIZE - 4), b"\x43\x41\x42\x40\x40\x42\x42\x42"
         self._head = struct.Struct(f">I{len(before)}sI{len(between)}sI{len(after)}s")
         self._fixed = (before, between, after)
         broker.admit(self)
@@ -218,11 +218,16 @@ class Producer(Incoming):
 
 
 def _check_token(link: Reader | Producer, now: float) -> None:
+    """Detaches a link whose token has expired, with the condition and text of Event Hubs.
+
+    Source: the trace in https://github.com/Azure/azure-sdk-for-python/issues/5314.
+    """
     if not link.connection.has_right(link.path, link.right, now):
         link.detach(
             LinkFailed(
-                "amqp:unauthorized-access",
-                f"ExpiredToken: The token for '{link.path}' is expired. Put a new token on $cbs and attach again.",
+                "amqp:link:detach-forced",
+                f"Unauthorized access. '{link.right}' claim(s) are required to perform this operation. "
+                f"Resource: '{link.path}'.",
             )
         )
 

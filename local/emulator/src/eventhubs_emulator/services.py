@@ -3,6 +3,8 @@
 A client attaches a pair of links, sends a request and waits for the message that carries the request's id as
 correlation id, in the same AMQP type. The reply-to of clients is not reliable, so a reply is sent to the link that
 receives from the same service in the same session, or in the same connection if that session has none.
+
+As in Event Hubs, a connection has at most one pair of links to ``$cbs``, and an idle pair is detached.
 """
 
 from collections import deque
@@ -10,6 +12,7 @@ from typing import Any
 
 from .contexts import ConnectionContext, SessionContext
 from .errors import DecodeError, LinkFailed, NotFound
+from .faults import SERVER_BUSY, Endpoint
 from .hub import Partition
 from .links import Incoming, Outgoing
 from .messages import Request, encode_response, parse_request
@@ -22,6 +25,41 @@ MAX_REQUEST_SIZE = 64 * 1024
 """Maximum bytes of a request; a token has a few kilobytes at most."""
 MAX_WAITING_REPLIES = 100
 """Maximum of replies that wait for the client's credit; with more, the link is detached."""
+CBS_IDLE_SECONDS = 300.0
+"""A link to ``$cbs`` without requests for longer is detached.
+
+Source: the traces in https://github.com/Azure/azure-event-hubs-node/issues/96 and 127.
+"""
+
+
+def open_service(link: "ReplyLink | RequestLink") -> Endpoint:
+    """Admits a link to a service; returns its endpoint.
+
+    Raises:
+        LinkFailed: a fault refuses it, or the connection has such a link to ``$cbs``. Source of the text: the trace
+            in https://github.com/Azure/azure-event-hubs-node/issues/186.
+    """
+    connection = link.connection
+    endpoint = Endpoint(link.service.removeprefix("$"), "", None, None, connection.number)
+    connection.broker.faults.check_attach(endpoint)
+    for other in connection.broker.service_links:
+        if other.endpoint == endpoint and type(other) is type(link) and link.service == "$cbs":
+            text = f"A link to connection '{connection.number}' $cbs node has already been opened."
+            raise LinkFailed("amqp:not-allowed", text)
+    connection.broker.service_links.append(link)
+    return endpoint
+
+
+def check_idle(link: "ReplyLink | RequestLink", now: float) -> None:
+    """Detaches a link to ``$cbs`` that was idle for too long (seconds since the epoch)."""
+    if link.service == "$cbs" and now - link.used_at > CBS_IDLE_SECONDS:
+        link.detach(
+            LinkFailed(
+                "amqp:connection:forced",
+                f"The connection was inactive for more than the allowed {CBS_IDLE_SECONDS * 1000:.0f} milliseconds and "
+                "is closed by container 'LinkTracker'.",
+            )
+        )
 
 
 class ReplyLink(Outgoing):
@@ -30,6 +68,8 @@ class ReplyLink(Outgoing):
     def __init__(self, session: SessionContext, attach: Attach, service: str) -> None:
         super().__init__(session, attach)
         self.service = service
+        self.used_at = self.connection.broker.clock() / 1000
+        self.endpoint = open_service(self)
         self.address = address_of(attach.target)
         self._waiting: deque[bytes] = deque()
 
@@ -39,6 +79,7 @@ class ReplyLink(Outgoing):
             self.detach(LinkFailed("amqp:resource-limit-exceeded", "Too many replies wait for credit on this link."))
             return
         self._waiting.append(message)
+        self.used_at = self.connection.broker.clock() / 1000
         self.connection.wake()
 
     def pump(self, budget: int) -> int:
@@ -51,6 +92,15 @@ class ReplyLink(Outgoing):
             self.finish_drain()
         return size
 
+    def tick(self, now: float) -> None:
+        """Detaches the link if it is idle."""
+        check_idle(self, now)
+
+    def close(self) -> None:
+        """Forgets the link."""
+        super().close()
+        self.connection.broker.service_links.remove(self)
+
 
 class RequestLink(Incoming):
     """The link on which a client sends requests to a service."""
@@ -60,9 +110,21 @@ class RequestLink(Incoming):
     def __init__(self, session: SessionContext, attach: Attach, service: str) -> None:
         super().__init__(session, attach)
         self.service = service
+        self.used_at = self.connection.broker.clock() / 1000
+        self.endpoint = open_service(self)
+
+    def tick(self, now: float) -> None:
+        """Detaches the link if it is idle."""
+        check_idle(self, now)
+
+    def close(self) -> None:
+        """Forgets the link."""
+        super().close()
+        self.connection.broker.service_links.remove(self)
 
     def on_message(self, message: bytes, message_format: int) -> None:
         """Handles a request."""
+        self.used_at = self.connection.broker.clock() / 1000
         request = parse_request(message)
         answer = put_token(self.connection, request) if self.service == "$cbs" else read(self.connection, request)
         if answer is None:
@@ -162,6 +224,9 @@ def read(connection: ConnectionContext, request: Request) -> Answer:
     hub = broker.hubs.get(name.lower())
     if hub is None:
         return 404, f"The messaging entity '{name}' could not be found.", None, "amqp:not-found"
+    if not broker.may_ask(hub):
+        text = "The request was terminated because the entity is being throttled. Wait 4 seconds and try again."
+        return 503, text, None, SERVER_BUSY
     if kind == "com.microsoft:eventhub":
         body = {
             "type": kind,
@@ -169,6 +234,7 @@ def read(connection: ConnectionContext, request: Request) -> Answer:
             "created_at": Timestamp(hub.created_ms),
             "partition_count": Int(len(hub.partitions)),
             "partition_ids": Array.of(str, *(partition.id for partition in hub.partitions)),
+            "georeplication_factor": Int(1),
         }
         return 200, "OK", body, None
     if kind == "com.microsoft:partition":

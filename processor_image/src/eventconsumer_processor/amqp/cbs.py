@@ -10,6 +10,7 @@ import hmac
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from urllib.parse import quote_plus, urlencode
 
 import structlog
@@ -19,13 +20,16 @@ from azure.core.exceptions import AzureError, ClientAuthenticationError
 from eventconsumer_processor.amqp import codec
 from eventconsumer_processor.amqp.connection import Connection
 from eventconsumer_processor.amqp.requests import Requests, check, request
-from eventconsumer_processor.errors import HubUnauthorized, HubUnreachable, SourceError
+from eventconsumer_processor.errors import HubBusy, HubUnauthorized, HubUnreachable, SourceError
 
 ADDRESS = "$cbs"
 LIFETIME_SECONDS = 3600  # lifetime of a created signature
 SCOPE = "https://eventhubs.azure.net/.default"
-_RETRY_SECONDS = 30.0  # after a failed renewal
-_SOON_SECONDS = 5.0  # at the earliest
+# Microsoft's clients renew 10 minutes early, too, so that clocks may differ and renewals may fail:
+# https://github.com/Azure/azure-sdk-for-go/blob/main/sdk/messaging/azeventhubs/internal/namespace.go
+MARGIN_SECONDS = 600.0
+_SOON_SECONDS = 5.0  # at the earliest, and after the first failed renewal
+_RETRY_SECONDS = 60.0  # the longest pause after failed renewals
 log = structlog.get_logger(__name__)
 
 
@@ -103,18 +107,22 @@ def of_identity(identity: AsyncTokenCredential) -> TokenSource:
     return make
 
 
-def renew_after(token: Token, now: float, failed: bool = False) -> float | None:
-    """Seconds until the token must be renewed: a tenth of its lifetime before it expires; None: never.
+def renew_after(token: Token, now: float, failures: int = 0) -> float | None:
+    """Seconds until the token must be renewed; None: never.
+
+    A token is renewed `MARGIN_SECONDS` before it expires, and one with a short lifetime after half of it.
 
     Args:
         token: The last token.
         now: Seconds since 1970.
-        failed: Whether a renewal just failed: the next one follows soon, the sooner the less time is left.
+        failures: Failed renewals since then. The pause doubles with each, and is shorter if little time is left.
     """
     if token.expires_at is None or not token.renewable:
         return None
     left = token.expires_at - now
-    return max(_SOON_SECONDS, min(_RETRY_SECONDS, left / 2) if failed else left * 0.9)
+    if failures:
+        return max(_SOON_SECONDS, min(_RETRY_SECONDS, _SOON_SECONDS * float(2 ** min(failures - 1, 10)), left / 2))
+    return max(_SOON_SECONDS, left - min(MARGIN_SECONDS, left / 2))
 
 
 class Claims:
@@ -132,8 +140,31 @@ class Claims:
         self._source = source
         self._service = Requests(connection, ADDRESS)
         self._renewing: asyncio.Task[None] | None = None
-        self.token = ""
+        self._token: Token | None = None
+        self._failure: SourceError | None = None  # of the last renewal
+        self._unusable = False  # the peer detaches `$cbs`, or does not respond
+
+    @property
+    def token(self) -> str:
         """The text of the last token."""
+        return "" if self._token is None else self._token.text
+
+    @property
+    def are_good(self) -> bool:
+        """Whether links can be attached with them: the token is valid, and can be renewed on this connection."""
+        return not self._unusable and not self._has_expired()
+
+    def explain(self, error: SourceError) -> SourceError:
+        """The error of a link, which the peer detaches when the token has expired.
+
+        The peer's condition for this is a general one, `amqp:link:detach-forced`
+        (https://github.com/Azure/azure-sdk-for-python/issues/5314).
+        """
+        if self._token is None or not self._has_expired() or not isinstance(error, HubUnreachable | HubUnauthorized):
+            return error
+        expiry = datetime.fromtimestamp(self._token.expires_at or 0, UTC).isoformat(timespec="seconds")
+        why = f"could not be renewed: {self._failure}" if self._failure else "was not renewed: create a new one"
+        return HubUnauthorized(f"the token expired at {expiry} and {why} ({error})")
 
     async def claim(self) -> None:
         """Attach to `$cbs`, put the first token, and start to renew it.
@@ -143,7 +174,8 @@ class Claims:
             SourceError: There is no response.
         """
         await self._service.attach()
-        self._renewing = asyncio.create_task(self._renew(await self._put()))
+        await self._put()
+        self._renewing = asyncio.create_task(self._renew())
 
     async def close(self) -> None:
         """Stop renewing; never fails."""
@@ -151,23 +183,33 @@ class Claims:
             self._renewing.cancel()
             await asyncio.wait([self._renewing])
 
-    async def _renew(self, token: Token) -> None:
-        failed = False
-        while (seconds := renew_after(token, time.time(), failed)) is not None:
+    async def _renew(self) -> None:
+        failures = 0
+        while self._token and (seconds := renew_after(self._token, time.time(), failures)) is not None:
             await asyncio.sleep(seconds)
             if self._connection.error is not None:
                 return
             try:
-                token, failed = await self._put(), False
+                await self._put()
+                failures = 0
             except SourceError as error:
-                failed = True
+                failures += 1
+                self._failure = error
                 log.warning("failed to renew the token; retrying", error=str(error))
 
-    async def _put(self) -> Token:
+    async def _put(self) -> None:
         token = await self._source(time.time())
-        check(await self._service.ask(lambda identifier: put_token(token, self._audience, identifier)))
-        self.token = token.text
-        return token
+        try:
+            answer = await self._service.ask(lambda identifier: put_token(token, self._audience, identifier))
+        except SourceError as error:
+            self._unusable = not isinstance(error, HubBusy)
+            raise
+        check(answer)
+        self._token, self._failure, self._unusable = token, None, False
+
+    def _has_expired(self) -> bool:
+        expiry = None if self._token is None else self._token.expires_at
+        return expiry is not None and expiry <= time.time()
 
 
 def put_token(token: Token, audience: str, identifier: bytes) -> bytes:

@@ -1,8 +1,9 @@
 """`source.hub.Hub` on our own receiver; it queries properties on a separate connection: see `management`.
 
 All links of a hub share one connection, opened with the first link, and opened again by the next link after it broke.
-A connection is not used for new links, and closed with its last link, in two cases: one of its links delivered nothing
-although there were events, or the hub refuses links because its token is no longer valid.
+A connection is not used for new links, and closed with its last link, in these cases: one of its links delivered
+nothing although there were events; the hub refused a link, or detached it before it delivered anything; its token has
+expired, or cannot be renewed on it.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from urllib.parse import urlsplit
 
 from azure.core.exceptions import AzureError
@@ -20,11 +22,11 @@ from eventconsumer_api.v1alpha1 import Position, Processing, Roll
 from eventconsumer_processor.amqp import cbs, codec, frames
 from eventconsumer_processor.amqp.cbs import Claims, TokenSource
 from eventconsumer_processor.amqp.connection import IDLE_SECONDS, Connection, Endpoint
-from eventconsumer_processor.amqp.frames import Terminus
+from eventconsumer_processor.amqp.frames import Fields, Terminus
 from eventconsumer_processor.amqp.link import LINGER_SECONDS, REQUEST_SECONDS, Receiver
 from eventconsumer_processor.amqp.management import Management
 from eventconsumer_processor.credentials import HubAccess
-from eventconsumer_processor.errors import HubUnauthorized, HubUnreachable, LinkStolen
+from eventconsumer_processor.errors import HubUnauthorized, HubUnreachable, LinkStolen, SourceError
 from eventconsumer_processor.source.budget import Budget
 from eventconsumer_processor.source.hub import HubInfo, PartitionInfo, Source
 from eventconsumer_processor.source.lastenqueued import CAPABILITY
@@ -46,10 +48,39 @@ class Shared:
     proven: bool = False  # the hub attached a link on it
     trusted: bool = True
 
+    @property
+    def is_good(self) -> bool:
+        """Whether it is used for new links."""
+        return self.trusted and self.claims.are_good
+
     async def close(self) -> None:
         """Close it; never fails."""
         await self.claims.close()
         await self.connection.close()
+
+
+class PartitionLink(Receiver):
+    """The link of a partition.
+
+    Attributes:
+        was_useless: Whether the hub detached it before it delivered anything.
+    """
+
+    def __init__(self, shared: Shared, prefetch: int, frame: Callable[[str, int], bytes], **options: Any) -> None:
+        super().__init__(shared.connection, prefetch, frame, **options)
+        self._claims = shared.claims
+        self._first = 0  # delivery count at the attach
+        self.was_useless = False
+
+    def on_attach(self, fields: Fields) -> None:
+        """See `session.Link`."""
+        super().on_attach(fields)
+        self._first = self._delivery_count
+
+    def on_detach(self, error: SourceError) -> None:
+        """See `session.Link`. A detach because of an expired token says so."""
+        self.was_useless = self._delivery_count == self._first and not isinstance(error, LinkStolen)
+        super().on_detach(self._claims.explain(error))
 
 
 class Pool:
@@ -70,7 +101,7 @@ class Pool:
         self._shared: list[Shared] = []
         self._connecting = asyncio.Lock()
 
-    async def attach(self, make: Callable[[Connection], Receiver]) -> tuple[Receiver, Shared]:
+    async def attach(self, make: Callable[[Shared], PartitionLink]) -> tuple[PartitionLink, Shared]:
         """Attach a link, created for its connection.
 
         Raises:
@@ -78,7 +109,7 @@ class Pool:
         """
         while True:
             shared = await self._get()
-            receiver = make(shared.connection)
+            receiver = make(shared)
             shared.links += 1
             try:
                 await receiver.attach()
@@ -98,7 +129,7 @@ class Pool:
         """Record that a link has ended, and whether its connection worked; never fails."""
         shared.links -= 1
         shared.trusted = shared.trusted and trusted
-        if not shared.trusted and not shared.links and shared in self._shared:
+        if not shared.is_good and not shared.links and shared in self._shared:
             self._shared.remove(shared)
             await shared.close()
 
@@ -110,11 +141,12 @@ class Pool:
     async def _get(self) -> Shared:
         async with self._connecting:
             for shared in tuple(self._shared):
-                if shared.connection.error is not None:
+                useless = shared.connection.error is not None or not (shared.is_good or shared.links)
+                if useless and shared in self._shared:
                     self._shared.remove(shared)
-                    await shared.claims.close()
+                    await shared.close()
             for shared in self._shared:
-                if shared.trusted and shared.connection.is_usable:
+                if shared.is_good and shared.connection.is_usable:
                     return shared
             connection = Connection(self._endpoint.host, self._idle_seconds)
             await connection.connect(self._endpoint, REQUEST_SECONDS)
@@ -200,11 +232,13 @@ class AmqpHub:
 
         return AmqpSource(
             receiver,
-            lambda trusted: self._pool.leave(shared, trusted=trusted),
+            lambda trusted: self._pool.leave(shared, trusted=trusted and not receiver.was_useless),
             runtime_metrics=self._runtime_metrics,
         )
 
-    async def _attach(self, partition: str, selector: str, epoch: int | None, prefetch: int) -> tuple[Receiver, Shared]:
+    async def _attach(
+        self, partition: str, selector: str, epoch: int | None, prefetch: int
+    ) -> tuple[PartitionLink, Shared]:
         access = self._access
         path = f"{access.name}/ConsumerGroups/{access.consumer_group}/Partitions/{partition}"
         source = Terminus(f"amqps://{self._authority}/{path}", selector)
@@ -222,7 +256,7 @@ class AmqpHub:
             )
 
         return await self._pool.attach(
-            lambda connection: Receiver(connection, prefetch, frame, self._linger, self._budget)
+            lambda shared: PartitionLink(shared, prefetch, frame, linger=self._linger, budget=self._budget)
         )
 
 

@@ -2,14 +2,17 @@
 
 The connection is opened with the first query and kept, separate from the connection of events, so that queries are
 independent of links. If it was lost while idle, the next query detects this, and is repeated on a new connection.
+
+A hub answers 50 queries per second, of all its clients together, then `com.microsoft:server-busy`. So a host spreads
+its queries (`Pace`), and queries of the whole hub share their answers (`Shared`).
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from eventconsumer_processor.amqp import codec
 from eventconsumer_processor.amqp.cbs import Claims, TokenSource
@@ -17,12 +20,79 @@ from eventconsumer_processor.amqp.connection import Connection, Endpoint
 from eventconsumer_processor.amqp.link import REQUEST_SECONDS
 from eventconsumer_processor.amqp.requests import Requests, check, request
 from eventconsumer_processor.credentials import HubAccess
-from eventconsumer_processor.errors import HubUnauthorized, HubUnreachable
+from eventconsumer_processor.errors import HubBusy, HubUnauthorized, HubUnreachable
 from eventconsumer_processor.source.hub import HubInfo, PartitionInfo
 
 ADDRESS = "$management"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Less than half of the quota of a hub, "calls to GetRuntimeInformation": other hosts and programs query, too.
+# https://learn.microsoft.com/azure/event-hubs/event-hubs-quotas
+QUERIES_PER_SECOND = 20.0
 _Fact = TypeVar("_Fact", HubInfo, PartitionInfo)
+_T = TypeVar("_T")
+
+
+class Pace:
+    """Spreads calls: as many as `rate` at once, and then `rate` per second.
+
+    Args:
+        rate: Calls per second.
+    """
+
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+        self._next = 0.0  # time of the next call if all calls were spread evenly
+
+    def delay(self, now: float) -> float:
+        """Seconds until a call may begin; counts the call. `now` is in seconds, on any clock."""
+        self._next = max(self._next, now)
+        found = max(0.0, self._next - now - 1.0)
+        self._next += 1 / self._rate
+        return found
+
+
+class Shared(Generic[_T]):
+    """One query for all tasks that need its answer. An answer is never older than the call that returns it.
+
+    Args:
+        ask: Queries once.
+    """
+
+    def __init__(self, ask: Callable[[], Awaitable[_T]]) -> None:
+        self._ask = ask
+        self._now: asyncio.Task[_T] | None = None
+        self._next: asyncio.Task[_T] | None = None  # begins when `_now` has ended
+
+    async def __call__(self) -> _T:
+        """The answer.
+
+        Raises:
+            SourceError: As `ask`.
+        """
+        if self._next is None:
+            self._next = asyncio.create_task(self._after(self._now))
+            self._next.add_done_callback(_retrieve)
+        return await asyncio.shield(self._next)
+
+    async def close(self) -> None:
+        """End all queries; never fails."""
+        running = [task for task in (self._now, self._next) if task is not None]
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running)
+
+    async def _after(self, earlier: asyncio.Task[_T] | None) -> _T:
+        if earlier is not None:
+            await asyncio.wait([earlier])
+        self._now, self._next = self._next, None
+        return await self._ask()
+
+
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    """Retrieve the error of a task for which no task may wait any more."""
+    if not task.cancelled():
+        task.exception()
 
 
 @dataclass(eq=False)
@@ -60,17 +130,23 @@ class Management:
         self._idle_seconds = idle_seconds
         self._desk: _Desk | None = None
         self._opening = asyncio.Lock()
+        self._pace = Pace(QUERIES_PER_SECOND)
+        self._hub = Shared(partial(self._ask, "com.microsoft:eventhub", {}, partial(hub_info, access)))
 
     async def describe(self) -> HubInfo:
         """See `source.hub.Hub`."""
-        return await self._ask("com.microsoft:eventhub", {}, partial(hub_info, self._access))
+        return await self._hub()
 
     async def partition(self, partition: str) -> PartitionInfo:
         """See `source.hub.Hub`."""
         return await self._ask("com.microsoft:partition", {"partition": codec.string(partition)}, partition_info)
 
     async def close(self) -> None:
-        """Close the connection; never fails."""
+        """End all queries of the hub, and close the connection; never fails."""
+        await self._hub.close()
+        await self._disconnect()
+
+    async def _disconnect(self) -> None:
         desk, self._desk = self._desk, None
         if desk is not None:
             await desk.close()
@@ -82,6 +158,7 @@ class Management:
             SourceError: There is no response, or it is an error.
         """
         while True:
+            await asyncio.sleep(self._pace.delay(asyncio.get_running_loop().time()))
             desk = await self._open()
             properties = {
                 "name": codec.string(self._access.name),
@@ -92,6 +169,8 @@ class Management:
             }
             try:
                 answer = await desk.service.ask(partial(_question, properties))
+            except HubBusy:
+                raise
             except HubUnreachable:
                 await self._leave(desk)
                 if not desk.answered:
@@ -112,8 +191,8 @@ class Management:
 
     async def _open(self) -> _Desk:
         async with self._opening:
-            if self._desk is None or self._desk.connection.error is not None:
-                await self.close()
+            if self._desk is None or self._desk.connection.error is not None or not self._desk.claims.are_good:
+                await self._disconnect()
                 connection = Connection(self._endpoint.host, self._idle_seconds)
                 await connection.connect(self._endpoint, REQUEST_SECONDS)
                 desk = _Desk(
@@ -131,7 +210,7 @@ class Management:
     async def _leave(self, desk: _Desk) -> None:
         """Use a new connection for the next query."""
         if self._desk is desk:
-            await self.close()
+            await self._disconnect()
 
 
 def _question(properties: dict[str, bytes], identifier: bytes) -> bytes:

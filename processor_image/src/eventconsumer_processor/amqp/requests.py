@@ -2,6 +2,10 @@
 
 Any number of requests may be open; a response has the id of its request. If the links end or the peer rejects a
 message, all open requests fail at once.
+
+Event Hubs may detach these links at any time, for example when they are idle
+(https://github.com/Azure/azure-event-hubs-node/issues/96). The next request attaches a new pair. A request that fails
+by the detach is sent once more, on the new pair: all requests of this package can be repeated.
 """
 
 import asyncio
@@ -14,7 +18,7 @@ from eventconsumer_processor.amqp.connection import Connection
 from eventconsumer_processor.amqp.frames import Fields, Terminus
 from eventconsumer_processor.amqp.link import REQUEST_SECONDS, BaseLink, Receiver
 from eventconsumer_processor.amqp.messages import DecodedMessage, decode_message
-from eventconsumer_processor.errors import HubUnreachable, SourceError
+from eventconsumer_processor.errors import HubBusy, HubUnreachable, SourceError
 from eventconsumer_processor.source.conditions import error_for
 
 ANSWERS = 64  # maximum number of open requests
@@ -31,9 +35,10 @@ class Requests:
     """
 
     def __init__(self, connection: Connection, address: str) -> None:
+        self._connection = connection
         self._address = address
-        self._sender = Sender(connection, address)
-        self._replies = _Replies(connection, address)
+        self._pair: _Pair | None = None
+        self._attaching = asyncio.Lock()
 
     async def attach(self) -> None:
         """Attach both links.
@@ -41,8 +46,7 @@ class Requests:
         Raises:
             SourceError: The peer refuses, or does not respond in time.
         """
-        await self._replies.attach()
-        await self._sender.attach()
+        await self._attached()
 
     async def ask(self, make: Callable[[bytes], bytes]) -> DecodedMessage:
         """The response to a request.
@@ -51,8 +55,62 @@ class Requests:
             make: Encodes the message, with the 16 bytes of its id, a UUID.
 
         Raises:
-            SourceError: There is no response: `HubUnreachable` at the time limit.
+            SourceError: There is no response: `HubUnreachable` at the time limit, or if the peer detaches the links
+                twice.
         """
+        pair = await self._attached()
+        try:
+            return await pair.ask(make)
+        except HubBusy:
+            raise
+        except SourceError:
+            if pair.error is None or self._connection.error is not None:
+                raise
+        return await (await self._attached()).ask(make)
+
+    async def _attached(self) -> "_Pair":
+        """The pair of links; a new one if it was detached.
+
+        The old one is detached first: Event Hubs allows one pair of links to `$cbs` for a connection
+        (https://github.com/Azure/azure-event-hubs-node/issues/186).
+        """
+        async with self._attaching:
+            if self._pair is not None and self._pair.error is not None:
+                await self._pair.detach()
+                self._pair = None
+            if self._pair is None:
+                pair = _Pair(self._connection, self._address)
+                await pair.attach()
+                self._pair = pair
+            return self._pair
+
+
+class _Pair:
+    """A link for requests and a link for their responses."""
+
+    def __init__(self, connection: Connection, address: str) -> None:
+        self._address = address
+        self._sender = Sender(connection, address)
+        self._replies = _Replies(connection, address)
+
+    @property
+    def error(self) -> SourceError | None:
+        """Why one of them has ended; None while both are attached."""
+        return self._sender.error or self._replies.error
+
+    async def attach(self) -> None:
+        try:
+            await self._replies.attach()
+            await self._sender.attach()
+        except BaseException:
+            await self.detach()
+            raise
+
+    async def detach(self) -> None:
+        await self._replies.detach()
+        await self._sender.detach()
+
+    async def ask(self, make: Callable[[bytes], bytes]) -> DecodedMessage:
         identifier = uuid4()
         answer = self._replies.expect(identifier)
         try:
@@ -202,7 +260,7 @@ def check(answer: DecodedMessage) -> None:
     if isinstance(status, int) and 200 <= status < 300:
         return
     condition, description = (_text(properties.get(name)) for name in (b"error-condition", b"status-description"))
-    raise error_for(condition, f"status code: {status}, {description}")
+    raise error_for(condition, f"status code: {status}, {description}", status if isinstance(status, int) else None)
 
 
 def _text(value: object) -> str:

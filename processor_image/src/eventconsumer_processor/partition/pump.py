@@ -26,7 +26,15 @@ from eventconsumer_api.identity import EventMark
 from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_api.v1alpha1 import HandlerMode
 from eventconsumer_processor import problems
-from eventconsumer_processor.errors import ChainEnded, Fenced, HubUnreachable, LeaseInvalid, LinkStolen, SourceError
+from eventconsumer_processor.errors import (
+    ChainEnded,
+    Fenced,
+    HubBusy,
+    HubUnreachable,
+    LeaseInvalid,
+    LinkStolen,
+    SourceError,
+)
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.partition import marks
 from eventconsumer_processor.partition.checkpoint_sink import CheckpointSink
@@ -40,9 +48,21 @@ from eventconsumer_storage.errors import StorageError, Unavailable
 
 POLL_SECONDS = 0.5  # longest receive: stop requests and roll times are checked between receives
 RETRY_SECONDS = 3.0
+BUSY_SECONDS = 4.0  # the first pause if the hub limits requests; source: ServerBusyException of Microsoft's clients
+LONGEST_BUSY_SECONDS = 60.0
 LOST_LINKS = 2  # consecutive losses before a problem is reported: a single link may drop at any time
 
 log = structlog.get_logger(__name__)
+
+
+def busy_pause(times: int, spread: float) -> float:
+    """Seconds to wait before the next attempt if the hub limits requests: exponential, never below `BUSY_SECONDS`.
+
+    Args:
+        times: Consecutive refusals, 1 or more.
+        spread: Random number of 0 to 1, which separates the attempts of partitions.
+    """
+    return min(LONGEST_BUSY_SECONDS, BUSY_SECONDS * float(2 ** min(times - 1, 10))) * (1 + spread / 2)
 
 
 class PumpEnd(StrEnum):
@@ -75,6 +95,7 @@ class Pump:
         self._source: Source | None = None
         self._gaps = GapDetector(chain.partition, deps.hub, deps.metrics, deps.clock)
         self._failures = 0  # consecutive failures to open or keep a link
+        self._busy = 0  # consecutive refusals because the hub limits requests
         self._last: tuple[int, int, datetime] | None = None  # number, enqueued ms and retrieval time of the last event
         self._log = log.bind(partition=chain.partition)
         self._received = deps.metrics.received.labels(chain.partition)
@@ -252,7 +273,7 @@ class Pump:
 
     def _healed(self) -> None:
         if self._failures:
-            self._failures = 0
+            self._failures = self._busy = 0
             self._link_problem = None
             if times := self._throttle.over("source"):
                 self._log.info("the partition is read again", failures=times)
@@ -267,8 +288,11 @@ class Pump:
         self._failures += 1
         if not isinstance(error, HubUnreachable | Unavailable) or self._failures >= LOST_LINKS:
             self._link_problem = self._problem_of(error)
+        self._busy = self._busy + 1 if isinstance(error, HubBusy) else 0
+        spread = self._deps.rng.random()
+        pause = busy_pause(self._busy, spread) if self._busy else RETRY_SECONDS * (0.5 + spread)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stop.wait(), RETRY_SECONDS * self._deps.rng.uniform(0.5, 1.5))
+            await asyncio.wait_for(self._stop.wait(), pause)
 
     def _problem_of(self, error: EventConsumerError) -> Problem:
         if isinstance(error, SourceError):

@@ -1,8 +1,12 @@
-"""Maps error conditions and texts of Event Hubs to the host's errors."""
+"""Maps the error conditions and status codes of Event Hubs to the host's errors.
 
-import re
+Only an AMQP condition, or the status code of `$cbs` and `$management`, decides. The description never does: it contains
+names that users choose, such as the name of the hub. So do Microsoft's clients:
+https://github.com/Azure/azure-sdk-for-net/blob/main/sdk/eventhub/Azure.Messaging.EventHubs/src/Amqp/AmqpError.cs
+"""
 
 from eventconsumer_processor.errors import (
+    HubBusy,
     HubNotFound,
     HubUnauthorized,
     HubUnreachable,
@@ -11,24 +15,34 @@ from eventconsumer_processor.errors import (
     SourceError,
 )
 
-_MISSING = ("not-found", "status code: 404", "resource-deleted", "entity-disabled")
-# The text as published by users: Azure/azure-event-hubs-spark issue 315, Azure/azure-sdk-for-java issue 10215.
-_BEYOND = re.compile(r"the supplied (sequence number|offset) '[^']*' is invalid\. the last \1 in the system is")
-_REFUSED = ("status code: 401", "status code: 403", "unauthorized-access", "auth-failed", "invalidsignature")
+# AMQP 1.0, sections 2.8.15 to 2.8.18; those of the vendor: the source above, and `NO_RETRY_ERRORS` of azure-eventhub.
+_CONDITIONS: dict[str, type[SourceError]] = {
+    "amqp:link:stolen": LinkStolen,
+    "amqp:not-found": HubNotFound,
+    "amqp:resource-deleted": HubNotFound,
+    "com.microsoft:entity-disabled": HubNotFound,
+    "amqp:unauthorized-access": HubUnauthorized,
+    "com.microsoft:auth-failed": HubUnauthorized,
+    "com.microsoft:server-busy": HubBusy,
+    "com.microsoft:argument-error": PositionRefused,  # a position is the only argument of a link
+    "com.microsoft:georeplication:invalid-offset": PositionRefused,
+}
+_STATUS: dict[int, type[SourceError]] = {
+    401: HubUnauthorized,
+    403: HubUnauthorized,
+    404: HubNotFound,
+    503: HubBusy,
+}
 
 
-def error_for(condition: str, text: str) -> SourceError:
-    """The error for an AMQP condition (may be empty) and the text of the service.
+def error_for(condition: str, text: str, status: int | None = None) -> SourceError:
+    """The error for a condition, or for a status code if the condition says nothing.
 
-    All other conditions are `HubUnreachable`: the link must be opened again.
+    All others are `HubUnreachable`: the link must be opened again.
+
+    Args:
+        condition: The AMQP condition; may be empty.
+        text: The error's text.
+        status: The status code of a response; None for links and connections.
     """
-    marks = f"{condition} {text}".lower()
-    if "link:stolen" in marks:
-        return LinkStolen(text)
-    if _BEYOND.search(marks):
-        return PositionRefused(text)
-    if any(mark in marks for mark in _MISSING):
-        return HubNotFound(text)
-    if any(mark in marks for mark in _REFUSED):
-        return HubUnauthorized(text)
-    return HubUnreachable(text)
+    return (_CONDITIONS.get(condition) or _STATUS.get(status or 0, HubUnreachable))(text)

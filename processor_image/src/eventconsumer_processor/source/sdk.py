@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 from azure.core.exceptions import ClientAuthenticationError
 from azure.eventhub._pyamqp import _decode
 from azure.eventhub._pyamqp.constants import LinkState
-from azure.eventhub._pyamqp.error import AMQPException, AuthenticationException
+from azure.eventhub._pyamqp.error import AMQPException, TokenExpired
 from azure.eventhub.aio import EventHubConsumerClient
-from azure.eventhub.exceptions import AuthenticationError, EventHubError
+from azure.eventhub.exceptions import EventHubError
 
 from eventconsumer_api.v1alpha1 import Position
 from eventconsumer_processor.credentials import HubAccess
@@ -268,17 +268,24 @@ def source_error(error: BaseException) -> SourceError:
     """The host's error for an error of the SDK."""
     if isinstance(error, SourceError):
         return error
-    condition = getattr(error, "condition", None) or getattr(error, "error", None) or ""
-    if isinstance(condition, bytes):
-        condition = bytes(condition).decode(errors="replace")
     text = " ".join(str(error).split()) or type(error).__name__
-    found = error_for(condition, text)
-    if not isinstance(found, HubUnreachable):
-        return found
-    if isinstance(error, ClientAuthenticationError):
-        return HubUnauthorized(text)
-    if isinstance(error, AuthenticationException | AuthenticationError) and "tim" not in f"{condition} {text}".lower():
-        return HubUnauthorized(text)
     if isinstance(error, TimeoutError):
         text = f"no answer within {REQUEST_SECONDS:.0f} s"
+    # Of an EventHubError, the context is the error of its AMQP library.
+    for cause in (error, error.__context__):
+        if isinstance(cause, ClientAuthenticationError | TokenExpired):
+            return HubUnauthorized(text)
+        status = getattr(cause, "status_code", None)  # of a token that $cbs refuses
+        for condition in _conditions(cause):
+            found = error_for(condition, text, status if isinstance(status, int) else None)
+            if type(found) is not HubUnreachable:
+                return found
     return HubUnreachable(text)
+
+
+def _conditions(error: object) -> tuple[str, ...]:
+    """The possible conditions of an error of the SDK: an EventHubError lacks the part before the first colon."""
+    if isinstance(error, EventHubError):
+        return (f"amqp:{error.error}", f"com.microsoft:{error.error}")
+    condition = getattr(error, "condition", b"")
+    return (bytes(condition).decode(errors="replace") if isinstance(condition, bytes) else str(condition),)

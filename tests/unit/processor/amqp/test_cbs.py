@@ -32,7 +32,7 @@ async def test_a_signature_is_valid_for_an_hour() -> None:
     grant = check_sas(token.text, AUDIENCE, {DEFAULT_POLICY.name: DEFAULT_POLICY}, now)
     assert grant.path == "orders/consumergroups/$default"
     assert grant.expires_at == token.expires_at == int(now) + 3600
-    assert renew_after(token, now) == pytest.approx(3240, abs=2)
+    assert renew_after(token, now) == pytest.approx(3000, abs=2)
 
 
 async def test_a_ready_signature_is_used_until_it_expires() -> None:
@@ -72,16 +72,32 @@ async def test_tokens_of_an_identity() -> None:
             await cbs.of_identity(Identity(failure))(0)  # type: ignore[arg-type]
 
 
-@given(st.integers(0, 10**10), st.floats(-1e5, 1e6))
-def test_renewal_comes_before_the_end_and_never_at_once(now: float, left: float) -> None:
+@given(st.integers(0, 10**10), st.floats(-1e5, 1e6), st.integers(1, 10**6))
+def test_renewal_comes_before_the_end_and_never_at_once(now: float, left: float, failures: int) -> None:
     token = Token("jwt", "x", now + left)
-    after, again = renew_after(token, now), renew_after(token, now, failed=True)
-    assert after is not None
-    assert again is not None
-    assert 5 <= again <= max(5, after)
+    after, again = renew_after(token, now), renew_after(token, now, failures)
+    assert after is not None and again is not None
+    assert after >= 5 and 5 <= again <= 60
     if left > 10:
-        assert after < left
-    assert again <= 30
+        assert after < left and again < left
+
+
+@pytest.mark.parametrize(
+    ("lifetime", "after"), [(86_400, 85_800), (3600, 3000), (1200, 600), (1000, 500), (300, 150), (8, 5), (-1, 5)]
+)
+def test_a_token_is_renewed_ten_minutes_or_half_of_its_lifetime_before_it_expires(lifetime: int, after: int) -> None:
+    assert renew_after(Token("jwt", "x", 1000.0 + lifetime), 1000.0) == after
+
+
+def test_failed_renewals_are_repeated_with_growing_pauses() -> None:
+    now, found = 0.0, []
+    for failures in range(1, 30):
+        pause = renew_after(Token("jwt", "x", 600.0), now, failures)
+        assert pause is not None
+        found.append(pause)
+        now += pause
+    assert found[:6] == [5, 10, 20, 40, 60, 60]
+    assert min(found) == 5 == found[-1]  # little time is left, then none
 
 
 def test_no_secret_is_shown() -> None:

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from eventconsumer_processor.errors import HubUnreachable, LeaseLost
+from eventconsumer_api.conditions import Reason
+from eventconsumer_processor.errors import HubBusy, HubUnreachable, LeaseLost
 from eventconsumer_processor.lease.model import Checkpoint
 from eventconsumer_processor.partition.pump import PumpEnd
 from eventconsumer_processor.source.hub import HubInfo
@@ -347,6 +348,37 @@ async def test_stop_flushes_what_is_buffered() -> None:
     assert await running.stop() is PumpEnd.SHUTDOWN
     assert stage.rows() == list(range(4))
     assert json.loads(stage.leases.blobs["$Default/0"].data)["Owner"] == ""
+
+
+class _Busy(FakeHub):
+    """Limits requests six times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[float] = []
+
+    async def open(self, partition: str, after: int, epoch: int, prefetch: int) -> FakeSource:
+        """See `Hub`."""
+        self.asked.append(asyncio.get_running_loop().time())
+        if len(self.asked) <= 6:
+            raise HubBusy("status code: 503")
+        return await super().open(partition, after, epoch, prefetch)
+
+
+@virtual
+async def test_a_hub_that_limits_requests_is_asked_again_after_4_seconds_and_then_less_and_less() -> None:
+    hub = _Busy()
+    stage = Stage(hub=hub)
+    stage.partition.add(*bodies(10))
+    running = await stage.pump()
+    await eventually(lambda: len(hub.asked) == 3)
+    assert "limits the requests" in running.problem(Reason.EVENT_HUB_UNREACHABLE).message
+    await eventually(lambda: len(stage.files()) == 1, 300)
+    assert running.pump.problems() == []
+    pauses = [later - earlier for earlier, later in zip(hub.asked, hub.asked[1:], strict=False)]
+    for pause, least in zip(pauses, (4, 8, 16, 32, 60, 60), strict=True):
+        assert least <= pause <= 1.5 * least + 1
+    await running.stop()
 
 
 class _Refusing(FakeHub):

@@ -7,9 +7,7 @@ import pytest
 
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.identity import EventMark
-from eventconsumer_processor.errors import HubUnreachable, PositionRefused
 from eventconsumer_processor.partition import marks
-from eventconsumer_processor.source.conditions import error_for
 from tests.support.fakes.hub import FakeHub, FakeSource
 from tests.support.fakes.virtual import virtual
 from tests.unit.processor.stage import CONFIG, Running, Stage, eventually
@@ -245,13 +243,3 @@ def mark(offset: str, seconds: float | None) -> EventMark:
 )
 def test_events_are_compared_by_time_and_opaque_offset(ours: Any, theirs: Any, same: bool | None) -> None:
     assert marks.same(mark(*ours), mark(*theirs)) is same
-
-
-def test_a_refused_position_is_told_from_other_errors() -> None:
-    text = (
-        "The supplied sequence number '488' is invalid. The last sequence number in the system is '482' "
-        "TrackingId:02c850ab-c61c-4b9c-b1e1-ca1b06fe98ec_B9S3"
-    )
-    assert type(error_for("com.microsoft:argument-error", text)) is PositionRefused
-    other = "The supplied sequence number 'x' is invalid: it is not a number."
-    assert type(error_for("com.microsoft:argument-error", other)) is HubUnreachable

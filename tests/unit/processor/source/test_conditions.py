@@ -1,0 +1,104 @@
+"""Errors of the hub are decided by condition or status code, from our receiver as from the SDK, never by their text."""
+
+from typing import Any
+
+import pytest
+from azure.core.exceptions import ClientAuthenticationError
+from azure.eventhub._pyamqp.error import (
+    AMQPLinkError,
+    AuthenticationException,
+    ErrorCondition,
+    TokenAuthFailure,
+    TokenExpired,
+)
+from azure.eventhub.exceptions import AuthenticationError, ConnectError, EventHubError
+
+from eventconsumer_processor.errors import (
+    HubBusy,
+    HubNotFound,
+    HubUnauthorized,
+    HubUnreachable,
+    LinkStolen,
+    PositionRefused,
+)
+from eventconsumer_processor.source.conditions import error_for
+from eventconsumer_processor.source.sdk import source_error
+
+
+def wrapped(kind: type[EventHubError], cause: Exception) -> EventHubError:
+    """The error that the SDK's client raises for an error of its AMQP library."""
+    try:
+        try:
+            raise cause
+        except Exception:
+            raise kind(str(cause), cause) from None  # type: ignore[arg-type]
+    except EventHubError as error:
+        return error
+
+
+# A text with each word that a condition or a user's name may have.
+TEXT = (
+    "The link 'G1:link:stolen' of hub 'auth-failed-not-found-unauthorized-access' is detached. status code: 401, "
+    "status code: 404, InvalidSignature, entity-disabled, time, server-busy. "
+    "The supplied sequence number '4' is invalid. The last sequence number in the system is '2'"
+)
+CONDITIONS = [
+    ("amqp:link:stolen", LinkStolen),
+    ("amqp:not-found", HubNotFound),
+    ("amqp:resource-deleted", HubNotFound),
+    ("com.microsoft:entity-disabled", HubNotFound),
+    ("amqp:unauthorized-access", HubUnauthorized),
+    ("com.microsoft:auth-failed", HubUnauthorized),
+    ("com.microsoft:server-busy", HubBusy),
+    ("com.microsoft:argument-error", PositionRefused),
+    ("com.microsoft:georeplication:invalid-offset", PositionRefused),
+    ("com.microsoft:argument-out-of-range", HubUnreachable),
+    ("amqp:link:detach-forced", HubUnreachable),
+    ("amqp:connection:forced", HubUnreachable),
+    ("amqp:not-found-at-all", HubUnreachable),
+    ("", HubUnreachable),
+]
+
+
+@pytest.mark.parametrize(("condition", "expected"), CONDITIONS)
+def test_the_condition_decides(condition: str, expected: type[Exception]) -> None:
+    assert type(error_for(condition, TEXT)) is expected
+    link = AMQPLinkError(condition.encode() or ErrorCondition.UnknownError, description=TEXT.encode())
+    assert type(source_error(link)) is expected
+    assert type(source_error(wrapped(ConnectError, link))) is expected
+
+
+@pytest.mark.parametrize(
+    ("condition", "status", "expected"),
+    [
+        ("", 401, HubUnauthorized),
+        ("", 403, HubUnauthorized),
+        ("", 404, HubNotFound),
+        ("", 503, HubBusy),
+        ("", 500, HubUnreachable),
+        ("", None, HubUnreachable),
+        ("amqp:internal-error", 404, HubNotFound),
+        ("amqp:not-found", 401, HubNotFound),
+    ],
+)
+def test_the_status_of_a_response_decides_where_the_condition_says_nothing(
+    condition: str, status: int | None, expected: type[Exception]
+) -> None:
+    assert type(error_for(condition, TEXT, status)) is expected
+    if not condition:
+        assert type(source_error(wrapped(AuthenticationError, TokenAuthFailure(status, TEXT)))) is expected
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ClientAuthenticationError("AADSTS700016"), HubUnauthorized),
+        (TokenExpired(ErrorCondition.InternalError, description="CBS Authentication Expired."), HubUnauthorized),
+        (AuthenticationException(ErrorCondition.InternalError, description="Failed to open CBS."), HubUnreachable),
+        (TimeoutError("Authentication attempt timed-out."), HubUnreachable),
+        (OSError("no route"), HubUnreachable),
+        (ValueError("not-found"), HubUnreachable),
+    ],
+)
+def test_other_errors_of_the_sdk(error: Any, expected: type[Exception]) -> None:
+    assert type(source_error(error)) is expected
