@@ -176,7 +176,7 @@ class AmqpHub:
 
     async def open(self, partition: str, after: int, epoch: int, prefetch: int) -> Source:
         """See `Hub`."""
-        return await self._open(partition, f"amqp.annotation.x-opt-sequence-number > '{after}'", epoch, prefetch)
+        return await self._open(partition, events_after(after), epoch, prefetch)
 
     async def locate(self, partition: str, position: Position, epoch: int) -> int:
         """See `Hub`."""
@@ -239,6 +239,17 @@ def linger_seconds(roll: Roll, processing: Processing) -> float:
     if processing.handler is not None:
         return LINGER_SECONDS
     return max(LINGER_SECONDS, min(FILE_SECONDS, roll.max_seconds / FILE_PART))
+
+
+def events_after(number: int) -> str:
+    """The filter for the events with a sequence number above `number`; -1: all events.
+
+    On a partition that was never used, Event Hubs delivers nothing for a sequence number above -1, so the start of a
+    partition is an offset, as in the SDKs (Azure/azure-sdk-for-js, pull request 20982).
+    """
+    if number < 0:
+        return selector("-1", inclusive=False)
+    return f"amqp.annotation.x-opt-sequence-number > '{number}'"
 
 
 def selector(where: str | datetime, inclusive: bool) -> str:

@@ -117,7 +117,8 @@ class SdkHub:
 
     async def open(self, partition: str, after: int, epoch: int, prefetch: int) -> "SdkSource":
         """See `Hub`."""
-        source = SdkSource(self._consumer(partition, after, prefetch, owner_level=epoch), prefetch)
+        where = "-1" if after < 0 else after  # see `amqp.hub.events_after`
+        source = SdkSource(self._consumer(partition, where, prefetch, owner_level=epoch), prefetch)
         await source.open()
         return source
 
