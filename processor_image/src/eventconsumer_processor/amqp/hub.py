@@ -181,8 +181,8 @@ class AmqpHub:
     async def locate(self, partition: str, position: Position, epoch: int) -> int:
         """See `Hub`."""
 
-        async def open_at(where: str | datetime, inclusive: bool) -> Source:
-            return await self._open(partition, selector(where, inclusive), epoch, prefetch=1)
+        async def open_at(where: str | datetime) -> Source:
+            return await self._open(partition, events_at(where), epoch, prefetch=1)
 
         return await locate(partition, position, await self.partition(partition), open_at, REQUEST_SECONDS)
 
@@ -248,17 +248,16 @@ def events_after(number: int) -> str:
     partition is an offset, as in the SDKs (Azure/azure-sdk-for-js, pull request 20982).
     """
     if number < 0:
-        return selector("-1", inclusive=False)
+        return "amqp.annotation.x-opt-offset > '-1'"
     return f"amqp.annotation.x-opt-sequence-number > '{number}'"
 
 
-def selector(where: str | datetime, inclusive: bool) -> str:
-    """The filter for events after an offset or a time, or at it."""
-    operator = ">=" if inclusive else ">"
+def events_at(where: str | datetime) -> str:
+    """The filter for the event at an offset or a time, and all events after it."""
     if isinstance(where, datetime):
         milliseconds = calendar.timegm(where.utctimetuple()) * 1000 + where.microsecond // 1000
-        return f"amqp.annotation.x-opt-enqueued-time {operator} '{milliseconds}'"
-    return f"amqp.annotation.x-opt-offset {operator} '{where}'"
+        return f"amqp.annotation.x-opt-enqueued-time >= '{milliseconds}'"
+    return f"amqp.annotation.x-opt-offset >= '{where}'"
 
 
 def _signing_in(access: HubAccess) -> tuple[str, Endpoint, Callable[[str], TokenSource]]:

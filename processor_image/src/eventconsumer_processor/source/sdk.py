@@ -112,7 +112,6 @@ class SdkHub:
             last=int(answer["last_enqueued_sequence_number"]),
             last_enqueued_time=answer["last_enqueued_time_utc"],
             is_empty=bool(answer["is_empty"]),
-            last_offset=str(answer["last_enqueued_offset"]),
         )
 
     async def open(self, partition: str, after: int, epoch: int, prefetch: int) -> "SdkSource":
@@ -125,8 +124,8 @@ class SdkHub:
     async def locate(self, partition: str, position: Position, epoch: int) -> int:
         """See `Hub`."""
 
-        async def open_at(where: str | datetime, inclusive: bool) -> SdkSource:
-            source = SdkSource(self._consumer(partition, where, 1, owner_level=epoch, inclusive=inclusive), prefetch=1)
+        async def open_at(where: str | datetime) -> SdkSource:
+            source = SdkSource(self._consumer(partition, where, 1, owner_level=epoch, inclusive=True), prefetch=1)
             await source.open()
             return source
 
