@@ -1,7 +1,5 @@
 """Maps error conditions and texts of Event Hubs to the host's errors."""
 
-import re
-
 from eventconsumer_processor.errors import (
     HubNotFound,
     HubUnauthorized,
@@ -12,8 +10,9 @@ from eventconsumer_processor.errors import (
 )
 
 _MISSING = ("not-found", "status code: 404", "resource-deleted", "entity-disabled")
-# The text as published by users: Azure/azure-event-hubs-spark issue 315, Azure/azure-sdk-for-java issue 10215.
-_BEYOND = re.compile(r"the supplied (sequence number|offset) '[^']*' is invalid\. the last \1 in the system is")
+# The position of a link is beyond the end of the partition: "The supplied offset '...' is invalid. The last offset in
+# the system is '...'" (Azure/azure-event-hubs-python, issue 13).
+_POSITION = "com.microsoft:argument-error"
 _REFUSED = ("status code: 401", "status code: 403", "unauthorized-access", "auth-failed", "invalidsignature")
 
 
@@ -25,7 +24,7 @@ def error_for(condition: str, text: str) -> SourceError:
     marks = f"{condition} {text}".lower()
     if "link:stolen" in marks:
         return LinkStolen(text)
-    if _BEYOND.search(marks):
+    if condition == _POSITION:
         return PositionRefused(text)
     if any(mark in marks for mark in _MISSING):
         return HubNotFound(text)
