@@ -134,11 +134,13 @@ def shown(mark: EventMark) -> str:
 
 
 def position_refused(error: PositionRefused) -> Problem:
-    """The hub rejected a link with a position beyond the end of the partition."""
+    """The hub rejected the position of a link."""
     return Problem(
         field=f"{HUB}.name",
         reason=Reason.HUB_DIVERGED,
-        message=f"Event Hubs rejects a position beyond the end of a partition; the host retries ({error})",
+        message="Event Hubs rejects the position at which a partition continues: the partition ends before it. It may "
+        "have lost events in a failover, or be another Event Hub with this name. The host compares the events, and "
+        f"retries ({error})",
     )
 
 

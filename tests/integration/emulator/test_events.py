@@ -191,11 +191,11 @@ async def test_every_kind_of_body_survives(hub: Hub) -> None:
 
 
 async def test_events_of_every_size(hub: Hub) -> None:
-    bodies = [bytes(number % 251 for number in range(size)) for size in (0, 1, 300_000, 1_048_000)]
+    bodies = [bytes(number % 251 for number in range(size)) for size in (0, 1, 300_000, 20_000_000)]
     with hub.producer() as producer:
         for body in bodies:
             batch = producer.create_batch(partition_id="0")
-            assert batch.max_size_in_bytes == 1024 * 1024
+            assert batch.max_size_in_bytes == 20 * 1024 * 1024
             batch.add(EventData(body))
             producer.send_batch(batch)
     received = await receive_aio(hub, count(4), **EARLIEST)
@@ -206,7 +206,7 @@ def test_an_event_above_the_limit_is_refused(hub: Hub) -> None:
     """The SDK checks a batch's size itself, so the event goes as a single message."""
     with hub.producer(retry_total=0) as producer:
         with pytest.raises(EventDataSendError):
-            producer.send_event(EventData(b"x" * (1 << 20)), partition_id="0")
+            producer.send_event(EventData(b"x" * (20 << 20)), partition_id="0")
         producer.send_event(EventData(b"small"), partition_id="0")
 
 

@@ -338,9 +338,9 @@ def test_credit_and_window_are_renewed_before_they_end(broker: Broker, peer: Pee
 
 def test_a_message_that_is_too_large_detaches_the_link_and_frees_its_memory(producer: Peer) -> None:
     part = bytes(60_000)
-    for number in range(30):
+    for number in range(360):
         producer.send(Transfer(0, 0, b"t", 0, False, True), part)
-        if number == 20:
+        if number == 349:
             assert condition(producer.expect(Detach)) == "amqp:link:message-size-exceeded"
     assert not producer.connection.closed
     assert producer.connection._held == 0
@@ -553,6 +553,42 @@ def test_a_frozen_reader_is_silent_until_it_thaws(broker: Broker, peer: Peer) ->
     assert sequence_numbers(peer.read()) == []
     broker.faults.frozen.clear()
     assert sequence_numbers(peer.read()) == [0, 1]
+
+
+def test_an_attach_is_answered_late_and_before_a_detach_that_followed_it(broker: Broker, peer: Peer) -> None:
+    fill(broker, "orders", 0, 2)
+    broker.faults.late.append(Selection(partition="0"))
+    peer.attach_reader(READER, handle=1, credit=1)
+    peer.attach_reader(READER, handle=2, credit=1)  # displaces none: both have no epoch
+    peer.send(Detach(1, True))
+    assert peer.read() == []
+    broker.faults.late.clear()
+    got = [performative for performative, _ in peer.read()]
+    assert [(type(one), one.handle) for one in got] == [
+        (Attach, 1), (Detach, 1), (Attach, 2), (Transfer, 2),
+    ]  # fmt: skip
+    peer.attach_reader(READER, handle=1)
+    assert peer.expect(Attach).source is not None
+
+
+def test_a_late_reader_that_is_displaced_is_answered_first(broker: Broker, peer: Peer) -> None:
+    broker.faults.late.append(Selection(connection=1))
+    peer.attach_reader(READER, epoch=1)
+    other = Peer(broker, 2).open()
+    other.attach_reader(READER, epoch=2)
+    assert other.expect(Attach)
+    attach, detach = (performative for performative, _ in peer.read())
+    assert isinstance(attach, Attach)
+    assert condition(detach) == "amqp:link:stolen"
+
+
+def test_a_reader_by_number_of_a_partition_that_was_never_used_gets_nothing(broker: Broker, peer: Peer) -> None:
+    peer.attach_reader(READER, handle=1, selector="amqp.annotation.x-opt-sequence-number > '-1'", credit=10)
+    peer.attach_reader(READER, handle=2, selector="amqp.annotation.x-opt-offset > '-1'", credit=10)
+    fill(broker, "orders", 0, 2)
+    assert [got.handle for got, _ in peer.read() if isinstance(got, Transfer)] == [2, 2]
+    peer.attach_reader(READER, handle=3, selector="amqp.annotation.x-opt-sequence-number > '-1'", credit=10)
+    assert [got.handle for got, _ in peer.read() if isinstance(got, Transfer)] == [3, 3]
 
 
 def test_refusals_are_counted(broker: Broker, peer: Peer) -> None:

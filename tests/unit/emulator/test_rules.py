@@ -12,7 +12,7 @@ from eventhubs_emulator.errors import LinkFailed, UsageError
 from eventhubs_emulator.hub import Partition, Retention
 from eventhubs_emulator.keys import lookup3, partition_of_key
 from eventhubs_emulator.messages import encode_event
-from eventhubs_emulator.positions import parse_selector, start_of
+from eventhubs_emulator.positions import NO_EVENT, parse_selector, start_of
 from eventhubs_emulator.readers import displaced_by
 from eventhubs_emulator.tokens import (
     LISTEN,
@@ -94,9 +94,12 @@ def test_a_selector_that_cannot_be_met_is_refused_as_azure_does(
     assert caught.value.condition.endswith(condition)
 
 
-@pytest.mark.parametrize("condition", ["sequence-number > '-1'", "sequence-number >= '-1'", "offset > '-1'"])
-def test_a_new_partition_takes_the_position_before_its_first_event(condition: str) -> None:
-    assert start(Partition("0", Retention()), condition) == 0
+@pytest.mark.parametrize(
+    ("condition", "first"),
+    [("sequence-number >= '-1'", 0), ("offset > '-1'", 0), ("sequence-number > '-1'", NO_EVENT)],
+)
+def test_a_new_partition_takes_only_some_positions_before_its_first_event(condition: str, first: int) -> None:
+    assert start(Partition("0", Retention()), condition) == first
 
 
 @pytest.mark.parametrize("text", ["", "x-opt-offset > '1'", "1=1; drop"])

@@ -19,6 +19,7 @@
     POST   /faults/drop-connections                  drop without a close frame: connection?
     POST   /faults/detach                            condition?, description? and a selection
     POST   /faults/freeze, /faults/unfreeze          links that send no events: a selection
+    POST   /faults/late                              attaches that are not answered yet: a selection
     POST   /faults/refuse                            attaches to refuse: condition?, description?, times?, a selection
     POST   /faults/busy                              answer com.microsoft:server-busy: a selection
     POST   /faults/delay                             seconds before each write of events and responses: seconds
@@ -28,8 +29,8 @@
     DELETE /faults                                   end every lasting fault
 
 A selection is any of hub, partition, group, connection, kind ("reader" or "producer"); without one, it contains all
-links of these kinds. Detach and refuse also know the kinds "cbs" and "management". Freeze, refuse, busy, delay and cbs
-last until they are ended; the others happen once.
+links of these kinds. Detach and refuse also know the kinds "cbs" and "management". Freeze, late, refuse, busy, delay
+and cbs last until they are ended; the others happen once.
 """
 
 import base64
@@ -186,6 +187,8 @@ class Admin:
                 faults.frozen.append(selection)
             case "unfreeze":
                 faults.frozen = [] if selection == Selection() else [s for s in faults.frozen if s != selection]
+            case "late":
+                faults.late.append(selection)
             case "refuse":
                 faults.refusals.append(Refusal(selection, _error(call, "amqp:internal-error"), call.get("times", int)))
             case "busy":

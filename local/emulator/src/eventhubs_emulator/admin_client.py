@@ -161,6 +161,10 @@ class AdminClient:
         """Ends the freeze with the same selection; without a selection, all freezes."""
         self.call("POST", "/faults/unfreeze", **selection)
 
+    def answer_late(self, **selection: Any) -> None:
+        """Leaves attaches without an answer until the faults are cleared."""
+        self.call("POST", "/faults/late", **selection)
+
     def refuse(
         self, condition: str | None = None, description: str | None = None, times: int | None = None, **selection: Any
     ) -> None:

@@ -34,7 +34,7 @@ MAX_FRAME_SIZE = 65536
 """Bytes; the value of Event Hubs."""
 CHANNEL_MAX = 4999
 """The highest channel, as in Event Hubs."""
-MAX_HELD = 32 * 1024 * 1024
+MAX_HELD = 64 * 1024 * 1024
 """Bytes of unfinished messages on all links of a connection."""
 HANDSHAKE_SECONDS = 60.0
 """Time limit for the client to open the connection."""
@@ -112,6 +112,7 @@ class Connection:
         size = 0
         if not self.closed:
             for session in tuple(self.sessions.values()):
+                session.answer_late()
                 for link in session.outgoing():
                     if size < budget:
                         size += link.pump(budget - size)

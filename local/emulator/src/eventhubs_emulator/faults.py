@@ -76,6 +76,7 @@ class Faults:
 
     Attributes:
         frozen: links that get no events, although they have credit.
+        late: links whose attach is answered only when this fault has ended.
         refusals: attaches to refuse with an error.
         busy: producers and new readers that get ``com.microsoft:server-busy``.
         delay: seconds to wait before each write of events and each response to a producer.
@@ -83,6 +84,7 @@ class Faults:
     """
 
     frozen: list[Selection] = field(default_factory=list)
+    late: list[Selection] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     busy: list[Selection] = field(default_factory=list)
     delay: float = 0.0
@@ -91,6 +93,10 @@ class Faults:
     def is_frozen(self, endpoint: Endpoint) -> bool:
         """Whether the link must send no events."""
         return any(selection.matches(endpoint) for selection in self.frozen)
+
+    def is_late(self, endpoint: Endpoint) -> bool:
+        """Whether the attach of the link must wait."""
+        return any(selection.matches(endpoint) for selection in self.late)
 
     def check_busy(self, endpoint: Endpoint) -> None:
         """Raises ``server-busy`` if the endpoint is throttled."""

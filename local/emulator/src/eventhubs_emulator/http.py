@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from .errors import BadRequest, EmulatorError, NotFound
 
-MAX_BODY = 8 * 1024 * 1024
+MAX_BODY = 32 * 1024 * 1024
 """Bytes of a request body."""
 REQUEST_SECONDS = 30.0
 

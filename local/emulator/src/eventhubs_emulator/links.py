@@ -13,8 +13,8 @@ from .errors import DecodeError, LinkFailed
 from .framing import frame
 from .performatives import ACCEPTED, Attach, Detach, Disposition, Flow, Transfer, error_value, full_terminus, rejected
 
-MAX_MESSAGE_SIZE = 1024 * 1024
-"""Bytes; the limit of the standard tier."""
+MAX_MESSAGE_SIZE = 20 * 1024 * 1024
+"""Bytes; the limit of a dedicated cluster. It is 1 MB in the other tiers."""
 CREDIT = 1000
 """Transfers that a client may send ahead."""
 SETTLED = 1

@@ -6,6 +6,9 @@
 
 A position before the oldest retained event starts there without an error, as in Azure. A position after the newest
 event is refused with Azure's text: from this error, a client detects that the hub of its checkpoint was recreated.
+
+A reader of a partition that was never used gets no event for a sequence number above -1, also of events that are
+enqueued later (Azure/azure-sdk-for-js, pull request 20982). Clients use the offset -1 for the start of a partition.
 """
 
 import re
@@ -15,6 +18,8 @@ from .errors import LinkFailed
 from .hub import Partition
 
 ARGUMENT_ERROR = "com.microsoft:argument-error"
+NO_EVENT = (1 << 63) - 1
+"""A sequence number that no event has."""
 _SELECTOR = re.compile(
     r"\s*amqp\.annotation\.x-opt-(offset|sequence-number|enqueued-time(?:-utc)?)\s*(>=|>)\s*'?([^']*)'?\s*\Z"
 )
@@ -70,6 +75,8 @@ def start_of(selector: Selector, partition: Partition) -> int:
     first = value if selector.inclusive else value + 1
     if selector.field == "enqueued-time":
         return partition.first_from_time(first)
+    if partition.next_sequence_number == 0 and (selector.field, first) == ("sequence-number", 0):
+        return NO_EVENT
     last = int(partition.last_offset) if selector.field == "offset" else partition.last_sequence_number
     if value > last:
         raise LinkFailed(

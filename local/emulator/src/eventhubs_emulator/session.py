@@ -43,6 +43,8 @@ class Session:
         self.links: dict[int, Link] = {}
         self.ended = False
         self._detaching: set[int] = set()
+        self._late: dict[int, Attach] = {}  # attaches without an answer yet, by handle
+        self._late_detached: set[int] = set()  # those that the client has detached meanwhile
         self._next_incoming = begin.next_outgoing_id
         self._incoming_window = WINDOW
         self._next_outgoing = 1
@@ -138,12 +140,33 @@ class Session:
             self.connection.log("link refused", attach, error)
             return
         self.links[attach.handle] = link
-        self.send(link.attach_reply(attach))
-        link.opened()
-        self.connection.log("link attached", link)
+        self._late[attach.handle] = attach
+        self.answer_late()
+
+    def answer_late(self) -> None:
+        """Answers the attaches that no fault delays any more, and the detaches that followed them."""
+        faults = self.connection.broker.faults
+        for handle in tuple(self._late):
+            link = self.links[handle]
+            endpoint = getattr(link, "endpoint", None)
+            if endpoint is not None and faults.is_late(endpoint):
+                continue
+            self._answer(link)
+            if handle in self._late_detached:
+                self.detach(link, Detach(handle, True))
+
+    def _answer(self, link: Link) -> None:
+        attach = self._late.pop(link.handle, None)
+        if attach is not None:
+            self.send(link.attach_reply(attach))
+            link.opened()
+            self.connection.log("link attached", link)
 
     def _on_detach(self, detach: Detach) -> None:
         link = self.links.get(detach.handle)
+        if detach.handle in self._late:
+            self._late_detached.add(detach.handle)
+            return
         if link is not None:
             self.detach(link, Detach(detach.handle, bool(detach.closed)))
             self.connection.log("link closed", link)
@@ -151,6 +174,8 @@ class Session:
 
     def detach(self, link: Link, detach: Detach) -> None:
         """Ends a link and notifies the client."""
+        self._answer(link)  # an attach comes before its detach
+        self._late_detached.discard(link.handle)
         del self.links[link.handle]
         self._detaching.add(link.handle)
         link.close()
@@ -189,7 +214,7 @@ class Session:
 
     def outgoing(self) -> list[Outgoing]:
         """The links on which the client receives."""
-        return [link for link in self.links.values() if isinstance(link, Outgoing)]
+        return [link for link in self.links.values() if isinstance(link, Outgoing) and link.handle not in self._late]
 
     def end(self, error: AmqpError | None = None) -> None:
         """Ends the session and its links, and notifies the client."""
@@ -205,3 +230,4 @@ class Session:
         for link in tuple(self.links.values()):
             link.close()
         self.links.clear()
+        self._late.clear()

@@ -208,13 +208,13 @@ class AmqpHub:
 
     async def open(self, partition: str, after: int, epoch: int, prefetch: int) -> Source:
         """See `Hub`."""
-        return await self._open(partition, f"amqp.annotation.x-opt-sequence-number > '{after}'", epoch, prefetch)
+        return await self._open(partition, events_after(after), epoch, prefetch)
 
     async def locate(self, partition: str, position: Position, epoch: int) -> int:
         """See `Hub`."""
 
-        async def open_at(where: str | datetime, inclusive: bool) -> Source:
-            return await self._open(partition, selector(where, inclusive), epoch, prefetch=1)
+        async def open_at(where: str | datetime) -> Source:
+            return await self._open(partition, events_at(where), epoch, prefetch=1)
 
         return await locate(partition, position, await self.partition(partition), open_at, REQUEST_SECONDS)
 
@@ -275,13 +275,23 @@ def linger_seconds(roll: Roll, processing: Processing) -> float:
     return max(LINGER_SECONDS, min(FILE_SECONDS, roll.max_seconds / FILE_PART))
 
 
-def selector(where: str | datetime, inclusive: bool) -> str:
-    """The filter for events after an offset or a time, or at it."""
-    operator = ">=" if inclusive else ">"
+def events_after(number: int) -> str:
+    """The filter for the events with a sequence number above `number`; -1: all events.
+
+    On a partition that was never used, Event Hubs delivers nothing for a sequence number above -1, so the start of a
+    partition is an offset, as in the SDKs (Azure/azure-sdk-for-js, pull request 20982).
+    """
+    if number < 0:
+        return "amqp.annotation.x-opt-offset > '-1'"
+    return f"amqp.annotation.x-opt-sequence-number > '{number}'"
+
+
+def events_at(where: str | datetime) -> str:
+    """The filter for the event at an offset or a time, and all events after it."""
     if isinstance(where, datetime):
         milliseconds = calendar.timegm(where.utctimetuple()) * 1000 + where.microsecond // 1000
-        return f"amqp.annotation.x-opt-enqueued-time {operator} '{milliseconds}'"
-    return f"amqp.annotation.x-opt-offset {operator} '{where}'"
+        return f"amqp.annotation.x-opt-enqueued-time >= '{milliseconds}'"
+    return f"amqp.annotation.x-opt-offset >= '{where}'"
 
 
 def _signing_in(access: HubAccess) -> tuple[str, Endpoint, Callable[[str], TokenSource]]:

@@ -4,9 +4,12 @@ A receiver keeps deliveries encoded until the reader takes them. A detached link
 link receives its waiting events again.
 
 Link credit is the number of events that the sender may send. Two limits apply: `prefetch` events, and a budget in
-bytes, by the recent size of events. Credit is renewed when half of it is used. It is withdrawn when waiting events
-exceed the budget, or possible events exceed it by half: then events are larger than estimated, or the budget has
-shrunk. So the bytes that wait for a slow reader stay near the budget, whatever the prefetch.
+bytes, by the recent size of events. The first credit is one event, because events may have up to 20 MB. Credit is
+renewed when half of it is used. It is withdrawn when waiting events exceed the budget, also while an event arrives, or
+possible events exceed it by half: then events are larger than estimated, or the budget has shrunk. So the bytes that
+wait for a slow reader stay near the budget, whatever the prefetch; or they are one event, if that is larger.
+
+A delivery is counted at its first frame: a peer that counts it at its last frame is behind by one until then.
 """
 
 import asyncio
@@ -23,12 +26,16 @@ from eventconsumer_processor.amqp.wire import Deliveries
 from eventconsumer_processor.errors import HubUnreachable, SourceError
 from eventconsumer_processor.source.budget import Budget
 
+ATTACH_SECONDS = 60.0  # as the SDKs: the service finds a sequence number slowly (Azure/azure-event-hubs-java pull 208)
 REQUEST_SECONDS = 10.0
 LINGER_SECONDS = 0.1  # between two takes of few events, unless set otherwise
 MANY_EVENTS = 2000  # a `take` does not wait for more; for bytes see `Budget.many`
-LIMIT_BYTES = 64 * 1024 * 1024  # maximum of waiting bytes: a peer that sends more ignores its credit
-FIRST_EVENT_BYTES = 1024 * 1024  # assumed size of an event before the first arrives: the maximum of most hubs
+LIMIT_BYTES = 64 * 1024 * 1024  # maximum of waiting bytes: a link with more is detached, and its events come again
+# Assumed size of an event before the first arrives: the maximum of a dedicated cluster (Microsoft, "Azure Event Hubs
+# quotas and limits").
+FIRST_EVENT_BYTES = 20 * 1024 * 1024
 _WRAP = 0xFFFFFFFF
+_HALF = 1 << 31
 
 
 class BaseLink:
@@ -54,11 +61,11 @@ class BaseLink:
         """
         self._handle = self._session.attach(self)
         try:
-            async with asyncio.timeout(REQUEST_SECONDS):
+            async with asyncio.timeout(ATTACH_SECONDS):
                 await self._attached
         except TimeoutError:
             await self.detach()
-            raise HubUnreachable(f"the hub did not attach the link within {REQUEST_SECONDS:.0f} s") from None
+            raise HubUnreachable(f"the hub did not attach the link within {ATTACH_SECONDS:.0f} s") from None
         except asyncio.CancelledError:
             self._end(HubUnreachable("attaching was cancelled"))
             self._session.detach(self._handle, self)
@@ -93,7 +100,10 @@ class BaseLink:
         """See `session.Link`."""
         raise FrameError("a transfer on a sending link")
 
-    def on_outcome(self, delivery: int, outcome: object) -> None:
+    def on_outcome(self, first: int, last: int, outcome: object) -> None:
+        """See `session.Link`."""
+
+    def on_window(self) -> None:
         """See `session.Link`."""
 
     def on_detach(self, error: SourceError) -> None:
@@ -227,8 +237,8 @@ class Receiver(BaseLink):
             self._waiter = None
 
     def _has_enough(self) -> bool:
-        enough = self._waiting >= self._wanted or self._held >= self._budget.many
-        return enough or self._hurried or self.error is not None
+        enough = self._waiting >= self._wanted or (self._waiting and self._held >= self._budget.many)
+        return bool(enough) or self._hurried or self.error is not None
 
     def _wake(self) -> None:
         if self._waiter is not None and self._has_enough():
@@ -242,7 +252,7 @@ class Receiver(BaseLink):
         granted = grant(
             prefetch=self._prefetch,
             credit=self._credit,
-            waiting=self._waiting,
+            waiting=self._waiting + bool(self._parts),
             held=self._held,
             typical=self._typical,
             budget=self._budget.each,
@@ -267,11 +277,15 @@ class Receiver(BaseLink):
         super().on_attach(fields)
 
     def on_flow(self, fields: Fields) -> None:
-        """See `session.Link`. The peer may have advanced its delivery count without sending, or asks for the credit."""
+        """See `session.Link`. The peer may have used up credit without sending (a drain), or asks for the credit.
+
+        The drained credit may be more than the present credit, if our flow that lowered it is still on its way. The
+        peer's count holds in every case: a lower count of ours would cancel all further credit.
+        """
         moved = (fields.number(5, self._delivery_count) - self._delivery_count) & _WRAP
-        if moved <= self._credit:
-            self._delivery_count = (self._delivery_count + moved) & _WRAP
-            self._credit -= moved
+        if moved < _HALF:
+            self._advance(moved)
+            self._top_up()
         if fields[9]:
             self._session.flow(self._handle, self._delivery_count, self._credit)
 
@@ -279,13 +293,13 @@ class Receiver(BaseLink):
         """See `session.Link`. The first one may be the end of an incomplete delivery."""
         if self._parts:
             end, found = found.split()
-            self._hold(len(end))
+            self._held += len(end)
             self._complete(end)
         if found.stops:
-            self._hold(len(found.data))
+            self._held += len(found.data)
+            self._advance(len(found))
             self._arrived(found)
-        self._top_up()
-        self._wake()
+        self._settle_up()
 
     def on_transfer(self, fields: Fields, payload: bytes) -> None:
         """See `session.Link`."""
@@ -293,19 +307,18 @@ class Receiver(BaseLink):
             self._unsettled = fields.number(1)
         if fields[4] is True:
             self._unsettled = None
-        self._hold(len(payload))
+        if not self._parts:
+            self._advance(1)
+        self._held += len(payload)
         if fields[9]:  # aborted: discard the delivery
             self._held -= sum(map(len, self._parts)) + len(payload)
             self._parts.clear()
             self._unsettled = None
-            self._count(1, 0)
         elif fields[5]:
             self._parts.append(payload)
-            return
         else:
             self._complete(payload)
-        self._top_up()
-        self._wake()
+        self._settle_up()
 
     def _complete(self, end: bytes) -> None:
         """Complete a delivery with its last part."""
@@ -318,18 +331,22 @@ class Receiver(BaseLink):
     def _arrived(self, found: Deliveries) -> None:
         self._pieces.append(found)
         self._waiting += len(found)
-        self._count(len(found), len(found.data))
+        self._seen += len(found)
+        self._seen_bytes += len(found.data)
 
-    def _count(self, count: int, size: int) -> None:
+    def _advance(self, count: int) -> None:
+        """Count deliveries that the peer began to send, or credit that it gave up."""
         self._delivery_count = (self._delivery_count + count) & _WRAP
         self._credit = max(0, self._credit - count)
-        self._seen += count
-        self._seen_bytes += size
 
-    def _hold(self, size: int) -> None:
-        self._held += size
+    def _settle_up(self) -> None:
+        """Adjust the credit to the waiting bytes. The connection is shared, so a link with too many ends alone."""
         if self._held > LIMIT_BYTES:
-            raise FrameError(f"the peer ignores its credit: more than {LIMIT_BYTES} bytes of events are waiting")
+            self._session.detach(self._handle, self)
+            self._end(HubUnreachable(f"more than {LIMIT_BYTES} bytes of events wait on the link: it is opened again"))
+            return
+        self._top_up()
+        self._wake()
 
     def _end(self, error: SourceError) -> None:
         super()._end(error)

@@ -239,7 +239,6 @@ def partition_info(answer: dict[bytes, Any]) -> PartitionInfo:
         last=int(answer[b"last_enqueued_sequence_number"]),
         last_enqueued_time=_time(answer[b"last_enqueued_time_utc"]),
         is_empty=bool(answer[b"is_partition_empty"]),
-        last_offset=answer[b"last_enqueued_offset"].decode(),
     )
 
 

@@ -127,25 +127,25 @@ class _Pair:
 
 
 class Sender(BaseLink):
-    """Sends requests within the peer's credit."""
+    """Sends requests within the peer's credit and window."""
 
     def __init__(self, connection: Connection, address: str) -> None:
         super().__init__(connection)
         self._address = address
         self._credit = 0
         self._sent = 0  # deliveries on this link
-        self._more: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # credit, or the end
+        self._more: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # credit, window, or the end
         self._deliveries: deque[int] = deque(maxlen=REMEMBERED)
         self.refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Raises when the link ends or the peer rejects a message."""
 
     async def send(self, payload: bytes) -> None:
-        """Send a message when there is credit.
+        """Send a message when the peer accepts one.
 
         Raises:
             SourceError: The link has ended.
         """
-        while self._credit <= 0 and self.error is None:
+        while self.error is None and (self._credit <= 0 or not self._session.can_send):
             if self._more.done():
                 self._more = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._more)  # other tasks wait for it too
@@ -167,9 +167,14 @@ class Sender(BaseLink):
         if self._credit > 0:
             self._wake()
 
-    def on_outcome(self, delivery: int, outcome: object) -> None:
+    def on_window(self) -> None:
         """See `session.Link`."""
-        if delivery in self._deliveries and isinstance(outcome, dict) and "rejected" in outcome:
+        self._wake()
+
+    def on_outcome(self, first: int, last: int, outcome: object) -> None:
+        """See `session.Link`."""
+        ours = any((sent - first) & _WRAP <= (last - first) & _WRAP for sent in self._deliveries)
+        if ours and isinstance(outcome, dict) and "rejected" in outcome:
             self._refuse(HubUnreachable(f"the hub rejects a request: {outcome['rejected']}"))
 
     def _end(self, error: SourceError) -> None:

@@ -39,8 +39,11 @@ class Link(Protocol):
     def on_deliveries(self, found: Deliveries) -> None:
         """Whole, settled deliveries."""
 
-    def on_outcome(self, delivery: int, outcome: object) -> None:
-        """The outcome of a sent message."""
+    def on_outcome(self, first: int, last: int, outcome: object) -> None:
+        """The outcome of the sent messages with the delivery ids `first` to `last`."""
+
+    def on_window(self) -> None:
+        """The peer's window has opened: messages can be sent again."""
 
     def on_detach(self, error: SourceError) -> None:
         """The link has ended; called once."""
@@ -56,7 +59,8 @@ class Session:
         self._handle_max = HANDLE_MAX
         self._links: dict[int, Link] = {}  # by our handle
         self._handles: dict[int, int] = {}  # ours, by the peer's
-        self._leaving: dict[int, asyncio.Future[None]] = {}  # detached by us, not yet by the peer; by our handle
+        # Links that we detached and the peer did not yet, by our handle: their names, and futures of the peer's detach.
+        self._leaving: dict[int, tuple[str, asyncio.Future[None]]] = {}
         self._next_incoming = 0
         self._window = WINDOW  # remaining transfers of the peer's window
         self._next_outgoing = 0
@@ -83,7 +87,7 @@ class Session:
         links, self._links = self._links, {}
         for link in links.values():
             link.on_detach(error)
-        for left in self._leaving.values():
+        for _, left in self._leaving.values():
             if not left.done():
                 left.set_result(None)
         self._leaving.clear()
@@ -111,7 +115,8 @@ class Session:
         if self._links.get(handle) is not link:
             return None
         del self._links[handle]
-        left = self._leaving[handle] = asyncio.get_running_loop().create_future()
+        left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._leaving[handle] = link.name, left
         self._wire.send(frames.detach(handle))
         return left
 
@@ -119,14 +124,17 @@ class Session:
         """Set a link's credit; also renews the window."""
         self._send_flow((handle, delivery_count, credit))
 
+    @property
+    def can_send(self) -> bool:
+        """Whether the peer's window is open; when it opens, `Link.on_window` is called."""
+        return self._peer_window > 0
+
     def transfer(self, handle: int, payload: bytes) -> int:
-        """Send a complete message; returns its delivery id.
+        """Send a complete message while `can_send`; returns its delivery id.
 
         Raises:
-            HubUnreachable: The peer's window is used up, or the message exceeds a frame.
+            HubUnreachable: The message exceeds a frame.
         """
-        if self._peer_window <= 0:
-            raise HubUnreachable("the hub's session window is used up")
         delivery = self._next_outgoing
         data = frames.transfer(handle, delivery, payload)
         if len(data) > self._peer_frame_size:
@@ -165,8 +173,9 @@ class Session:
                 self._on_detach(fields)
             case frames.DISPOSITION:
                 if fields[0] is True:  # from a receiver: outcome of our messages
+                    first = fields.number(1)
                     for link in list(self._links.values()):
-                        link.on_outcome(fields.number(1), fields[4])
+                        link.on_outcome(first, fields.number(2, first), fields[4])
             case _:
                 raise FrameError(f"unknown performative {fields.code:#04x}")
 
@@ -190,8 +199,11 @@ class Session:
         return self._links.get(handle)
 
     def _on_flow(self, fields: Fields) -> None:
-        expected = fields.number(0, 0)
-        self._peer_window = (expected + fields.number(1) - self._next_outgoing) & _WRAP
+        window = (fields.number(0, 0) + fields.number(1) - self._next_outgoing) & _WRAP
+        was_closed, self._peer_window = not self.can_send, window if window <= _WRAP // 2 else 0  # it may shrink
+        if was_closed and self.can_send:
+            for sender in list(self._links.values()):
+                sender.on_window()
         if fields[4] is None:
             if fields[9]:
                 self._send_flow()
@@ -201,23 +213,25 @@ class Session:
             link.on_flow(fields)
 
     def _on_attach(self, fields: Fields) -> None:
-        name = fields.text(0)
-        handle = next((number for number, link in self._links.items() if link.name == name), None)
+        known = {link.name: number for number, link in self._links.items()}
+        late = {name: number for number, (name, _) in self._leaving.items()}
+        handle = {**late, **known}.get(fields.text(0))
         if handle is None:
-            if not self._leaving:
-                raise FrameError("the hub attaches a link that was not requested")
-            return  # of a link that was closed meanwhile
+            raise FrameError("the hub attaches a link that was not requested")
         self._handles[fields.number(1)] = handle
-        self._links[handle].on_attach(fields)
+        link = self._links.get(handle)
+        if link is not None:
+            link.on_attach(fields)
+        # Else we detached it before this late answer. The peer's detach follows, and frees the handle.
 
     def _on_detach(self, fields: Fields) -> None:
         handle = self._handles.pop(fields.number(0), None)
         if handle is None:
             return
-        left = self._leaving.pop(handle, None)
-        if left is not None:
-            if not left.done():
-                left.set_result(None)
+        leaving = self._leaving.pop(handle, None)
+        if leaving is not None:
+            if not leaving[1].done():
+                leaving[1].set_result(None)
             return
         link = self._links.pop(handle, None)
         if link is not None:

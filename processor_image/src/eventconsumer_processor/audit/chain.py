@@ -11,6 +11,7 @@ from eventconsumer_processor.audit.codes import Code
 from eventconsumer_processor.audit.leases import LeaseFacts
 from eventconsumer_processor.audit.model import Findings, GapReport, PartitionAudit
 from eventconsumer_processor.audit.names import SlotFacts
+from eventconsumer_processor.source import offsets
 
 KEPT_GAPS = 100
 COMPACTION = "compaction"  # the reason of a gap: log compaction removed the events
@@ -137,7 +138,11 @@ class ChainAudit:
             )
         elif self._at_checkpoint is None and (start is None or checkpoint != start - 1):
             self._find(Code.CHECKPOINT_OFF_FILES, f"no file ends at the checkpoint {checkpoint}", self.lease.blob)
-        elif self._at_checkpoint and self.lease.offset not in {*NO_OFFSETS, self._at_checkpoint.last_offset}:
+        elif (
+            self._at_checkpoint
+            and self.lease.offset not in NO_OFFSETS
+            and offsets.differ(self.lease.offset, self._at_checkpoint.last_offset)
+        ):
             self._find(
                 Code.CHECKPOINT_OFF_FILES,
                 f"the checkpoint {checkpoint} has offset {self.lease.offset!r}, but the file that ends there has "

@@ -188,6 +188,4 @@ def first_wanted(wanted: Position, info: PartitionInfo) -> int:
             return max(info.earliest, wanted.sequence_number)
         case PositionType.ENQUEUED_TIME if wanted.enqueued_time is not None:
             return nothing if info.last_enqueued_time < wanted.enqueued_time else info.earliest
-        case PositionType.OFFSET:
-            return nothing if info.last_offset == wanted.offset else info.earliest
     return info.earliest

@@ -35,6 +35,7 @@ from eventconsumer_processor import problems
 from eventconsumer_processor.identity.segments import is_superseded
 from eventconsumer_processor.lease.model import Lease
 from eventconsumer_processor.lease.store import LeaseStore
+from eventconsumer_processor.source import offsets
 from eventconsumer_processor.source.hub import Hub, HubInfo
 from eventconsumer_storage.blobs import Blob, BlobStore
 from eventconsumer_storage.errors import Conflict, Damaged, NotFound, StorageError
@@ -331,7 +332,7 @@ async def misfit(config: HostConfig, found: Sequence[Lease], hub: Hub, info: Hub
             )
         if read and idle and reached.offset and reached.sequence_number >= end.earliest:
             offset = await _offset_at(hub, lease, reached.sequence_number)
-            if offset not in {"", reached.offset}:
+            if offsets.differ(offset, reached.offset):
                 return (
                     f"the checkpoint of partition {lease.partition} names offset {reached.offset} for sequence number "
                     f"{reached.sequence_number}, but the hub's event with that number has offset {offset}"

@@ -2,14 +2,14 @@
 
 After a forced failover, sequence numbers may name other events (Microsoft, "Event Hubs geo-disaster recovery": events
 that were not replicated are lost). Event Hubs assigns an enqueued time once, so the same number with the same time is
-the same event. Offsets are opaque. Geo-replication changes their form from a number to a text such as `1:22:333`
-(Microsoft, "Geo-replication", section on offsets), so offsets of different forms cannot be compared.
+the same event. Offsets are compared as `source.offsets` describes.
 """
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from eventconsumer_api.identity import EventMark
+from eventconsumer_processor.source import offsets
 from eventconsumer_processor.source.hub import PartitionInfo
 
 if TYPE_CHECKING:  # callers that only read properties do not load Arrow
@@ -41,10 +41,9 @@ def same(ours: EventMark, theirs: EventMark) -> bool | None:
     tolerance = 0 if ours.offset and theirs.offset else PROPERTIES_MILLISECONDS
     if times[0] is not None and times[1] is not None and _milliseconds(times[0], times[1]) > tolerance:
         return False
-    comparable = ours.offset and theirs.offset and ours.offset.isdecimal() == theirs.offset.isdecimal()
-    if comparable and ours.offset != theirs.offset:
+    if offsets.differ(ours.offset, theirs.offset):
         return False
-    return True if comparable or None not in times else None
+    return True if offsets.comparable(ours.offset, theirs.offset) or None not in times else None
 
 
 def _milliseconds(one: datetime, other: datetime) -> int:

@@ -24,7 +24,9 @@ _CONDITIONS: dict[str, type[SourceError]] = {
     "amqp:unauthorized-access": HubUnauthorized,
     "com.microsoft:auth-failed": HubUnauthorized,
     "com.microsoft:server-busy": HubBusy,
-    "com.microsoft:argument-error": PositionRefused,  # a position is the only argument of a link
+    # A position is the only argument of a link: "The supplied offset '...' is invalid. The last offset in the system is
+    # '...'" (Azure/azure-event-hubs-python, issue 13).
+    "com.microsoft:argument-error": PositionRefused,
     "com.microsoft:georeplication:invalid-offset": PositionRefused,
 }
 _STATUS: dict[int, type[SourceError]] = {

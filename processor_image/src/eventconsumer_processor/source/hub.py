@@ -27,13 +27,16 @@ class HubInfo:
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """The retained range of a partition; both sequence numbers are -1 if it never had an event."""
+    """The retained range of a partition; both sequence numbers are -1 if it never had an event.
+
+    The offset of the last event is left out: with geo-replication, it is not a valid position (LastEnqueuedOffset of
+    PartitionProperties in azure-sdk-for-net).
+    """
 
     first: int
     last: int
     last_enqueued_time: datetime
     is_empty: bool
-    last_offset: str = ""
 
     @property
     def earliest(self) -> int:

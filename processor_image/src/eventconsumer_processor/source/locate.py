@@ -12,7 +12,7 @@ async def locate(
     partition: str,
     position: Position,
     end: PartitionInfo,
-    open_at: Callable[[str | datetime, bool], Awaitable[Source]],
+    open_at: Callable[[str | datetime], Awaitable[Source]],
     seconds: float,
 ) -> int:
     """See `Hub.locate`: opens a link at the position and reads its first event.
@@ -21,22 +21,19 @@ async def locate(
         partition: Its id.
         position: Of type EnqueuedTime or Offset.
         end: The properties of the partition.
-        open_at: Attaches a reader after an offset or a time; at it if the second argument is true.
+        open_at: Attaches a reader at an offset or a time; its first event is the one there, or else the next one.
         seconds: How long to wait for the event.
     """
     by_time = position.type is PositionType.ENQUEUED_TIME
     where = position.enqueued_time if by_time else position.offset
     assert where is not None  # noqa: S101 - the schema sees to it
-    nothing_there = end.is_empty or (
-        end.last_enqueued_time < where if isinstance(where, datetime) else end.last_offset == where
-    )
-    if nothing_there:
+    if end.is_empty or (isinstance(where, datetime) and end.last_enqueued_time < where):
         return end.last + 1
-    source = await open_at(where, by_time)
+    source = await open_at(where)
     try:
         found = await source.receive(1, seconds)
     finally:
         await source.close()
     if not len(found):
         raise HubUnreachable(f"partition {partition} delivered no event at {where} within {seconds:.0f} s")
-    return found.first
+    return found.first + 1 if found.last_offset == where else found.first

@@ -112,20 +112,20 @@ class SdkHub:
             last=int(answer["last_enqueued_sequence_number"]),
             last_enqueued_time=answer["last_enqueued_time_utc"],
             is_empty=bool(answer["is_empty"]),
-            last_offset=str(answer["last_enqueued_offset"]),
         )
 
     async def open(self, partition: str, after: int, epoch: int, prefetch: int) -> "SdkSource":
         """See `Hub`."""
-        source = SdkSource(self._consumer(partition, after, prefetch, owner_level=epoch), prefetch)
+        where = "-1" if after < 0 else after  # see `amqp.hub.events_after`
+        source = SdkSource(self._consumer(partition, where, prefetch, owner_level=epoch), prefetch)
         await source.open()
         return source
 
     async def locate(self, partition: str, position: Position, epoch: int) -> int:
         """See `Hub`."""
 
-        async def open_at(where: str | datetime, inclusive: bool) -> SdkSource:
-            source = SdkSource(self._consumer(partition, where, 1, owner_level=epoch, inclusive=inclusive), prefetch=1)
+        async def open_at(where: str | datetime) -> SdkSource:
+            source = SdkSource(self._consumer(partition, where, 1, owner_level=epoch, inclusive=True), prefetch=1)
             await source.open()
             return source
 

@@ -153,6 +153,13 @@ async def test_events_come_in_order_behind_the_position(world: World) -> None:
     await source.close()
 
 
+async def test_a_reader_of_a_partition_that_was_never_used_gets_its_first_events(world: World) -> None:
+    source = await world.hub.open("0", -1, 1, 100)
+    world.produce(2)
+    assert await numbers(source, 2) == [0, 1]
+    await source.close()
+
+
 async def test_no_more_events_come_than_asked_for_at_a_time(world: World) -> None:
     world.produce(7)
     source = await world.hub.open("0", -1, 1, 100)

@@ -9,12 +9,14 @@ import pytest
 
 from eventconsumer_processor.amqp import connection as connections
 from eventconsumer_processor.amqp import frames as amqp
+from eventconsumer_processor.amqp import link as links
 from eventconsumer_processor.amqp import session
 from eventconsumer_processor.amqp.connection import Connection, Endpoint
 from eventconsumer_processor.amqp.frames import Terminus
 from eventconsumer_processor.amqp.link import Receiver
+from eventconsumer_processor.amqp.requests import Sender
 from eventconsumer_processor.amqp.wire import messages_of
-from eventconsumer_processor.errors import HubNotFound, HubUnreachable, LinkStolen
+from eventconsumer_processor.errors import HubNotFound, HubUnreachable, LinkStolen, PositionRefused
 from eventconsumer_processor.source.budget import LINK_BYTES, Budget
 from eventhubs_emulator.framing import AMQP_HEADER, SASL_FRAME, SASL_HEADER, FrameReader, frame
 from eventhubs_emulator.performatives import (
@@ -102,7 +104,7 @@ class Server:
             raise ConnectionError("the client is gone")
         self._frames.feed(data)
 
-    async def greet(self, idle_ms: int = 0, handle_max: int = 255) -> None:
+    async def greet(self, idle_ms: int = 0, handle_max: int = 255, window: int = 100) -> None:
         assert await self.header() == SASL_HEADER
         self.raw(SASL_HEADER + frame(0, SaslMechanisms(("ANONYMOUS",)).encode(), SASL_FRAME))
         assert (await self.next(SASL)).mechanism == "ANONYMOUS"
@@ -111,13 +113,23 @@ class Server:
         self.raw(AMQP_HEADER)
         assert isinstance(await self.next(), Open)
         assert isinstance(await self.next(), Begin)
-        self.send(Open("server", max_frame_size=65536, idle_time_out=idle_ms), Begin(0, 5, 100, 100, handle_max))
+        self.send(Open("server", max_frame_size=65536, idle_time_out=idle_ms), Begin(0, 5, window, 100, handle_max))
 
     async def attach(self, handle: int = 9, count: int = 0) -> Attach:
         """Take an attach, under a handle of our own."""
         found: Attach = await self.next()
+        self.answer(found, handle, count)
+        return found
+
+    def answer(self, found: Attach, handle: int = 9, count: int = 0) -> None:
+        """Answer an attach."""
         ends = {"source": Described(ULong(0x28), ["a"]), "target": Described(ULong(0x29), ["b"])}
         self.send(Attach(found.name, handle, False, initial_delivery_count=count, **ends))
+
+    async def credit(self) -> Flow:
+        """The client's next flow for a link."""
+        while not isinstance(found := await self.next(), Flow) or found.handle is None:
+            pass
         return found
 
 
@@ -181,7 +193,11 @@ async def test_deliveries_in_parts_aborted_and_unsettled(world: World) -> None:
         attach = await server.attach(count=0xFFFFFFFE)  # about to wrap
         assert (attach.role, attach.snd_settle_mode, attach.rcv_settle_mode) == (True, 1, 0)
         flow = await server.next()
-        assert (flow.delivery_count, flow.link_credit, flow.handle) == (0xFFFFFFFE, 4, attach.handle)  # large ones yet
+        assert (flow.delivery_count, flow.link_credit, flow.handle) == (
+            0xFFFFFFFE,
+            1,
+            attach.handle,
+        )  # sizes are unknown
         server.send(event(0), payload=b"one")
         server.send(event(1, more=True), payload=b"tw")
         server.send(event(1), payload=b"o")
@@ -215,9 +231,9 @@ async def test_links_share_the_budget_of_waiting_bytes_until_they_end(world: Wor
     async def script(server: Server) -> None:
         servers.append(server)
         await server.greet()
-        for handle, credit in ((9, 4), (8, 2)):
+        for handle in (9, 8):
             await server.attach(handle=handle)
-            assert (await server.next()).link_credit == credit
+            assert (await server.next()).link_credit == 1
         detach = await server.next()
         server.send(Detach(9, True))
         assert detach.handle == 0
@@ -263,7 +279,14 @@ async def test_the_window_is_refreshed_before_it_is_used_up(world: World, monkey
 
 @pytest.mark.parametrize(
     ("condition", "expected"),
-    [("amqp:link:stolen", LinkStolen), ("amqp:not-found", HubNotFound), ("amqp:link:detach-forced", HubUnreachable)],
+    [
+        ("amqp:link:stolen", LinkStolen),
+        ("amqp:not-found", HubNotFound),
+        ("amqp:link:detach-forced", HubUnreachable),
+        ("amqp:link:redirect", HubUnreachable),
+        ("amqp:resource-limit-exceeded", HubUnreachable),
+        ("com.microsoft:argument-error", PositionRefused),
+    ],
 )
 @virtual
 async def test_a_link_that_is_refused_or_detached_has_the_error_of_its_condition(
@@ -292,6 +315,8 @@ async def test_a_link_that_is_refused_or_detached_has_the_error_of_its_condition
     "end",
     [
         lambda server: server.send(Close(error("amqp:connection:forced"))),
+        lambda server: server.send(Close(error("amqp:connection:redirect"))),
+        lambda server: server.send(Close(error("amqp:resource-limit-exceeded"))),
         lambda server: server.send(End(error("amqp:session:window-violation"))),
         lambda server: server.raw(b"\xff" * 100),
         lambda server: server.send(event(1, handle=55)),  # no such link
@@ -422,3 +447,197 @@ async def test_a_reader_that_is_about_to_leave_does_not_wait(world: World) -> No
     asyncio.get_running_loop().call_later(5, link.hurry)
     assert await link.take(3600) == await link.take(3600) == []
     assert clock() - began == pytest.approx(5)
+
+
+# --- credit ---
+
+
+@virtual
+async def test_credit_is_withdrawn_while_a_large_event_arrives(world: World) -> None:
+    credits: list[int] = []
+
+    async def script(server: Server) -> None:
+        await server.greet()
+        await server.attach()
+        assert (await server.credit()).link_credit == 1
+        server.send(event(0), payload=b"x")  # small, as all events seem now
+        credits.append((await server.credit()).link_credit)
+        server.send(event(1, more=True), payload=bytes(200))
+        while credits[-1]:
+            flow = await server.credit()
+            credits.append(flow.link_credit)
+        assert flow.delivery_count == 2  # the event that arrives counts
+        server.send(event(1), payload=b"end")
+
+    link = receiver(await world.connect(script), budget=Budget(lambda: 100))
+    await link.attach()
+    await asyncio.gather(*world.tasks)
+    assert max(credits) > 1
+    found: list[bytes] = []
+    while len(found) < 2:
+        found += messages_of(await link.take(5))
+    assert found == [b"x", bytes(200) + b"end"]
+
+
+@virtual
+async def test_a_reader_waits_while_a_large_event_arrives(world: World) -> None:
+    async def script(server: Server) -> None:
+        await server.greet()
+        await server.attach()
+        server.send(event(0, more=True), payload=bytes(200))
+        await asyncio.sleep(3)
+        server.send(event(0), payload=b"end")
+
+    link = receiver(await world.connect(script), budget=Budget(lambda: 100))
+    await link.attach()
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    assert await link.take(1) == []
+    assert clock() - began == pytest.approx(1)
+    assert messages_of(await link.take(5)) == [bytes(200) + b"end"]
+
+
+@virtual
+async def test_a_link_with_too_many_waiting_bytes_ends_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "LIMIT_BYTES", 1000)
+    detached: list[int] = []
+
+    async def script(server: Server) -> None:
+        await server.greet()
+        await server.attach(9)
+        await server.attach(10)
+        server.send(event(0), payload=bytes(600))
+        server.send(event(1, more=True), payload=bytes(600))
+        while not isinstance(found := await server.next(), Detach):
+            pass
+        detached.append(found.handle)
+        server.send(event(1), payload=b"late")  # it was on its way
+        server.send(Detach(9, True), event(2, handle=10), payload=b"y")
+
+    connection = await world.connect(script)
+    too_much, other = receiver(connection), receiver(connection)
+    await asyncio.gather(too_much.attach(), other.attach())
+    await asyncio.gather(*world.tasks)
+    with pytest.raises(HubUnreachable, match="1000 bytes"):
+        await too_much.take(5)
+    await too_much.detach()
+    assert detached == [0]
+    assert messages_of(await other.take(5)) == [b"y"]
+    assert connection.error is None
+
+
+@virtual
+async def test_a_drain_that_crosses_our_flow_does_not_stall_the_link(world: World) -> None:
+    async def script(server: Server) -> None:
+        await server.greet()
+        await server.attach()
+        server.send(event(0), payload=b"0")
+        while (flow := await server.credit()).link_credit < 8:
+            pass
+        # It gives up more credit than the client has given last: a flow with less is still on its way.
+        drained = flow.delivery_count + flow.link_credit + 5
+        server.send(Flow(0, 100, 0, 100, 9, drained, 0, drain=True))
+        while (flow := await server.credit()).delivery_count != drained or not flow.link_credit:
+            pass
+        server.send(event(1), payload=b"1")
+
+    link = receiver(await world.connect(script))
+    await link.attach()
+    found: list[bytes] = []
+    async with asyncio.timeout(30):
+        while len(found) < 2:
+            found += messages_of(await link.take(5))
+    assert found == [b"0", b"1"]
+
+
+# --- handles, windows and outcomes ---
+
+
+@virtual
+async def test_an_attach_that_is_answered_late_leaves_its_handle_free(world: World) -> None:
+    async def script(server: Server) -> None:
+        await server.greet(handle_max=0)
+        late = await server.next()
+        assert isinstance(await server.next(), Detach)
+        server.answer(late)
+        server.send(Detach(9, True))
+        await server.attach()
+        server.send(event(0), payload=b"x")
+
+    connection = await world.connect(script, idle_seconds=600)
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    with pytest.raises(HubUnreachable, match=r"within 60 s"):
+        await receiver(connection).attach()
+    assert clock() - began >= 60
+    link = receiver(connection)
+    await link.attach()
+    assert messages_of(await link.take(5)) == [b"x"]
+
+
+@virtual
+async def test_an_attach_that_was_not_requested_ends_the_connection(world: World) -> None:
+    async def script(server: Server) -> None:
+        await server.greet()
+        found = await server.next()
+        server.answer(Attach("another", 0, True))
+        server.answer(found)
+
+    connection = await world.connect(script)
+    with pytest.raises(HubUnreachable, match="not requested"):
+        await receiver(connection).attach()
+
+
+async def sender(connection: connections.Connection, address: str = "$management") -> Sender:
+    found = Sender(connection, address)
+    await found.attach()
+    return found
+
+
+@virtual
+async def test_requests_wait_for_the_window_of_the_peer(world: World) -> None:
+    received: list[int] = []
+
+    async def script(server: Server) -> None:
+        await server.greet(window=1)
+        await server.attach()
+        server.send(Flow(0, 1, 0, 100, 9, 0, 10))
+        received.append((await server.next()).delivery_id)
+        await asyncio.sleep(3)
+        server.send(Flow(1, 0, 0, 100))  # still closed
+        await asyncio.sleep(3)
+        server.send(Flow(1, 1, 0, 100))
+        received.append((await server.next()).delivery_id)
+        server.send(Flow(1, 0, 0, 100))  # a window that shrinks: one transfer is on its way
+        await asyncio.sleep(3)
+        server.send(Flow(2, 5, 0, 100))
+        received.append((await server.next()).delivery_id)
+
+    link = await sender(await world.connect(script))
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    await asyncio.gather(*(link.send(b"request") for _ in range(3)))
+    await asyncio.gather(*world.tasks)
+    assert received == [0, 1, 2]
+    assert clock() - began == pytest.approx(9)
+
+
+@virtual
+async def test_a_rejection_of_several_messages_reaches_each_of_them(world: World) -> None:
+    async def script(server: Server) -> None:
+        await server.greet()
+        for handle in (8, 9):
+            await server.attach(handle)
+            server.send(Flow(0, 100, 0, 100, handle, 0, 10))
+        for _ in range(2):
+            assert isinstance(await server.next(), Transfer)
+        server.send(Disposition(True, 0, 1, True, Described(ULong(0x25), [error("amqp:not-allowed")])))
+
+    connection = await world.connect(script)
+    senders = [await sender(connection) for _ in range(2)]
+    for one in senders:
+        await one.send(b"request")
+    for one in senders:
+        with pytest.raises(HubUnreachable, match="rejects a request"):
+            async with asyncio.timeout(5):
+                await one.refused

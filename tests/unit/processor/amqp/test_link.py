@@ -23,7 +23,7 @@ BUDGET_BYTES = 4 * MIB
         (3000, 0, 0, MIB, BUDGET_BYTES, 4),
         (3000, 0, 3, MIB, BUDGET_BYTES, None),
         (3000, 0, 0, 20 * MIB, BUDGET_BYTES, 1),
-        (3000, 0, 0, FIRST_EVENT_BYTES, BUDGET_BYTES, 4),
+        (3000, 0, 0, FIRST_EVENT_BYTES, BUDGET_BYTES, 1),
         # Credit is taken back in part where the budget became smaller.
         (3000, 3000, 0, 1000, MIB, 1048),
         (3000, 1500, 0, 1000, MIB, None),
