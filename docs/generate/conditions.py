@@ -11,6 +11,7 @@ from eventconsumer_api.conditions import ADVISORY, ConditionType, Reason
 from eventconsumer_api.remedies import REMEDIES
 from eventconsumer_operator import errors
 from eventconsumer_operator.conditions.checks import CHECKS
+from eventconsumer_storage.causes import CAUSES
 
 ABNORMAL = {ConditionType.RECONCILING, ConditionType.STALLED, ConditionType.DATA_GAP}
 HEAD = """\
@@ -62,6 +63,16 @@ Stalled and Ready; `DeadLetters` is in Draining and `DataGap` in DataGap. Words 
 | reason | message |
 |---|---|
 """
+CODES = """
+### Error codes of storage
+
+Messages of hosts, commands and Spark jobs give the cause and the remedy for these codes. The reason is
+`StorageUnauthorized` where the status is 401 or 403, `ContainerInvalid` for a container that does not exist or whose
+name is invalid, otherwise `StorageRefused`.
+
+| code | cause | remedy |
+|---|---|---|
+"""
 _HOST_CALLS = {"Problem": 2, "Blocked": 2, "EndpointProblem": 1}
 _ERROR_CALLS = {
     "SpecError": 1, "NameTaken": 0, "Refused": 0, "Forbidden": 0, "DependencyNotReady": 0, "Transient": 0,
@@ -93,7 +104,7 @@ def cell(text: str) -> str:
 
 def page() -> str:
     """The page."""
-    return "".join([_conditions(), _reasons(), _messages(), _parts(), _errors(), _hosts()])
+    return "".join([_conditions(), _reasons(), _messages(), _parts(), _errors(), _hosts(), _codes()])
 
 
 def _conditions() -> str:
@@ -148,6 +159,12 @@ def _reason_of(error: str) -> str:
 def _hosts() -> str:
     folders = ("crds/src", "storage/src", "processor_image/src")
     return HOSTS + _rows([(each.reason, each.text) for each in templates(_HOST_CALLS, *folders)])
+
+
+def _codes() -> str:
+    return CODES + "".join(
+        f"| `{code}` | {sentence(each.text)} | {sentence(each.remedy)} |\n" for code, each in CAUSES.items()
+    )
 
 
 def _rows(found: list[tuple[str, str]]) -> str:

@@ -101,9 +101,11 @@ MUTANTS: Mapping[str, Mutant] = {
         (
             Change(
                 "lease/eventprocessorhost_store.py",
-                '            raise LeaseLost(f"partition {lease.partition}: {error}") from error\n        self._seen',
-                "            etag = await self._blobs.put(self.name(lease.partition), layout.encode(lease))\n"
-                "        self._seen",
+                '                if error.code != "ConditionNotMet":\n'
+                "                    raise _lost(wanted, error) from error\n"
+                "                etag = await self._same(base, error)\n",
+                "                etag = await self._blobs.put(self.name(base.partition), layout.encode(wanted))\n"
+                "                return replace(wanted, etag=etag)\n",
             ),
         ),
         ZOMBIES | ALONE | {"expire lease": 8, "upset": 3},

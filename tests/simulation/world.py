@@ -37,6 +37,7 @@ from tests.support.fakes.blobs import FakeBlobStore, Version
 
 HANDOVER_SECONDS = 45  # for which a partition that another program gave back is kept for it
 SCAN_SECONDS = LEASE_SECONDS / 6 * 1.2
+HIERARCHICAL = 0.25  # of the worlds: their account behaves as one with a hierarchical namespace may
 KINDS = {"alone": 0.55, "beside": 0.2, "colliding": 0.1, "one chain": 0.15}
 
 
@@ -55,9 +56,10 @@ class World:
         self.kind = kind or Random(f"kind {seed}").choices([*KINDS], [*KINDS.values()])[0]
         self.loop = SimLoop()
         self.loop.set_exception_handler(self._unexpected)
-        self.trace: list[str] = [f"{'':9}  kind: {self.kind}"]
-        self.leases = FakeBlobStore(lambda: self.loop.now)
-        self.sink = FakeBlobStore(lambda: self.loop.now)
+        hierarchical = not kind and Random(f"namespace {seed}").random() < HIERARCHICAL
+        self.trace: list[str] = [f"{'':9}  kind: {self.kind}{', hierarchical namespace' if hierarchical else ''}"]
+        self.leases = FakeBlobStore(lambda: self.loop.now, hierarchical=hierarchical)
+        self.sink = FakeBlobStore(lambda: self.loop.now, hierarchical=hierarchical)
         self.leases.watch = self._lease_changed
         self.sink.watch = self._file_changed
         self.network = Network(self.loop, self.rng, self.note)

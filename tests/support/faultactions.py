@@ -119,6 +119,22 @@ class Truncate:
 
 
 @dataclass(frozen=True)
+class Amend:
+    """Storage applies the request, and its response gets another header."""
+
+    name: str
+    value: str
+
+    async def apply(self, handling: Handling) -> None:
+        """See `Action`."""
+        reply = await handling.forward()
+        status, *lines = reply.head.removesuffix(b"\r\n\r\n").split(b"\r\n")
+        kept = [line for line in lines if not line.lower().startswith(f"{self.name}:".encode())]
+        head = b"\r\n".join([status, *kept, f"{self.name}: {self.value}".encode()]) + b"\r\n\r\n"
+        await handling.answer(head + reply.body)
+
+
+@dataclass(frozen=True)
 class Slow:
     """Body and response are transferred slowly."""
 

@@ -40,7 +40,8 @@ class Reason(StrEnum):
     EVENT_HUB_UNREACHABLE = "EventHubUnreachable"  # no connection to the Event Hub
     STORAGE_UNREACHABLE = "StorageUnreachable"  # no connection to the storage account
     STORAGE_UNAUTHORIZED = "StorageUnauthorized"  # storage rejects the credential
-    CONTAINER_INVALID = "ContainerInvalid"  # storage rejects the container's name
+    STORAGE_REFUSED = "StorageRefused"  # a policy, a lease or the state of a blob or container forbids a request
+    CONTAINER_INVALID = "ContainerInvalid"  # storage rejects the container's name, or the container does not exist
     LEASE_INVALID = "LeaseInvalid"  # a lease blob cannot be read
     CHAIN_INVALID = "ChainInvalid"  # another program changed or removed a file of the chain, or a record
     HUB_DIVERGED = "HubDiverged"  # the hub has other events under sequence numbers that are in files

@@ -50,6 +50,7 @@ class BlobContainer(Model):
     """A container; the URL may be absent if the connection string has it."""
 
     storage_account_url: str | None = None
+    storage_api_version: str | None = Field(default=None, description="Absent: the client library's default.")
     container: str
     credential: Credential
 

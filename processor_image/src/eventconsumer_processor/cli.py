@@ -74,6 +74,7 @@ def audit(  # noqa: PLR0917 - the options of the command
     hub_connection_string_file: Annotated[
         Path | None, typer.Option("--hub-connection-string-file", help="With --hub and without --config.")
     ] = None,
+    storage_api_version: options.StorageApiVersion = None,
     deep: Annotated[bool, typer.Option("--deep", help="Read every file: hashes and rows.")] = False,
     output: options.OutputOption = Output.TABLE,
     as_json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,
@@ -101,6 +102,7 @@ def audit(  # noqa: PLR0917 - the options of the command
         shared,
         files,
         hub_connection_string_file,
+        storage_api_version,
     )
 
     async def go() -> AuditReport:
@@ -131,6 +133,7 @@ def prune(  # noqa: PLR0917 - the options of the command
     lease_layout: options.Layout = LeaseLayout.EVENT_PROCESSOR_HOST,
     consumer_group: options.Group = "$Default",
     shared: options.Shared = False,
+    storage_api_version: options.StorageApiVersion = None,
 ) -> None:
     """Replace old files by tombstones: the chain stays complete, the storage is freed.
 
@@ -151,6 +154,7 @@ def prune(  # noqa: PLR0917 - the options of the command
         lease_layout,
         consumer_group,
         shared,
+        storage_api_version=storage_api_version,
     )
     quiet()
     raise typer.Exit(run(config, how, before, yes=yes))

@@ -19,12 +19,15 @@ from eventconsumer_processor.errors import (
 )
 from eventconsumer_processor.sink.gaps import Gap
 from eventconsumer_processor.source.hub import HubInfo
-from eventconsumer_storage.errors import Damaged, Refused, StorageError, Unauthorized
+from eventconsumer_storage.causes import cause_of
+from eventconsumer_storage.errors import Conflict, Damaged, Refused, StorageError, Unauthorized
 
 HUB = "spec.eventHub"
 LEASES = "spec.leaseStore"
 SINK = "spec.sink"
 HANDLER = "spec.processing.handler"
+
+_REASONS = {"ContainerNotFound": Reason.CONTAINER_INVALID, "InvalidResourceName": Reason.CONTAINER_INVALID}
 
 
 def hub_problem(config: HubConfig, error: SourceError, *, group: bool = False) -> Problem:
@@ -79,27 +82,44 @@ def storage_problem(owner_field: str, location: BlobContainer, error: StorageErr
         location: The account and container.
         error: The error of the request.
     """
-    endpoint_field = f"{owner_field}.storageAccountUrl" if location.storage_account_url else location.credential.field
+    container, cause = location.container, cause_of(error)
+    if isinstance(error, Damaged):
+        return Problem(field=f"{owner_field}.container", reason=Reason.CHAIN_INVALID, message=str(error))
+    if cause:
+        refused = Reason.STORAGE_UNAUTHORIZED if isinstance(error, Unauthorized) else Reason.STORAGE_REFUSED
+        field = "storageApiVersion" if error.code == "InvalidHeaderValue" else "container"
+        return Problem(
+            field=location.credential.field if isinstance(error, Unauthorized) else f"{owner_field}.{field}",
+            reason=_REASONS.get(error.code, refused),
+            message=f"storage refuses a request for container {container} because {cause.text}: {cause.remedy} "
+            f"({error})",
+        )
     if isinstance(error, Unauthorized):
         return Problem(
             field=location.credential.field,
             reason=Reason.STORAGE_UNAUTHORIZED,
-            message=f"storage rejects the credential for container {location.container}: grant it the role Storage "
-            f"Blob Data Contributor, or renew its key ({error})",
+            message=f"storage rejects the credential for container {container}: grant it the role Storage Blob Data "
+            f"Contributor, or renew its key ({error})",
         )
-    if isinstance(error, Damaged):
-        return Problem(field=f"{owner_field}.container", reason=Reason.CHAIN_INVALID, message=str(error))
     if isinstance(error, Refused) and error.status == 400 and "container" in str(error):
         return Problem(
             field=f"{owner_field}.container",
             reason=Reason.CONTAINER_INVALID,
-            message=f"storage rejects the container name {location.container!r}: use 3 to 63 lower-case letters, "
+            message=f"storage rejects the container name {container!r}: use 3 to 63 lower-case letters, "
             f"digits and single hyphens ({error})",
         )
+    if isinstance(error, Conflict | Refused):
+        return Problem(
+            field=f"{owner_field}.container",
+            reason=Reason.STORAGE_REFUSED,
+            message=f"storage refuses a request for container {container}: see the code in "
+            f"learn.microsoft.com/rest/api/storageservices/blob-service-error-codes ({error})",
+        )
+    endpoint_field = f"{owner_field}.storageAccountUrl" if location.storage_account_url else location.credential.field
     return Problem(
         field=endpoint_field,
         reason=Reason.STORAGE_UNREACHABLE,
-        message=f"the storage account of container {location.container} does not respond correctly: check the host "
+        message=f"the storage account of container {container} does not respond correctly: check the host "
         f"name, DNS, firewall and network policies ({error})",
     )
 

@@ -1,4 +1,5 @@
 """Azure Blob Storage access for hosts and Spark: accounts, credentials, blobs, leases, errors.
 
-Modules, from top to bottom: async_blobs (hosts) and sync_blobs (Spark), account, credential, blobs, lease_time, errors.
+Modules, from top to bottom: async_blobs (hosts) and sync_blobs (Spark), account, credential, blobs, lease_time, causes,
+errors.
 """

@@ -36,6 +36,7 @@ class StorageAccount:
     key: str | None = field(default=None, repr=False)
     sas: str | None = field(default=None, repr=False)
     client_id: str | None = None
+    api_version: str | None = None  # of the REST API; None: the client library's default
 
     @property
     def secure(self) -> bool:
@@ -67,8 +68,10 @@ def resolve_account(
 
     Raises:
         Blocked: The Secret's key is missing; or the text is not a connection string of a storage account, contradicts
-            the resource, or names a plain endpoint or a host that the administrator has not allowed.
+            the resource, or names a plain endpoint or a host that the administrator has not allowed; or the client
+            library does not know the version of the API.
     """
+    _check_version(location.storage_api_version, owner_field)
     credential = location.credential
     if credential.client_id is not None:
         return _of_identity(location, owner_field, None if allow_insecure else suffixes)
@@ -96,9 +99,10 @@ def resolve_account(
             "make them equal",
         )
     name = parts.get("accountname") or account_name(endpoint)
+    version = location.storage_api_version
     if signature:
-        return StorageAccount(endpoint, name, sas=signature.lstrip("?"))
-    return StorageAccount(endpoint, name, key=key)
+        return StorageAccount(endpoint, name, sas=signature.lstrip("?"), api_version=version)
+    return StorageAccount(endpoint, name, key=key, api_version=version)
 
 
 def _of_identity(location: BlobContainer, owner_field: str, suffixes: Collection[str] | None) -> StorageAccount:
@@ -115,7 +119,19 @@ def _of_identity(location: BlobContainer, owner_field: str, suffixes: Collection
         check_host(f"{owner_field}.storageAccountUrl", "", urlsplit(url).netloc, suffixes)
     check_identity(credential, Reason.STORAGE_UNAUTHORIZED)
     endpoint = _endpoint(url)
-    return StorageAccount(endpoint, account_name(endpoint), client_id=credential.client_id)
+    return StorageAccount(
+        endpoint, account_name(endpoint), client_id=credential.client_id, api_version=location.storage_api_version
+    )
+
+
+def _check_version(version: str | None, owner_field: str) -> None:
+    """Verify that the client library knows a version: it raises ValueError with the list of those that it knows."""
+    if version is not None:
+        try:
+            BlobServiceClient("https://account.blob.core.windows.net", api_version=version).close()
+        except ValueError as error:
+            known = " ".join(str(error).split())
+            raise Blocked(f"{owner_field}.storageApiVersion", Reason.SPEC_INVALID, known) from None
 
 
 def _check_account_key(credential: Credential, parts: dict[str, str]) -> None:

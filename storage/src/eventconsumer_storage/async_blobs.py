@@ -16,7 +16,7 @@ from eventconsumer_api.endpoints import account_name
 from eventconsumer_api.host_config import BlobContainer
 from eventconsumer_storage.account import resolve_account
 from eventconsumer_storage.blobs import Blob, BlobInfo, info_of, quoted
-from eventconsumer_storage.errors import NotFound, StorageError, storage_error
+from eventconsumer_storage.errors import NotFound, StorageError, Unauthorized, storage_error
 
 CONNECT_SECONDS = 5
 READ_SECONDS = 20
@@ -42,15 +42,40 @@ class AzureBlobStore:
 
     async def ensure_container(self) -> None:
         """See `BlobStore`. Checks first, so that a credential without permission to create containers can be used."""
-        async with self._call("get_container"):
-            if await self._container.exists():
-                return
-        async with self._call("create_container"):
+        if await self.container_exists():
+            return
+        try:
+            async with self._call("create_container"):
+                try:
+                    await self._container.create_container()
+                except ResourceExistsError:  # another host created it first
+                    if not await self._container.exists():
+                        raise  # it is being deleted
+        except Unauthorized as error:
+            raise NotFound(
+                f"the credential may not create container {self._container.container_name} ({error})",
+                404,
+                "ContainerNotFound",
+            ) from error
+
+    async def container_exists(self) -> bool:
+        """Whether the container exists.
+
+        A shared access signature of a container does not permit to ask (403). A listing, which it permits, decides
+        then. Source: learn.microsoft.com/rest/api/storageservices/create-service-sas, "Permissions for a container".
+
+        Raises:
+            StorageError: A request failed.
+        """
+        try:
+            async with self._call("get_container"):
+                return await self._container.exists()
+        except Unauthorized:
             try:
-                await self._container.create_container()
-            except ResourceExistsError:  # another host created it first
-                if not await self._container.exists():
-                    raise  # it is being deleted
+                await self.list("", limit=1)
+            except NotFound:
+                return False
+            return True
 
     async def head(self, name: str) -> BlobInfo | None:
         """See `BlobStore`."""
@@ -185,7 +210,9 @@ def blob_service(
         from azure.identity.aio import WorkloadIdentityCredential  # import takes half a second: only if used
 
         credential = WorkloadIdentityCredential(client_id=account.client_id)
-    return BlobServiceClient(account.endpoint, credential=credential, **client_options())
+    return BlobServiceClient(
+        account.endpoint, credential=credential, api_version=account.api_version, **client_options()
+    )
 
 
 def client_options() -> dict[str, Any]:

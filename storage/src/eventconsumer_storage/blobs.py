@@ -8,7 +8,7 @@ put-if-absent, "exists" may refer to the caller's own first request. Every failu
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from azure.storage.blob import BlobProperties
 
@@ -24,6 +24,15 @@ class BlobInfo:
     metadata: Mapping[str, str] = field(default_factory=dict)
     leased: bool = False  # leased, or the lease is breaking
     forever: bool = False  # the lease never expires
+    versioned: bool = field(default=False, compare=False)  # the account keeps old versions; listings do not tell
+
+    @property
+    def maybe_staged(self) -> bool:
+        """Whether the name may have uncommitted blocks only: accounts with a hierarchical namespace may show it empty.
+
+        No source says that they do not: learn.microsoft.com/rest/api/storageservices/put-block names listings only.
+        """
+        return not self.size and not self.metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +116,14 @@ def info_of(properties: BlobProperties) -> BlobInfo:
         metadata={key: value or "" for key, value in (properties.metadata or {}).items()},
         leased=properties.lease.state in {"leased", "breaking"},
         forever=properties.lease.state == "leased" and properties.lease.duration == "infinite",
+        versioned=bool(properties.version_id),
     )
+
+
+def hierarchical_in(account: Mapping[str, Any]) -> bool | None:
+    """Whether an account has a hierarchical namespace, from the client's answer to Get Account Information."""
+    value = account.get("is_hns_enabled")
+    return None if value is None else str(value).lower() == "true"
 
 
 def quoted(value: object) -> str:

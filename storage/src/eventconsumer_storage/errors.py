@@ -3,10 +3,12 @@
 StorageError        a storage call failed: status and code of the response
 ├── NotFound        404: no such blob or container
 ├── Conflict        409, 412: a condition failed, or a lease prevents the request
-├── Refused         400: the request is invalid, for example a bad container name
+├── Refused         400, 409: storage does not execute the request: a bad container name, an immutability policy
 ├── Damaged         a blob of this consumer cannot be parsed: another program changed it
 ├── Unauthorized    401, 403, or no token: the credential is refused
-└── Unavailable     no response, 429 or 5xx: try again; the request may or may not have been applied
+└── Unavailable     no response, 429, 5xx, or 409 for a time: try again; the request may or may not have been applied
+
+409 has several causes, so it is classified by its code. `causes` explains the codes to users.
 """
 
 # ruff: noqa: N818 - the names are the outcomes
@@ -14,6 +16,21 @@ StorageError        a storage call failed: status and code of the response
 from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError
 
 from eventconsumer_api.errors import EventConsumerError
+
+# Codes of 409 that no condition or lease causes. Source:
+# learn.microsoft.com/rest/api/storageservices/blob-service-error-codes and common-rest-api-error-codes
+_FOR_A_TIME = frozenset(
+    {
+        "AccountBeingCreated",
+        "ContainerBeingDeleted",
+        "ContainerBeingDisabled",
+        "ContainerDisabled",
+        "PendingCopyOperation",
+    }
+)
+_PERMANENT = frozenset(
+    {"BlobArchived", "BlobBeingRehydrated", "BlobImmutableDueToPolicy", "InvalidBlobType", "SnapshotsPresent"}
+)
 
 
 class StorageError(EventConsumerError):
@@ -41,7 +58,7 @@ class Conflict(StorageError):
 
 
 class Refused(StorageError):
-    """The request is invalid."""
+    """The request is invalid, or the state of the blob forbids it permanently."""
 
 
 class Damaged(StorageError):
@@ -53,7 +70,7 @@ class Unauthorized(StorageError):
 
 
 class Unavailable(StorageError):
-    """No response, throttled or a server error; it is unknown whether the request was applied."""
+    """No response, throttled, a server error or a state that ends; it is unknown whether the request was applied."""
 
 
 def storage_error(operation: str, error: Exception) -> StorageError:
@@ -67,6 +84,10 @@ def storage_error(operation: str, error: Exception) -> StorageError:
     message = f"{operation}: {code or status or type(error).__name__}: {text[0] if text else 'no message'}"
     if status == 404:
         return NotFound(message, status, code)
+    if status == 409 and code in _FOR_A_TIME:
+        return Unavailable(message, status, code, _retry_after(error))
+    if status == 409 and code in _PERMANENT:
+        return Refused(message, status, code)
     if status in {409, 412}:
         return Conflict(message, status, code)
     if status in {401, 403} or (isinstance(error, ClientAuthenticationError) and not status):

@@ -13,8 +13,8 @@ from azure.core.exceptions import AzureError
 from azure.storage.blob import BlobLeaseClient, ContainerClient, ExponentialRetry
 
 from eventconsumer_storage.account import StorageAccount
-from eventconsumer_storage.blobs import Blob, BlobInfo, info_of
-from eventconsumer_storage.errors import NotFound, storage_error
+from eventconsumer_storage.blobs import Blob, BlobInfo, hierarchical_in, info_of
+from eventconsumer_storage.errors import NotFound, Refused, Unauthorized, storage_error
 
 _ONCE: Mapping[str, Any] = {"retry_total": 0, "connection_timeout": 4, "read_timeout": 4}
 # A renewal without a response must leave time for another attempt.
@@ -36,6 +36,7 @@ class SyncBlobStore:
             # About half a minute; the default is three minutes.
             retry_policy=ExponentialRetry(initial_backoff=1, increment_base=2, retry_total=5),
             connection_timeout=10,
+            api_version=account.api_version,
         )
 
     def __enter__(self) -> Self:
@@ -57,6 +58,18 @@ class SyncBlobStore:
         """Whether the container exists."""
         with _mapped("get_container"):
             return self._client.exists()
+
+    def is_hierarchical(self) -> bool | None:
+        """Whether the account has a hierarchical namespace; None if the credential may not ask, or nobody can say.
+
+        A key and most signatures may ask; an identity needs the action blobServices/getInfo, which Storage Blob Data
+        Contributor does not include. Source: learn.microsoft.com/rest/api/storageservices/get-account-information
+        """
+        try:
+            with _mapped("get_account"):
+                return hierarchical_in(self._client.get_account_information())
+        except (Unauthorized, Refused, NotFound):
+            return None
 
     def head(self, name: str) -> BlobInfo | None:
         """Properties of a blob; None if it does not exist."""

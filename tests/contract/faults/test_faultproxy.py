@@ -5,12 +5,13 @@ import http.client
 import socket
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from tests.support.faultactions import Delay, Down, DropReply, Fail, Hold, Replay, ResetUpload, Slow, Truncate
+from tests.support.faultactions import Amend, Delay, Down, DropReply, Fail, Hold, Replay, ResetUpload, Slow, Truncate
 from tests.support.faultproxy import Action, FaultProxy, Match
 from tests.support.waiting import HANG_SECONDS
 from tests.support.wire import Request
@@ -155,6 +156,14 @@ def test_the_client_loses_the_answer(proxy: FaultProxy, storage: Storage, action
         ask(proxy, body=b"d" * 50_000)
     assert len(storage.seen) == applied
     assert ask(proxy)[0] == 201
+
+
+def test_an_answer_gets_another_header(proxy: FaultProxy, storage: Storage) -> None:
+    proxy.add(PUT, Amend("server", "other"))
+    with urllib.request.urlopen(
+        urllib.request.Request(f"http://127.0.0.1:{proxy.port}/c/blob", b"data", method="PUT"), timeout=10
+    ) as answer:
+        assert (answer.status, answer.headers.get_all("Server"), answer.read()) == (201, ["other"], b"answer 1")
 
 
 def test_an_answer_breaks_off(proxy: FaultProxy, storage: Storage) -> None:

@@ -1,4 +1,7 @@
-"""Each contract runs twice: against the fake on a clock of its own, and against Azurite in real time."""
+"""Each contract runs against the fake on a clock of its own, and against Azurite in real time.
+
+The fake runs twice: as an account with a flat namespace, and as one with a hierarchical namespace may behave.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -37,12 +40,12 @@ class _Time:
         self.now += seconds
 
 
-@pytest.fixture(params=["fake", "azurite"])
+@pytest.fixture(params=["fake", "hierarchical", "azurite"])
 async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
-    """The fake, then Azurite."""
-    if request.param == "fake":
+    """The fake in both forms, then Azurite."""
+    if request.param != "azurite":
         time = _Time()
-        fake = FakeBlobStore(time)
+        fake = FakeBlobStore(time, hierarchical=request.param == "hierarchical")
 
         async def break_fake(name: str, seconds: int) -> None:
             fake.break_lease(name, seconds)

@@ -4,16 +4,19 @@ import contextlib
 import io
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import pytest
 import structlog
+from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 
 from eventconsumer_processor import cli
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.hosts import Consumer, HostProcess
 from tests.integration.processor.legacy_host import LegacyHost
 from tests.support.audited import Leases, assert_clean
+from tests.support.azurite import ACCOUNT, KEY
 from tests.support.waiting import wait_until
 
 
@@ -139,7 +142,7 @@ def test_check_tells_what_is_wrong(consumer: MakeConsumer) -> None:
         leases.create_container()
         sink.create_container()
         checks = {one["check"]: one["ok"] for one in document(orders, "check")["checks"]}
-        assert set(checks.values()) == {True}
+        assert set(checks.values()) == {True} and "lease-account" in checks
         assert [*leases.list_blobs(), *sink.list_blobs()] == []
     orders.config["eventHub"] |= {"consumerGroup": "nobody"}
     orders.config["sink"]["credential"] |= {"connectionStringFile": "/nowhere"}
@@ -149,6 +152,37 @@ def test_check_tells_what_is_wrong(consumer: MakeConsumer) -> None:
     orders.config["eventHub"]["credential"] |= {"connectionStringFile": "/nowhere"}
     names = {one["check"]: one["ok"] for one in document(orders, "check", code=2)["checks"]}
     assert (names["hub-credential"], names["hub-reachable"], names["hub-unchanged"]) == (False, None, None)
+
+
+def test_a_signature_for_each_container_is_enough(consumer: MakeConsumer) -> None:
+    """It permits neither to create a container nor to ask whether it exists."""
+    orders = prepare(consumer, "EventProcessorHost")
+    orders.publish(50)
+    for location in (orders.config["leases"]["location"], orders.config["sink"]):
+        name = location["container"]
+        signature = generate_container_sas(
+            ACCOUNT,
+            name,
+            KEY,
+            permission=ContainerSasPermissions(read=True, create=True, write=True, delete=True, list=True),
+            expiry=datetime.now(UTC) + timedelta(hours=1),
+        )
+        file = orders.directory / f"signature-{name}"
+        file.write_text(f"BlobEndpoint={orders.azurite.url};SharedAccessSignature={signature}")
+        location["credential"] |= {"connectionStringFile": str(file)}
+    host = orders.host()
+    assert "does not exist" in host.problem("ContainerInvalid").message
+    missing = {one["check"]: one for one in document(orders, "check")["checks"]}
+    assert "does not exist yet" in missing["sink-container"]["detail"]
+    for name in (orders.leases, orders.drained):
+        with orders.container(name) as container:
+            container.create_container()
+    checks = {one["check"]: one for one in document(orders, "check")["checks"]}
+    assert {one["ok"] for one in checks.values()} == {True}
+    drained(orders)
+    assert host.terminate() == 0
+    report = assert_clean(orders.azurite, orders.drained, "shop/orders", Leases(orders.leases))
+    assert sum(partition["events"] for partition in report["partitions"]) == 50
 
 
 def test_hosts_go_on_where_a_legacy_host_stopped(consumer: MakeConsumer) -> None:

@@ -24,6 +24,8 @@ from eventconsumer_storage.errors import StorageError
 from tests.integration.spark.drained import host_name
 from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess
 from tests.support.fakes.spark_store import FakeBlobStore
+from tests.support.faultactions import Amend, Fail
+from tests.support.faultproxy import Action, FaultProxy, Match
 from tests.support.waiting import HANG_SECONDS
 
 MINE, THEIRS = "6b1a1a51-5f1e-4b1e-8b0a-000000000001", "6b1a1a51-5f1e-4b1e-8b0a-000000000002"
@@ -124,6 +126,28 @@ def test_lease_that_is_broken_off_ends_a_little_later(store: tuple[ClaimStore, P
     while not blobs.acquire("a", 15, THEIRS):
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    ("action", "kind"),
+    [(Amend("x-ms-is-hns-enabled", "true"), True), (Amend("x-ms-is-hns-enabled", "false"), False)]
+    + [
+        (Fail(status, code), None)
+        for status, code in ((403, "AuthorizationFailure"), (400, "InvalidQueryParameterValue"))
+    ],
+)
+def test_the_account_tells_whether_its_namespace_is_hierarchical(
+    azurite: AzuriteProcess, action: Action, kind: bool | None
+) -> None:
+    proxy = FaultProxy(azurite.port, azurite.connection_string)
+    proxy.start()
+    try:
+        proxy.add(Match(query={"restype": "account"}), action)
+        account = StorageAccount(f"http://127.0.0.1:{proxy.port}/{ACCOUNT}", ACCOUNT, key=KEY)
+        with SinkContainer(account, azurite.container()) as sink:
+            assert sink.is_hierarchical() is kind
+    finally:
+        proxy.close()
 
 
 def test_missing_container_is_an_error_and_no_state_of_a_blob(azurite: AzuriteProcess) -> None:

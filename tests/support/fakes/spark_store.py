@@ -20,9 +20,11 @@ class FakeBlobStore:
 
     Args:
         clock: Seconds; leases end by it.
+        lease_changes_etag: Whether operations on a lease change the ETag of the blob.
     """
 
-    def __init__(self, clock: Callable[[], float] = lambda: 0.0) -> None:
+    def __init__(self, clock: Callable[[], float] = lambda: 0.0, *, lease_changes_etag: bool = False) -> None:
+        self._lease_changes_etag = lease_changes_etag
         self.blobs: dict[str, tuple[str, bytes]] = {}
         self.lose_next_answer = False
         self._clock = clock
@@ -76,6 +78,7 @@ class FakeBlobStore:
         if name not in self.blobs or (held is not None and (held.id != lease or held.broken)):
             return False
         self._leases[name] = _Lease(lease, seconds, self._clock() + seconds)
+        self._leased(name)
         return self._answer(lambda: self.acquire(name, seconds, lease))
 
     def renew(self, name: str, lease: str) -> bool:
@@ -84,6 +87,7 @@ class FakeBlobStore:
         if held is None or held.id != lease or held.broken:
             return False
         held.end = self._clock() + held.seconds
+        self._leased(name)
         return True
 
     def release(self, name: str, lease: str) -> None:
@@ -97,6 +101,10 @@ class FakeBlobStore:
         if held := self._held(name):
             held.end = min(held.end, self._clock() + seconds)
             held.broken = True
+
+    def _leased(self, name: str) -> None:
+        if self._lease_changes_etag:
+            self.put(name, self.blobs[name][1])
 
     def _held(self, name: str) -> _Lease | None:
         held = self._leases.get(name)

@@ -22,7 +22,7 @@ ACCOUNT = f"AccountName=shop;AccountKey={KEY}"
 STORAGE = f"DefaultEndpointsProtocol=https;AccountName=shop;AccountKey={KEY};EndpointSuffix=core.windows.net"
 IDENTITY = Credential(field="spec.sink.authentication.workloadIdentity", client_id="00000000-1111")
 MISSING, INVALID = Reason.SECRET_KEY_MISSING, Reason.CONNECTION_STRING_INVALID
-INSECURE, DENIED = Reason.INSECURE_ENDPOINT, Reason.ENDPOINT_NOT_ALLOWED
+INSECURE, DENIED, SPEC = Reason.INSECURE_ENDPOINT, Reason.ENDPOINT_NOT_ALLOWED, Reason.SPEC_INVALID
 
 
 def sink(tmp_path: Path, text: str | None, **fields: Any) -> BlobLocation:
@@ -48,6 +48,7 @@ def resolve(location: BlobLocation, *, insecure: bool = False, suffixes: Any = A
         ("AccountKey=%%%;AccountName=a", {}, INVALID, "not base64"),
         ("SharedAccessSignature=sig", {}, INVALID, "is not a connection string"),
         (STORAGE, {"storage_account_url": "https://other.net"}, INVALID, "make them equal"),
+        (STORAGE, {"storage_api_version": "1999-01-01"}, SPEC, "2019-07-07"),
         (STORAGE.replace("https", "http"), {}, INSECURE, "plain endpoint"),
         ("UseDevelopmentStorage=true", {}, INSECURE, "plain endpoint"),
         (f"BlobEndpoint=https://collector.example;{ACCOUNT}", {}, DENIED, "collector.example"),

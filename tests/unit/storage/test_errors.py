@@ -9,7 +9,16 @@ from azure.core.exceptions import HttpResponseError
 
 from eventconsumer_processor.sink.commit import RETRY_AFTER_MOST, commit
 from eventconsumer_processor.sink.slots import Chain, Draft
-from eventconsumer_storage.errors import StorageError, Unavailable, storage_error
+from eventconsumer_storage.causes import CAUSES
+from eventconsumer_storage.errors import (
+    Conflict,
+    NotFound,
+    Refused,
+    StorageError,
+    Unauthorized,
+    Unavailable,
+    storage_error,
+)
 from tests.support.fakes.blobs import FakeBlobStore, Fault
 from tests.support.fakes.virtual import virtual
 
@@ -45,6 +54,30 @@ def test_the_pause_that_storage_asks_for(headers: dict[str, str], seconds: float
     error = storage_error("put", HttpResponseError("busy", response=Answer(503, headers)))
     assert isinstance(error, Unavailable)
     assert error.retry_after == seconds
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind"),
+    [
+        (403, "AuthorizationFailure", Unauthorized),
+        (404, "ContainerNotFound", NotFound),
+        (409, "BlobAlreadyExists", Conflict),
+        (409, "BlobImmutableDueToPolicy", Refused),
+        (409, "ContainerBeingDeleted", Unavailable),
+        (409, "LeaseAlreadyPresent", Conflict),
+        (409, "LeaseIdMismatchWithLeaseOperation", Conflict),
+        (409, "PendingCopyOperation", Unavailable),
+        (412, "ConditionNotMet", Conflict),
+        (412, "LeaseLost", Conflict),
+        (400, "InvalidHeaderValue", Refused),
+    ],
+)
+def test_a_code_decides_what_a_caller_does(status: int, code: str, kind: type[StorageError]) -> None:
+    error = HttpResponseError("no", response=Answer(status, {}))
+    error.error_code = code  # type: ignore[attr-defined]  # as the library's `process_storage_error` sets it
+    found = storage_error("put", error)
+    assert (type(found), found.status, found.code) == (kind, status, code)
+    assert code in CAUSES
 
 
 @pytest.mark.parametrize(("asked", "least"), [(3.0, 3.0), (0.0, 0.1), (1e9, RETRY_AFTER_MOST)])

@@ -153,4 +153,6 @@ def checks(tool: Tool, options: list[str], stdin: bytes | None = None) -> list[F
 def judge_check(check: dict[str, Any]) -> Finding:
     """One line of the program's output."""
     levels = {True: Level.OK, False: Level.BROKEN, None: Level.UNKNOWN}
-    return Finding(check["check"], levels[check["ok"]], check.get("detail", ""), check.get("remedy", ""))
+    remedy = check.get("remedy", "")
+    level = Level.WARNING if check["ok"] and remedy else levels[check["ok"]]
+    return Finding(check["check"], level, check.get("detail", ""), remedy)

@@ -119,6 +119,7 @@ def host_config(resource: Mapping[str, Any], operator: Operator) -> HostConfig:
         leases=LeaseConfig(
             location=LeaseLocation(
                 storage_account_url=leases.storage_account_url,
+                storage_api_version=leases.storage_api_version,
                 container=leases.container,
                 prefix=leases.prefix,
                 credential=credential("spec.leaseStore", LEASE_SECRET, leases.authentication),
@@ -129,6 +130,7 @@ def host_config(resource: Mapping[str, Any], operator: Operator) -> HostConfig:
         processing=spec.processing,
         sink=BlobLocation(
             storage_account_url=sink.storage_account_url,
+            storage_api_version=sink.storage_api_version,
             container=sink.container,
             prefix=f"{metadata['namespace']}/{metadata['name']}",
             credential=credential("spec.sink", SINK_SECRET, sink.authentication),

@@ -6,7 +6,13 @@ from pydantic import Field
 
 from eventconsumer_api.model import Model, rules
 from eventconsumer_api.v1alpha1.authentication import Authentication
-from eventconsumer_api.v1alpha1.storage import BlobPrefix, ContainerName, StorageUrl
+from eventconsumer_api.v1alpha1.storage import (
+    STORAGE_API_VERSION,
+    BlobPrefix,
+    ContainerName,
+    StorageApiVersion,
+    StorageUrl,
+)
 
 
 class LeaseLayout(StrEnum):
@@ -37,6 +43,7 @@ class LeaseStore(Model):
     storage_account_url: StorageUrl | None = Field(
         default=None, description="Blob endpoint, such as https://shop.blob.core.windows.net."
     )
+    storage_api_version: StorageApiVersion | None = Field(default=None, description=STORAGE_API_VERSION)
     container: ContainerName = Field(description="Container of the lease blobs; created if missing.")
     prefix: BlobPrefix | None = Field(
         default=None,

@@ -6,7 +6,13 @@ from pydantic import Field
 
 from eventconsumer_api.model import Model, rules
 from eventconsumer_api.v1alpha1.authentication import Authentication
-from eventconsumer_api.v1alpha1.storage import BlobPrefix, ContainerName, StorageUrl
+from eventconsumer_api.v1alpha1.storage import (
+    STORAGE_API_VERSION,
+    BlobPrefix,
+    ContainerName,
+    StorageApiVersion,
+    StorageUrl,
+)
 
 
 class Roll(Model):
@@ -65,6 +71,9 @@ class Sink(Model):
 
     storage_account_url: StorageUrl | None = Field(
         default=None, description="Blob endpoint, such as https://shop.blob.core.windows.net."
+    )
+    storage_api_version: StorageApiVersion | None = Field(
+        default=None, description=f"{STORAGE_API_VERSION} Spark's connector (ABFS) has a version of its own."
     )
     container: ContainerName = Field(description="Container of the drained files; created if missing.")
     prefix: BlobPrefix = Field(default="", description="Folder of the files. Empty: <namespace>/<name>.")

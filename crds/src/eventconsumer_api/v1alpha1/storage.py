@@ -7,4 +7,9 @@ from pydantic import Field
 # Limits of storage: 3 to 63 characters, lower-case letters, digits, single hyphens between them.
 ContainerName = Annotated[str, Field(min_length=3, max_length=63, pattern=r"^[a-z0-9](-?[a-z0-9])+$")]
 BlobPrefix = Annotated[str, Field(max_length=512, pattern=r"^([A-Za-z0-9_.=-]+/)*[A-Za-z0-9_.=-]*$")]
+StorageApiVersion = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
+STORAGE_API_VERSION = (
+    "Version of the storage REST API, such as 2019-07-07, for services that do not support the client library's newest "
+    "version: Azure Stack Hub, for example. Absent: the client library's default."
+)
 StorageUrl = Annotated[str, Field(max_length=512, pattern=r"^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[a-z0-9]+)?/?$")]

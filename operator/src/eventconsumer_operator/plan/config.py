@@ -30,6 +30,7 @@ def host_config(consumer: Consumer, spec: EventConsumerSpec, settings: Settings)
         leases=LeaseConfig(
             location=LeaseLocation(
                 storage_account_url=spec.lease_store.storage_account_url,
+                storage_api_version=spec.lease_store.storage_api_version,
                 container=spec.lease_store.container,
                 prefix=spec.lease_store.prefix,
                 credential=credential("spec.leaseStore", LEASE_SECRET, spec.lease_store.authentication),
@@ -42,6 +43,7 @@ def host_config(consumer: Consumer, spec: EventConsumerSpec, settings: Settings)
         processing=spec.processing,
         sink=BlobLocation(
             storage_account_url=spec.sink.storage_account_url,
+            storage_api_version=spec.sink.storage_api_version,
             container=spec.sink.container,
             prefix=spec.sink.prefix.rstrip("/") or f"{consumer.key.namespace}/{consumer.key.name}",
             credential=credential("spec.sink", SINK_SECRET, spec.sink.authentication),

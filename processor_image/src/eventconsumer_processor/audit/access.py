@@ -42,6 +42,7 @@ class Options:
     shared_leases: bool = False
     writes_files: bool = True
     hub_connection_string_file: Path | None = None
+    storage_api_version: str | None = None
 
     @property
     def given(self) -> bool:
@@ -131,13 +132,23 @@ def _service(options: Options) -> BlobServiceClient:
             raise CommandError("--account-url must begin with https://: a token is sent over TLS only")
         from azure.identity.aio import DefaultAzureCredential  # the import takes half a second
 
-        return BlobServiceClient(options.account_url, credential=DefaultAzureCredential(), **client_options())
+        return BlobServiceClient(
+            options.account_url,
+            credential=DefaultAzureCredential(),
+            api_version=options.storage_api_version,
+            **client_options(),
+        )
     path = options.connection_string_file
     if path is None:
         raise CommandError("specify the storage with --connection-string-file or --account-url")
     if not path.is_file():
         raise CommandError(f"cannot read the connection string: file {path} does not exist")
-    location = BlobLocation(container="", prefix="", credential=credential_in(path, "--connection-string-file"))
+    location = BlobLocation(
+        container="",
+        prefix="",
+        credential=credential_in(path, "--connection-string-file"),
+        storage_api_version=options.storage_api_version,
+    )
     return blob_service(location, "--connection-string-file", True, ())
 
 

@@ -24,6 +24,7 @@ from eventconsumer_processor.lease.keeper import Keeper
 from eventconsumer_processor.partition.dependencies import PumpDependencies
 from eventconsumer_processor.partition.manager import PartitionManager
 from eventconsumer_storage.blobs import BlobStore
+from eventconsumer_storage.causes import with_cause
 from eventconsumer_storage.errors import Conflict, StorageError
 
 MEASURE_SECONDS = 5.0
@@ -111,7 +112,7 @@ class Leader:
         try:
             await self._blobs.renew_lease(leader_name(self._prefix), token)
         except Conflict as error:
-            raise LeaseLost(str(error)) from error
+            raise LeaseLost(with_cause(error)) from error
 
     def _forget(self) -> None:
         self.fleet = None

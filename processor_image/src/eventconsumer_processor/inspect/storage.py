@@ -1,18 +1,19 @@
-"""Opens containers, and adds two reads to `BlobStore`: a listing page by page, and the storage's clock."""
+"""Opens containers, and adds reads to `BlobStore`: pages of a listing, the storage's clock, the account's settings."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from azure.core.exceptions import AzureError, ResourceNotFoundError
+from azure.core.exceptions import AzureError
 from azure.storage.blob.aio import BlobServiceClient
 
 from eventconsumer_api.host_config import BlobContainer, HostConfig
 from eventconsumer_storage.async_blobs import AzureBlobStore, blob_service
-from eventconsumer_storage.blobs import BlobInfo, info_of
-from eventconsumer_storage.errors import Refused, storage_error
+from eventconsumer_storage.blobs import BlobInfo, hierarchical_in, info_of
+from eventconsumer_storage.errors import NotFound, Refused, Unauthorized, Unavailable, storage_error
 
 PAGE_RETRIES = 2  # of one page: a long listing must not restart
 
@@ -61,6 +62,41 @@ async def walk(service: BlobServiceClient, container: str, prefix: str) -> Async
         raise storage_error("list", error) from error
 
 
+@dataclass(frozen=True, slots=True)
+class AccountFacts:
+    """Settings of a storage account; None: unknown, because the credential may not ask or the service does not tell."""
+
+    hierarchical: bool | None
+    soft_delete: bool | None
+
+
+async def account_facts(service: BlobServiceClient, container: str) -> AccountFacts:
+    """Settings of the account of a container.
+
+    Sources: learn.microsoft.com/rest/api/storageservices/get-account-information and get-blob-service-properties
+
+    Raises:
+        StorageError: Storage did not respond.
+    """
+    account = await _if_allowed(service.get_container_client(container).get_account_information)
+    properties = await _if_allowed(service.get_service_properties)
+    policy = None if properties is None else properties.get("delete_retention_policy")
+    return AccountFacts(
+        hierarchical=None if account is None else hierarchical_in(account),
+        soft_delete=None if policy is None else bool(policy.enabled),
+    )
+
+
+async def _if_allowed(ask: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any] | None:
+    try:
+        return await ask()
+    except (AzureError, OSError, TimeoutError, ValueError) as error:
+        failure = storage_error("get_account", error)
+        if isinstance(failure, Unavailable):
+            raise failure from error
+        return None
+
+
 async def storage_time(service: BlobServiceClient, container: str) -> datetime:
     """The clock of a storage account, from the header Date of an answer; to the second.
 
@@ -68,7 +104,7 @@ async def storage_time(service: BlobServiceClient, container: str) -> datetime:
 
     Args:
         service: The account.
-        container: Any container of the account; it need not exist.
+        container: Any container of the account; it need not exist, and the credential need not permit to ask for it.
 
     Raises:
         StorageError: No response, or a response without a date.
@@ -80,10 +116,10 @@ async def storage_time(service: BlobServiceClient, container: str) -> datetime:
 
     try:
         await service.get_container_client(container).get_container_properties(raw_response_hook=note)
-    except ResourceNotFoundError:
-        pass
     except (AzureError, OSError, TimeoutError, ValueError) as error:
-        raise storage_error("get_container", error) from error
+        failure = storage_error("get_container", error)
+        if not isinstance(failure, NotFound | Unauthorized):  # their answers have a date too
+            raise failure from error
     try:
         return parsedate_to_datetime(seen[-1])
     except (IndexError, ValueError):

@@ -2,9 +2,11 @@
 
 Every write has the storage lease's id *and* the etag on which it is based: without the id it would succeed on an
 expired lease, without the etag it could restore an old checkpoint or epoch. Content and the owner's metadata are
-written by
-one request, so that no reader sees one without the other. Bodies are read again only when the listing shows another
-etag.
+written by one request, so that no reader sees one without the other. Bodies are read again only when the listing shows
+another etag.
+
+An operation on the lease may change the etag: accounts with a hierarchical namespace are not documented to keep it. So
+after a refused condition the blob is read again, and the write is repeated if its content is still the same.
 """
 
 import asyncio
@@ -18,8 +20,10 @@ from eventconsumer_processor.lease import eventprocessorhost as layout
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing, Taken, Unusable
 from eventconsumer_processor.lease.store import ACQUIRE_ATTEMPTS, TIDY_SECONDS, for_each
 from eventconsumer_storage.blobs import BlobInfo, BlobStore
+from eventconsumer_storage.causes import with_cause
 from eventconsumer_storage.errors import Conflict, NotFound, StorageError, Unavailable
 
+WRITE_ATTEMPTS = 3
 NAMELESS_LEASES = 2  # lease durations for which a leased blob may lack an owner's name: an acquisition is much faster
 
 
@@ -104,7 +108,7 @@ class EventProcessorHostStore:
                 return None
             current = await self._under_lease(seen.partition, rebuild)
             wanted = replace(current, owner=owner, token=token, epoch=current.epoch + 1, leased=True)
-            return Taken(await self._write(wanted), since)
+            return Taken(await self._write(current, wanted), since)
         except (StorageError, LeaseInvalid, LeaseLost, asyncio.CancelledError) as error:
             with contextlib.suppress(StorageError, TimeoutError):
                 async with asyncio.timeout(TIDY_SECONDS):
@@ -118,26 +122,24 @@ class EventProcessorHostStore:
         try:
             await self._blobs.renew_lease(self.name(lease.partition), lease.token)
         except (Conflict, NotFound) as error:
-            raise LeaseLost(f"partition {lease.partition}: {error}") from error
+            raise _lost(lease, error) from error
         return lease
 
     async def advance(self, lease: Lease, checkpoint: Checkpoint) -> Lease:
         """See `LeaseStore`."""
-        return await self._write(replace(lease, checkpoint=checkpoint))
+        return await self._write(lease, replace(lease, checkpoint=checkpoint))
 
     async def raise_epoch(self, lease: Lease, epoch: int) -> Lease:
         """See `LeaseStore`."""
-        return await self._write(replace(lease, epoch=epoch))
+        return await self._write(lease, replace(lease, epoch=epoch))
 
     async def release(self, lease: Lease) -> None:
         """See `LeaseStore`. The storage lease is released, then owner and token are emptied."""
-        name = self.name(lease.partition)
-        body = layout.encode(replace(lease, owner="", token=""))
         try:
-            await self._blobs.release_lease(name, lease.token)
-            await self._blobs.put(name, body, if_match=lease.etag)
+            await self._blobs.release_lease(self.name(lease.partition), lease.token)
         except (Conflict, NotFound) as error:
-            raise LeaseLost(f"partition {lease.partition}: {error}") from error
+            raise _lost(lease, error) from error
+        await self._write(lease, replace(lease, owner="", token=""))
 
     async def _look(self, partition: str, info: BlobInfo | None) -> Lease | Unusable:
         if info is None:
@@ -218,17 +220,43 @@ class EventProcessorHostStore:
                 raise
             return Lease(partition, etag=info.etag)
 
-    async def _write(self, lease: Lease) -> Lease:
-        """Write the body; `lease.token` must hold the storage lease and `lease.etag` be the current one."""
+    async def _write(self, base: Lease, wanted: Lease) -> Lease:
+        """Replace the body of `base`, which must be the present one, under the storage lease of `wanted.token`, if any.
+
+        Raises:
+            LeaseLost: The lease is not held, or the body is another one.
+            Unavailable: The etag changes continuously.
+            StorageError: The request failed.
+        """
+        etag = base.etag
+        for _ in range(WRITE_ATTEMPTS):
+            try:
+                etag = await self._blobs.put(
+                    self.name(wanted.partition),
+                    layout.encode(wanted),
+                    metadata=layout.encode_metadata(wanted) if wanted.owner else None,
+                    lease_id=wanted.token or None,
+                    if_match=etag,
+                )
+            except (Conflict, NotFound) as error:
+                if error.code != "ConditionNotMet":
+                    raise _lost(wanted, error) from error
+                etag = await self._same(base, error)
+            else:
+                self._seen[wanted.partition] = written = replace(wanted, etag=etag)
+                return written
+        raise Unavailable(f"lease blob {self.name(base.partition)}: its etag changes continuously")
+
+    async def _same(self, base: Lease, refused: StorageError) -> str:
+        """The present etag of the blob, whose body must still be that of `base`."""
         try:
-            etag = await self._blobs.put(
-                self.name(lease.partition),
-                layout.encode(lease),
-                metadata=layout.encode_metadata(lease),
-                lease_id=lease.token,
-                if_match=lease.etag,
-            )
-        except (Conflict, NotFound) as error:
-            raise LeaseLost(f"partition {lease.partition}: {error}") from error
-        self._seen[lease.partition] = written = replace(lease, etag=etag)
-        return written
+            current = await self.read(base.partition)
+        except (LeaseInvalid, NotFound) as error:
+            raise LeaseLost(f"partition {base.partition}: {error}") from error
+        if current.etag == base.etag or layout.encode(current) != layout.encode(base):
+            raise _lost(base, refused) from refused
+        return current.etag
+
+
+def _lost(lease: Lease, error: StorageError) -> LeaseLost:
+    return LeaseLost(f"partition {lease.partition}: {with_cause(error)}")

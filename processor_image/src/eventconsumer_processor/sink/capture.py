@@ -70,7 +70,8 @@ class CaptureChain(Chain):
         if file is None or file.nonce != draft.nonce:
             file = self._file = _DataFile(draft.nonce, self._now())
         if not file.etag:
-            if await self._blobs.head(self.path(draft.start)) is not None:
+            taken = await self._blobs.head(self.path(draft.start))
+            if taken is not None and not taken.maybe_staged:
                 raise Conflict(f"slot {self.path(draft.start)} is taken")
             file = self._file = await self._put_data(file, content, facts)
         facts |= {"sha256": file.sha256, "path": self.data_path(file.time), "size": str(file.size), "etag": file.etag}

@@ -184,7 +184,8 @@ async def put_if_absent(blobs: BlobStore, name: str, data: bytes, metadata: Mapp
     try:
         return await blobs.put(name, data, metadata=metadata, if_absent=True)
     except Conflict:
-        if await blobs.head(name) is not None:
+        found = await blobs.head(name)
+        if found is not None and not found.maybe_staged:
             raise
     block_id = f"{uuid4()}-{0:05d}"
     await blobs.put_block(name, block_id, data)

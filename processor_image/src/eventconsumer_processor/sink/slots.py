@@ -196,7 +196,7 @@ class Chain:
     async def at(self, start: int) -> Slot | None:
         """The slot that starts at `start`, if it is committed."""
         info = await self._blobs.head(self.path(start))
-        return None if info is None or _is_seal(info) else self._slot(info, start)
+        return None if info is None or info.maybe_staged or _is_seal(info) else self._slot(info, start)
 
     async def seal(self, start: int, content: bytes) -> bool:
         """End the chain at `start` permanently; False if a file is in this slot.
@@ -307,7 +307,7 @@ class Chain:
 
     def _named(self, found: list[BlobInfo]) -> list[tuple[BlobInfo, int]]:
         """The slots among blobs, with their starts, without seals and blobs with other names."""
-        slots = (info for info in found if not _is_seal(info))
+        slots = (info for info in found if not info.maybe_staged and not _is_seal(info))
         named = ((info, info.name.removeprefix(self._folder).removesuffix(self._suffix)) for info in slots)
         return [(info, int(name)) for info, name in named if len(name) == _DIGITS and name.isdecimal()]
 

@@ -24,7 +24,13 @@ from eventconsumer_processor.host.registration import hub_of
 from eventconsumer_processor.identity.records import Stored, belongs, leader_name, misfit, read_lease_record
 from eventconsumer_processor.identity.segments import check_names, list_segments
 from eventconsumer_processor.inspect.records import expected_lease_record, read_chain_record
-from eventconsumer_processor.inspect.storage import blob_store, opened_service, storage_time
+from eventconsumer_processor.inspect.storage import (
+    AccountFacts,
+    account_facts,
+    blob_store,
+    opened_service,
+    storage_time,
+)
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.source.hub import Hub, HubInfo
 from eventconsumer_processor.tools.cli import DONE, REFUSED, show, table_of
@@ -34,7 +40,8 @@ from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import NotFound, StorageError
 from eventconsumer_storage.lease_time import boottime
 
-CHAIN, LEASES = "chain-identity", "lease-identity"
+CHAIN, LEASES, ACCOUNT = "chain-identity", "lease-identity", "lease-account"
+ADVICE = "learn.microsoft.com/azure/event-hubs/troubleshoot-checkpoint-store-issues"
 REACH_SECONDS = 20.0  # timeout of one request
 SKEW_SECONDS = 60.0  # tokens and signatures tolerate some minutes: this leaves time for a warning
 _HUB_CHECKS = ("hub-reachable", "hub-exists", "hub-partitions", "consumer-group")
@@ -53,6 +60,10 @@ class Checks:
     def failed(self, name: str, detail: str, remedy: str) -> None:
         """Add a failed check."""
         self._made.append(Check(check=name, ok=False, detail=detail, remedy=remedy))
+
+    def warned(self, name: str, detail: str, remedy: str) -> None:
+        """Add a check that passed, with advice."""
+        self._made.append(Check(check=name, ok=True, detail=detail, remedy=remedy))
 
     def skipped(self, name: str, why: str) -> None:
         """Add a skipped check."""
@@ -279,7 +290,7 @@ async def check_container(
             async with asyncio.timeout(REACH_SECONDS):
                 now = await storage_time(service, location.container)
                 here = datetime.now(UTC)
-                there = await service.get_container_client(location.container).exists()
+                there = await blob_store(service, location.container).container_exists()
         except (EventConsumerError, TimeoutError) as error:
             _failed(checks, container, problems.storage_problem(field, location, _storage(error)).message)
             _skip(checks, (writable,), f"{container} failed")
@@ -294,22 +305,60 @@ async def check_container(
             return
         checks.passed(container, f"container {location.container} exists")
         store = blob_store(service, location.container)
-        await check_writable(store, field, location, writable, checks)
+        versioned = await check_writable(store, field, location, writable, checks)
+        if field == problems.LEASES:
+            try:
+                async with asyncio.timeout(REACH_SECONDS):
+                    judge_account(await account_facts(service, location.container), versioned, checks)
+            except (EventConsumerError, TimeoutError) as error:
+                checks.skipped(ACCOUNT, str(_storage(error)))
+
+
+def judge_account(facts: AccountFacts, versioned: bool | None, checks: Checks) -> None:
+    """Compare the settings of the lease store's account with Microsoft's advice. Pure.
+
+    Args:
+        facts: Settings of the account.
+        versioned: Whether it keeps versions of blobs; None: unknown.
+        checks: Receives the result.
+    """
+    settings = {
+        "hierarchical namespace": facts.hierarchical,
+        "blob soft delete": facts.soft_delete,
+        "versioning": versioned,
+    }
+    on = [name for name, value in settings.items() if value]
+    unknown = [name for name, value in settings.items() if value is None]
+    more = f"; unknown: {', '.join(unknown)}" if unknown else ""
+    if on:
+        checks.warned(
+            ACCOUNT,
+            f"the account of the leases has {', '.join(on)}{more}",
+            "use an account without them for spec.leaseStore: each renewal and checkpoint would keep an old state, and "
+            f"Microsoft advises against them for checkpoints ({ADVICE})",
+        )
+    elif len(unknown) == len(settings):
+        checks.skipped(ACCOUNT, f"the credential may not ask for {', '.join(unknown)}")
+    else:
+        known = [name for name, value in settings.items() if value is False]
+        checks.passed(ACCOUNT, f"the account of the leases has no {', no '.join(known)}{more}")
 
 
 async def check_writable(
     store: BlobStore, field: str, location: BlobLocation | LeaseLocation, name: str, checks: Checks
-) -> None:
-    """Write an empty blob and remove it."""
+) -> bool | None:
+    """Write an empty blob and remove it; returns whether storage keeps versions, None if the write failed."""
     blob = f"{(location.prefix or '').strip().rstrip('/')}/_check/{uuid4()}".lstrip("/")
     try:
         async with asyncio.timeout(REACH_SECONDS):
             etag = await store.put(blob, b"", if_absent=True)
+            info = await store.head(blob)
             await store.remove(blob, if_match=etag)
     except (EventConsumerError, TimeoutError) as error:
         _failed(checks, name, problems.storage_problem(field, location, _storage(error)).message)
-    else:
-        checks.passed(name, f"a blob was written to {location.container} and removed")
+        return None
+    checks.passed(name, f"a blob was written to {location.container} and removed")
+    return info is not None and info.versioned
 
 
 def judge_clock(here: datetime, there: datetime, checks: Checks) -> None:
@@ -371,7 +420,7 @@ def _given(name: str) -> HostConfig:
 
 def _table(report: CheckReport, console: Console) -> None:
     words = {True: "ok", False: "FAILED", None: "-"}
-    rows = [(one.check, words[one.ok], one.detail) for one in report.checks]
+    rows = [(one.check, "warning" if one.ok and one.remedy else words[one.ok], one.detail) for one in report.checks]
     console.print(table_of(("CHECK", "RESULT", "DETAIL"), rows))
     for one in report.checks:
         if one.remedy:

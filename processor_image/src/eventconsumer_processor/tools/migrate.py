@@ -200,7 +200,12 @@ def _location(consumer: Consumer, file: Path | None) -> BlobContainer:
         return consumer.config.leases.location
     if not file.is_file():
         raise CommandError(f"cannot read the connection string: file {file} does not exist; use an existing file")
-    return BlobLocation(container="", prefix="", credential=credential_in(file, "--connection-string-file"))
+    return BlobLocation(
+        container="",
+        prefix="",
+        credential=credential_in(file, "--connection-string-file"),
+        storage_api_version=consumer.config.leases.location.storage_api_version,
+    )
 
 
 def _same(consumer: Consumer, source: PlanSource) -> bool:

@@ -35,6 +35,13 @@ AccountUrl = Annotated[
         "--account-url", help="Blob endpoint; signs in with the Azure CLI, the environment or a managed identity."
     ),
 ]
+StorageApiVersion = Annotated[
+    str | None,
+    typer.Option(
+        "--storage-api-version",
+        help="spec.sink.storageApiVersion; for --connection-string-file and --account-url.",
+    ),
+]
 Container = Annotated[str | None, typer.Option("--container", help="Container of the drained files.")]
 Prefix = Annotated[str | None, typer.Option("--prefix", help="Folder of the files, spec.sink.prefix.")]
 LeaseContainer = Annotated[str | None, typer.Option("--lease-container", help="Container of the leases.")]

@@ -31,6 +31,7 @@ MAX_RECORD_BYTES = 1024 * 1024
 WAIT_SECONDS = LEASE_SECONDS + 15
 """If a lease is held for longer, it is being renewed, and its attempt is alive."""
 POLL_SECONDS = 2.0
+REPLACE_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -61,15 +62,7 @@ class Claim:
             ClaimLostError: Another attempt has claimed the batch; nothing was written.
             StorageError: No response: the next attempt finds whether the batch is committed.
         """
-        self.keeper.check()
-        if self._store.replace(self._name, content, self._etag, self._lease):
-            return
-        # The client repeats a put without a response, and the repetition may find its own record.
-        standing = self._store.load(self._name, MAX_RECORD_BYTES)
-        if standing is None or standing.content != content:
-            raise ClaimLostError(
-                f"batch {self.record.number} was claimed by {describe(standing)} meanwhile: nothing was committed"
-            )
+        self._replace(content)
 
     def leave_out(self, files: Sequence[BatchFile], cause: str) -> None:
         """Record that these files cannot be processed, before a result without them is written.
@@ -80,13 +73,9 @@ class Claim:
             ClaimLostError: Another attempt has claimed the batch.
             StorageError: Storage refused or did not answer.
         """
-        self.keeper.check()
         record = self.record.model_copy(update={"left_out": list(files), "cause": cause})
-        self._store.replace(self._name, _content(record), self._etag, self._lease)
-        standing = self._store.load(self._name, MAX_RECORD_BYTES)
-        if standing is None or standing.content != _content(record):
-            raise ClaimLostError(f"batch {self.record.number} was claimed by {describe(standing)} meanwhile")
-        self.record, self._etag = record, standing.etag
+        self._replace(_content(record))
+        self.record = record
 
     def release(self) -> None:
         """Allow the next attempt to begin at once."""
@@ -98,6 +87,25 @@ class Claim:
         """Allow the next attempt to begin after `seconds`; this one ends before."""
         self.keeper.stop()
         self._store.break_off(self._name, seconds)
+
+    def _replace(self, content: bytes) -> None:
+        """Replace this claim by `content`; the present content decides whether that is done or possible.
+
+        A renewal may change the ETag: accounts with a hierarchical namespace are not documented to keep it. And the
+        client repeats a put without a response, so the repetition may find its own record.
+        """
+        for _ in range(REPLACE_ATTEMPTS):
+            self.keeper.check()
+            done = self._store.replace(self._name, content, self._etag, self._lease)
+            standing = None if done else self._store.load(self._name, MAX_RECORD_BYTES)
+            if done or (standing is not None and standing.content == content):
+                return
+            if standing is None or standing.content != _content(self.record):
+                raise ClaimLostError(
+                    f"batch {self.record.number} was claimed by {describe(standing)} meanwhile: nothing was committed"
+                )
+            self._etag = standing.etag
+        raise ClaimLostError(f"the lease of batch {self.record.number} was broken: nothing was committed")
 
 
 def take(

@@ -1,9 +1,9 @@
 """PURE: access of Spark to the sink's storage account: paths and Hadoop settings of the ABFS connector.
 
 Invariant: the settings contain the credential, so they are set only in a running session (session.py), never as
-arguments, Spark properties or environment. The host is the host of `spark.output.path`, where the user chooses between
-the blob endpoint and, for accounts with a hierarchical namespace, the dfs endpoint; the drained files
-are read through the same host.
+arguments, Spark properties or environment. The host is the host of `spark.output.path`; the drained files are read
+through the same host. ABFS reaches an account with a hierarchical namespace by the dfs endpoint only, so this replaces
+the blob endpoint there. Source: hadoop.apache.org/docs/stable/hadoop-azure/fns_blob.html
 """
 
 from collections.abc import Mapping
@@ -34,8 +34,18 @@ class AbfsFolder:
         return f"{self.scheme}://{self.container}@{self.host}/{full}"
 
 
-def output_folder(output: str, account: StorageAccount) -> AbfsFolder:
+def is_blob_endpoint(host: str) -> bool:
+    """Whether a host name is that of a blob endpoint: the account's name, then `blob`."""
+    return host.split(".", 2)[1:2] == ["blob"]
+
+
+def output_folder(output: str, account: StorageAccount, *, hierarchical: bool | None = None) -> AbfsFolder:
     """Parse `spark.output.path` and check that it can be reached with the sink's credential.
+
+    Args:
+        output: The path.
+        account: The sink's account.
+        hierarchical: Whether the account has a hierarchical namespace; None: unknown, the given endpoint is used.
 
     Raises:
         ConfigurationError: It is not an ABFS URI, names another account, or requires TLS from an endpoint without TLS.
@@ -44,7 +54,8 @@ def output_folder(output: str, account: StorageAccount) -> AbfsFolder:
     container, at, host = url.netloc.rpartition("@")
     if url.scheme not in ("abfs", "abfss") or not at or not container or not host:
         raise ConfigurationError(
-            f"spark.output.path {output!r}: use abfss://<container>@<account>.blob.core.windows.net/<folder>"
+            f"spark.output.path {output!r}: use abfss://<container>@<account>.dfs.core.windows.net/<folder>, or "
+            "blob instead of dfs for an account without a hierarchical namespace"
         )
     if (name := host.split(".", 1)[0]) != account.name:
         raise ConfigurationError(
@@ -54,6 +65,8 @@ def output_folder(output: str, account: StorageAccount) -> AbfsFolder:
         raise ConfigurationError(
             f"spark.output.path {output!r}: the sink's endpoint {account.endpoint} has no TLS: use abfs:// instead"
         )
+    if hierarchical and is_blob_endpoint(host):
+        host = host.replace(".blob.", ".dfs.", 1)
     # abfs:// to an endpoint with TLS is changed to abfss://: a connection is never weaker than the sink's.
     return AbfsFolder("abfss" if account.secure else "abfs", container, host, url.path.strip("/"))
 
@@ -79,7 +92,7 @@ def hadoop_settings(account: StorageAccount, host: str, environment: Mapping[str
         # stay visible.
         "mapreduce.fileoutputcommitter.algorithm.version": "2",
     }
-    if host.split(".", 2)[1:2] == ["blob"]:
+    if is_blob_endpoint(host):
         settings |= {"fs.azure.fns.account.service.type": "BLOB", "fs.azure.account.hns.enabled": "false"}
     if not account.secure:
         settings["fs.azure.always.use.https"] = "false"

@@ -11,7 +11,13 @@ from eventconsumer_api.batch import BatchJob, replay_prefix
 from eventconsumer_api.errors import Blocked
 from eventconsumer_api.identity import RECORD_MAX_BYTES, OutputRecord, output_record_name
 from eventconsumer_spark.errors import ConfigurationError
-from eventconsumer_spark.storage.abfs import AbfsFolder, hadoop_settings, input_folder, output_folder
+from eventconsumer_spark.storage.abfs import (
+    AbfsFolder,
+    hadoop_settings,
+    input_folder,
+    is_blob_endpoint,
+    output_folder,
+)
 from eventconsumer_spark.storage.store import SinkContainer
 from eventconsumer_storage.account import StorageAccount, resolve_account
 from eventconsumer_storage.errors import StorageError
@@ -93,6 +99,7 @@ def open_site(job: BatchJob, environment: Mapping[str, str]) -> Iterator[Site]:
 
     Raises:
         ConfigurationError: The credential or the output's path is invalid.
+        StorageError: Storage did not respond.
     """
     try:
         # Any endpoint: the job does not contain the domains that the administrator allows.
@@ -100,7 +107,9 @@ def open_site(job: BatchJob, environment: Mapping[str, str]) -> Iterator[Site]:
     except Blocked as error:
         raise ConfigurationError(str(error)) from None
     output = output_folder(job.output.path, account)
-    hadoop = hadoop_settings(account, output.host, environment)
     commits = replay_prefix(job.sink.prefix, job.replay.nonce) if job.replay else job.sink.prefix
     with SinkContainer(account, job.sink.container) as store:
+        if is_blob_endpoint(output.host):
+            output = output_folder(job.output.path, account, hierarchical=store.is_hierarchical())
+        hadoop = hadoop_settings(account, output.host, environment)
         yield Site(account, store, input_folder(job.sink.container, output), output, hadoop, commits)

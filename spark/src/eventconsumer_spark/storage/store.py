@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol, Self
 
 from eventconsumer_storage.account import StorageAccount
+from eventconsumer_storage.causes import cause_of, with_cause
 from eventconsumer_storage.errors import Conflict, NotFound, StorageError, Unauthorized
 from eventconsumer_storage.sync_blobs import SyncBlobStore
 
@@ -112,6 +113,11 @@ class SinkContainer:
         except Unauthorized:
             return True
 
+    def is_hierarchical(self) -> bool | None:
+        """Whether the account has a hierarchical namespace; None if the credential may not ask."""
+        with self._request("ask for the kind of the account of", "the container"):
+            return self._blobs.is_hierarchical()
+
     def read(self, name: str, limit: int) -> bytes | None:
         """Content of a blob, at most `limit` bytes of it; None if it does not exist."""
         version = self.load(name, limit)
@@ -171,8 +177,10 @@ class SinkContainer:
             remedy = "check that the account is reachable from the Spark pods"
             if isinstance(error, Unauthorized):
                 remedy = "check that the credential of spec.sink can read and write this container"
+            if cause := cause_of(error):
+                remedy = cause.remedy
             raise type(error)(
-                f"cannot {verb} {name} in {self._place}: {error}: {remedy}", error.status, error.code
+                f"cannot {verb} {name} in {self._place}: {with_cause(error)}: {remedy}", error.status, error.code
             ) from error
 
 

@@ -19,9 +19,10 @@ from eventconsumer_processor.configuration import parse_config
 from eventconsumer_processor.errors import CommandError
 from eventconsumer_processor.inspect.leases import LeaseState, LeaseView, Position
 from eventconsumer_processor.inspect.partitions import PartitionState
+from eventconsumer_processor.inspect.storage import AccountFacts
 from eventconsumer_processor.lease.model import Checkpoint, Lease
 from eventconsumer_processor.problems import SINK
-from eventconsumer_processor.tools.check import Checks, check_writable, judge_clock
+from eventconsumer_processor.tools.check import Checks, check_writable, judge_account, judge_clock
 from eventconsumer_processor.tools.checkpoint import parse
 from eventconsumer_processor.tools.cli import run
 from eventconsumer_processor.tools.files import Newest
@@ -306,6 +307,35 @@ def test_a_mistake_in_the_call_ends_with_3_and_says_what(
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.strip()
+
+
+@pytest.mark.parametrize(
+    ("facts", "versioned", "ok", "detail"),
+    [
+        (AccountFacts(False, False), False, True, "no hierarchical namespace, no blob soft delete, no versioning"),
+        (
+            AccountFacts(True, None),
+            True,
+            True,
+            "hierarchical namespace, versioning; unknown: blob soft delete",
+        ),
+        (
+            AccountFacts(None, None),
+            False,
+            True,
+            "no versioning; unknown: hierarchical namespace,",
+        ),
+        (AccountFacts(None, None), None, None, "may not ask for hierarchical namespace, blob soft delete, versioning"),
+    ],
+)
+def test_settings_that_do_not_suit_leases_are_told(
+    facts: AccountFacts, versioned: bool | None, ok: bool | None, detail: str
+) -> None:
+    checks = Checks()
+    judge_account(facts, versioned, checks)
+    (found,) = checks.report().checks
+    assert (found.check, found.ok, detail in found.detail) == ("lease-account", ok, True)
+    assert bool(found.remedy) == bool(facts.hierarchical)
 
 
 @pytest.mark.parametrize("operation", ["put", "remove"])

@@ -143,6 +143,22 @@ def test_files_left_out_by_one_attempt_are_left_out_by_the_next(store: FakeBlobS
     assert commit(store, PREFIX, heir, record("b")).ours
 
 
+def test_a_renewal_that_changes_the_etag_does_not_cost_the_claim(clock: Clock) -> None:
+    store = FakeBlobStore(clock, lease_changes_etag=True)
+    claim = taken(store, clock, "a")
+    assert store.renew(CLAIM, claim._lease)
+    claim.leave_out([FILE], "x")
+    assert store.renew(CLAIM, claim._lease)
+    assert commit(store, PREFIX, claim, record("a")).ours
+
+
+def test_a_claim_without_a_lease_is_lost(store: FakeBlobStore, clock: Clock) -> None:
+    claim = taken(store, clock, "a")
+    store.break_off(CLAIM, 0)  # as a person can
+    with pytest.raises(ClaimLostError, match="was broken: nothing was committed"):
+        commit(store, PREFIX, claim, record("a"))
+
+
 def test_a_file_is_left_out_though_the_answer_was_lost(store: FakeBlobStore, clock: Clock) -> None:
     claim = taken(store, clock, "a")
     store.lose_next_answer = True

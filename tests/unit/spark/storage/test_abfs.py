@@ -20,6 +20,19 @@ def test_output_and_input_share_the_host_that_the_user_chose() -> None:
     assert drained.child("x/from=1.parquet") == "abfss://drained@shop.dfs.core.windows.net/x/from=1.parquet"
 
 
+@pytest.mark.parametrize(
+    ("hierarchical", "used"),
+    [(True, "shop.dfs.core.windows.net"), (False, "shop.blob.core.windows.net"), (None, "shop.blob.core.windows.net")],
+)
+def test_an_account_with_a_hierarchical_namespace_is_reached_by_its_dfs_endpoint(
+    hierarchical: bool | None, used: str
+) -> None:
+    output = output_folder("abfss://results@shop.blob.core.windows.net/a", CLOUD, hierarchical=hierarchical)
+    assert str(output) == f"abfss://results@{used}/a"
+    settings = hadoop_settings(CLOUD, output.host, {})
+    assert ("fs.azure.fns.account.service.type" in settings) == (hierarchical is not True)
+
+
 def test_output_may_be_the_root_of_a_container() -> None:
     root = folders(output_folder(f"abfs://results@{LOCAL_HOST}", LOCAL), 1)
     assert root.output == f"abfs://results@{LOCAL_HOST}/_batch=1"
@@ -45,7 +58,7 @@ def test_connection_is_never_weaker_than_the_sinks() -> None:
 @pytest.mark.parametrize(
     ("path", "account", "remedy"),
     [
-        ("s3://bucket/folder", CLOUD, "use abfss://"),
+        ("s3://bucket/folder", CLOUD, "use abfss://<container>@<account>.dfs.core.windows.net/<folder>"),
         ("abfss://shop.blob.core.windows.net/folder", CLOUD, "use abfss://"),
         ("abfss://results@other.blob.core.windows.net/a", CLOUD, "write to the sink's account"),
         (f"abfss://results@{LOCAL_HOST}/a", LOCAL, "use abfs:// instead"),
