@@ -13,6 +13,7 @@ from eventconsumer_api.host_config import BlobContainer, HostConfig
 from eventconsumer_storage.async_blobs import AzureBlobStore, blob_service
 from eventconsumer_storage.blobs import BlobInfo, info_of
 from eventconsumer_storage.errors import Refused, storage_error
+from eventconsumer_storage.proxy import use_proxy
 
 PAGE_RETRIES = 2  # of one page: a long listing must not restart
 
@@ -32,6 +33,7 @@ async def opened_service(config: HostConfig, field: str, location: BlobContainer
     Raises:
         Blocked: The credential is missing, wrong, or not allowed.
     """
+    use_proxy(config.proxy)
     service = blob_service(location, field, config.allow_insecure_endpoints, config.endpoint_suffixes)
     credential: Any = service.credential
     async with service:
