@@ -79,7 +79,8 @@ class WebSocket:
 
     def write(self, data: bytes) -> None:
         """See `Stream`."""
-        pieces, pos = [], 0
+        pieces: list[bytes] = []
+        pos = 0
         while pos < len(data):
             size = 8 if data.startswith(b"AMQP", pos) else int.from_bytes(data[pos : pos + 4], "big")
             pieces += (_head(2, size), data[pos : pos + size])
