@@ -11,7 +11,15 @@ from pydantic import AwareDatetime, Field
 from eventconsumer_api.endpoints import AZURE_SUFFIXES
 from eventconsumer_api.model import Model
 from eventconsumer_api.spark import BatchLimits, Trigger
-from eventconsumer_api.v1alpha1 import FileFormat, FileLayout, LeaseLayout, Processing, Roll, StartingPosition
+from eventconsumer_api.v1alpha1 import (
+    FileFormat,
+    FileLayout,
+    HubTransport,
+    LeaseLayout,
+    Processing,
+    Roll,
+    StartingPosition,
+)
 
 
 class ResourceRef(Model):
@@ -44,6 +52,23 @@ class HubConfig(Model):
     name: str | None = None
     consumer_group: str
     credential: Credential
+    transport: HubTransport = Field(
+        default=HubTransport.AMQP,
+        exclude_if=lambda transport: transport is HubTransport.AMQP,  # unknown to hosts of older versions
+    )
+
+
+class ProxyConfig(Model):
+    """The HTTP proxy."""
+
+    url: str = Field(description="http://<host>:<port>, without credentials.")
+    no_proxy: tuple[str, ...] = ()
+    credential: Credential | None = Field(default=None, description="Location of <user>:<password>.")
+
+    @property
+    def port(self) -> int:
+        """Its port."""
+        return int(self.url.rpartition(":")[2])
 
 
 class BlobContainer(Model):
@@ -116,6 +141,11 @@ class HostConfig(Model):
     roll: Roll
     batches: BatchConfig | None = Field(description="Spark batches, which the leading host freezes; absent: none.")
     replay: ReplayConfig | None = Field(default=None, description="Read up to an end and stop; absent: no end.")
+    proxy: ProxyConfig | None = Field(
+        default=None,
+        description="HTTP proxy; absent: that of the environment.",
+        exclude_if=lambda proxy: proxy is None,  # unknown to hosts of older versions
+    )
     drain_seconds: int = Field(description="Time after SIGTERM within which a host must flush and release, seconds.")
     allow_insecure_endpoints: bool = Field(
         default=False,

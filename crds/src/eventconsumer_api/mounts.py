@@ -6,15 +6,16 @@ checks a configuration before the resource exists.
 
 from typing import Any
 
-from eventconsumer_api.host_config import Credential
+from eventconsumer_api.host_config import Credential, HostConfig, ProxyConfig
 from eventconsumer_api.labels import SECRETS_DIR
-from eventconsumer_api.v1alpha1 import Authentication
+from eventconsumer_api.v1alpha1 import Authentication, Proxy, SecretKeyRef
 
 # Folders under SECRETS_DIR, one for each credential, and the one file in each. A fixed file name: the key of a Secret
 # is the user's text and must not become a path.
 HUB_SECRET = "event-hub"  # noqa: S105 - a folder
 LEASE_SECRET = "lease-store"  # noqa: S105 - a folder
 SINK_SECRET = "sink"  # noqa: S105 - a folder
+PROXY_SECRET = "proxy"  # noqa: S105 - a folder
 SECRET_FILE = "connection-string"  # noqa: S105 - a file name
 
 
@@ -29,14 +30,41 @@ def credential(field: str, folder: str, authentication: Authentication) -> Crede
     path = f"{field}.authentication"
     secret = authentication.connection_string_secret_ref
     if secret is not None:
-        return Credential(
-            field=f"{path}.connectionStringSecretRef",
-            secret=secret.name,
-            key=secret.key,
-            connection_string_file=f"{SECRETS_DIR}/{folder}/{SECRET_FILE}",
-        )
+        return _mounted(f"{path}.connectionStringSecretRef", folder, secret)
     identity = authentication.workload_identity
     return Credential(field=f"{path}.workloadIdentity", client_id=identity.client_id if identity else None)
+
+
+def proxy_config(proxy: Proxy | None) -> ProxyConfig | None:
+    """The proxy of a host; None: that of its environment."""
+    if proxy is None:
+        return None
+    secret = proxy.credentials_secret_ref
+    return ProxyConfig(
+        url=proxy.url,
+        no_proxy=tuple(proxy.no_proxy),
+        credential=_mounted("spec.proxy.credentialsSecretRef", PROXY_SECRET, secret) if secret else None,
+    )
+
+
+def credentials(config: HostConfig) -> dict[str, Credential]:
+    """The credentials of a host by the folder of their Secret."""
+    found = {
+        HUB_SECRET: config.event_hub.credential,
+        LEASE_SECRET: config.leases.location.credential,
+        SINK_SECRET: config.sink.credential,
+    }
+    proxy = config.proxy and config.proxy.credential
+    return found | ({PROXY_SECRET: proxy} if proxy else {})
+
+
+def _mounted(field: str, folder: str, secret: SecretKeyRef) -> Credential:
+    return Credential(
+        field=field,
+        secret=secret.name,
+        key=secret.key,
+        connection_string_file=f"{SECRETS_DIR}/{folder}/{SECRET_FILE}",
+    )
 
 
 def secret_volume(folder: str, credential: Credential, *, optional: bool) -> dict[str, Any] | None:

@@ -16,6 +16,7 @@ from azure.core.exceptions import AzureError
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.errors import Blocked
 from eventconsumer_api.host_config import Credential, HubConfig
+from eventconsumer_api.v1alpha1 import HubTransport
 from eventconsumer_storage.credential import (
     check_host,
     check_identity,
@@ -92,6 +93,7 @@ class HubAccess:
     consumer_group: str
     connection_string: str | None = field(default=None, repr=False)
     identity: AsyncTokenCredential | None = None
+    transport: HubTransport = HubTransport.AMQP
 
     @property
     def namespace(self) -> str:
@@ -124,6 +126,7 @@ def hub_access(config: HubConfig, allow_insecure: bool, suffixes: Collection[str
             config.name,
             config.consumer_group,
             identity=_identity(credential, Reason.EVENT_HUB_UNAUTHORIZED),
+            transport=config.transport,
         )
     text, parts = read_connection_string(credential, "Endpoint=sb://…;SharedAccessKeyName=…;SharedAccessKey=…")
     host = urlsplit(parts.get("endpoint", "")).netloc
@@ -152,7 +155,8 @@ def hub_access(config: HubConfig, allow_insecure: bool, suffixes: Collection[str
         raise insecure(credential, "asks for a connection without TLS (UseDevelopmentEmulator=true)")
     if not allow_insecure:
         check_named_host(credential, host, suffixes)
-    return HubAccess(host, config.name or entity or "", config.consumer_group, connection_string=text)
+    name = config.name or entity or ""
+    return HubAccess(host, name, config.consumer_group, connection_string=text, transport=config.transport)
 
 
 def _identity(credential: Credential, reason: Reason) -> AsyncTokenCredential:

@@ -37,19 +37,29 @@ def read_connection_string(credential: Credential, form: str) -> tuple[str, dict
     Raises:
         Blocked: The Secret or its key is missing, or the text is not a connection string.
     """
-    text = _content(credential)
-    if not text:
-        missing = "is empty" if text == "" else f"has no key {credential.key}"
-        subject = f"Secret {credential.secret}" if missing.startswith("has") else place(credential)
-        raise Blocked(
-            credential.field,
-            Reason.SECRET_KEY_MISSING,
-            f"{subject} {missing}: create it with a connection string of the form {form}",
-        )
+    text = read_secret(credential, f"a connection string of the form {form}")
     try:
         return text, parse_connection_string(text)
     except ConnectionStringError as error:
         raise invalid(credential, f"is not a connection string: {error}") from None
+
+
+def read_secret(credential: Credential, form: str) -> str:
+    """The text of a mounted Secret's key.
+
+    Args:
+        credential: Location of the mounted file.
+        form: Its content, for the message.
+
+    Raises:
+        Blocked: The Secret or its key is missing or empty.
+    """
+    text = _content(credential)
+    if text:
+        return text
+    missing = "is empty" if text == "" else f"has no key {credential.key}"
+    subject = f"Secret {credential.secret}" if missing.startswith("has") else place(credential)
+    raise Blocked(credential.field, Reason.SECRET_KEY_MISSING, f"{subject} {missing}: create it with {form}")
 
 
 def check_identity(credential: Credential, reason: Reason) -> None:

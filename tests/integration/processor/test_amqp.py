@@ -6,11 +6,13 @@ import signal
 import subprocess
 import tracemalloc
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from eventconsumer_api.v1alpha1 import HubTransport
 from eventconsumer_processor.amqp.hub import AmqpHub
 from eventconsumer_processor.credentials import HubAccess
 from eventconsumer_processor.errors import HubUnauthorized, HubUnreachable, LinkStolen
@@ -23,11 +25,11 @@ from tests.support.waiting import HANG_SECONDS
 PARTITIONS = 8
 
 
-@pytest.fixture
-async def hub(emulator: EmulatorProcess) -> AsyncIterator[AmqpHub]:
+@pytest.fixture(params=list(HubTransport))
+async def hub(request: pytest.FixtureRequest, emulator: EmulatorProcess) -> AsyncIterator[AmqpHub]:
     """A hub with eight partitions; a peer is dead after two seconds."""
     emulator.admin.create_hub("orders", partitions=PARTITIONS)
-    found = AmqpHub(access(emulator), idle_seconds=2)
+    found = AmqpHub(replace(access(emulator), transport=request.param), idle_seconds=2)
     yield found
     await found.close()
 

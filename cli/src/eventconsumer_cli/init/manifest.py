@@ -16,7 +16,7 @@ from eventconsumer_api.host_config import (
     LeaseLocation,
     ResourceRef,
 )
-from eventconsumer_api.mounts import HUB_SECRET, LEASE_SECRET, SINK_SECRET, credential
+from eventconsumer_api.mounts import HUB_SECRET, LEASE_SECRET, SINK_SECRET, credential, proxy_config
 from eventconsumer_api.v1alpha1 import API_VERSION, KIND, EventConsumerSpec
 from eventconsumer_cli.errors import Failed
 from eventconsumer_cli.kube.operators import Operator
@@ -115,6 +115,7 @@ def host_config(resource: Mapping[str, Any], operator: Operator) -> HostConfig:
             name=hub.name,
             consumer_group=hub.consumer_group,
             credential=credential("spec.eventHub", HUB_SECRET, hub.authentication),
+            transport=hub.transport,
         ),
         leases=LeaseConfig(
             location=LeaseLocation(
@@ -137,6 +138,7 @@ def host_config(resource: Mapping[str, Any], operator: Operator) -> HostConfig:
         ),
         roll=sink.roll,
         batches=None,
+        proxy=proxy_config(spec.proxy),
         drain_seconds=_GRACE_SECONDS,
         allow_insecure_endpoints=operator.allow_insecure_endpoints,
         endpoint_suffixes=operator.endpoint_suffixes,

@@ -12,7 +12,7 @@ from typing import Any
 from eventconsumer_api import labels
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.mounts import HUB_SECRET, LEASE_SECRET, SINK_SECRET, secret_mount, secret_volume
+from eventconsumer_api.mounts import credentials, secret_mount, secret_volume
 from eventconsumer_api.podsecurity import container_security, pod_security
 from eventconsumer_cli.kube.kinds import name_of, namespace_of
 
@@ -91,13 +91,11 @@ def of_config(
         suffix: Unique suffix of the pod's name.
         seconds: Maximum lifetime.
     """
-    credentials = (config.event_hub.credential, config.leases.location.credential, config.sink.credential)
+    given = credentials(config)
     volumes = [
-        volume
-        for folder, credential in zip((HUB_SECRET, LEASE_SECRET, SINK_SECRET), credentials, strict=True)
-        if (volume := secret_volume(folder, credential, optional=True))
+        volume for folder, credential in given.items() if (volume := secret_volume(folder, credential, optional=True))
     ]
-    identity = {"azure.workload.identity/use": "true"} if any(each.client_id for each in credentials) else {}
+    identity = {"azure.workload.identity/use": "true"} if any(each.client_id for each in given.values()) else {}
     container = {
         "image": image,
         "imagePullPolicy": "IfNotPresent",

@@ -7,11 +7,12 @@ Each part of the spec is a module; users import its models from here.
 """
 
 from eventconsumer_api.v1alpha1.authentication import Authentication, SecretKeyRef, WorkloadIdentity
-from eventconsumer_api.v1alpha1.event_hub import EventHub
+from eventconsumer_api.v1alpha1.event_hub import EventHub, HubTransport
 from eventconsumer_api.v1alpha1.leases import LeaseLayout, LeaseStore
 from eventconsumer_api.v1alpha1.pods import Pods, Resources
 from eventconsumer_api.v1alpha1.position import Position, PositionType, StartingPosition
 from eventconsumer_api.v1alpha1.processing import CheckpointPolicy, CheckpointRule, HandlerMode, Processing, SourceKind
+from eventconsumer_api.v1alpha1.proxy import Proxy
 from eventconsumer_api.v1alpha1.replay import Replay
 from eventconsumer_api.v1alpha1.resource import API_VERSION, GROUP, KIND, PLURAL, VERSION, EventConsumerSpec
 from eventconsumer_api.v1alpha1.scaling import LagScaling, Scaling, ScalingMode
@@ -31,6 +32,7 @@ __all__ = [
     "FileFormat",
     "FileLayout",
     "HandlerMode",
+    "HubTransport",
     "LagScaling",
     "LeaseLayout",
     "LeaseStore",
@@ -38,6 +40,7 @@ __all__ = [
     "Position",
     "PositionType",
     "Processing",
+    "Proxy",
     "Replay",
     "Resources",
     "Roll",

@@ -9,6 +9,7 @@ from eventconsumer_api.v1alpha1.leases import LeaseStore
 from eventconsumer_api.v1alpha1.pods import Pods
 from eventconsumer_api.v1alpha1.position import StartingPosition
 from eventconsumer_api.v1alpha1.processing import Processing
+from eventconsumer_api.v1alpha1.proxy import Proxy
 from eventconsumer_api.v1alpha1.replay import Replay
 from eventconsumer_api.v1alpha1.scaling import Scaling
 from eventconsumer_api.v1alpha1.sink import Sink
@@ -30,6 +31,12 @@ class EventConsumerSpec(Model):
             "spark processes files, and processing.handlerMode: Replace writes none: set spark.enabled to false",
         ),
         (
+            "!has(self.proxy) || !has(self.proxy.credentialsSecretRef) || !has(self.spark) || "
+            "(has(self.spark.enabled) && !self.spark.enabled)",
+            "Spark cannot sign in at a proxy: remove proxy.credentialsSecretRef and let the proxy accept the pods by "
+            "their network, or set spark.enabled to false",
+        ),
+        (
             "!has(self.replay) || self.replay.consumerGroup != self.eventHub.consumerGroup",
             "replay.consumerGroup must be another consumer group than eventHub.consumerGroup, whose readers it would "
             "displace",
@@ -49,6 +56,11 @@ class EventConsumerSpec(Model):
     scaling: Scaling = Field(default=Scaling(), description="Number of hosts.")
     sink: Sink = Field(description="Destination of drained files.")
     spark: Spark | None = Field(default=None, description="Spark applications over the drained files. Absent: none.")
+    proxy: Proxy | None = Field(
+        default=None,
+        description="HTTP proxy of hosts and Spark, for Event Hubs (with transport AmqpWebSockets), storage and "
+        "sign-in. Absent: the variables HTTPS_PROXY, HTTP_PROXY and NO_PROXY of the pods, if they are set.",
+    )
     pods: Pods = Field(default=Pods(), description="Settings of the host pods.")
     suspend: bool = Field(
         default=False, description="Stop hosts and start no Spark application; leases and files are kept."

@@ -12,6 +12,7 @@ import ssl
 from .broker import Broker
 from .connection import Connection
 from .errors import ConnectionFailed
+from .websocket import Stream, accept
 
 READ_SIZE = 256 * 1024
 WRITE_SIZE = 256 * 1024
@@ -80,24 +81,25 @@ class AmqpServer:
             writer.transport.abort()
         self._broker.connections[number] = connection
         writer.transport.set_write_buffer_limits(high=4 * WRITE_SIZE)
-        writing = asyncio.create_task(self._write(connection, writer, wake, written))
+        writing: asyncio.Task[None] | None = None
         try:
-            await self._read(connection, reader, wake, written)
+            stream = await accept(reader, writer, READ_SIZE)
+            if stream is not None:
+                writing = asyncio.create_task(self._write(connection, stream, writer, wake, written))
+                await self._read(connection, stream, wake, written)
         except (ConnectionError, TimeoutError, ssl.SSLError, asyncio.CancelledError):
             pass
         finally:
             connection.end()
             with contextlib.suppress(ConnectionError, TimeoutError, ssl.SSLError, asyncio.CancelledError):
-                await writing
+                await (writing or writer.drain())
             del self._broker.connections[number]
             self._tasks.discard(task)
             writer.transport.abort()
             _log.info("connection=%d ended", number)
 
-    async def _read(
-        self, connection: Connection, reader: asyncio.StreamReader, wake: asyncio.Event, written: asyncio.Event
-    ) -> None:
-        while not connection.closed and (data := await reader.read(READ_SIZE)):
+    async def _read(self, connection: Connection, stream: Stream, wake: asyncio.Event, written: asyncio.Event) -> None:
+        while not connection.closed and (data := await stream.read()):
             try:
                 connection.receive(data)
             except Exception:
@@ -109,7 +111,12 @@ class AmqpServer:
                 await written.wait()
 
     async def _write(
-        self, connection: Connection, writer: asyncio.StreamWriter, wake: asyncio.Event, written: asyncio.Event
+        self,
+        connection: Connection,
+        stream: Stream,
+        writer: asyncio.StreamWriter,
+        wake: asyncio.Event,
+        written: asyncio.Event,
     ) -> None:
         try:
             while not connection.closed or connection.output:
@@ -118,7 +125,7 @@ class AmqpServer:
                 while data := connection.take_output(WRITE_SIZE):
                     if self._broker.faults.delay:
                         await asyncio.sleep(self._broker.faults.delay)
-                    writer.write(data)
+                    stream.write(data)
                     await writer.drain()
                     written.set()
             writer.close()

@@ -9,7 +9,7 @@ from eventconsumer_api.host_config import (
     LeaseConfig,
     LeaseLocation,
 )
-from eventconsumer_api.mounts import HUB_SECRET, LEASE_SECRET, SINK_SECRET, credential
+from eventconsumer_api.mounts import HUB_SECRET, LEASE_SECRET, SINK_SECRET, credential, proxy_config
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.resource.observed import Consumer
 from eventconsumer_operator.settings import Settings
@@ -26,6 +26,7 @@ def host_config(consumer: Consumer, spec: EventConsumerSpec, settings: Settings)
             name=spec.event_hub.name,
             consumer_group=spec.event_hub.consumer_group,
             credential=credential("spec.eventHub", HUB_SECRET, spec.event_hub.authentication),
+            transport=spec.event_hub.transport,
         ),
         leases=LeaseConfig(
             location=LeaseLocation(
@@ -51,6 +52,7 @@ def host_config(consumer: Consumer, spec: EventConsumerSpec, settings: Settings)
         files=FilesConfig(format=spec.sink.format, layout=spec.sink.layout, empty_files=spec.sink.empty_files),
         roll=spec.sink.roll,
         batches=BatchConfig(trigger=spark.trigger, limits=spark.batch) if spark else None,
+        proxy=proxy_config(spec.proxy),
         # The kubelet kills the pod after the grace period: end a tenth of it earlier, at least 2 seconds.
         drain_seconds=grace - max(2, grace // 10),
         allow_insecure_endpoints=settings.allow_insecure_endpoints,

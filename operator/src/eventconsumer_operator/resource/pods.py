@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from eventconsumer_api import labels
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.mounts import HUB_SECRET, LEASE_SECRET, SINK_SECRET, secret_mount, secret_volume
+from eventconsumer_api.mounts import credentials, secret_mount, secret_volume
 from eventconsumer_api.podsecurity import container_security, pod_security
 from eventconsumer_api.v1alpha1 import EventConsumerSpec, Pods
 from eventconsumer_operator.keys import Key
@@ -56,12 +56,10 @@ def host_template(
         resources: Resources of the container; None: those of spec.pods.
     """
     pods = spec.pods
-    credentials = (config.event_hub.credential, config.leases.location.credential, config.sink.credential)
-    identity = WORKLOAD_IDENTITY_LABEL if any(credential.client_id for credential in credentials) else {}
+    given = credentials(config)
+    identity = WORKLOAD_IDENTITY_LABEL if any(credential.client_id for credential in given.values()) else {}
     volumes = [
-        volume
-        for folder, credential in zip((HUB_SECRET, LEASE_SECRET, SINK_SECRET), credentials, strict=True)
-        if (volume := secret_volume(folder, credential, optional=True))
+        volume for folder, credential in given.items() if (volume := secret_volume(folder, credential, optional=True))
     ]
     container = {
         "name": component,

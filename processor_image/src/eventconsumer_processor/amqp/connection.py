@@ -33,6 +33,7 @@ class Endpoint:
     host: str
     port: int
     tls: bool = True
+    websocket: bool = False
 
 
 def tls_context() -> ssl.SSLContext:
@@ -84,15 +85,20 @@ class Connection:
         context = tls_context() if endpoint.tls else None
         try:
             async with asyncio.timeout(seconds):
-                await self._loop.create_connection(lambda: self._wire, endpoint.host, endpoint.port, ssl=context)
+                if endpoint.websocket:
+                    from eventconsumer_processor.amqp import websocket  # aiohttp is not needed otherwise
+
+                    await websocket.connect(self._wire, endpoint.host, endpoint.port, context)
+                else:
+                    await self._loop.create_connection(lambda: self._wire, endpoint.host, endpoint.port, ssl=context)
                 self._wire.send(frames.SASL_HEADER)
                 await self._ready
         except TimeoutError:
             self._fail(HubUnreachable(f"{endpoint.host} did not respond within {seconds:.0f} s"))
         except OSError as error:  # TLS errors too
             self._fail(HubUnreachable(f"no connection to {endpoint.host}:{endpoint.port}: {error}"))
-        except SourceError:
-            pass  # it is in `_error`
+        except SourceError as error:
+            self._fail(error)
         except asyncio.CancelledError:
             self._fail(HubUnreachable("connecting was cancelled"))
             raise

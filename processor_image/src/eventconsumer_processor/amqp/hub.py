@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from azure.core.exceptions import AzureError
 
 from eventconsumer_api.connection_string import parse_connection_string
-from eventconsumer_api.v1alpha1 import Position, Processing, Roll
+from eventconsumer_api.v1alpha1 import HubTransport, Position, Processing, Roll
 from eventconsumer_processor.amqp import cbs, codec, frames
 from eventconsumer_processor.amqp.cbs import Claims, TokenSource
 from eventconsumer_processor.amqp.connection import IDLE_SECONDS, Connection, Endpoint
@@ -34,7 +34,8 @@ from eventconsumer_processor.source.locate import locate
 
 FILE_SECONDS = 0.5
 FILE_PART = 20  # share of the maximum age of a file
-_TLS_PORT, _PLAIN_PORT = 5671, 5672
+# By transport: with TLS; without, for emulators.
+_PORTS = {HubTransport.AMQP: (5671, 5672), HubTransport.AMQP_WEB_SOCKETS: (443, 80)}
 _GEO_REPLICATION = "com.microsoft:georeplication"  # offsets in the form of the SDK
 
 
@@ -296,14 +297,17 @@ def events_at(where: str | datetime) -> str:
 
 def _signing_in(access: HubAccess) -> tuple[str, Endpoint, Callable[[str], TokenSource]]:
     """The hub's authority, its address, and the source of tokens for an audience."""
+    tls_port, plain_port = _PORTS[access.transport]
+    websocket = access.transport is HubTransport.AMQP_WEB_SOCKETS
     if access.connection_string is None:
         identity = access.identity
         assert identity is not None  # noqa: S101 - HubAccess holds one of the two
-        return access.host, Endpoint(access.host, _TLS_PORT), lambda _: cbs.of_identity(identity)
+        endpoint = Endpoint(access.host, tls_port, websocket=websocket)
+        return access.host, endpoint, lambda _: cbs.of_identity(identity)
     parts = parse_connection_string(access.connection_string)
     address = urlsplit(parts["endpoint"])
     tls = parts.get("usedevelopmentemulator") != "true"
-    endpoint = Endpoint(address.hostname or "", address.port or (_TLS_PORT if tls else _PLAIN_PORT), tls)
+    endpoint = Endpoint(address.hostname or "", address.port or (tls_port if tls else plain_port), tls, websocket)
     signature = parts.get("sharedaccesssignature")
     if signature:
         ready = cbs.ready_made(signature)

@@ -216,6 +216,19 @@ class Peer(Protocol):
         """The connection has ended; called once."""
 
 
+class Output(Protocol):
+    """Destination of a `Wire`'s bytes: the socket, or a WebSocket on it."""
+
+    def write(self, data: bytes, /) -> None:
+        """Send, without waiting."""
+
+    def close(self) -> None:
+        """Close after all bytes are sent."""
+
+    def abort(self) -> None:
+        """Close at once."""
+
+
 class Wire(asyncio.BufferedProtocol):
     """One socket.
 
@@ -229,7 +242,7 @@ class Wire(asyncio.BufferedProtocol):
         self._clock = asyncio.get_running_loop().time
         self.heard = self.said = self._clock()
         self._peer = peer
-        self._transport: asyncio.WriteTransport | None = None
+        self._transport: Output | None = None
         self._buffer = bytearray(READ_BYTES)
         self._view = memoryview(self._buffer)
         self._runs = (CompiledRuns if compiled.find() else Runs)(self._buffer, max_frame_size)
@@ -242,7 +255,7 @@ class Wire(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.BufferedProtocol`."""
         assert isinstance(transport, asyncio.WriteTransport)  # noqa: S101 - a stream
-        self._transport = transport
+        self.start(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.BufferedProtocol`."""
@@ -263,11 +276,23 @@ class Wire(asyncio.BufferedProtocol):
         try:
             taken = self._take(end)
         except FrameError as error:
-            self._end(f"the hub sent invalid AMQP: {error}")
+            self.end(f"the hub sent invalid AMQP: {error}")
             return
         self._filled = end - taken
         if taken:
             self._view[: self._filled] = self._view[taken:end]
+
+    # --- for a layer below ---
+
+    def start(self, output: Output) -> None:
+        """Begin to send."""
+        self._transport = output
+
+    def end(self, reason: str) -> None:
+        """Close at once, and report the reason; no effect after the connection has ended."""
+        if self._transport is not None:
+            self.abort()
+            self._peer.lost(reason)
 
     # --- for the peer ---
 
@@ -288,10 +313,6 @@ class Wire(asyncio.BufferedProtocol):
         if self._transport is not None:
             transport, self._transport = self._transport, None
             transport.abort()
-
-    def _end(self, reason: str) -> None:
-        self.abort()
-        self._peer.lost(reason)
 
     # --- frames ---
 

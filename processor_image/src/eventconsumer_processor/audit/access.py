@@ -25,6 +25,7 @@ from eventconsumer_processor.errors import CommandError
 from eventconsumer_processor.source.hub import Hub
 from eventconsumer_storage.async_blobs import AzureBlobStore, blob_service, client_options
 from eventconsumer_storage.blobs import BlobStore
+from eventconsumer_storage.proxy import use_proxy
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ async def opened(config_file: Path, options: Options, *, hub: bool) -> AsyncIter
 async def _by_config(stack: AsyncExitStack, path: Path, hub: bool) -> Opened:
     config = read_config(path, ", or name the storage with --connection-string-file or --account-url")
     insecure, suffixes = config.allow_insecure_endpoints, config.endpoint_suffixes
+    use_proxy(config.proxy)
     service = await _enter(stack, blob_service(config.sink, "spec.sink", insecure, suffixes))
     lease_location = config.leases.location
     lease_service = await _enter(stack, blob_service(lease_location, "spec.leaseStore", insecure, suffixes))

@@ -12,7 +12,7 @@ release).
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -22,6 +22,7 @@ import structlog
 from eventconsumer_api.conditions import ADVISORY
 from eventconsumer_api.host_config import Credential, HostConfig
 from eventconsumer_api.host_report import HostReport, HostState, Problem, StorageReport
+from eventconsumer_api.mounts import credentials
 from eventconsumer_processor.batch.leader import Leader
 from eventconsumer_processor.batch.measure import eras_of
 from eventconsumer_processor.handler.deadletter import DeadLetters
@@ -129,12 +130,8 @@ class Host:
         )
         return StorageReport(calls_per_hour=self._storage_calls.per_hour(), idle_calls_per_hour=idle)
 
-    def _credentials(self) -> list[Credential]:
-        return [
-            self._config.event_hub.credential,
-            self._config.leases.location.credential,
-            self._config.sink.credential,
-        ]
+    def _credentials(self) -> Collection[Credential]:
+        return credentials(self._config).values()
 
     async def _wait_blocked(self, found: list[Problem], seen: str) -> None:
         if found != self._blocked:

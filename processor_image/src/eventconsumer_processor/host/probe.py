@@ -20,6 +20,7 @@ from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import FleetReport, HostReport, HostState, Problem
 from eventconsumer_api.log_throttle import LogThrottle
+from eventconsumer_api.mounts import credentials
 from eventconsumer_processor import problems
 from eventconsumer_processor.batch.batcher import Batcher
 from eventconsumer_processor.batch.log import BatchLog
@@ -156,8 +157,7 @@ class Probe:
         self._problems = found
 
     def _fingerprint(self) -> str:
-        config = self._config
-        return fingerprint([config.event_hub.credential, config.leases.location.credential, config.sink.credential])
+        return fingerprint(credentials(self._config).values())
 
     async def _wait(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

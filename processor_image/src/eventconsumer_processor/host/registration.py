@@ -35,6 +35,7 @@ from eventconsumer_storage.async_blobs import AzureBlobStore, Observer, blob_ser
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import Unavailable
 from eventconsumer_storage.lease_time import boottime
+from eventconsumer_storage.proxy import use_proxy
 
 T = TypeVar("T")
 REACH_SECONDS = 10.0  # a server that does not respond must appear in /status soon
@@ -127,6 +128,7 @@ def hub_of(config: HostConfig, memory: Memory | None = None) -> Hub:
     Raises:
         Blocked: The credential cannot be used.
     """
+    use_proxy(config.proxy)
     access = hub_access(config.event_hub, config.allow_insecure_endpoints, config.endpoint_suffixes)
     processing = config.processing
     runtime_metrics = processing.runtime_metrics and processing.handler is not None  # only a handler uses them
@@ -158,6 +160,7 @@ async def _reach_hub(config: HostConfig, memory: Memory) -> tuple[Hub, HubInfo]:
 
 
 async def _reach_container(config: HostConfig, part: str, location: BlobContainer, observe: Observer) -> BlobStore:
+    use_proxy(config.proxy)
     service = blob_service(location, part, config.allow_insecure_endpoints, config.endpoint_suffixes)
     store = AzureBlobStore(service, location.container, observe)
     try:

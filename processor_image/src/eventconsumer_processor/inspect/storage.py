@@ -14,6 +14,7 @@ from eventconsumer_api.host_config import BlobContainer, HostConfig
 from eventconsumer_storage.async_blobs import AzureBlobStore, blob_service
 from eventconsumer_storage.blobs import BlobInfo, hierarchical_in, info_of
 from eventconsumer_storage.errors import NotFound, Refused, Unauthorized, Unavailable, storage_error
+from eventconsumer_storage.proxy import use_proxy
 
 PAGE_RETRIES = 2  # of one page: a long listing must not restart
 
@@ -33,6 +34,7 @@ async def opened_service(config: HostConfig, field: str, location: BlobContainer
     Raises:
         Blocked: The credential is missing, wrong, or not allowed.
     """
+    use_proxy(config.proxy)
     service = blob_service(location, field, config.allow_insecure_endpoints, config.endpoint_suffixes)
     credential: Any = service.credential
     async with service:

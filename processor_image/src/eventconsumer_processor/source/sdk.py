@@ -21,19 +21,21 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from azure.core.exceptions import ClientAuthenticationError
+from azure.eventhub import TransportType
 from azure.eventhub._pyamqp import _decode
 from azure.eventhub._pyamqp.constants import LinkState
 from azure.eventhub._pyamqp.error import AMQPException, TokenExpired
 from azure.eventhub.aio import EventHubConsumerClient
 from azure.eventhub.exceptions import EventHubError
 
-from eventconsumer_api.v1alpha1 import Position
+from eventconsumer_api.v1alpha1 import HubTransport, Position
 from eventconsumer_processor.credentials import HubAccess
 from eventconsumer_processor.errors import HubUnauthorized, HubUnreachable, LinkStolen, SourceError
 from eventconsumer_processor.source.conditions import error_for
 from eventconsumer_processor.source.hub import HubInfo, PartitionInfo
 from eventconsumer_processor.source.lastenqueued import last_enqueued
 from eventconsumer_processor.source.locate import locate
+from eventconsumer_storage.proxy import proxy_for
 
 if TYPE_CHECKING:
     from eventconsumer_processor.source.batch import EventBatch
@@ -81,6 +83,7 @@ class SdkHub:
             "retry_backoff_factor": 0.01,
             "auth_timeout": REQUEST_SECONDS,
             "user_agent": "eventconsumer",
+            **_transport(access),
         }
         self._access = access
         if access.connection_string is not None:
@@ -178,6 +181,19 @@ class SdkHub:
         return answer
 
 
+def _transport(access: HubAccess) -> dict[str, Any]:
+    """The SDK's options for the transport; it does not read the environment."""
+    if access.transport is HubTransport.AMQP:
+        return {}
+    options: dict[str, Any] = {"transport_type": TransportType.AmqpOverWebsocket}
+    if ":" in access.host:  # the port of an emulator: the SDK takes 443 otherwise
+        options["custom_endpoint_address"] = f"sb://{access.host}"
+    if proxy := proxy_for("https", access.namespace):
+        user = {"username": proxy.user, "password": proxy.password} if proxy.user else {}
+        options["http_proxy"] = {"proxy_hostname": f"http://{proxy.host}", "proxy_port": proxy.port} | user
+    return options
+
+
 class SdkSource:
     """`source.hub.Source` on one link of the SDK."""
 
@@ -234,8 +250,13 @@ class SdkSource:
         with contextlib.suppress(*_ERRORS):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._consumer.close()
-        if connection is not None and connection._transport.writer is not None:
-            connection._transport.writer.close()
+        if connection is not None:
+            transport = connection._transport
+            with contextlib.suppress(*_ERRORS):
+                if session := getattr(transport, "session", None):  # of a WebSocket
+                    await session.close()
+                elif writer := getattr(transport, "writer", None):
+                    writer.close()
 
     async def abandon(self) -> None:
         """See `Source`. Each link has its own connection."""

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import pytest
 
+from eventconsumer_api.v1alpha1 import HubTransport
 from eventconsumer_processor.amqp import compiled
 from eventconsumer_processor.amqp.hub import AmqpHub
 from eventconsumer_processor.credentials import HubAccess
@@ -86,10 +87,11 @@ class Fake:
 class Emulated:
     """The emulator, by either adapter."""
 
-    def __init__(self, emulator: EmulatorProcess, adapter: Callable[[HubAccess], Hub]) -> None:
+    def __init__(self, emulator: EmulatorProcess, adapter: Callable[[HubAccess], Hub], transport: HubTransport) -> None:
         self.admin = emulator.admin
         self.admin.create_hub("orders", partitions=2)
-        self.hub = adapter(HubAccess("localhost", "orders", "$Default", emulator.connection_string("orders")))
+        host, text = f"localhost:{emulator.port}", emulator.connection_string("orders")
+        self.hub = adapter(HubAccess(host, "orders", "$Default", text, transport=transport))
 
     def produce(self, count: int) -> None:
         """See `World`."""
@@ -121,13 +123,14 @@ class Emulated:
         self.admin.add_partitions("orders", total=3)
 
 
-@pytest.fixture(params=["fake", "sdk", "amqp", "amqp, plain"])
+@pytest.fixture(params=["fake", "sdk", "amqp", "amqp, plain", "amqp, websockets", "sdk, websockets"])
 async def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     """The fake, then the emulator; once as where the compiled decoder is not installed."""
-    adapter = {"fake": None, "sdk": SdkHub}.get(request.param, AmqpHub)
+    adapter = None if request.param == "fake" else SdkHub if request.param.startswith("sdk") else AmqpHub
+    transport = HubTransport.AMQP_WEB_SOCKETS if request.param.endswith("websockets") else HubTransport.AMQP
     if request.param == "amqp, plain":
         monkeypatch.setattr(compiled, "find", lambda: None)
-    found: World = Emulated(request.getfixturevalue("emulator"), adapter) if adapter else Fake()
+    found: World = Emulated(request.getfixturevalue("emulator"), adapter, transport) if adapter else Fake()
     yield found
     await found.hub.close()
 
