@@ -11,7 +11,15 @@ from pydantic import AwareDatetime, Field
 from eventconsumer_api.endpoints import AZURE_SUFFIXES
 from eventconsumer_api.model import Model
 from eventconsumer_api.spark import BatchLimits, Trigger
-from eventconsumer_api.v1alpha1 import FileFormat, FileLayout, LeaseLayout, Processing, Roll, StartingPosition
+from eventconsumer_api.v1alpha1 import (
+    FileFormat,
+    FileLayout,
+    LeaseDialect,
+    LeaseLayout,
+    Processing,
+    Roll,
+    StartingPosition,
+)
 
 
 class ResourceRef(Model):
@@ -75,6 +83,7 @@ class LeaseConfig(Model):
 
     location: LeaseLocation
     layout: LeaseLayout = LeaseLayout.EVENT_PROCESSOR_HOST
+    dialect: LeaseDialect = LeaseDialect.AUTO
     duration_seconds: int
     shared: bool = False
 

@@ -8,7 +8,7 @@ Each part of the spec is a module; users import its models from here.
 
 from eventconsumer_api.v1alpha1.authentication import Authentication, SecretKeyRef, WorkloadIdentity
 from eventconsumer_api.v1alpha1.event_hub import EventHub
-from eventconsumer_api.v1alpha1.leases import LeaseLayout, LeaseStore
+from eventconsumer_api.v1alpha1.leases import LeaseDialect, LeaseLayout, LeaseStore
 from eventconsumer_api.v1alpha1.pods import Pods, Resources
 from eventconsumer_api.v1alpha1.position import Position, PositionType, StartingPosition
 from eventconsumer_api.v1alpha1.processing import CheckpointPolicy, CheckpointRule, HandlerMode, Processing, SourceKind
@@ -32,6 +32,7 @@ __all__ = [
     "FileLayout",
     "HandlerMode",
     "LagScaling",
+    "LeaseDialect",
     "LeaseLayout",
     "LeaseStore",
     "Pods",

@@ -5,6 +5,9 @@ expired lease, without the etag it could restore an old checkpoint or epoch. Con
 written by
 one request, so that no reader sees one without the other. Bodies are read again only when the listing shows another
 etag.
+
+All bodies are written in one dialect. `Auto` is the dialect of the blobs that exist. Where some have Java's keys, or
+there are none, it is Java's, because the other libraries read them too.
 """
 
 import asyncio
@@ -13,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from uuid import uuid4
 
+from eventconsumer_api.v1alpha1 import LeaseDialect
 from eventconsumer_processor.errors import LeaseInvalid, LeaseLost
 from eventconsumer_processor.lease import eventprocessorhost as layout
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing, Taken, Unusable
@@ -27,13 +31,22 @@ class EventProcessorHostStore:
     """`store.LeaseStore` on leased blobs."""
 
     def __init__(
-        self, blobs: BlobStore, prefix: str, consumer_group: str, seconds: int, clock: Callable[[], float]
+        self,
+        blobs: BlobStore,
+        prefix: str,
+        consumer_group: str,
+        seconds: int,
+        clock: Callable[[], float],
+        *,
+        dialect: LeaseDialect = LeaseDialect.AUTO,
     ) -> None:
         self._blobs = blobs
         self._prefix = prefix
         self._group = consumer_group
         self._seconds = seconds
         self._clock = clock
+        self._dialect = dialect
+        self._found: set[LeaseDialect] = set()  # in the bodies that were read
         self._seen: dict[str, Lease] = {}
         self._nameless: dict[str, float] = {}  # partition -> start of its lease without an owner's name
 
@@ -80,7 +93,10 @@ class EventProcessorHostStore:
             else:
                 invalid[partition] = lease
 
-        await for_each(partitions, look)
+        wanted = list(partitions)
+        await for_each((partition for partition in wanted if self.name(partition) in found), look)
+        # After that the dialect of the others is known.
+        await for_each((partition for partition in wanted if self.name(partition) not in found), look)
         return Listing(leases, invalid)
 
     async def read(self, partition: str) -> Lease:
@@ -89,6 +105,7 @@ class EventProcessorHostStore:
         blob = await self._blobs.read(name, layout.MAX_BODY_BYTES + 1)
         if blob is None:
             raise NotFound(f"lease blob {name} was deleted", 404, "BlobNotFound")
+        self._found.add(layout.dialect_of(blob.data))
         try:
             lease = layout.decode(blob.data, partition)
         except LeaseInvalid as error:
@@ -132,7 +149,7 @@ class EventProcessorHostStore:
     async def release(self, lease: Lease) -> None:
         """See `LeaseStore`. The storage lease is released, then owner and token are emptied."""
         name = self.name(lease.partition)
-        body = layout.encode(replace(lease, owner="", token=""))
+        body = self._encoded(replace(lease, owner="", token=""))
         try:
             await self._blobs.release_lease(name, lease.token)
             await self._blobs.put(name, body, if_match=lease.etag)
@@ -179,10 +196,14 @@ class EventProcessorHostStore:
     async def _create(self, partition: str) -> Lease:
         fresh = Lease(partition)
         try:
-            etag = await self._blobs.put(self.name(partition), layout.encode(fresh), if_absent=True)
+            etag = await self._blobs.put(self.name(partition), self._encoded(fresh), if_absent=True)
         except Conflict:  # another host was first; the next listing shows it
             return replace(fresh, leased=True)
         return replace(fresh, etag=etag)
+
+    def _encoded(self, lease: Lease) -> bytes:
+        dialects = self._found if self._dialect is LeaseDialect.AUTO else {self._dialect}
+        return layout.encode(lease, java=LeaseDialect.JAVA in dialects or LeaseDialect.DOT_NET not in dialects)
 
     async def _take(self, seen: Lease, token: str) -> float | None:
         """Acquire the storage lease with the id `token`; returns the time of the request, or None.
@@ -223,7 +244,7 @@ class EventProcessorHostStore:
         try:
             etag = await self._blobs.put(
                 self.name(lease.partition),
-                layout.encode(lease),
+                self._encoded(lease),
                 metadata=layout.encode_metadata(lease),
                 lease_id=lease.token,
                 if_match=lease.etag,

@@ -394,7 +394,7 @@ def test_a_rival_does_not_keep_a_host_from_stopping() -> None:
         began = virtual_clock()
         await host.stop()
         assert virtual_clock() - began < 1
-        assert b'"Owner":""' in fleet.leases.blobs[fleet.blob("0")].data
+        assert b'"owner":""' in fleet.leases.blobs[fleet.blob("0")].data
 
     fleet_test(test, 1, "EventProcessorHost")
 
