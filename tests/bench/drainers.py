@@ -58,7 +58,7 @@ class Drainer:
                 total += int(blob.metadata["sequencenumber"]) + 1
             elif blob.size and blob.name.rpartition("/")[2].isdecimal():
                 lease = json.loads(self.leases.download_blob(blob.name).readall())
-                total += int(lease["SequenceNumber"]) + 1 if lease["Offset"] else 0
+                total += int(lease["sequenceNumber"]) + 1 if lease.get("offset") else 0
         return total
 
     def wait(self, met: Callable[[], bool], what: str, seconds: float = 300.0) -> None:

@@ -44,12 +44,12 @@ def lease_bodies(partition: str = r"\d+") -> Match:
 
 def checkpoints(partition: str = r"\d+") -> Match:
     """Writes of checkpoints, where the hub was not drained before."""
-    return lease_writes(partition, rb'"Offset":"[^"]+".*"Owner":"[^"]')
+    return lease_writes(partition, rb'"offset":"[^"]+".*"owner":"[^"]')
 
 
 def owner_writes(partition: str = r"\d+") -> Match:
     """The write that ends an acquisition, where the hub was not drained before."""
-    return lease_writes(partition, rb'"Offset":null.*"Owner":"[^"]')
+    return lease_writes(partition, rb'^\{"sequenceNumber":.*"owner":"[^"]')
 
 
 def lease_calls(action: str, partition: str = r"\d+") -> Match:
@@ -121,7 +121,7 @@ class Stage:
             assert_exactly_once(drained, consumer.heads(), sent)
         assert len(drained.gaps) == gaps, drained.gaps
         for partition, lease in leases(consumer).items():
-            assert lease["Epoch"] >= max(drained.epochs.get(partition) or [0]), (partition, lease)
+            assert lease["epoch"] >= max(drained.epochs.get(partition) or [0]), (partition, lease)
         self._verdicts[consumer.hub] = (consumer, 1 if gaps else 0)
         for host in consumer.hosts:
             assert "Traceback" not in host.log, host.log
@@ -176,7 +176,7 @@ def behind(consumer: Consumer) -> dict[str, tuple[int, int]]:
     found = {}
     for partition, head in consumer.heads().items():
         lease = known.get(partition) or {}
-        checkpoint = int(lease["SequenceNumber"]) if lease.get("Offset") else -1
+        checkpoint = int(lease["sequenceNumber"]) if lease.get("offset") else -1
         if checkpoint != head:
             found[partition] = (head, checkpoint)
     return found
@@ -247,7 +247,7 @@ def assert_checkpoints_follow_files(exchanges: list[Exchange]) -> None:
             if any(reply.status in (200, 201) for reply in exchange.replies):
                 files.setdefault(found[1], set()).update(int(value) for value in last if value)
         elif checkpoints().meets(request):
-            partition, number = request.path.rsplit("/", 1)[1], json.loads(request.body)["SequenceNumber"]
+            partition, number = request.path.rsplit("/", 1)[1], json.loads(request.body)["sequenceNumber"]
             assert number in files.get(partition, set()), (partition, number)
             assert number >= heights[partition]
             heights[partition] = number

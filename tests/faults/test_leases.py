@@ -30,7 +30,7 @@ def test_11_leases_deleted_while_a_host_runs_and_while_none_does(stage: Stage) -
     publish(orders, 100, start=400)
     drained = stage.settled(orders, 600)  # nothing is skipped
     for partition, lease in leases(orders).items():
-        assert lease["Epoch"] >= max(drained.epochs[partition]) >= 2
+        assert lease["epoch"] >= max(drained.epochs[partition]) >= 2
     wait_until(lambda: not first.report().problems, "no problem is left")
     assert first.terminate() == 0
     for partition in ("0", "1"):
@@ -72,7 +72,7 @@ def test_12_lease_broken_taken_and_damaged_by_others(stage: Stage) -> None:
     wait_owned(host, 2)  # the files know how far the partition was read, so the lease is written again
     publish(orders, 100, start=600)  # those before may be in files of the first epoch
     drained = stage.settled(orders, 800)
-    assert leases(orders)["0"]["Epoch"] >= drained.epochs["0"][-1] > drained.epochs["0"][0]
+    assert leases(orders)["0"]["epoch"] >= drained.epochs["0"][-1] > drained.epochs["0"][0]
     assert {entry["partition"] for entry in logged(host, "pump closed")} == {"0"}  # the other one was left alone
     wait_until(lambda: not host.report().problems, "no problem is left")
 
@@ -115,7 +115,7 @@ def test_14_checkpoint_edited_above_and_below(stage: Stage) -> None:
     wait_owned(first, 2)
     stage.settled(orders, 200)
     assert first.terminate() == 0
-    _edit(orders, "0", Offset="999999", SequenceNumber=5_000)
+    _edit(orders, "0", offset="999999", sequenceNumber=5_000)
     publish(orders, 100, start=200)
     second = orders.host("second")
     problem = second.problem("CheckpointInvalid")
@@ -123,8 +123,8 @@ def test_14_checkpoint_edited_above_and_below(stage: Stage) -> None:
     wait_until(lambda: _checkpoint(orders, "1") == 199, "the other partition goes on")
     assert stage.audit(orders, 2)["findings"]
     assert second.terminate() == 0
-    _edit(orders, "0", Offset="", SequenceNumber=0)
-    _edit(orders, "1", Offset="7", SequenceNumber=7, Epoch=0)  # inside the first file, and an epoch that came before
+    _edit(orders, "0", offset="", sequenceNumber=0)
+    _edit(orders, "1", offset="7", sequenceNumber=7, epoch=0)  # inside the first file, and an epoch that came before
     publish(orders, 100, start=400)
     third = orders.host("third")
     wait_owned(third, 2)
@@ -145,4 +145,4 @@ def _edit(orders: Consumer, partition: str, **values: Any) -> None:
 
 def _checkpoint(orders: Consumer, partition: str) -> int:
     lease = leases(orders).get(partition) or {}
-    return int(lease["SequenceNumber"]) if lease.get("Offset") else -1
+    return int(lease["sequenceNumber"]) if lease.get("offset") else -1

@@ -419,7 +419,7 @@ def _lease_of(version: Version) -> tuple[Owned | None, int | None]:
             raise ValueError("no sequence number")
         return None, number
     body = json.loads(version.data)
-    return Owned(body["Token"], body["Epoch"]), None if body["Offset"] is None else int(body["SequenceNumber"])
+    return Owned(body["token"], body["epoch"]), None if "offset" not in body else int(body["sequenceNumber"])
 
 
 def _gaps(text: str, rows: set[int]) -> dict[str, list[int]]:

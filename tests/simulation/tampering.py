@@ -79,11 +79,11 @@ class LeaseBlobs:
     def edit(self, partition: str, change: int) -> int | None:
         """See `Tampering`."""
         body = self._body(partition)
-        if body is None or body.get("Offset") is None:
+        if body is None or body.get("offset") is None:
             return None
-        edited = max(-1, int(body["SequenceNumber"]) + change)
+        edited = max(-1, int(body["sequenceNumber"]) + change)
         self.expire(partition)
-        body |= {"SequenceNumber": edited, "Offset": str(edited * 10)}
+        body |= {"sequenceNumber": edited, "offset": str(edited * 10)}
         now(self._store.put(self._name(partition), json.dumps(body).encode()))
         return edited
 
@@ -95,13 +95,13 @@ class LeaseBlobs:
         if held and held.token == FOREIGN:
             self.expire(partition)
         body = self._body(partition)
-        if body is None or (body["Offset"] is not None and int(body["SequenceNumber"]) > end):
+        if body is None or (body.get("offset") is not None and int(body["sequenceNumber"]) > end):
             self.delete(partition)
 
     def _body(self, partition: str) -> dict[str, Any] | None:
         try:
             body = json.loads(self._store.blobs[self._name(partition)].data)
-            return dict(body) if int(body["SequenceNumber"]) is not None else None
+            return dict(body) if int(body["sequenceNumber"]) is not None else None
         except (ValueError, KeyError, TypeError, RecursionError):
             return None
 

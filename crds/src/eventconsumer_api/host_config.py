@@ -15,6 +15,7 @@ from eventconsumer_api.v1alpha1 import (
     FileFormat,
     FileLayout,
     HubTransport,
+    LeaseDialect,
     LeaseLayout,
     Processing,
     Roll,
@@ -101,6 +102,7 @@ class LeaseConfig(Model):
 
     location: LeaseLocation
     layout: LeaseLayout = LeaseLayout.EVENT_PROCESSOR_HOST
+    dialect: LeaseDialect = LeaseDialect.AUTO
     duration_seconds: int
     shared: bool = False
 

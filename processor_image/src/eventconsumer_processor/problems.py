@@ -269,8 +269,8 @@ def checkpoint_above_end(partition: str, reached: int, end: int) -> Problem:
         field=f"{LEASES}.prefix",
         reason=Reason.CHECKPOINT_INVALID,
         message=f"the checkpoint of partition {partition} is {reached}, but its files end at {end}: events {end + 1} "
-        f"to {reached} would be in no file. Set SequenceNumber in the lease blob to {end}, or delete the blob to have "
-        "it rebuilt from the files; if another program that shares the leases processed these events, set "
+        f"to {reached} would be in no file. Set the sequence number in the lease blob to {end}, or delete the blob to "
+        "have it rebuilt from the files; if another program that shares the leases processed these events, set "
         "leaseStore.shared to true",
     )
 

@@ -3,9 +3,8 @@
 import asyncio
 import os
 import signal
-import subprocess
 import tracemalloc
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from eventconsumer_processor.source.hub import Hub
 from eventconsumer_processor.source.sdk import SdkHub
 from tests.integration.processor.test_source import receive, send
 from tests.support.servers import EmulatorProcess
+from tests.support.tls import TlsEmulator
 from tests.support.waiting import HANG_SECONDS
 
 PARTITIONS = 8
@@ -175,20 +175,21 @@ async def whole(hub: Hub, epoch: int, count: int) -> pa.Table:
     return pa.Table.from_batches([batch.columns for batch in batches])
 
 
+@pytest.mark.parametrize("adapter", [AmqpHub, SdkHub])
 async def test_over_tls_only_with_a_certificate_that_is_trusted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, adapter: Callable[[HubAccess], AmqpHub | SdkHub]
 ) -> None:
-    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
-    command = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -keyout {key} -out {certificate} -subj /CN=localhost"
-    subprocess.run([*command.split(), "-addext", "subjectAltName=DNS:localhost"], check=True, capture_output=True)
-    server = EmulatorProcess(tmp_path, "--hub=orders=1", f"--tls-cert={certificate}", f"--tls-key={key}")
+    server = TlsEmulator(tmp_path, "--hub=orders=1")
     server.start()
-    text = server.connection_string("orders").replace("UseDevelopmentEmulator=true;", "")
     server.admin.put_event("orders", "0", b"over TLS")
-    found = AmqpHub(HubAccess("localhost", "orders", "$Default", text))
+    wanted = HubAccess(server.host, "orders", "$Default", server.connection_string("orders"))
+    untrusting = adapter(wanted)
     with pytest.raises(HubUnreachable, match="certificate verify failed"):
-        await found.open("0", -1, 1, 100)
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        await untrusting.open("0", -1, 1, 100)
+    await untrusting.close()
+    monkeypatch.setenv("SSL_CERT_FILE", str(server.certificate))
+    found = adapter(wanted)
+    assert (await found.partition("0")).last == 0
     source = await found.open("0", -1, 1, 100)
     assert (await receive(source, 1))[0].rows().bodies == [b"over TLS"]
     await source.close()

@@ -51,7 +51,7 @@ def checkpoint(orders: Consumer, partition: str = "0") -> int | None:
             body = json.loads(container.download_blob(f"$Default/{partition}").readall())
         except ResourceNotFoundError:  # no host has been there yet
             return None
-    return int(body["SequenceNumber"]) if body["Offset"] else None
+    return int(body["sequenceNumber"]) if body.get("offset") else None
 
 
 def dead_letters(orders: Consumer) -> dict[str, dict[str, Any]]:

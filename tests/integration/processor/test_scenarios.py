@@ -74,8 +74,8 @@ def test_clean_hub(consumer: MakeConsumer) -> None:
     assert drained(orders).rows == {}
     for partition in "01":
         body = lease(orders, partition)
-        assert (body["Offset"], body["SequenceNumber"]) == (None, 0)
-        assert body["Owner"] == "shop/orders/orders-host-0.uid-of-orders-host-0"
+        assert (body.get("offset"), body["sequenceNumber"]) == (None, -1)
+        assert body["owner"] == "shop/orders/orders-host-0.uid-of-orders-host-0"
     publish(orders, 100)
     wait_caught_up(orders, host)
     assert_exactly_once(drained(orders), orders.heads(), 200)
@@ -93,7 +93,7 @@ def test_existing_data_and_then_unread_data_only(consumer: MakeConsumer) -> None
     assert found.gaps == {}  # what was gone before the start is no gap
     assert first.terminate() == 0
     before = orders.heads()
-    assert {p: lease(orders, p)["SequenceNumber"] for p in before} == before
+    assert {p: lease(orders, p)["sequenceNumber"] for p in before} == before
     publish(orders, 50, start=300)  # nobody listens
     second = orders.host("orders-host-1", startingPosition={"type": "Latest"})  # the checkpoint counts, not this
     wait_caught_up(orders, second)

@@ -8,7 +8,7 @@ Each part of the spec is a module; users import its models from here.
 
 from eventconsumer_api.v1alpha1.authentication import Authentication, SecretKeyRef, WorkloadIdentity
 from eventconsumer_api.v1alpha1.event_hub import EventHub, HubTransport
-from eventconsumer_api.v1alpha1.leases import LeaseLayout, LeaseStore
+from eventconsumer_api.v1alpha1.leases import LeaseDialect, LeaseLayout, LeaseStore
 from eventconsumer_api.v1alpha1.pods import Pods, Resources
 from eventconsumer_api.v1alpha1.position import Position, PositionType, StartingPosition
 from eventconsumer_api.v1alpha1.processing import CheckpointPolicy, CheckpointRule, HandlerMode, Processing, SourceKind
@@ -34,6 +34,7 @@ __all__ = [
     "HandlerMode",
     "HubTransport",
     "LagScaling",
+    "LeaseDialect",
     "LeaseLayout",
     "LeaseStore",
     "Pods",

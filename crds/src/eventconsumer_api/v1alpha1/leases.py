@@ -22,6 +22,14 @@ class LeaseLayout(StrEnum):
     AZURE_SDK = "AzureSdk"
 
 
+class LeaseDialect(StrEnum):
+    """Spelling of the keys of lease blobs in layout EventProcessorHost."""
+
+    AUTO = "Auto"
+    DOT_NET = "DotNet"
+    JAVA = "Java"
+
+
 class LeaseStore(Model):
     """The blob container that holds partition leases, which are also the checkpoints."""
 
@@ -56,6 +64,13 @@ class LeaseStore(Model):
         default=LeaseLayout.EVENT_PROCESSOR_HOST,
         description="EventProcessorHost: one leased blob per partition. AzureSdk: ownership and checkpoint blobs of "
         "the current Azure SDKs, whose event processors can then share the partitions.",
+    )
+    dialect: LeaseDialect = Field(
+        default=LeaseDialect.AUTO,
+        description="Spelling of the keys of lease blobs in layout EventProcessorHost. Java (`offset`): the libraries "
+        "for Java, JavaScript and .NET read them. DotNet (`Offset`): Java and JavaScript do not read them. Auto: as in "
+        "the blobs that exist; Java if there are none, or if some have Java's keys. After a change, a lease gets the "
+        "other keys at its next acquisition.",
     )
     shared: bool = Field(
         default=False,

@@ -37,6 +37,7 @@ def host_config(consumer: Consumer, spec: EventConsumerSpec, settings: Settings)
                 credential=credential("spec.leaseStore", LEASE_SECRET, spec.lease_store.authentication),
             ),
             layout=spec.lease_store.layout,
+            dialect=spec.lease_store.dialect,
             shared=spec.lease_store.shared,
             duration_seconds=spec.lease_store.lease_duration_seconds,
         ),

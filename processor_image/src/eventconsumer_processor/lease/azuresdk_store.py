@@ -2,8 +2,8 @@
 
 This layout has no storage leases. The owner of a partition rewrites the ownership regularly, and is considered dead
 when an observing host has *seen* no change for long enough by its own clock: clocks are never compared, so a skew has
-no effect. Hosts of this project write this time into the blob; other programs get more time, because an SDK claims
-every 30 to 36 s by default.
+no effect. Hosts of this project write this time into the blob. For another program it follows from the intervals
+between its claims (`Rhythm`), which its settings decide and its blobs do not name.
 
 An SDK processor attaches with epoch 0 directly after its claim, is refused while the former owner still reads, and
 releases the partition. So a partition that is released shortly after a host of this project owned it is reserved for
@@ -25,9 +25,34 @@ from eventconsumer_processor.lease.store import ACQUIRE_ATTEMPTS, for_each
 from eventconsumer_storage.blobs import BlobInfo, BlobStore
 from eventconsumer_storage.errors import Conflict, NotFound, StorageError, Unavailable
 
-FOREIGN_SECONDS = 120  # time without a change after which another program's ownership expires
+FOREIGN_SECONDS = 120  # longest time without a change after which another program's ownership expires
+MISSED = 2.5  # intervals: one claim may fail
 HANDOVER_SECONDS = 45.0  # above the maximum time between two claims of an SDK processor
 REWRITE_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """The claims of another program, seconds of the observer's clock.
+
+    By default the SDKs claim every 30 s (JavaScript: 10 s), and expect a claim within 120 s (Python: 180 s, JavaScript:
+    60 s); see `EventProcessorClientOptions` (.NET), `EventProcessorClientBuilder` (Java), `EventHubConsumerClient`
+    (Python), and `LoadBalancingOptions` (JavaScript). While a processor acquires its share, it can claim much faster.
+    """
+
+    first: float  # first claim seen
+    last: float  # last claim seen
+    longest: float = 0.0  # between two claims on a partition
+
+    def claimed(self, now: float, before: float) -> "Rhythm":
+        """With a claim at `now` on a partition that it claimed at `before`."""
+        return Rhythm(self.first, now, max(self.longest, now - before))
+
+    def patience(self, least: float) -> float:
+        """Time without a claim after which it is considered dead, seconds; not less than `least`."""
+        if self.last - self.first < FOREIGN_SECONDS:
+            return FOREIGN_SECONDS  # too few were seen
+        return min(FOREIGN_SECONDS, max(least, MISSED * self.longest))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +60,7 @@ class _Sight:
     """Observation of an ownership."""
 
     etag: str
+    owner: str
     since: float  # first seen with this etag
     ours: float | None  # last time it was seen with an owner of this project
 
@@ -48,6 +74,7 @@ class AzureSdkStore:
         self._seconds = seconds
         self._clock = clock
         self._sights: dict[str, _Sight] = {}
+        self._rhythms: dict[str, Rhythm] = {}  # by owner; of other programs
         self._writing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # one write of an ownership at a time
         self._epochs: dict[str, int] = {}  # partition -> highest epoch seen: foreign claims drop it from the blob
 
@@ -95,6 +122,8 @@ class AzureSdkStore:
                 invalid[partition] = Unusable(
                     str(error), "Delete the blob to start without it, or set its metadata", rebuild=lease
                 )
+        owners = {sight.owner for sight in self._sights.values()}
+        self._rhythms = {owner: rhythm for owner, rhythm in self._rhythms.items() if owner in owners}
         return Listing(leases, invalid)
 
     async def read(self, partition: str) -> Lease:
@@ -214,7 +243,7 @@ class AzureSdkStore:
         """Record this host's write as an observation."""
         self._remember(lease)
         now = self._clock()
-        self._sights[lease.partition] = _Sight(lease.etag, now, now)
+        self._sights[lease.partition] = _Sight(lease.etag, lease.owner, now, now)
         return lease
 
     def _remember(self, lease: Lease) -> None:
@@ -232,10 +261,16 @@ class AzureSdkStore:
         last_ours = before.ours if before else None
         if found.ours:
             last_ours = now if found.owner else None
-        self._sights[partition] = _Sight(info.etag, since, last_ours)
+        self._sights[partition] = _Sight(info.etag, found.owner, since, last_ours)
         if not found.owner:
             return not found.ours and last_ours is not None and now - last_ours < HANDOVER_SECONDS
-        return now - since < (min(found.seconds, FOREIGN_SECONDS) if found.ours else FOREIGN_SECONDS)
+        if found.ours:
+            return now - since < min(found.seconds, FOREIGN_SECONDS)
+        rhythm = self._rhythms.get(found.owner, Rhythm(now, now))
+        if before and before.owner == found.owner and before.etag != info.etag:
+            rhythm = rhythm.claimed(now, before.since)
+        self._rhythms[found.owner] = rhythm
+        return now - since < rhythm.patience(self._seconds)
 
     # --- checkpoints ---
 

@@ -1,18 +1,26 @@
 """The EventProcessorHost layout: names and bodies of lease blobs, byte for byte as in that library.
 
-Reading is lenient (any key order, the Java library's camelCase keys, absent values), writing is strict: in the .NET
-library's order, or with the Java library's keys if the blob has them, because that library reads no others. Bodies have
-a size limit, and every other content is `LeaseInvalid`: a damaged lease never counts as a new one.
+Reading is lenient (any key order, either spelling, absent values), writing is strict: with the keys and the order of
+the Java or of the .NET library. The Java library reads only its own keys (Gson compares the case: `AzureBlobLease` and
+`CompleteLease` of azure-eventhubs-eph 3.3.0), and the JavaScript library has the same. The .NET library reads both
+(Json.NET does not compare the case: https://learn.microsoft.com/dotnet/standard/serialization/system-text-json/migrate-from-newtonsoft).
+Bodies have a size limit, and every other content is `LeaseInvalid`: a damaged lease never counts as a new one.
+
+The libraries ignore the sequence number of a lease without an offset, and write 0. Here it is -1, because KEDA's scaler
+does not ignore it: `last - 0` is one event too few, and one event in an idle partition would not count
+(https://github.com/kedacore/keda/blob/v2.21.0/pkg/scalers/azure_eventhub_scaler.go, calculateUnprocessedEvents).
 """
 
 import json
 
+from eventconsumer_api.v1alpha1 import LeaseDialect
 from eventconsumer_processor.errors import LeaseInvalid
 from eventconsumer_processor.lease.model import Checkpoint, Lease
 
 MAX_BODY_BYTES = 16 * 1024
 OWNER_METADATA = "OWNINGHOST"
 START_OF_STREAM = "-1"  # an offset: no event was read yet, whatever the sequence number
+NO_NUMBER = -1  # sequence number of a lease without a checkpoint
 
 
 def blob_name(prefix: str, consumer_group: str, partition: str) -> str:
@@ -30,12 +38,12 @@ def encode_metadata(lease: Lease) -> dict[str, str]:
     return {OWNER_METADATA: lease.owner}
 
 
-def encode(lease: Lease) -> bytes:
-    """Body of a lease blob."""
+def encode(lease: Lease, *, java: bool) -> bytes:
+    """Body of a lease blob, with the keys of the Java or of the .NET library."""
     checkpoint = lease.checkpoint
     offset = checkpoint.offset if checkpoint else None
-    number = checkpoint.sequence_number if checkpoint else 0
-    if lease.camel_case:
+    number = checkpoint.sequence_number if checkpoint else NO_NUMBER
+    if java:
         body: dict[str, object] = {} if offset is None else {"offset": offset}
         body |= {
             "sequenceNumber": number,
@@ -54,6 +62,15 @@ def encode(lease: Lease) -> bytes:
             "Epoch": lease.epoch,
         }
     return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def dialect_of(data: bytes) -> LeaseDialect:
+    """The dialect of a body, perhaps a damaged one; `Auto` if it cannot be seen."""
+    if b'"sequenceNumber"' in data or b'"partitionId"' in data:
+        return LeaseDialect.JAVA
+    if b'"SequenceNumber"' in data or b'"PartitionId"' in data:
+        return LeaseDialect.DOT_NET
+    return LeaseDialect.AUTO
 
 
 def decode(data: bytes, partition: str) -> Lease:
@@ -82,7 +99,6 @@ def decode(data: bytes, partition: str) -> Lease:
         token=_text(values, "token"),
         epoch=_integer(values, "epoch", default=0),
         checkpoint=_checkpoint(values),
-        camel_case="partitionId" in body,
     )
 
 

@@ -7,6 +7,9 @@ another etag.
 
 An operation on the lease may change the etag: accounts with a hierarchical namespace are not documented to keep it. So
 after a refused condition the blob is read again, and the write is repeated if its content is still the same.
+
+All bodies are written in one dialect. `Auto` is the dialect of the blobs that exist. Where some have Java's keys, or
+there are none, it is Java's, because the other libraries read them too.
 """
 
 import asyncio
@@ -15,6 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from uuid import uuid4
 
+from eventconsumer_api.v1alpha1 import LeaseDialect
 from eventconsumer_processor.errors import LeaseInvalid, LeaseLost
 from eventconsumer_processor.lease import eventprocessorhost as layout
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing, Taken, Unusable
@@ -31,13 +35,22 @@ class EventProcessorHostStore:
     """`store.LeaseStore` on leased blobs."""
 
     def __init__(
-        self, blobs: BlobStore, prefix: str, consumer_group: str, seconds: int, clock: Callable[[], float]
+        self,
+        blobs: BlobStore,
+        prefix: str,
+        consumer_group: str,
+        seconds: int,
+        clock: Callable[[], float],
+        *,
+        dialect: LeaseDialect = LeaseDialect.AUTO,
     ) -> None:
         self._blobs = blobs
         self._prefix = prefix
         self._group = consumer_group
         self._seconds = seconds
         self._clock = clock
+        self._dialect = dialect
+        self._found: set[LeaseDialect] = set()  # in the bodies that were read
         self._seen: dict[str, Lease] = {}
         self._nameless: dict[str, float] = {}  # partition -> start of its lease without an owner's name
 
@@ -84,7 +97,10 @@ class EventProcessorHostStore:
             else:
                 invalid[partition] = lease
 
-        await for_each(partitions, look)
+        wanted = list(partitions)
+        await for_each((partition for partition in wanted if self.name(partition) in found), look)
+        # After that the dialect of the others is known.
+        await for_each((partition for partition in wanted if self.name(partition) not in found), look)
         return Listing(leases, invalid)
 
     async def read(self, partition: str) -> Lease:
@@ -93,6 +109,7 @@ class EventProcessorHostStore:
         blob = await self._blobs.read(name, layout.MAX_BODY_BYTES + 1)
         if blob is None:
             raise NotFound(f"lease blob {name} was deleted", 404, "BlobNotFound")
+        self._found.add(layout.dialect_of(blob.data))
         try:
             lease = layout.decode(blob.data, partition)
         except LeaseInvalid as error:
@@ -181,10 +198,14 @@ class EventProcessorHostStore:
     async def _create(self, partition: str) -> Lease:
         fresh = Lease(partition)
         try:
-            etag = await self._blobs.put(self.name(partition), layout.encode(fresh), if_absent=True)
+            etag = await self._blobs.put(self.name(partition), self._encoded(fresh), if_absent=True)
         except Conflict:  # another host was first; the next listing shows it
             return replace(fresh, leased=True)
         return replace(fresh, etag=etag)
+
+    def _encoded(self, lease: Lease) -> bytes:
+        dialects = self._found if self._dialect is LeaseDialect.AUTO else {self._dialect}
+        return layout.encode(lease, java=LeaseDialect.JAVA in dialects or LeaseDialect.DOT_NET not in dialects)
 
     async def _take(self, seen: Lease, token: str) -> float | None:
         """Acquire the storage lease with the id `token`; returns the time of the request, or None.
@@ -233,7 +254,7 @@ class EventProcessorHostStore:
             try:
                 etag = await self._blobs.put(
                     self.name(wanted.partition),
-                    layout.encode(wanted),
+                    self._encoded(wanted),
                     metadata=layout.encode_metadata(wanted) if wanted.owner else None,
                     lease_id=wanted.token or None,
                     if_match=etag,
@@ -253,7 +274,7 @@ class EventProcessorHostStore:
             current = await self.read(base.partition)
         except (LeaseInvalid, NotFound) as error:
             raise LeaseLost(f"partition {base.partition}: {error}") from error
-        if current.etag == base.etag or layout.encode(current) != layout.encode(base):
+        if current.etag == base.etag or self._encoded(current) != self._encoded(base):
             raise _lost(base, refused) from refused
         return current.etag
 

@@ -28,4 +28,4 @@ def lease_store(config: HostConfig, info: HubInfo, blobs: BlobStore, clock: Call
     if config.leases.layout is LeaseLayout.AZURE_SDK:
         names = Names(prefix, info.host or info.namespace, info.name, group)
         return AzureSdkStore(blobs, names, seconds, clock)
-    return EventProcessorHostStore(blobs, prefix, group, seconds, clock)
+    return EventProcessorHostStore(blobs, prefix, group, seconds, clock, dialect=config.leases.dialect)

@@ -28,7 +28,6 @@ class Lease:
     etag: str = ""  # of the blob that names the owner; empty: there is none
     checkpoint_etag: str = ""  # of the checkpoint's blob, where it has one of its own
     leased: bool = False  # an ownership has not expired, or the lease is reserved
-    camel_case: bool = False  # its keys are those of the Java library
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ works around these properties of the SDK:
 
 import asyncio
 import contextlib
+import ssl
 import struct
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -84,6 +85,7 @@ class SdkHub:
             "auth_timeout": REQUEST_SECONDS,
             "user_agent": "eventconsumer",
             **_transport(access),
+            "ssl_context": ssl.create_default_context(),  # trusts SSL_CERT_FILE, not the SDK's own authorities
         }
         self._access = access
         if access.connection_string is not None:

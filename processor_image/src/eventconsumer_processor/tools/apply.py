@@ -111,7 +111,8 @@ def lease_store(consumer: Consumer) -> LeaseStore:
     names = consumer.lease_names
     if consumer.config.leases.layout is LeaseLayout.AZURE_SDK:
         return AzureSdkStore(consumer.leases, names, SECONDS, boottime)
-    return EventProcessorHostStore(consumer.leases, names.prefix, names.group, SECONDS, boottime)
+    dialect = consumer.config.leases.dialect
+    return EventProcessorHostStore(consumer.leases, names.prefix, names.group, SECONDS, boottime, dialect=dialect)
 
 
 async def carry_out(

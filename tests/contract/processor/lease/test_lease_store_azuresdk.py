@@ -40,13 +40,13 @@ async def metadata(world: World, name: str) -> dict[str, str]:
     return {key.lower(): value for key, value in head.metadata.items()}
 
 
-async def claim_as_sdk(world: World, owner: str) -> None:
+async def claim_as_sdk(world: World, owner: str, name: str = OWNERSHIP) -> None:
     """What a processor of an SDK does to claim, or with an empty owner to give back."""
-    head = await world.other.head(OWNERSHIP)
+    head = await world.other.head(name)
     if head is None:
-        await world.other.put(OWNERSHIP, b"", metadata={"ownerid": owner}, if_absent=True)
+        await world.other.put(name, b"", metadata={"ownerid": owner}, if_absent=True)
     else:
-        await world.other.set_metadata(OWNERSHIP, {"ownerid": owner}, if_match=head.etag)
+        await world.other.set_metadata(name, {"ownerid": owner}, if_match=head.etag)
 
 
 async def test_the_blobs_from_the_first_claim_to_release(world: World) -> None:
@@ -101,6 +101,52 @@ async def test_an_ownership_of_an_sdk_is_over_when_it_did_not_change_for_long(wo
     seen = await listed(store)
     assert (seen.owner, seen.leased) == ("processor-1", False)
     await hold(store, world)
+
+
+@pytest.mark.parametrize(
+    ("intervals", "patience"),
+    [
+        ([30] * 6, 75),  # .NET, Java and Python as they are by default
+        ([30, 33, 36, 30], 90),
+        ([10] * 13, 25),
+        ([2] * 60, 15),  # not less than a lease of a host
+        ([0.5] * 20 + [30] * 4, 75),  # it first acquired its share
+        ([0.5] * 20 + [30] * 3, FOREIGN_SECONDS),  # too few were seen
+        ([60] * 4, FOREIGN_SECONDS),
+    ],
+)
+async def test_an_ownership_of_an_sdk_expires_by_the_intervals_between_its_claims(
+    world: World, intervals: list[float], patience: int
+) -> None:
+    if world.blobs is not world.other:
+        pytest.skip("minutes of real time")
+    store = store_of(world)
+    await claim_as_sdk(world, "processor-1")
+    for interval in intervals:
+        assert (await listed(store)).leased
+        await world.sleep(interval)
+        await claim_as_sdk(world, "processor-1")
+    assert (await listed(store)).leased
+    await world.sleep(patience - 0.1)
+    assert (await listed(store)).leased
+    await world.sleep(0.2)
+    assert not (await listed(store)).leased
+
+
+async def test_a_partition_expires_by_the_claims_on_all_partitions_of_its_owner(world: World) -> None:
+    if world.blobs is not world.other:
+        pytest.skip("minutes of real time")
+    store = store_of(world)
+    other = OWNERSHIP.replace("/0", "/1")
+    for _ in range(13):
+        await claim_as_sdk(world, "processor-1", other)
+        await store.list(["0", "1"])
+        await world.sleep(10)
+    await claim_as_sdk(world, "processor-1", other)
+    await claim_as_sdk(world, "processor-1")  # it just took this one, and dies
+    assert {lease.leased for lease in (await store.list(["0", "1"])).leases.values()} == {True}
+    await world.sleep(26)
+    assert {lease.leased for lease in (await store.list(["0", "1"])).leases.values()} == {False}
 
 
 async def test_what_an_sdk_gave_back_is_free_at_once(world: World) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from eventconsumer_api.v1alpha1 import LeaseDialect
 from eventconsumer_processor.errors import LeaseLost
 from eventconsumer_processor.lease.eventprocessorhost_store import EventProcessorHostStore
 from eventconsumer_processor.lease.held import HeldLease
@@ -12,9 +13,12 @@ from tests.support.fakes.blobs import FOREVER
 FOREIGN = "11111111-1111-1111-1111-111111111111"
 
 
-def store_of(world: World, *, other: bool = False) -> EventProcessorHostStore:
+def store_of(
+    world: World, *, other: bool = False, dialect: LeaseDialect = LeaseDialect.AUTO
+) -> EventProcessorHostStore:
     """The leases as a host sees them."""
-    return EventProcessorHostStore(world.other if other else world.blobs, "", "$Default", 15, world.clock)
+    blobs = world.other if other else world.blobs
+    return EventProcessorHostStore(blobs, "", "$Default", 15, world.clock, dialect=dialect)
 
 
 async def take(store: EventProcessorHostStore, owner: str) -> Taken:
@@ -24,26 +28,77 @@ async def take(store: EventProcessorHostStore, owner: str) -> Taken:
     return taken
 
 
-async def content(world: World) -> tuple[str, dict[str, str]]:
-    """Body and metadata of the blob of partition 0."""
-    blob = await world.other.read("$Default/0", 20_000)
+async def content(world: World, partition: str = "0") -> tuple[str, dict[str, str]]:
+    """Body and metadata of a partition's blob."""
+    blob = await world.other.read(f"$Default/{partition}", 20_000)
     assert blob is not None
     return blob.data.decode(), {key.upper(): value for key, value in blob.info.metadata.items()}
+
+
+DOT_NET = '{"Offset":%s,"SequenceNumber":%d,"PartitionId":"0","Owner":"%s","Token":"%s","Epoch":%d}'
+JAVA = '{%s"sequenceNumber":%d,"token":"%s","epoch":%d,"partitionId":"0","owner":"%s"}'
 
 
 async def test_the_bytes_from_creation_to_release(world: World) -> None:
     store = store_of(world)
     await store.list(["0"])
-    fresh = '{"Offset":null,"SequenceNumber":0,"PartitionId":"0","Owner":"","Token":"","Epoch":0}'
-    assert await content(world) == (fresh, {})
+    assert await content(world) == (JAVA % ("", -1, "", 0, ""), {})
     held = HeldLease(store, await take(store, "host-a"), world.clock)
-    owner = f'"PartitionId":"0","Owner":"host-a","Token":"{held.lease.token}","Epoch":1'
-    assert await content(world) == (f'{{"Offset":null,"SequenceNumber":0,{owner}}}', {"OWNINGHOST": "host-a"})
+    token, owner = held.lease.token, {"OWNINGHOST": "host-a"}
+    assert await content(world) == (JAVA % ("", -1, token, 1, "host-a"), owner)
     await held.advance(Checkpoint("4096", 12))
-    assert await content(world) == (f'{{"Offset":"4096","SequenceNumber":12,{owner}}}', {"OWNINGHOST": "host-a"})
+    assert await content(world) == (JAVA % ('"offset":"4096",', 12, token, 1, "host-a"), owner)
     await held.release()
-    released = '{"Offset":"4096","SequenceNumber":12,"PartitionId":"0","Owner":"","Token":"","Epoch":1}'
-    assert await content(world) == (released, {})
+    assert await content(world) == (JAVA % ('"offset":"4096",', 12, "", 1, ""), {})
+
+
+async def test_the_bytes_in_the_dialect_of_dot_net(world: World) -> None:
+    store = store_of(world, dialect=LeaseDialect.DOT_NET)
+    await store.list(["0"])
+    assert await content(world) == (DOT_NET % ("null", -1, "", "", 0), {})
+    held = HeldLease(store, await take(store, "host-a"), world.clock)
+    await held.advance(Checkpoint("4096", 12))
+    assert await content(world) == (DOT_NET % ('"4096"', 12, "host-a", held.lease.token, 1), {"OWNINGHOST": "host-a"})
+
+
+OF_JAVA = b'{"offset":"9","sequenceNumber":4,"epoch":0,"partitionId":"%s","owner":"","token":""}'
+OF_DOT_NET = b'{"Offset":"9","SequenceNumber":4,"PartitionId":"%s","Owner":"","Token":"","Epoch":0}'
+DESTROYED = b'{"sequenceNumber":0,"token":"t","epoch":3,"partitionId":"-1","owner":"java-1"}'  # by Java, of .NET's keys
+
+
+@pytest.mark.parametrize(
+    ("dialect", "others", "java"),
+    [
+        (LeaseDialect.AUTO, [], True),
+        (LeaseDialect.AUTO, [b"{"], True),
+        (LeaseDialect.AUTO, [OF_JAVA % b"1"], True),
+        (LeaseDialect.AUTO, [OF_DOT_NET % b"1"], False),
+        (LeaseDialect.AUTO, [OF_DOT_NET % b"1", OF_JAVA % b"2"], True),
+        (LeaseDialect.AUTO, [OF_DOT_NET % b"1", DESTROYED], True),
+        (LeaseDialect.JAVA, [OF_DOT_NET % b"1"], True),
+        (LeaseDialect.DOT_NET, [OF_JAVA % b"1"], False),
+    ],
+)
+async def test_a_new_and_a_rebuilt_blob_get_the_keys_of_the_others(
+    world: World, dialect: LeaseDialect, others: list[bytes], java: bool
+) -> None:
+    for number, body in enumerate(others, 1):
+        await world.blobs.put(f"$Default/{number}", body)
+    await world.blobs.put("$Default/9", b"not a lease")
+    store = store_of(world, dialect=dialect)
+    listing = await store.list(["0", "1", "2", "9"])  # 0 is that of a hub that grew
+    key = '"partitionId"' if java else '"PartitionId"'
+    assert key in (await content(world))[0]
+    rebuild = listing.invalid["9"].rebuild
+    assert rebuild is not None
+    assert await store.acquire(rebuild, "host-a", rebuild=True) is not None
+    assert key in (await content(world, "9"))[0]
+
+
+async def test_a_lease_gets_the_keys_that_are_set_when_it_is_acquired(world: World) -> None:
+    await world.blobs.put("$Default/0", OF_DOT_NET % b"0")
+    taken = await take(store_of(world, dialect=LeaseDialect.JAVA), "host-a")
+    assert (await content(world))[0] == JAVA % ('"offset":"9",', 4, taken.lease.token, 1, "host-a")
 
 
 async def test_a_blob_of_the_java_library_stays_readable_for_it(world: World) -> None:

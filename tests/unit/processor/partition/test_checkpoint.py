@@ -66,7 +66,7 @@ async def test_any_checkpoint_up_to_the_end_leads_to_the_end(checkpoint: int | N
 @virtual
 async def test_a_checkpoint_behind_the_end_is_refused_since_it_would_skip_events(checkpoint: int) -> None:
     chain = await chain_of(9, 19, 29)
-    with pytest.raises(Blocked, match=rf"is {checkpoint}, but its files end at 29: .* Set SequenceNumber .* to 29"):
+    with pytest.raises(Blocked, match=rf"is {checkpoint}, but its files end at 29: .* sequence number .* to 29"):
         await resume(chain, lease(checkpoint), FakeHub(), EARLIEST)
 
 

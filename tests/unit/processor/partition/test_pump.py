@@ -36,7 +36,7 @@ async def test_files_roll_by_count_and_by_age_and_move_the_checkpoint() -> None:
     assert {start: len(numbers) for start, numbers in stage.files().items()} == {"0": 10, "10": 10, "20": 5}
     await eventually(lambda: running.held.lease.checkpoint == Checkpoint("240", 24))
     assert await running.stop() is PumpEnd.SHUTDOWN
-    assert json.loads(stage.leases.blobs["$Default/0"].data)["SequenceNumber"] == 24
+    assert json.loads(stage.leases.blobs["$Default/0"].data)["sequenceNumber"] == 24
     report = running.pump.report()
     assert (report.epoch, report.next_sequence_number, report.events, report.files) == (1, 25, 25, 3)
     assert report.sequence_number == 24 and report.enqueued_time == datetime(2026, 1, 1, 0, 0, 0, 24_000, UTC)
@@ -213,7 +213,7 @@ async def test_checkpoint_that_fails_is_covered_by_the_next_owner() -> None:
     stage.partition.add(*bodies(10))
     await eventually(lambda: len(stage.rows()) == 10)
     await running.kill()
-    assert json.loads(stage.leases.blobs["$Default/0"].data)["Offset"] is None
+    assert "offset" not in json.loads(stage.leases.blobs["$Default/0"].data)
     stage.partition.add(*bodies(10))
     successor = await stage.pump("host-b")
     await eventually(lambda: len(stage.rows()) == 20)
@@ -347,7 +347,7 @@ async def test_stop_flushes_what_is_buffered() -> None:
     await eventually(lambda: stage.partition.reader is not None and stage.partition.reader.position == 3)
     assert await running.stop() is PumpEnd.SHUTDOWN
     assert stage.rows() == list(range(4))
-    assert json.loads(stage.leases.blobs["$Default/0"].data)["Owner"] == ""
+    assert json.loads(stage.leases.blobs["$Default/0"].data)["owner"] == ""
 
 
 class _Busy(FakeHub):
@@ -405,7 +405,7 @@ async def test_what_another_program_read_is_recorded_once_however_often_the_posi
     await eventually(lambda: len(stage.rows()) == 10)
     await first.stop()
     body = json.loads(stage.leases.blobs["$Default/0"].data)
-    await stage.leases.put("$Default/0", json.dumps(body | {"SequenceNumber": 19, "Offset": "190"}).encode())
+    await stage.leases.put("$Default/0", json.dumps(body | {"sequenceNumber": 19, "offset": "190"}).encode())
     second = await stage.pump("host-b")
     await eventually(lambda: bool(second.pump.problems()))  # the hub has no such number yet
     await asyncio.sleep(30)

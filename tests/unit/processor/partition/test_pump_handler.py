@@ -66,7 +66,7 @@ class Shop(Stage):
     def checkpoint(self) -> int | None:
         """What the lease blob says."""
         body = json.loads(self.leases.blobs["$Default/0"].data)
-        return int(body["SequenceNumber"]) if body["Offset"] else None
+        return int(body["sequenceNumber"]) if body.get("offset") else None
 
 
 def bodies(count: int) -> list[bytes]:
