@@ -95,6 +95,11 @@ class Calls:
         for client in tuple(self._broker.clients):
             client.close_service(name)
 
+    def expire(self) -> None:
+        """Let the tokens of all present connections expire."""
+        for client in tuple(self._broker.clients):
+            client.expire()
+
     def heads(self, hub: str) -> dict[str, int]:
         """Last sequence numbers, by partition."""
         return {name: partition.last for name, partition in self._broker.hubs[hub].partitions.items()}

@@ -106,6 +106,7 @@ class Client(asyncio.Protocol):
         self.client_handles: list[int] = []  # the client's, in the order of its attaches
         self.is_full = False
         self.signed_in = False
+        self.expired = False  # its token is no longer valid, whatever it puts
         self._socket: asyncio.WriteTransport | None = None
         self._loop = asyncio.get_running_loop()
         self._incoming, self._outgoing = _Frames(self._received), _Frames(self._sent)
@@ -313,6 +314,8 @@ class Client(asyncio.Protocol):
             self._accept(link)
             if link.state & proton.Endpoint.REMOTE_CLOSED:
                 link.close()
+            elif self.expired:
+                self._close(link, _EXPIRED)
             else:
                 self.readers.append(reader)
             for other in others:
@@ -350,6 +353,13 @@ class Client(asyncio.Protocol):
             self._close(link, Refused("amqp:link:detach-forced", f"The link '{link.name}' is force detached: idle."))
         self.work()
 
+    def expire(self) -> None:
+        """Let the token expire: links end, and those that are attached later end at once."""
+        self.expired = True
+        for reader in tuple(self.readers):
+            self._close(reader.link, _EXPIRED)
+        self.close_service("$cbs")
+
     # --- services ---
 
     def _put_token(self, request: Message) -> Message:
@@ -373,6 +383,7 @@ class Client(asyncio.Protocol):
         return _answer(404, f"The messaging entity '{asked.get('name')}' could not be found.", {}, "amqp:not-found")
 
 
+_EXPIRED = Refused("amqp:link:detach-forced", "Unauthorized access. 'Listen' claim(s) are required.")
 _STOLEN = Refused("amqp:link:stolen", "New receiver was created with a higher epoch, so the current one is detached.")
 
 

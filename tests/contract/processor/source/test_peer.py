@@ -5,10 +5,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from eventconsumer_api.v1alpha1 import Position, PositionType
 from eventconsumer_processor.amqp import cbs, compiled
 from eventconsumer_processor.amqp.connection import Connection, Endpoint
 from eventconsumer_processor.amqp.hub import AmqpHub
@@ -127,6 +129,26 @@ async def test_large_events_in_small_frames(hub: AmqpHub, peer: PeerProcess, siz
     await source.close()
 
 
+async def test_positions_are_located(hub: AmqpHub, peer: PeerProcess) -> None:
+    def at(number: int) -> Position:
+        return Position(
+            type=PositionType.ENQUEUED_TIME, enqueued_time=datetime.fromtimestamp(time_of(number) / 1000, UTC)
+        )
+
+    peer.produce(*[GOOD] * 10)
+    found = [await hub.locate("0", at(number), epoch) for epoch, number in enumerate((-5, 0, 4, 9, 10))]
+    assert found == [0, 0, 4, 9, 10]
+    behind = Position(type=PositionType.OFFSET, offset=offset_of(4))
+    assert await hub.locate("0", behind, 10) == 5
+
+
+async def test_properties_come_after_the_service_detached_its_links(hub: AmqpHub, peer: PeerProcess) -> None:
+    assert (await hub.describe()).partition_ids == ("0", "1")
+    for _ in range(3):
+        peer.call("detach_service", name="$management")
+        assert (await hub.partition("0")).last == -1
+
+
 # --- findings ---
 
 LEGAL: dict[str, bytes] = {
@@ -208,6 +230,24 @@ async def test_a_token_is_renewed_after_the_service_detached_its_link(
     finally:
         await claims.close()
         await connection.close()
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="Q4: a connection with an expired token is never left")
+async def test_a_connection_on_which_links_end_at_once_is_left(hub: AmqpHub, peer: PeerProcess) -> None:
+    source = await hub.open("0", -1, 1, 100)
+    peer.call("expire")
+    peer.produce(GOOD)
+    for epoch in range(2, 8):  # as the pump does
+        try:
+            found = await bodies(source)
+            break
+        except SourceError:
+            await source.close()
+            source = await hub.open("0", -1, epoch, 100)
+    else:
+        found = []
+    assert found == [b"good"]
+    await source.close()
 
 
 @pytest.mark.xfail(strict=True, raises=AssertionError, reason="Q5: an attach that is answered late keeps its handle")
