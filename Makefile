@@ -14,7 +14,7 @@ help: ## List the commands
 .PHONY: env
 env: $(VENV)/.ready ## Create the hash-pinned Python environment, and compile the decoder
 
-$(VENV)/.ready: requirements/dev.txt requirements/bootstrap.txt $(DISTS:%=%/pyproject.toml) \
+$(VENV)/.ready: $(patsubst %,requirements/%.txt,dev build bootstrap) $(DISTS:%=%/pyproject.toml) \
     $(addprefix $(DECODER)/,pyproject.toml hatch_build.py Cargo.toml Cargo.lock) $(wildcard $(DECODER)/src/*.rs $(DECODER)/src/*/*.rs)
 	@./local/need cargo cargo
 	@./local/bootstrap $(VENV) $(DISTS) $(DECODER)
@@ -63,7 +63,7 @@ chart: env ## Generate the chart's README and the Kustomize base from the chart
 
 .PHONY: lock
 lock: ## Resolve requirements/*.in again, with hashes
-	@for name in bootstrap processor operator spark emulator dev; do \
+	@for name in bootstrap processor operator spark emulator dev build; do \
 	  $(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --custom-compile-command 'make lock' requirements/$$name.in -o requirements/$$name.txt || exit 1; done
 	@cd local/azurite && npm install --package-lock-only --omit-lockfile-registry-resolved --silent

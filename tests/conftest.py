@@ -9,6 +9,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.support.azurite import AzuriteProcess
+from tests.support.peer.process import PeerProcess
 from tests.support.servers import EmulatorProcess
 
 # Property tests are judged by what they find, not by how busy the machine is. HYPOTHESIS_PROFILE=long looks longer.
@@ -61,3 +62,18 @@ def emulator(emulator_process: EmulatorProcess) -> Iterator[EmulatorProcess]:
     """An empty Event Hubs namespace for each test; make hubs with `emulator.admin`."""
     yield emulator_process
     emulator_process.empty()
+
+
+@pytest.fixture(scope="session")
+def peer_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PeerProcess]:
+    """One broker on Proton's engine for the session; take `peer`."""
+    server = PeerProcess(tmp_path_factory.mktemp("peer"))
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def peer(peer_process: PeerProcess) -> Iterator[PeerProcess]:
+    """A broker of another stack without hubs, for each test; see `tests.support.peer`."""
+    yield peer_process
+    peer_process.call("reset")

@@ -1,4 +1,4 @@
-"""What the host relies on in an Event Hub: against the fake, and against the emulator through either adapter."""
+"""What the host relies on in an Event Hub: against the fake, the emulator through either adapter, and another stack."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -14,6 +14,7 @@ from eventconsumer_processor.errors import HubUnreachable, LinkStolen, SourceErr
 from eventconsumer_processor.source.hub import Hub, Source
 from eventconsumer_processor.source.sdk import SdkHub
 from tests.support.fakes.hub import FakeHub
+from tests.support.peer.process import PeerProcess
 from tests.support.servers import EmulatorProcess
 from tests.support.waiting import HANG_SECONDS
 
@@ -123,14 +124,60 @@ class Emulated:
         self.admin.add_partitions("orders", total=3)
 
 
-@pytest.fixture(params=["fake", "sdk", "amqp", "amqp, plain", "amqp, websockets", "sdk, websockets"])
+class Peered:
+    """A broker on Proton's engine, by our adapter."""
+
+    def __init__(self, peer: PeerProcess) -> None:
+        self.peer = peer
+        self.place = {"hub": "orders", "partition": "0"}
+        peer.call("create", hub="orders", partitions=2)
+        self.hub: Hub = AmqpHub(HubAccess("localhost", "orders", "$Default", peer.connection_string("orders")))
+
+    def produce(self, count: int) -> None:
+        """See `World`."""
+        self.peer.call("produce_mixed", count=count, **self.place)
+
+    def retain_from(self, number: int) -> None:
+        """See `World`."""
+        self.peer.call("retain_from", number=number, **self.place)
+
+    def redeliver(self, number: int) -> None:
+        """See `World`."""
+        self.peer.call("redeliver", number=number, **self.place)
+
+    def drop(self) -> None:
+        """See `World`."""
+        self.peer.call("drop")
+
+    def freeze(self) -> None:
+        """See `World`."""
+        self.peer.call("freeze", **self.place)
+
+    def recreate(self) -> None:
+        """See `World`."""
+        self.peer.call("recreate", hub="orders")
+
+    def grow(self) -> None:
+        """See `World`."""
+        self.peer.call("grow", hub="orders")
+
+
+@pytest.fixture(
+    params=["fake", "sdk", "amqp", "amqp, plain", "amqp, websockets", "sdk, websockets", "peer", "peer, plain"]
+)
 async def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    """The fake, then the emulator; once as where the compiled decoder is not installed."""
-    adapter = None if request.param == "fake" else SdkHub if request.param.startswith("sdk") else AmqpHub
-    transport = HubTransport.AMQP_WEB_SOCKETS if request.param.endswith("websockets") else HubTransport.AMQP
-    if request.param == "amqp, plain":
+    """The fake, the emulator, and a broker of another stack; `plain` as where the compiled decoder is not installed."""
+    server, _, variant = request.param.partition(", ")
+    transport = HubTransport.AMQP_WEB_SOCKETS if variant == "websockets" else HubTransport.AMQP
+    if variant == "plain":
         monkeypatch.setattr(compiled, "find", lambda: None)
-    found: World = Emulated(request.getfixturevalue("emulator"), adapter, transport) if adapter else Fake()
+    found: World
+    if server == "fake":
+        found = Fake()
+    elif server == "peer":
+        found = Peered(request.getfixturevalue("peer"))
+    else:
+        found = Emulated(request.getfixturevalue("emulator"), SdkHub if server == "sdk" else AmqpHub, transport)
     yield found
     await found.hub.close()
 
