@@ -22,7 +22,7 @@ from eventconsumer_processor.source.hub import HubInfo, PartitionInfo
 
 ADDRESS = "$management"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_Fact = TypeVar("_Fact", HubInfo, PartitionInfo)
+_Fact = TypeVar("_Fact", HubInfo, PartitionInfo, dict[bytes, Any])
 
 
 @dataclass(eq=False)
@@ -64,6 +64,10 @@ class Management:
     async def describe(self) -> HubInfo:
         """See `source.hub.Hub`."""
         return await self._ask("com.microsoft:eventhub", {}, partial(hub_info, self._access))
+
+    async def properties(self) -> dict[bytes, Any]:
+        """The hub's properties as the service names them, also those that hosts do not use."""
+        return await self._ask("com.microsoft:eventhub", {}, dict[bytes, Any])
 
     async def partition(self, partition: str) -> PartitionInfo:
         """See `source.hub.Hub`."""
