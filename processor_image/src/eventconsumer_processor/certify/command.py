@@ -268,7 +268,7 @@ async def _reach(namespace: Namespace, target: Target, run: Run) -> bool:
     try:
         await hub.look(namespace)
         used = await hub.readers(namespace)
-        run.facts |= {f"{HUB}-{name}": value for name, value in (await hub.facts(namespace)).items()}
+        run.facts |= {f"{HUB} {name}": value for name, value in (await hub.facts(namespace)).items()}
     except HubNotFound as error:
         group = namespace.info is not None
         raise CommandError(problems.hub_problem(target.hub, error, group=group).message) from error
@@ -326,7 +326,7 @@ async def _check_account(target: Target, place: Place, account: StorageAccount, 
             )
             return
         run.tell(f"{place.target}: the blobs of the checks are in {scratch.place}, which is removed at the end")
-        run.facts |= {f"{place.target}-{name}": value for name, value in (await storage.facts(scratch)).items()}
+        run.facts |= {f"{place.target} {name}": value for name, value in (await storage.facts(scratch)).items()}
         await run.carry_out(place.target, (storage.WRITABLE, *place.all_checks), scratch, _nothing)
 
 

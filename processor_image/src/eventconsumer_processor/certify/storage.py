@@ -548,7 +548,7 @@ ACCOUNT: tuple[Assumption[Scratch], ...] = (
         _versioning,
     ),
     Assumption(
-        "wrong-key", "A wrong key is refused with status 403.",
+        "wrong-account-key", "A wrong key is refused with status 403.",
         "the condition for a wrong key names another cause", _REPORT, _wrong_credential,
     ),
     Assumption(
