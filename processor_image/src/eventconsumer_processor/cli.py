@@ -163,7 +163,7 @@ def certify(  # noqa: PLR0917 - the options of the command
         typer.Option("--consumer-group", help="A consumer group for the checks alone; refused if it has readers."),
     ],
     send: Annotated[
-        bool, typer.Option("--send", help="Also checks that publish events: a few, which stay until they expire.")
+        bool, typer.Option("--send", help="Also checks that publish a few events, which stay until they expire.")
     ] = False,
     slow: Annotated[bool, typer.Option("--slow", help="Also checks that wait for minutes.")] = False,
     config: options.Config = options.DEFAULT_CONFIG,

@@ -17,7 +17,9 @@ def certify(
         str,
         typer.Option("--consumer-group", help="A consumer group for the checks alone; refused if it has readers."),
     ],
-    send: Annotated[bool, typer.Option("--send", help="Also checks that publish a few events.")] = False,
+    send: Annotated[
+        bool, typer.Option("--send", help="Also checks that publish a few events, which the consumer reads.")
+    ] = False,
     slow: Annotated[bool, typer.Option("--slow", help="Also checks that wait for minutes.")] = False,
     new_pod: NewPod = False,
 ) -> None:

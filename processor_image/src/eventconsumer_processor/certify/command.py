@@ -325,7 +325,7 @@ async def _check_account(target: Target, place: Place, account: StorageAccount, 
                 *skipped(place.target, place.all_checks, "the account is not writable"),
             )
             return
-        run.tell(f"{place.target}: the blobs of the checks are in {scratch.place}, which is removed at the end")
+        run.tell(f"{place.target}: the blobs of the checks are in {scratch.where}, which is removed at the end")
         run.facts |= {f"{place.target} {name}": value for name, value in (await storage.facts(scratch)).items()}
         await run.carry_out(place.target, (storage.WRITABLE, *place.all_checks), scratch, _nothing)
 

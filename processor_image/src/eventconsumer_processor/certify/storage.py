@@ -64,7 +64,7 @@ class Scratch:
         return blob_store(self.service, self.container)
 
     @property
-    def place(self) -> str:
+    def where(self) -> str:
         """Where the blobs are, for messages."""
         return f"container {self.container}" if self.own else f"{self.container}/{self.prefix}"
 
@@ -94,7 +94,7 @@ class Scratch:
                     return ""
             else:
                 return ""
-        return f"{self.place} in {self.service.primary_hostname}: {storage_error('remove', cause or OSError())}"
+        return f"{self.where} in {self.service.primary_hostname}: {storage_error('remove', cause or OSError())}"
 
     async def _remove_blobs(self) -> None:
         """Delete the blobs of the folder, also leased ones and those of which only blocks exist."""
@@ -163,7 +163,7 @@ async def scratch(
 
 async def facts(place: Scratch) -> dict[str, str]:
     """Properties of the account, as far as the credential may read them."""
-    found = {"api-version": str(place.service.api_version), "place": place.place}
+    found = {"api-version": str(place.service.api_version), "place": place.where}
     try:
         answer = await place.service.get_container_client(place.container).get_account_information()
     except _ERRORS:
@@ -179,7 +179,7 @@ async def _container(place: Scratch) -> str:
         await place.store.ensure_container()  # as at registration; it exists
     except Unauthorized as error:
         raise Differs(f"{place.container}: {error}") from error
-    return f"{place.place} is used"
+    return f"{place.where} is used"
 
 
 async def _flat(place: Scratch) -> str:
@@ -515,7 +515,7 @@ _NO_FENCE = "two hosts can both believe that they wrote a file or hold a partiti
 
 
 async def _writable(place: Scratch) -> str:
-    return f"blobs are written to {place.place}"
+    return f"blobs are written to {place.where}"
 
 
 WRITABLE = Assumption("writable", "The credential may write blobs.", "hosts do not register", "see eventconsumer check",
