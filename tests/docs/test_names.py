@@ -14,6 +14,8 @@ from eventconsumer_api import spark, v1alpha1
 from eventconsumer_api.conditions import ConditionType, PodReason, Reason
 from eventconsumer_api.crdgen import custom_resource_definition
 from eventconsumer_processor.audit.codes import Code, Level
+from eventconsumer_processor.certify import hub, storage
+from eventconsumer_processor.certify.command import groups
 
 PAGES = pages()
 SCHEMA = custom_resource_definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
@@ -108,6 +110,13 @@ def test_every_reason_and_condition_is_documented() -> None:
     text = (DOCS / "reference/events.md").read_text() + (DOCS / "reference/conditions.md").read_text()
     for each in (*ConditionType, *Reason, *PodReason):
         assert f"`{each.value}`" in text, each
+
+
+def test_every_check_of_certify_is_documented_and_no_other() -> None:
+    accounts = (storage.WRITABLE, *storage.ACCOUNT, *storage.FILES, *storage.LEASES)
+    known = {each.name for each in (hub.REACHABLE, *groups())} | {each.name for each in accounts}
+    table = (DOCS / "how-to/certify.md").read_text().partition("## Checks")[2].partition("\n\n")[0]
+    assert set(re.findall(r"`([^`]+)`", table)) == known
 
 
 def test_names_that_do_not_exist_are_found() -> None:

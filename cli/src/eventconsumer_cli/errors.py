@@ -17,14 +17,15 @@ class ExitCode(IntEnum):
     """Exit codes."""
 
     OK = 0
-    NOT_FOUND = 1  # audit: explained gaps
-    REFUSED = 2  # audit: a violation
+    NOT_FOUND = 1  # audit: explained gaps; certify: a difference
+    REFUSED = 2  # audit: a violation; certify: undecided
     FAILED = 3
     NO_CLUSTER = 4
 
 
 EXIT_CODES = (
-    "Exit codes: 0 success; 1 not found, or explained gaps (audit); 2 refused, or a violation (audit); "
+    "Exit codes: 0 success; 1 not found, explained gaps (audit), or a difference (certify); 2 refused, a violation "
+    "(audit), or undecided (certify); "
     "3 could not be carried out; 4 the cluster is not reachable, or a permission is missing."
 )
 

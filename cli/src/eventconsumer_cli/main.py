@@ -14,6 +14,7 @@ from eventconsumer_cli.commands import (
     adopt,
     audit,
     batches,
+    certify,
     checkpoint,
     doctor,
     files,
@@ -83,6 +84,7 @@ add(app, "leases", leases.leases, panel=LOOK)
 add(app, "files", files.files, panel=LOOK)
 add(app, "lag", lag.lag, panel=LOOK)
 add(app, "audit", audit.audit, panel=CHECK)
+add(app, "certify", certify.certify, panel=CHECK)
 add(app, "doctor", doctor.doctor, panel=CHECK)
 add(app, "replay", replay.replay, panel=STEER)
 add(app, "init", init.init, panel=START)

@@ -160,6 +160,49 @@ def prune(  # noqa: PLR0917 - the options of the command
     raise typer.Exit(run(config, how, before, yes=yes))
 
 
+@app.command()
+def certify(  # noqa: PLR0917 - the options of the command
+    consumer_group: Annotated[
+        str,
+        typer.Option("--consumer-group", help="A consumer group for the checks alone; refused if it has readers."),
+    ],
+    send: Annotated[
+        bool, typer.Option("--send", help="Also checks that publish a few events, which stay until they expire.")
+    ] = False,
+    slow: Annotated[bool, typer.Option("--slow", help="Also checks that wait for minutes.")] = False,
+    config: options.Config = options.DEFAULT_CONFIG,
+    hub_connection_string_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--hub-connection-string-file", help="Instead of --config: the hub's connection string, with EntityPath."
+        ),
+    ] = None,
+    connection_string_file: options.ConnectionString = None,
+    container: Annotated[
+        str | None,
+        typer.Option("--container", help="With --connection-string-file: used if no container can be created."),
+    ] = None,
+    output: options.OutputOption = Output.TABLE,
+) -> None:
+    """Check whether the real Event Hub and storage accounts behave as hosts assume. Removes all that it creates.
+
+    Exit code: 0 all assumptions hold that were checked, 1 one does not hold, 2 not carried out or not decided.
+    """
+    from eventconsumer_processor.certify import command
+    from eventconsumer_processor.certify.model import SEND, SLOW
+
+    given = tuple(name for name, chosen in ((SEND, send), (SLOW, slow)) if chosen)
+
+    def target() -> command.Target:
+        if hub_connection_string_file is None and connection_string_file is None:
+            return command.from_config(config, consumer_group, given)
+        return command.from_files(
+            hub_connection_string_file, connection_string_file, container or "", consumer_group, given
+        )
+
+    raise typer.Exit(command.run(target, output))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 

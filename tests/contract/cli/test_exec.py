@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from kubernetes import client
@@ -76,3 +77,15 @@ def test_an_interrupted_program_is_ended(
     while not any(code < 0 for code in server.ended):
         assert time.monotonic() < deadline, server.ended
         time.sleep(0.1)
+
+
+def test_an_interrupted_program_may_clean_up(shell: KubernetesShell, tmp_path: Path) -> None:
+    cleaned = tmp_path / "cleaned"
+    program = f"trap 'sleep 1; touch {cleaned}; exit 1' TERM; echo started; while :; do sleep 0.1; done"
+
+    def interrupt(data: bytes) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        shell.run("shop", "orders-host-0", "host", ["sh", "-c", program], stdin=None, out=interrupt, err=len)
+    assert cleaned.exists(), "a temporary pod is deleted next"

@@ -126,9 +126,11 @@ def test_options_are_handed_on(shell: Shell) -> None:
     cluster = cluster_with(prints)
     shell.run(cluster, "files", "-p", "0", "-p", "3", "--since", "2h", "--limit", "0")
     shell.run(cluster, "audit", "--hub")
+    shell.run(cluster, "certify", "--consumer-group", "checks", "--slow", "-o", "json")
     assert [call.command[1:] for call in cluster.calls] == [
         ("files", "--partition", "0", "--partition", "3", "--since", "2h", "--limit", "0", "-o", "table"),
         ("audit", "--hub", "-o", "table"),
+        ("certify", "--consumer-group", "checks", "--slow", "-o", "json"),
     ]
 
 

@@ -23,6 +23,7 @@ Sink = Callable[[bytes], object]
 _CHUNK = 64 * 1024
 _POLL_SECONDS = 1.0
 _PID_SECONDS = 10.0
+_END_SECONDS = 20  # within which an interrupted program ends
 _STDOUT, _STDERR, _ERROR = 1, 2, 3
 
 
@@ -122,13 +123,17 @@ class KubernetesShell:
             raise _refused(namespace, pod, str(error.reason)) from error
 
     def _end(self, namespace: str, pod: str, container: str, pid: int | None) -> None:
-        """End the program and its children; errors are ignored, because the result is no longer needed."""
+        """End the program and its children, and wait until they have cleaned up: a temporary pod is deleted next.
+
+        Errors are ignored, because the result is no longer needed.
+        """
         if pid is None:
             return
-        command = ("sh", "-c", f"kill -TERM -{pid} || kill -TERM {pid}")
+        gone = f"for _ in $(seq {_END_SECONDS * 10}); do kill -0 {pid} 2>/dev/null || break; sleep 0.1; done"
+        command = ("sh", "-c", f"kill -TERM -{pid} || kill -TERM {pid}; {gone}")
         with contextlib.suppress(Exception):
             socket = self._open(namespace, pod, container, command, stdin=False)
-            socket.run_forever(timeout=5)
+            socket.run_forever(timeout=_END_SECONDS)
             _close(socket)
 
 

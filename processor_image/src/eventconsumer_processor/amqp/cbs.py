@@ -177,6 +177,15 @@ class Claims:
         await self._put()
         self._renewing = asyncio.create_task(self._renew())
 
+    async def renew(self) -> None:
+        """Put a new token now.
+
+        Raises:
+            HubUnauthorized: The token is refused.
+            SourceError: There is no response.
+        """
+        await self._put()
+
     async def close(self) -> None:
         """Stop renewing; never fails."""
         if self._renewing is not None:

@@ -134,6 +134,12 @@ class Pool:
             self._shared.remove(shared)
             await shared.close()
 
+    async def renew(self) -> int:
+        """Put a new token on each connection now; returns their number."""
+        found = [shared for shared in self._shared if shared.connection.error is None]
+        await asyncio.gather(*(shared.claims.renew() for shared in found))
+        return len(found)
+
     async def close(self) -> None:
         """Close all; never fails."""
         found, self._shared = self._shared, []
@@ -219,6 +225,26 @@ class AmqpHub:
 
         return await locate(partition, position, await self.partition(partition), open_at, REQUEST_SECONDS)
 
+    async def open_where(self, partition: str, selector: str, epoch: int | None = None, prefetch: int = 1) -> Source:
+        """Attach a reader with any filter, and with or without an epoch: for checks of the service.
+
+        Raises:
+            SourceError: See `Hub.open`.
+        """
+        return await self._open(partition, selector, epoch, prefetch)
+
+    async def renew_tokens(self) -> int:
+        """Put a new token on each connection of links now; returns their number.
+
+        Raises:
+            SourceError: See `Claims.renew`.
+        """
+        return await self._pool.renew()
+
+    async def properties(self) -> dict[bytes, Any]:
+        """The hub's properties as the service names them."""
+        return await self._management.properties()
+
     async def close(self) -> None:
         """See `Hub`."""
         await self._pool.close()
@@ -227,7 +253,7 @@ class AmqpHub:
             with contextlib.suppress(AzureError, OSError):
                 await self._access.identity.close()
 
-    async def _open(self, partition: str, selector: str, epoch: int, prefetch: int) -> Source:
+    async def _open(self, partition: str, selector: str, epoch: int | None, prefetch: int) -> Source:
         receiver, shared = await self._attach(partition, selector, epoch, prefetch)
         from eventconsumer_processor.amqp.source import AmqpSource  # queries do not need these imports
 

@@ -28,7 +28,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Less than half of the quota of a hub, "calls to GetRuntimeInformation": other hosts and programs query, too.
 # https://learn.microsoft.com/azure/event-hubs/event-hubs-quotas
 QUERIES_PER_SECOND = 20.0
-_Fact = TypeVar("_Fact", HubInfo, PartitionInfo)
+_Fact = TypeVar("_Fact", HubInfo, PartitionInfo, dict[bytes, Any])
 _T = TypeVar("_T")
 
 
@@ -136,6 +136,10 @@ class Management:
     async def describe(self) -> HubInfo:
         """See `source.hub.Hub`."""
         return await self._hub()
+
+    async def properties(self) -> dict[bytes, Any]:
+        """The hub's properties as the service names them, also those that hosts do not use."""
+        return await self._ask("com.microsoft:eventhub", {}, dict[bytes, Any])
 
     async def partition(self, partition: str) -> PartitionInfo:
         """See `source.hub.Hub`."""

@@ -74,7 +74,7 @@ def show(document: Report, output: Output, table: Callable[[Console], None]) -> 
         data = document.model_dump(mode="json", by_alias=True)
         print(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), end="")  # noqa: T201
     else:
-        console = Console(highlight=False)
+        console = Console(highlight=False, emoji=False)  # conditions such as amqp:link:stolen have colons
         if not console.is_terminal:
             console.width = _WIDTH
         table(console)
