@@ -4,6 +4,7 @@ Proton encodes each form once. An event is a form with its number in place of th
 take seconds, and each has another body. The expected values are written here by hand.
 """
 
+import base64
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +38,15 @@ MARK = "000000000000"
 """The place of the number, as many digits."""
 _UUID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 
+
+def binary_text(data: bytes) -> str:
+    """The text of a binary: itself if it is UTF-8."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return f'{{"$binary":"{base64.b64encode(data).decode()}"}}'
+
+
 SCALARS: list[tuple[str, Any, str]] = [
     ("null", None, "null"),
     ("true", True, "true"),
@@ -64,7 +74,7 @@ SCALARS: list[tuple[str, Any, str]] = [
     ("timestamp", timestamp(1_700_000_000_123), "1700000000123"),
     ("uuid", _UUID, str(_UUID)),
     ("binary", b"\xff\xfe", '{"$binary":"//4="}'),
-    ("binary, text", b"plain", "plain"),
+    ("binary, text", b"plain", binary_text(b"plain")),
     ("string", "ä€😀", "ä€😀"),
     ("string, empty", "", ""),
     ("string, long", "x" * 300, "x" * 300),
@@ -89,6 +99,7 @@ COMPOUNDS: list[tuple[str, Any, str]] = [
 _RAW = {
     "null": b"",
     "binary": b"\xff\xfe",
+    "binary, text": b"plain",
     "decimal32": b"\xff\x00\x00\x01",
     "decimal64": b"\xff" + bytes(6) + b"\x01",
     "decimal128": b"\xff" + bytes(14) + b"\x01",
@@ -97,7 +108,7 @@ _RAW = {
 
 _FIELDS: list[tuple[str, Any, str]] = [
     ("message_id", "id-" + MARK, "id-" + MARK),
-    ("user_id", b"user", "user"),
+    ("user_id", b"user", binary_text(b"user")),
     ("to", "amqps://to", "amqps://to"),
     ("subject", "subject ä", "subject ä"),
     ("reply_to", "reply", "reply"),
@@ -157,7 +168,11 @@ def _properties() -> Iterator[Form]:
         own = {name: found.pop(name, None) for name in _OWN}
         encoded = section(codec.PROPERTIES, values[:count]) + _data()
         yield Form(Event(encoded), MARK.encode(), (), tuple(found.items()), **own)
-    for identifier, text in ((ulong(5), "5"), (_UUID, str(_UUID)), (b"\xff", '{"$binary":"/w=="}'), (b"raw", "raw")):
+    for identifier, text in (
+        (ulong(5), "5"),
+        (_UUID, str(_UUID)),
+        *((raw, binary_text(raw)) for raw in (b"\xff", b"raw")),
+    ):
         fields: list[Any] = [None] * len(names)
         fields[0] = fields[5] = identifier
         encoded = section(codec.PROPERTIES, fields) + _data()
@@ -203,7 +218,7 @@ def _other_sections() -> Iterator[Form]:
     # As Event Hubs gives events that were produced by Kafka: the values of headers are bytes.
     # https://learn.microsoft.com/azure/event-hubs/event-hubs-exchange-events-different-protocols
     headers = section(codec.APPLICATION_PROPERTIES, {"trace": b"00-ab", "number": b"\x00\x00\x00\x07", "none": None})
-    kafka = (("trace", "00-ab"), ("number", "\x00\x00\x00\x07"), ("none", "null"))
+    kafka = (("trace", binary_text(b"00-ab")), ("number", binary_text(b"\x00\x00\x00\x07")), ("none", "null"))
     yield Form(Event(headers + _data(), key="kafka key"), MARK.encode(), kafka)
 
 
