@@ -14,7 +14,7 @@ help: ## List the commands
 .PHONY: env
 env: $(VENV)/.ready ## Create the hash-pinned Python environment, and compile the decoder
 
-$(VENV)/.ready: $(patsubst %,requirements/%.txt,dev build bootstrap) $(DISTS:%=%/pyproject.toml) \
+$(VENV)/.ready: requirements/dev.txt requirements/bootstrap.txt $(DISTS:%=%/pyproject.toml) \
     $(addprefix $(DECODER)/,pyproject.toml hatch_build.py Cargo.toml Cargo.lock) $(wildcard $(DECODER)/src/*.rs $(DECODER)/src/*/*.rs)
 	@./local/need cargo cargo
 	@./local/bootstrap $(VENV) $(DISTS) $(DECODER)
@@ -28,6 +28,17 @@ $(AZURITE): local/azurite/package-lock.json
 	@./local/need npm nodejs npm
 	@echo "Installing Azurite from its lock file"
 	@cd local/azurite && npm ci --silent --no-audit --no-fund
+	@touch $@
+
+.PHONY: peer
+peer: $(VENV)/.peer ## Compile Qpid Proton for the tests
+
+$(VENV)/.peer: $(VENV)/.ready requirements/peer.txt requirements/build.txt
+	@./local/need cc gcc libc6-dev
+	@$(PY) -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' \
+	  || ./local/need Python.h python3-dev
+	@echo "Compiling Qpid Proton"
+	@VIRTUAL_ENV=$(VENV) $(VENV)/bin/uv pip install -q --require-hashes --build-constraints requirements/build.txt -r requirements/peer.txt
 	@touch $@
 
 .PHONY: jars
@@ -63,7 +74,7 @@ chart: env ## Generate the chart's README and the Kustomize base from the chart
 
 .PHONY: lock
 lock: ## Resolve requirements/*.in again, with hashes
-	@for name in bootstrap processor operator spark emulator dev build; do \
+	@for name in bootstrap processor operator spark emulator dev peer build; do \
 	  $(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --custom-compile-command 'make lock' requirements/$$name.in -o requirements/$$name.txt || exit 1; done
 	@cd local/azurite && npm install --package-lock-only --omit-lockfile-registry-resolved --silent
@@ -103,10 +114,10 @@ types: env ## Check types
 borders: env ## Check the import layers
 	@$(VENV)/bin/lint-imports
 
-check: lint types borders ## Run the fast checks, about a minute
+check: peer lint types borders ## Run the fast checks, about a minute
 	@$(VENV)/bin/pytest -n 2 tests/unit
 
-test: lint types borders docs azurite jars ## Run all checks except the long ones: style, types, borders, docs, all tests
+test: peer lint types borders docs azurite jars ## Run all checks except the long ones: style, types, borders, docs, all tests
 	@./local/need promtool prometheus
 	@./local/need buildah buildah
 	@./local/need chromedriver chromium chromium-driver
@@ -116,7 +127,7 @@ test: lint types borders docs azurite jars ## Run all checks except the long one
 	@$(VENV)/bin/pytest -n 3 --dist loadscope --no-loadscope-reorder --durations=30 -m "not long" \
 	  tests/e2e tests/contract tests/simulation tests/integration
 
-test-long: env azurite jars ## Run the long checks: mutants, long simulation and property tests, Kubeflow, upgrade, GitOps
+test-long: peer azurite jars ## Run the long checks: mutants, long simulation and property tests, Kubeflow, upgrade, GitOps
 	@$(PY) -m local_cluster tools --gitops --kubeflow
 	@$(PY) -m tests.simulation --steps $(STEPS) --seed $(SEED)
 	@HYPOTHESIS_PROFILE=long $(VENV)/bin/pytest -n 2 tests/unit
