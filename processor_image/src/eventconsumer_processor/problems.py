@@ -138,7 +138,7 @@ def position_refused(error: PositionRefused) -> Problem:
     return Problem(
         field=f"{HUB}.name",
         reason=Reason.HUB_DIVERGED,
-        message=f"Event Hubs rejects a position beyond the end of a partition; the host retries ({error})",
+        message=f"Event Hubs rejects the position of a link: the partition ends before it; the host retries ({error})",
     )
 
 
