@@ -3,8 +3,9 @@
 The connection is opened with the first query and kept, separate from the connection of events, so that queries are
 independent of links. If it was lost while idle, the next query detects this, and is repeated on a new connection.
 
-A hub answers 50 queries per second, of all its clients together, then `com.microsoft:server-busy`. So a host spreads
-its queries (`Pace`), and queries of the whole hub share their answers (`Shared`).
+A hub answers 50 queries per second, of all its clients together, then `com.microsoft:server-busy`. So a client spreads
+its queries (`Pace`), and queries of the whole hub share their answers (`Shared`). `batch.rate_limit` keeps the queries
+of a measurement below this, so that other queries do not wait for it.
 """
 
 import asyncio
@@ -25,28 +26,31 @@ from eventconsumer_processor.source.hub import HubInfo, PartitionInfo
 
 ADDRESS = "$management"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Less than half of the quota of a hub, "calls to GetRuntimeInformation": other hosts and programs query, too.
+# Together the quota of a hub, "calls to GetRuntimeInformation": 50 in any second.
 # https://learn.microsoft.com/azure/event-hubs/event-hubs-quotas
-QUERIES_PER_SECOND = 20.0
+QUERIES_AT_ONCE = 10
+QUERIES_PER_SECOND = 40.0  # after those
 _Fact = TypeVar("_Fact", HubInfo, PartitionInfo, dict[bytes, Any])
 _T = TypeVar("_T")
 
 
 class Pace:
-    """Spreads calls: as many as `rate` at once, and then `rate` per second.
+    """Spreads calls: `at_once`, and then `rate` per second.
 
     Args:
+        at_once: Calls.
         rate: Calls per second.
     """
 
-    def __init__(self, rate: float) -> None:
+    def __init__(self, at_once: int, rate: float) -> None:
+        self._early = at_once / rate  # seconds
         self._rate = rate
         self._next = 0.0  # time of the next call if all calls were spread evenly
 
     def delay(self, now: float) -> float:
         """Seconds until a call may begin; counts the call. `now` is in seconds, on any clock."""
         self._next = max(self._next, now)
-        found = max(0.0, self._next - now - 1.0)
+        found = max(0.0, self._next - now - self._early)
         self._next += 1 / self._rate
         return found
 
@@ -130,7 +134,7 @@ class Management:
         self._idle_seconds = idle_seconds
         self._desk: _Desk | None = None
         self._opening = asyncio.Lock()
-        self._pace = Pace(QUERIES_PER_SECOND)
+        self._pace = Pace(QUERIES_AT_ONCE, QUERIES_PER_SECOND)
         self._hub = Shared(partial(self._ask, "com.microsoft:eventhub", {}, partial(hub_info, access)))
 
     async def describe(self) -> HubInfo:

@@ -145,10 +145,16 @@ async def test_names_in_the_text_of_an_error_do_not_decide(monkeypatch: pytest.M
 async def test_many_queries_stay_below_the_limit_of_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
     service = Emulated(monkeypatch)
     service.broker.create_hub("orders", 1)
-    first, second = service.hub(), service.hub()
-    queries = [hub.partition("0") for hub in (first, second) for _ in range(200)]
-    assert {info.last for info in await asyncio.gather(*queries)} == {-1}
-    await asyncio.gather(first.close(), second.close())
+    hub = service.hub()
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    assert {info.last for info in await asyncio.gather(*(hub.partition("0") for _ in range(400)))} == {-1}
+    assert clock() - began == pytest.approx(390 / 40, abs=0.1)
+    await asyncio.sleep(10)
+    began = clock()
+    await asyncio.gather(*(hub.partition("0") for _ in range(10)))
+    assert clock() == began  # few queries do not wait
+    await hub.close()
 
 
 @virtual
