@@ -285,6 +285,16 @@ def start_beyond_end(partition: str, wanted: int, last: int) -> Problem:
     )
 
 
+def start_refused(partition: str, position: str, error: PositionRefused) -> Problem:
+    """The starting position is beyond the end of the partition."""
+    return Problem(
+        field=f"spec.startingPosition.{position}",
+        reason=Reason.POSITION_INVALID,
+        message=f"the hub rejects the starting position of partition {partition}, which is beyond its last event: set "
+        f"the position of an existing event, or use type Latest ({error})",
+    )
+
+
 def rival(partition: str, group: str, *, reader: bool) -> Problem:
     """Another program uses a partition whose lease this host holds.
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from eventconsumer_api.v1alpha1 import HubTransport
+from eventconsumer_processor.amqp import link
 from eventconsumer_processor.amqp.hub import AmqpHub
 from eventconsumer_processor.credentials import HubAccess
 from eventconsumer_processor.errors import HubUnauthorized, HubUnreachable, LinkStolen
@@ -155,6 +156,69 @@ async def test_large_events_wait_within_the_budget_whatever_the_prefetch(
     assert [number for batch in found for number in batch.numbers.tolist()] == list(range(130))
     assert max(batch.size for batch in found) < 6_000_000
     await source.close()
+
+
+async def test_events_of_20_mb_wait_one_per_link_and_starve_no_other_link(
+    hub: AmqpHub, emulator: EmulatorProcess
+) -> None:
+    size, links, count = 20_000_000, 4, 3
+    for number in range(links * count):
+        emulator.admin.put_event("orders", str(number % links), bytes(size))
+    slow, *others = [await hub.open(str(number), -1, 1, 3000) for number in range(links)]
+    tracemalloc.start()
+    for source in others:  # nothing is taken from the first link meanwhile
+        for number in range(count):
+            (batch,) = await receive(source, 1)
+            assert (batch.numbers.tolist(), len(batch.rows().bodies[0])) == ([number], size)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < (links + 4) * size  # one waits on each link; the rest are the copies of the one that is read
+    assert [batch.first for batch in await receive(slow, count)] == list(range(count))
+    assert len({link["connection"] for link in emulator.admin.links(kind="reader")}) == 1
+    await asyncio.gather(slow.close(), *(source.close() for source in others))
+
+
+@pytest.mark.parametrize(
+    ("condition", "description"),
+    [
+        ("amqp:link:detach-forced", "The link is force detached: it was idle for more than 30 minutes."),
+        ("amqp:link:detach-forced", "The link is force detached by the broker: the node is upgraded."),
+        ("amqp:resource-limit-exceeded", "Cannot allocate more handles."),
+        ("amqp:link:redirect", "The entity has moved to another node."),
+    ],
+)
+async def test_a_link_that_the_service_ends_or_refuses_is_opened_again(
+    hub: AmqpHub, emulator: EmulatorProcess, condition: str, description: str
+) -> None:
+    emulator.admin.put_event("orders", "0", b"0")
+    source = await hub.open("0", -1, 1, 100)
+    await receive(source, 1)
+    emulator.admin.detach(condition, description, partition="0")
+    with pytest.raises(HubUnreachable, match=condition):
+        await receive(source, 1)
+    await source.close()
+    emulator.admin.refuse(condition, description, times=1, partition="0")
+    with pytest.raises(HubUnreachable, match=condition):
+        await hub.open("0", 0, 1, 100)
+    source = await hub.open("0", 0, 1, 100)
+    emulator.admin.put_event("orders", "0", b"1")
+    assert (await receive(source, 1))[0].rows().bodies == [b"1"]
+    await source.close()
+
+
+async def test_an_attach_that_is_answered_late_is_detached(
+    hub: AmqpHub, emulator: EmulatorProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stays = await hub.open("0", -1, 1, 100)
+    emulator.admin.answer_late(partition="1")
+    with monkeypatch.context() as patch, pytest.raises(HubUnreachable, match="did not attach"):
+        patch.setattr(link, "ATTACH_SECONDS", 0.2)
+        await hub.open("1", -1, 1, 100)
+    emulator.admin.clear_faults()
+    opened = await hub.open("1", -1, 1, 100)
+    assert len(emulator.admin.links(kind="reader")) == 2
+    assert len(set(connections(emulator).values())) == 1
+    await asyncio.gather(stays.close(), opened.close())
 
 
 async def test_what_the_sdk_reads_is_what_we_read(hub: AmqpHub, emulator: EmulatorProcess) -> None:

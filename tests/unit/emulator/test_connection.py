@@ -278,6 +278,18 @@ def test_addresses_are_found_in_any_case_and_with_a_host(broker: Broker, peer: P
     assert sequence_numbers(peer.read()) == [0]
 
 
+def test_a_reader_without_credit_is_detached_after_half_an_hour(broker: Broker, peer: Peer, clock: Clock) -> None:
+    peer.attach_reader(READER, handle=1, credit=10)
+    peer.attach_reader(READER, handle=2)
+    peer.read()
+    for _ in range(62):
+        clock.ms += 30_000
+        peer.connection.receive(EMPTY_FRAME)
+        peer.connection.tick()
+    detach = peer.expect(Detach)
+    assert (detach.handle, condition(detach)) == (2, "amqp:link:detach-forced")
+
+
 # Epochs
 
 

@@ -25,6 +25,8 @@ from .tokens import LISTEN, SEND
 
 EPOCH = "com.microsoft:epoch"
 RUNTIME_METRIC = "com.microsoft:enable-receiver-runtime-metric"
+IDLE_SECONDS = 30 * 60
+"""A reader without credit is detached after this time, as in Event Hubs."""
 READ_AHEAD = 512
 """Events taken from the log at a time."""
 
@@ -73,6 +75,7 @@ class Reader(Outgoing):
         self.metrics = RUNTIME_METRIC in attach.desired_capabilities
         self.position = start_of(parse_selector(selector_of(attach.source)), self.partition)
         self.sent = 0
+        self._credit_at = broker.clock() / 1000  # when the reader last had credit
         channel, handle = session.channel.to_bytes(2, "big"), self.handle.to_bytes(4, "big")
         # size | doff, type, channel, transfer list of 11: handle, | delivery-id | tag | format 0, settled, the rest
         before = b"\x02\x00" + channel + b"\x00\x53\x14\xc0\x25\x0b\x70" + handle + b"\x70"
@@ -154,7 +157,14 @@ class Reader(Outgoing):
         self.connection.wake()
 
     def tick(self, now: float) -> None:
-        """Detaches the reader when its token has expired."""
+        """Detaches the reader when its token has expired, or when it had no credit for a long time."""
+        if self.credit:
+            self._credit_at = now
+        if now - self._credit_at > IDLE_SECONDS:
+            self.detach(
+                LinkFailed("amqp:link:detach-forced", f"The link had no credit for more than {IDLE_SECONDS} seconds.")
+            )
+            return
         _check_token(self, now)
 
     def describe(self) -> dict[str, Any]:

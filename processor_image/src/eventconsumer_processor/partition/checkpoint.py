@@ -32,7 +32,7 @@ from eventconsumer_api.errors import Blocked
 from eventconsumer_api.identity import EventMark
 from eventconsumer_api.v1alpha1 import CheckpointPolicy, CheckpointRule, PositionType, StartingPosition
 from eventconsumer_processor import problems
-from eventconsumer_processor.errors import ChainEnded
+from eventconsumer_processor.errors import ChainEnded, PositionRefused
 from eventconsumer_processor.lease.eventprocessorhost import START_OF_STREAM
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.model import Checkpoint, Lease
@@ -192,7 +192,12 @@ async def _resolve(partition: str, lease: Lease, hub: Hub, starting: StartingPos
                 raise Blocked(problem.field, Reason(problem.reason), problem.message)
             return max(info.earliest, wanted.sequence_number)
         case PositionType.ENQUEUED_TIME | PositionType.OFFSET:
-            return await hub.locate(partition, wanted, lease.epoch)
+            try:
+                return await hub.locate(partition, wanted, lease.epoch)
+            except PositionRefused as error:
+                field = "offset" if wanted.type is PositionType.OFFSET else "enqueuedTime"
+                problem = problems.start_refused(partition, field, error)
+                raise Blocked(problem.field, Reason(problem.reason), problem.message) from error
     return info.earliest
 
 

@@ -93,6 +93,7 @@ class Pump:
             self._sink = FileSink(deps, held, chain)
         self._handler_open = False
         self._source: Source | None = None
+        self._opening: asyncio.Task[Source] | None = None
         self._gaps = GapDetector(chain.partition, deps.hub, deps.metrics, deps.clock)
         self._failures = 0  # consecutive failures to open or keep a link
         self._busy = 0  # consecutive refusals because the hub limits requests
@@ -120,8 +121,10 @@ class Pump:
         )
 
     def end(self) -> None:
-        """Request an orderly end of `run`. A receive that waits for events returns at once."""
+        """Request an orderly end of `run`. An attach and a receive that wait for the hub end at once."""
         self._stop.set()
+        if self._opening is not None:
+            self._opening.cancel()
         if self._source is not None:
             self._source.hurry()
 
@@ -178,14 +181,16 @@ class Pump:
             self._handler_open = True
         mark = self._sink.mark
         after = self._sink.expected - 1 if mark is None else mark.sequence_number - 1
-        epoch, prefetch = self._held.lease.epoch, self._deps.config.processing.prefetch
+        epoch = self._held.lease.epoch
         try:
-            self._source = await self._deps.hub.open(self._partition, after, epoch, prefetch)
+            self._source = await self._attach(after, epoch)
         except LinkStolen:
             raise  # in every case: the epoch must not be used again
         except SourceError:
             self._check_end(await self._deps.hub.partition(self._partition))  # a position beyond the end is refused
             raise
+        if self._source is None:
+            return
         # Requested after the attach: a link does not outlive its hub, so the answer and the link are of the same hub.
         info = await self._deps.hub.partition(self._partition)
         self._check_end(info)
@@ -195,6 +200,19 @@ class Pump:
         else:
             await self._recognise(mark, info)
         self._log.info("attached", epoch=epoch, next=self._sink.expected)
+
+    async def _attach(self, after: int, epoch: int) -> Source | None:
+        """A new link; None if the pump was stopped meanwhile: the hub may take a minute."""
+        prefetch = self._deps.config.processing.prefetch
+        opening = self._opening = asyncio.create_task(self._deps.hub.open(self._partition, after, epoch, prefetch))
+        try:
+            return await opening
+        except asyncio.CancelledError:
+            if self._stop.is_set() and opening.cancelled() and not _is_cancelled():
+                return None
+            raise
+        finally:
+            self._opening = None
 
     def _check_end(self, info: PartitionInfo) -> None:
         """Verify that the hub does not end before the last event that was read."""
@@ -310,7 +328,8 @@ class Pump:
 
     async def _receive(self) -> None:
         """Receive until stopped, or until the link fails."""
-        assert self._source is not None  # noqa: S101 - set by _open
+        if self._source is None:  # stopped while attaching
+            return
         processing, clock, memory = self._deps.config.processing, self._deps.clock, self._deps.memory
         heard = clock()
         size = 0  # bytes of the last received events
@@ -373,3 +392,9 @@ class Pump:
             await source.abandon()
             raise HubUnreachable(f"partition {self._partition} has events, but its link delivers none: reopening")
         await self._accept(batch)
+
+
+def _is_cancelled() -> bool:
+    """Whether the current task is being cancelled."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

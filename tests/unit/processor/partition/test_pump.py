@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from eventconsumer_api.conditions import Reason
-from eventconsumer_processor.errors import HubBusy, HubUnreachable, LeaseLost
+from eventconsumer_api.v1alpha1 import Position
+from eventconsumer_processor.errors import HubBusy, HubUnreachable, LeaseLost, PositionRefused
 from eventconsumer_processor.lease.model import Checkpoint
 from eventconsumer_processor.partition.pump import PumpEnd
 from eventconsumer_processor.source.hub import HubInfo
@@ -17,7 +18,7 @@ from eventconsumer_storage.errors import Unauthorized, Unavailable
 from tests.support.fakes.blobs import Fault
 from tests.support.fakes.hub import FakeHub, FakeSource
 from tests.support.fakes.virtual import virtual
-from tests.unit.processor.stage import CONFIG, Stage, eventually
+from tests.unit.processor.stage import CONFIG, Stage, eventually, virtual_clock
 
 SLOT = "p/inc=era/partition=0/from={:020d}.parquet"
 
@@ -93,6 +94,50 @@ async def test_latest_is_resolved_once_and_holds_for_every_later_owner() -> None
     second = await stage.pump("host-b")
     await eventually(lambda: stage.rows() == [7, 8, 9])
     await second.stop()
+
+
+class Refusing(FakeHub):
+    """Its service knows no such offset."""
+
+    async def locate(self, partition: str, position: Position, epoch: int) -> int:
+        """See `Hub`."""
+        raise PositionRefused(f"The supplied offset '{position.offset}' is invalid.")
+
+
+@virtual
+async def test_a_starting_offset_beyond_the_end_is_the_problem_of_its_field() -> None:
+    stage = Stage(hub=Refusing(), overrides={"startingPosition": {"type": "Offset", "offset": "99"}})
+    running = await stage.pump()
+    await eventually(lambda: bool(running.pump.problems()))
+    problem = running.problem("PositionInvalid")
+    assert problem.field == "spec.startingPosition.offset" and "supplied offset '99'" in problem.message
+    await running.stop()
+
+
+class Hanging(FakeHub):
+    """Its second link is attached after a minute."""
+
+    async def open(self, partition: str, after: int, epoch: int, prefetch: int) -> FakeSource:
+        """See `Hub`."""
+        source = await super().open(partition, after, epoch, prefetch)
+        if self.partitions[partition].opened == 2:
+            await asyncio.sleep(60)
+        return source
+
+
+@virtual
+async def test_a_stop_does_not_wait_for_an_attach() -> None:
+    stage = Stage(hub=Hanging(), overrides={"roll": {"maxBytes": 1_000_000, "maxSeconds": 300, "maxEvents": 1000}})
+    running = await stage.pump()
+    stage.partition.add(*bodies(7))
+    await eventually(lambda: running.pump.report().sequence_number == 6)
+    assert stage.partition.reader is not None
+    stage.partition.reader.broken = True
+    await eventually(lambda: stage.partition.opened == 2)
+    began = virtual_clock()
+    assert await running.stop() is PumpEnd.SHUTDOWN
+    assert virtual_clock() - began < 5
+    assert stage.rows() == list(range(7))
 
 
 @pytest.mark.parametrize("operation", ["put", "head"])
