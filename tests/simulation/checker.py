@@ -388,8 +388,8 @@ class Checker:
         what = f"{node.name} attaches to {partition} behind {after} with epoch {epoch}"
         life, lease = self._mine.get((node.name, partition), (0, None))
         owned = self._owned.get(partition)
-        if lease is None and not (owned and owned.token):
-            return  # it looks whether a checkpoint that nobody has is of this hub
+        if lease is None and (owned is None or not owned.token or epoch < owned.epoch):
+            return  # it looks whether a checkpoint that nobody had is of this hub; a new owner's epoch is above it
         self.expect("S7", lease is not None and lease.epoch == epoch, f"{what}; its lease: {lease}")
         if lease is None:
             return
