@@ -161,6 +161,9 @@ async def test_another_hub(namespace: Namespace, emulator: EmulatorProcess, monk
     for check in ("beyond-end-by-number", "beyond-end-by-offset"):
         found, detail = await outcome(check, namespace)
         assert (found, "is attached" in detail) == (DIFFERS, True), (check, detail)
+    admin.refuse(condition="com.microsoft:argument-error", description="no", times=1)
+    found, detail = await outcome("after-number", namespace)
+    assert (found, "the position is refused" in detail) == (DIFFERS, True), detail
     admin.refuse(condition="amqp:internal-error", description="no", group=GROUP)
     found, detail = await outcome("epoch-higher", namespace)
     assert (found, "undecided" in detail) == (FAILED, True), detail
