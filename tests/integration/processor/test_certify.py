@@ -128,6 +128,8 @@ def test_a_consumer_group_in_use_is_refused(orders: Consumer, emulator: Emulator
     before = containers(orders.azurite)
     code, text, message = run(orders, group="$default")
     assert (code, text) == (2, "") and "is the consumer group of EventConsumer shop/orders" in message
+    code, text, message = run(orders, "--connection-string-file", str(orders.storage_secret))
+    assert (code, text) == (2, "") and "are used together" in message
     code, text, message = run(orders, group="absent")
     assert (code, text) == (2, "") and "has no consumer group absent" in message
     other = orders.host("reader", eventHub=orders.config["eventHub"] | {"consumerGroup": GROUP})
@@ -137,6 +139,19 @@ def test_a_consumer_group_in_use_is_refused(orders: Consumer, emulator: Emulator
     assert {link["group"] for link in emulator.admin.links()} == {GROUP}, "it still reads"
     assert other.terminate() == 0
     assert not {name for name in containers(orders.azurite) - before if "certify" in name}
+
+
+async def test_a_lost_terminal_leaves_nothing(orders: Consumer) -> None:
+    before = containers(orders.azurite)
+
+    def tell(line: str) -> None:
+        if "put-if-absent" in line:
+            assert len(containers(orders.azurite)) == len(before) + 1
+            raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        await certify(from_files(orders.hub_secret, orders.storage_secret, "", GROUP, ()), tell)
+    assert containers(orders.azurite) == before
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -23,6 +23,7 @@ from tests.support.azurite import AzuriteProcess
 from tests.support.faultactions import Fail
 from tests.support.faultproxy import Action, FaultProxy, Handling, Match
 from tests.support.servers import EmulatorProcess
+from tests.support.waiting import HANG_SECONDS
 
 GROUP = "certify"
 PASSED, DIFFERS, SKIPPED, FAILED = Outcome.PASSED, Outcome.DIFFERS, Outcome.SKIPPED, Outcome.FAILED
@@ -160,6 +161,9 @@ async def test_another_hub(namespace: Namespace, emulator: EmulatorProcess, monk
     for check in ("beyond-end-by-number", "beyond-end-by-offset"):
         found, detail = await outcome(check, namespace)
         assert (found, "is attached" in detail) == (DIFFERS, True), (check, detail)
+    admin.refuse(condition="com.microsoft:argument-error", description="no", times=1)
+    found, detail = await outcome("after-number", namespace)
+    assert (found, "the position is refused" in detail) == (DIFFERS, True), detail
     admin.refuse(condition="amqp:internal-error", description="no", group=GROUP)
     found, detail = await outcome("epoch-higher", namespace)
     assert (found, "undecided" in detail) == (FAILED, True), detail
@@ -173,6 +177,16 @@ async def test_another_hub(namespace: Namespace, emulator: EmulatorProcess, monk
     await namespace.tidy()
     namespace.slowest = 30
     assert (await outcome("attach-time", namespace))[0] is DIFFERS
+
+
+async def test_readers_without_an_epoch_are_found_and_stay(namespace: Namespace, emulator: EmulatorProcess) -> None:
+    assert await hub.readers(namespace) == []
+    assert emulator.admin.links() == []
+    other = namespace.other(namespace.access)
+    reader = await namespace.attach(other.open_where("1", hub.LATEST))
+    assert await hub.readers(namespace) == ["1"]
+    emulator.admin.put_event("orders", "1", b"x")
+    assert (await reader.receive(1, HANG_SECONDS)).rows().bodies == [b"x"]
 
 
 async def test_readers_that_the_service_does_not_displace(

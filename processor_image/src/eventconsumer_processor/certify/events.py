@@ -25,6 +25,8 @@ SAMPLE = 200  # of the newest events of a partition
 SENT = 5
 LARGE_BYTES = 900 * 1024  # below 1 MB, the limit of the standard tier
 BEYOND = 1000
+# Conditions of a refused filter; any other error leaves a check undecided.
+_REFUSALS = ("com.microsoft:argument-error", "com.microsoft:argument-out-of-range", "amqp:invalid-field")
 _BY_OFFSET = "amqp.annotation.x-opt-offset > '{}'"
 _BY_NUMBER = "amqp.annotation.x-opt-sequence-number > '{}'"
 _AT_NUMBER = "amqp.annotation.x-opt-sequence-number >= '{}'"
@@ -332,8 +334,10 @@ async def _opened(namespace: Namespace, opening: Any) -> Source:
     """
     try:
         return await namespace.attach(opening)
-    except PositionRefused as error:
-        raise Differs(f"the position is refused: {error}") from error
+    except SourceError as error:
+        if isinstance(error, PositionRefused) or str(error).startswith(_REFUSALS):
+            raise Differs(f"the position is refused: {error}") from error
+        raise
 
 
 async def _first(namespace: Namespace, opening: Any) -> EventBatch | None:
