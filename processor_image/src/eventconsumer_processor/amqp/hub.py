@@ -176,7 +176,8 @@ class AmqpHub:
 
     async def open(self, partition: str, after: int, epoch: int, prefetch: int) -> Source:
         """See `Hub`."""
-        return await self._open(partition, f"amqp.annotation.x-opt-sequence-number > '{after}'", epoch, prefetch)
+        selector = f"amqp.annotation.x-opt-sequence-number > '{after}'"
+        return await self._open(partition, selector, epoch, prefetch, after)
 
     async def locate(self, partition: str, position: Position, epoch: int) -> int:
         """See `Hub`."""
@@ -194,7 +195,7 @@ class AmqpHub:
             with contextlib.suppress(AzureError, OSError):
                 await self._access.identity.close()
 
-    async def _open(self, partition: str, selector: str, epoch: int, prefetch: int) -> Source:
+    async def _open(self, partition: str, selector: str, epoch: int, prefetch: int, after: int | None = None) -> Source:
         receiver, shared = await self._attach(partition, selector, epoch, prefetch)
         from eventconsumer_processor.amqp.source import AmqpSource  # queries do not need these imports
 
@@ -202,6 +203,7 @@ class AmqpHub:
             receiver,
             lambda trusted: self._pool.leave(shared, trusted=trusted),
             runtime_metrics=self._runtime_metrics,
+            after=after,
         )
 
     async def _attach(self, partition: str, selector: str, epoch: int | None, prefetch: int) -> tuple[Receiver, Shared]:
