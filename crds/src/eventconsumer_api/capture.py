@@ -1,4 +1,4 @@
-"""Schema of Avro files, which hosts write and Spark reads: the schema of Event Hubs Capture, and its names."""
+"""Schema of Avro files, which hosts write and Spark reads: the schema of Event Hubs Capture, and names in files."""
 
 AVRO_SCHEMA = (
     '{"type":"record","name":"EventData","namespace":"Microsoft.ServiceBus.Messaging","fields":['
@@ -22,3 +22,6 @@ AMQP_FIELDS = (
     "reply-to-group-id",
 )
 """Fields of AMQP's properties section: Avro files have these names, Parquet files those with an underscore."""
+
+UNDECODED = "eventconsumer-undecoded"
+"""System property of an event that the host could not decode, with the cause; the body is the whole AMQP message."""

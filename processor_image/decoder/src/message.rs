@@ -15,6 +15,19 @@ enum Field {
     Entry(&'static [u8]),
 }
 
+/// The sections' names, which may stand for their codes from 0x70 on.
+const SECTIONS: [&[u8]; 9] = [
+    b"amqp:header:list",
+    b"amqp:delivery-annotations:map",
+    b"amqp:message-annotations:map",
+    b"amqp:properties:list",
+    b"amqp:application-properties:map",
+    b"amqp:data:binary",
+    b"amqp:amqp-sequence:list",
+    b"amqp:amqp-value:*",
+    b"amqp:footer:map",
+];
+
 const FIELDS: [Field; 13] = [
     Field::Column(MESSAGE_ID),
     Field::Entry(b"user_id"),
@@ -34,8 +47,11 @@ const FIELDS: [Field; 13] = [
 /// Pass all parts of a message to `sink`; None if it is not supported, and the sink may have received a part of it.
 pub fn read<'a, S: Sink<'a>>(data: &'a [u8], sink: &mut S) -> Option<()> {
     let [_, _, own, fields, properties, body, _, _, _] = sections(data)?;
-    let body = body.filter(|value| matches!(value.code, 0xA0 | 0xB0))?;
-    sink.text(BODY, Some(body.bytes))?;
+    match body {
+        None => sink.text(BODY, None)?,
+        Some(body) if matches!(body.code, 0xA0 | 0xB0) => sink.text(BODY, Some(body.bytes))?,
+        Some(_) => return None,
+    }
     let (number, time) = annotations(own?, sink)?;
     bare(fields, sink)?; // its entries come behind the annotations', wherever it is
     if let Some(map) = properties {
@@ -53,10 +69,11 @@ fn sections(data: &[u8]) -> Option<[Option<Value<'_>>; 9]> {
             return None;
         }
         let descriptor = reader.value()?;
-        if !matches!(descriptor.code, 0x53 | 0x80) {
-            return None;
-        }
-        let section = descriptor.bits()?;
+        let section = match descriptor.code {
+            0x53 | 0x80 => descriptor.bits()?,
+            0xA3 | 0xB3 => 0x70 + SECTIONS.iter().position(|&name| name == descriptor.bytes)? as u64,
+            _ => return None,
+        };
         if !matches!(section, 0x70..=0x75 | 0x78) {
             return None;
         }

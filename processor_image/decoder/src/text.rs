@@ -12,7 +12,9 @@ pub const TEXT: u8 = 0;
 pub const INTEGER: u8 = 1;
 pub const FLOAT: u8 = 2;
 pub const NULL: u8 = 3;
+pub const BINARY: u8 = 4;
 
+const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// Whether a value is a string or a symbol.
@@ -33,11 +35,12 @@ pub fn signed(value: Value) -> Option<i64> {
 }
 
 /// A value as text and its kind, written to `room` if it is not text itself; None if it is not a single value.
-/// Strings and binaries are given as they are: they may be no UTF-8.
+/// Strings are given as they are: they may be no UTF-8. A binary is `{"$binary":"<base64>"}`.
 #[inline]
 pub fn of<'a>(value: Value<'a>, room: &'a mut Room) -> Option<(&'a [u8], u8)> {
     match value.code {
-        0xA0 | 0xA1 | 0xA3 | 0xB0 | 0xB1 | 0xB3 => Some((value.bytes, TEXT)),
+        0xA1 | 0xA3 | 0xB1 | 0xB3 => Some((value.bytes, TEXT)),
+        0xA0 | 0xB0 => Some((room.binary(value.bytes), BINARY)),
         0x40 => Some((b"null", NULL)),
         0x41 | 0x42 | 0x56 => {
             let is_true = value.code == 0x41 || value.bytes == [1];
@@ -58,15 +61,16 @@ pub fn of<'a>(value: Value<'a>, room: &'a mut Room) -> Option<(&'a [u8], u8)> {
     }
 }
 
-/// Where a text is made: the longest has 36 bytes.
+/// Where a text is made: the longest has 36 bytes, but for that of a binary.
 pub struct Room {
     bytes: [u8; 40],
     end: usize,
+    binary: Vec<u8>,
 }
 
 impl Room {
     pub fn new() -> Self {
-        Room { bytes: [0; 40], end: 0 }
+        Room { bytes: [0; 40], end: 0, binary: Vec::new() }
     }
 
     /// An integer in decimal, written from its end.
@@ -126,6 +130,21 @@ impl Room {
             self.put(HEX[usize::from(byte & 15)]);
         }
         &self.bytes[..self.end]
+    }
+
+    fn binary(&mut self, bytes: &[u8]) -> &[u8] {
+        let made = &mut self.binary;
+        made.reserve(bytes.len() / 3 * 4 + 20);
+        made.extend(b"{\"$binary\":\"");
+        for three in bytes.chunks(3) {
+            let bits = three.iter().enumerate().fold(0, |bits, (at, &byte)| bits | u32::from(byte) << (16 - 8 * at));
+            for at in 0..4 {
+                let digit = BASE64[(bits >> (18 - 6 * at)) as usize & 63];
+                made.push(if at > three.len() { b'=' } else { digit });
+            }
+        }
+        made.extend(b"\"}");
+        made
     }
 
     fn put(&mut self, byte: u8) {

@@ -4,6 +4,7 @@ Each message names the object, the cause and the remedy. It contains no secret: 
 created.
 """
 
+from eventconsumer_api.capture import UNDECODED
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.errors import Blocked, EventConsumerError
 from eventconsumer_api.host_config import BlobContainer, HostConfig, HubConfig, ResourceRef
@@ -326,6 +327,17 @@ def data_gap(partition: str, lost: int, newest: Gap) -> Problem:
         reason=Reason.DATA_GAP,
         message=f"{lost} events of partition {partition} were removed before they were read, the newest are "
         f"{newest.first} to {newest.last}: raise the hub's retention, or the number of hosts",
+    )
+
+
+def undecoded(partition: str, count: int, newest: int) -> Problem:
+    """Events could not be decoded; their files or dead letters have the whole messages."""
+    return Problem(
+        field=HUB,
+        reason=Reason.DEAD_LETTERS,
+        message=f"{count} events of partition {partition} could not be decoded since this host started, the newest is "
+        f"{newest}: their body is the whole AMQP message, and the system property {UNDECODED} is the cause; correct "
+        "their publisher",
     )
 
 

@@ -1,10 +1,11 @@
 """An Event Hub in memory: partitions with retained events, readers fenced by epoch, and faults of links."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from eventconsumer_api.capture import UNDECODED
 from eventconsumer_api.v1alpha1 import Position
 from eventconsumer_processor.errors import HubUnreachable, LinkStolen, PositionRefused
 from eventconsumer_processor.source.batch import EventBatch
@@ -24,6 +25,7 @@ class FakePartition:
     era: int = 0  # by one with each failover that loses events: events behind it have other times and offsets
     eras: dict[int, int] = field(default_factory=dict)  # of events, where it is not 0
     opened: int = 0  # links
+    undecoded: set[int] = field(default_factory=set)  # events that no reader can decode
 
     def add(self, *bodies: bytes) -> None:
         """Enqueue events."""
@@ -55,7 +57,9 @@ class FakePartition:
         """Events as readers get them."""
         rows = EventRows()
         for number in numbers:
-            append_event(rows, number, self.events[number], self.eras.get(number, 0))
+            append_event(
+                rows, number, self.events[number], self.eras.get(number, 0), undecoded=number in self.undecoded
+            )
         return EventBatch.of(rows)
 
 
@@ -172,7 +176,7 @@ def enqueued_ms(number: int, era: int = 0) -> int:
     return 1_767_225_600_000 + number + era * 3_600_000
 
 
-def append_event(rows: EventRows, number: int, body: bytes, era: int = 0) -> None:
+def append_event(rows: EventRows, number: int, body: bytes, era: int = 0, *, undecoded: bool = False) -> None:
     """Add one event to rows."""
     rows.sequence_numbers.append(number)
     rows.offsets.append(str(number * 10 + era))
@@ -183,7 +187,11 @@ def append_event(rows: EventRows, number: int, body: bytes, era: int = 0) -> Non
     rows.properties.values.append(str(number))
     rows.properties.kinds.append(Kind.INTEGER)
     rows.properties.ends.append(len(rows.properties.keys))
-    rows.system_properties.ends.append(0)
+    if undecoded:
+        rows.system_properties.keys.append(UNDECODED)
+        rows.system_properties.values.append("cause")
+        rows.system_properties.kinds.append(Kind.TEXT)
+    rows.system_properties.ends.append(len(rows.system_properties.keys))
     rows.content_types.append(None)
     rows.message_ids.append(None)
     rows.correlation_ids.append(None)
@@ -197,6 +205,9 @@ def rows_of(events: Iterable[tuple[int, bytes]]) -> EventRows:
     return rows
 
 
-def batch_of(events: Iterable[tuple[int, bytes]]) -> EventBatch:
-    """The same as columns."""
-    return EventBatch.of(rows_of(events))
+def batch_of(events: Iterable[tuple[int, bytes]], undecoded: Container[int] = ()) -> EventBatch:
+    """The same as columns; the numbers of those that could not be decoded."""
+    rows = EventRows()
+    for number, body in events:
+        append_event(rows, number, body, undecoded=number in undecoded)
+    return EventBatch.of(rows)

@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Callable
 from pathlib import Path
 
-INTERFACE = 1  # of the library that this module knows
+INTERFACE = 2  # of the library that this module knows
 TEXTS, MAPS = 10, 2  # columns
 
 _LIBRARY = Path(__file__).with_name("libeventconsumer_decoder.so")

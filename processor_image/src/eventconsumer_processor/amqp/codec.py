@@ -1,17 +1,19 @@
 """AMQP 1.0 types: values from bytes, and the bytes of values.
 
-Decoded values are those that `source.columns` knows: strings, symbols, binaries, chars and decimals are bytes,
-timestamps are integers, and a described value is the value alone (an outcome keeps its name). Every size is checked
-against the available bytes before memory is allocated; nesting and zero-width items are limited.
+Decoded values are those that `source.columns` knows: strings, symbols and chars are bytes, binaries and decimals are
+`Binary`, timestamps are integers, and a described value is the value alone (an outcome keeps its name). Every size is
+checked against the available bytes before memory is allocated; nesting and zero-width items are limited.
 """
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from uuid import UUID
 
-MAX_DEPTH = 100  # maximum nesting of values
-MAX_ZERO_WIDTH = 1024  # maximum number of zero-width items in an array, to limit memory
+from eventconsumer_processor.source.rows import Binary
+
+MAX_DEPTH = 256  # maximum nesting of values: about half of Python's maximum recursion
+MAX_ZERO_WIDTH = 4096  # maximum number of zero-width array items of a message, to limit memory
 _OUTCOMES = {0x23: "received", 0x24: "accepted", 0x25: "rejected", 0x26: "released", 0x27: "modified"}
 
 _U16, _U32, _U64, _I64 = (struct.Struct(">" + code) for code in "HIQq")
@@ -21,6 +23,28 @@ _Read = Callable[[bytes, int], Any]
 
 class FrameError(ValueError):
     """The peer's bytes are not valid AMQP, or exceed a limit; the text gives cause and position."""
+
+
+class Room:
+    """What may still be nested and expanded in the values of one message."""
+
+    __slots__ = ("items", "levels")
+
+    def __init__(self) -> None:
+        self.levels = MAX_DEPTH
+        self.items = MAX_ZERO_WIDTH  # zero-width ones
+
+    def enter(self, pos: int) -> None:
+        """Take a level; the caller gives it back."""
+        if not self.levels:
+            raise FrameError(f"values nest deeper than {MAX_DEPTH} at byte {pos}")
+        self.levels -= 1
+
+    def expand(self, count: int, pos: int) -> None:
+        """Take zero-width items."""
+        if count > self.items:
+            raise FrameError(f"an array at byte {pos} exceeds {MAX_ZERO_WIDTH} items without content")
+        self.items -= count
 
 
 def _number(code: str) -> tuple[int, _Read]:
@@ -34,7 +58,7 @@ def _constant(value: Any) -> tuple[int, _Read]:
 
 
 def _raw(size: int) -> tuple[int, _Read]:
-    return size, lambda data, pos: data[pos : pos + size]
+    return size, lambda data, pos: Binary(data[pos : pos + size])
 
 
 def _char(data: bytes, pos: int) -> bytes:
@@ -53,17 +77,18 @@ _FIXED: dict[int, tuple[int, _Read]] = {
     0x80: _number("Q"), 0x81: _number("q"), 0x82: _number("d"), 0x83: _number("q"), 0x84: _raw(8),
     0x94: _raw(16), 0x98: (16, lambda data, pos: UUID(bytes=data[pos : pos + 16])),
 }  # fmt: skip
-_VARIABLE = (0xA0, 0xA1, 0xA3, 0xB0, 0xB1, 0xB3)
+_BINARY = (0xA0, 0xB0)
+_VARIABLE = (*_BINARY, 0xA1, 0xA3, 0xB1, 0xB3)
 
 
-def decode(data: bytes, pos: int, end: int, depth: int = 0) -> tuple[Any, int]:
+def decode(data: bytes, pos: int, end: int, room: Room | None = None) -> tuple[Any, int]:
     """Read one value.
 
     Args:
         data: The bytes.
         pos: Position of its constructor.
         end: End of the readable bytes.
-        depth: Its nesting depth.
+        room: Shared by all values of a message; absent: of this value only.
 
     Returns:
         The value and the position after it.
@@ -75,16 +100,13 @@ def decode(data: bytes, pos: int, end: int, depth: int = 0) -> tuple[Any, int]:
         raise FrameError(f"a value is missing at byte {pos}")
     code = data[pos]
     if code:
-        return _value(code, data, pos + 1, end, depth)
-    descriptor, pos = decode(data, pos + 1, end, _deeper(depth, pos))
-    value, pos = decode(data, pos, end, depth + 1)
+        return _value(code, data, pos + 1, end, room)
+    room = room or Room()
+    room.enter(pos)
+    descriptor, pos = decode(data, pos + 1, end, room)
+    value, pos = decode(data, pos, end, room)
+    room.levels += 1
     return _described(descriptor, value), pos
-
-
-def _deeper(depth: int, pos: int) -> int:
-    if depth >= MAX_DEPTH:
-        raise FrameError(f"values nest deeper than {MAX_DEPTH} at byte {pos}")
-    return depth + 1
 
 
 def _described(descriptor: Any, value: Any) -> Any:
@@ -92,7 +114,7 @@ def _described(descriptor: Any, value: Any) -> Any:
     return {outcome: value} if outcome else value
 
 
-def _value(code: int, data: bytes, pos: int, end: int, depth: int) -> tuple[Any, int]:
+def _value(code: int, data: bytes, pos: int, end: int, room: Room | None) -> tuple[Any, int]:
     """The value after its constructor `code`."""
     fixed = _FIXED.get(code)
     if fixed is not None:
@@ -104,20 +126,25 @@ def _value(code: int, data: bytes, pos: int, end: int, depth: int) -> tuple[Any,
         return [], pos
     if code in _VARIABLE:
         start, stop = _extent(code, data, pos, end)
-        return data[start:stop], stop
+        found = data[start:stop]
+        return (Binary(found) if code in _BINARY else found), stop
     if code not in (0xC0, 0xC1, 0xD0, 0xD1, 0xE0, 0xF0):
         raise FrameError(f"unknown type {code:#04x} at byte {pos - 1}")
     start, stop = _extent(code, data, pos, end)
     count, start = _unsigned(code, data, start, stop)
-    deeper = _deeper(depth, pos)
+    room = room or Room()
+    room.enter(pos)
     if code in (0xE0, 0xF0):
-        return _array(data, start, stop, count, deeper), stop
+        items = _array(data, start, stop, count, room)
+        room.levels += 1
+        return items, stop
     if count > stop - start:
         raise FrameError(f"a value at byte {pos} claims {count} items in {stop - start} bytes")
     items = []
     for _ in range(count):
-        item, start = decode(data, start, stop, deeper)
+        item, start = decode(data, start, stop, room)
         items.append(item)
+    room.levels += 1
     if start != stop:
         raise FrameError(f"{stop - start} bytes are left over after the items of the value at byte {pos}")
     return (_map(items, pos) if code & 0x0F else items), stop
@@ -138,18 +165,20 @@ def _extent(code: int, data: bytes | bytearray, pos: int, end: int) -> tuple[int
     return start, start + size
 
 
-def _array(data: bytes, pos: int, end: int, count: int, depth: int) -> list[Any]:
+def _array(data: bytes, pos: int, end: int, count: int, room: Room) -> list[Any]:
     descriptor, is_described = None, data[pos : pos + 1] == b"\x00"
     if is_described:
-        descriptor, pos = decode(data, pos + 1, end, depth)
+        descriptor, pos = decode(data, pos + 1, end, room)
     if pos >= end:
         raise FrameError(f"the array at byte {pos} has no item type")
     code, pos = data[pos], pos + 1
-    if count > (MAX_ZERO_WIDTH if code < 0x50 else end - pos):
+    if code < 0x50:
+        room.expand(count, pos)
+    elif count > end - pos:
         raise FrameError(f"the array at byte {pos} claims {count} items in {end - pos} bytes")
     items = []
     for _ in range(count):
-        item, pos = _value(code, data, pos, end, depth)
+        item, pos = _value(code, data, pos, end, room)
         items.append(_described(descriptor, item) if is_described else item)
     if pos != end:
         raise FrameError(f"{end - pos} bytes are left over after the items of an array at byte {pos}")
@@ -178,19 +207,43 @@ def skip(data: bytes | bytearray, pos: int, end: int) -> int:
     Raises:
         FrameError: It reaches beyond `end`, or has an unknown type.
     """
-    if pos >= end:
-        raise FrameError(f"a value is missing at byte {pos}")
-    code = data[pos]
-    kind = code >> 4
-    if kind in (0x4, 0x5, 0x6, 0x7, 0x8, 0x9):
-        stop = pos + 1 + (0, 1, 2, 4, 8, 16)[kind - 4]
-    elif kind >= 0xA:
-        _, stop = _extent(code, data, pos + 1, end)
-    else:
-        raise FrameError(f"unknown type {code:#04x} at byte {pos}")
-    if stop > end:
-        raise FrameError(f"the value at byte {pos} reaches {stop - end} bytes beyond the end")
-    return stop
+    values = 1
+    while values:
+        if pos >= end:
+            raise FrameError(f"a value is missing at byte {pos}")
+        code = data[pos]
+        kind = code >> 4
+        if code == 0:  # a descriptor and a value follow
+            values += 1
+            pos += 1
+            continue
+        if kind in (0x4, 0x5, 0x6, 0x7, 0x8, 0x9):
+            stop = pos + 1 + (0, 1, 2, 4, 8, 16)[kind - 4]
+        elif kind >= 0xA:
+            _, stop = _extent(code, data, pos + 1, end)
+        else:
+            raise FrameError(f"unknown type {code:#04x} at byte {pos}")
+        if stop > end:
+            raise FrameError(f"the value at byte {pos} reaches {stop - end} bytes beyond the end")
+        values, pos = values - 1, stop
+    return pos
+
+
+def entries(data: bytes, pos: int, end: int) -> Iterator[tuple[int, int]]:
+    """The start and the end of each entry of the map at `pos`, by sizes alone: a name and a value.
+
+    Raises:
+        FrameError: There is no map, or it ends early; after the entries before.
+    """
+    code = data[pos] if pos < end else 0
+    if code not in (0xC1, 0xD1):
+        raise FrameError(f"there is no map at byte {pos}")
+    start, end = _extent(code, data, pos + 1, end)
+    count, start = _unsigned(code, data, start, end)
+    for _ in range(count // 2):
+        stop = skip(data, skip(data, start, end), end)
+        yield start, stop
+        start = stop
 
 
 # --- encoding ---

@@ -3,6 +3,9 @@
 The compiled decoder, if installed, decodes messages in the form of nearly all publishers, and reports all others. Other
 messages, and all messages without it, are decoded one by one (`messages`, `source.columns`). Both decoders give the
 same columns for the same bytes.
+
+A message that cannot be decoded stops nothing: it becomes a row with the whole message as its body, and the cause as
+the system property `UNDECODED`.
 """
 
 from array import array
@@ -13,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from eventconsumer_api.capture import UNDECODED
 from eventconsumer_processor.amqp import compiled
 from eventconsumer_processor.amqp.codec import FrameError
-from eventconsumer_processor.amqp.messages import decode_message
+from eventconsumer_processor.amqp.messages import DecodedMessage, decode_message, readable_annotations
 from eventconsumer_processor.amqp.wire import Deliveries, messages_of
 from eventconsumer_processor.source import columns
 from eventconsumer_processor.source.batch import COLUMNS, EventBatch
@@ -34,13 +38,27 @@ _KIND = _KINDS.value_type
 _TEXTS = (_TEXT, _TEXT, _BINARY, *[_TEXT] * 7)  # in the decoder's order of text columns
 _array = pa.Array.from_buffers
 
+_UNKNOWN = -(2**63)  # sequence number of a row until its place is known
+_LAST_MS = 253_402_300_799_999  # the last millisecond of the year 9999
 
-def decode(pieces: Sequence[Deliveries]) -> EventBatch:
+
+def decode(pieces: Sequence[Deliveries], after: int | None = None) -> EventBatch:
     """The columns of the messages of one partition, in the order of arrival.
 
+    Args:
+        pieces: The messages.
+        after: Sequence number before the first message, for messages whose own cannot be read; None: unknown.
+
     Raises:
-        FrameError: One of them is not a valid message, or has no sequence number.
+        FrameError: The sequence number of a message cannot be read, and no number before it is known.
     """
+    batch = _decode(pieces)
+    if len(batch) and batch.numbers.min() == _UNKNOWN:
+        return _numbered(batch, after)
+    return batch
+
+
+def _decode(pieces: Sequence[Deliveries]) -> EventBatch:
     if compiled.find() is None:
         return by_rows(messages_of(pieces))
     batch, left = decode_compiled(pieces)
@@ -58,8 +76,22 @@ def decode(pieces: Sequence[Deliveries]) -> EventBatch:
 def by_rows(payloads: Sequence[bytes]) -> EventBatch:
     """The columns of messages of any form, decoded one by one.
 
+    If one of them cannot be decoded, both halves are decoded separately, until it is alone.
+    """
+    try:
+        return _rows(payloads)
+    except FrameError as error:
+        if len(payloads) == 1:
+            return _undecoded(payloads[0], error)
+    middle = len(payloads) // 2
+    return EventBatch.joined([by_rows(payloads[:middle]), by_rows(payloads[middle:])])
+
+
+def _rows(payloads: Sequence[bytes]) -> EventBatch:
+    """The columns of messages.
+
     Raises:
-        FrameError: One of them is not a valid message, or has no sequence number.
+        FrameError: One of them cannot be decoded, or has no sequence number.
     """
     rows = EventRows()
     try:
@@ -68,8 +100,36 @@ def by_rows(payloads: Sequence[bytes]) -> EventBatch:
         return EventBatch.of(rows)
     except FrameError:
         raise
-    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:  # Arrow's types use these
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError, RecursionError) as error:  # also Arrow's
         raise FrameError(f"an event's annotations or body have an unexpected form: {error!r}") from None
+
+
+def _undecoded(payload: bytes, error: FrameError) -> EventBatch:
+    """The row of a message that cannot be decoded."""
+    found = readable_annotations(payload)
+    number, offset = found.get(columns.SEQUENCE_NUMBER), found.get(columns.OFFSET)
+    time = found.get(columns.ENQUEUED_TIME)
+    annotations = {
+        columns.SEQUENCE_NUMBER: number if isinstance(number, int) and 0 <= number < 2**63 else _UNKNOWN,
+        columns.OFFSET: offset if isinstance(offset, bytes) else b"",
+        columns.ENQUEUED_TIME: time if isinstance(time, int) and 0 <= time <= _LAST_MS else 0,
+        UNDECODED: str(error),
+    }
+    rows = EventRows()
+    columns.append(rows, DecodedMessage(annotations, None, None, [payload], None, None))
+    return EventBatch.of(rows)
+
+
+def _numbered(batch: EventBatch, after: int | None) -> EventBatch:
+    """The batch, where each unknown sequence number follows the number before it."""
+    numbers = batch.numbers.tolist()
+    for index, number in enumerate(numbers):
+        if number == _UNKNOWN:
+            if after is None:
+                raise FrameError("neither the sequence number of an undecoded event nor the number before it is known")
+            numbers[index] = after + 1
+        after = numbers[index]
+    return EventBatch(batch.columns.set_column(0, COLUMNS.field(0), pa.array(numbers, pa.int64())))
 
 
 def decode_compiled(pieces: Sequence[Deliveries]) -> tuple[EventBatch | None, Positions]:

@@ -215,7 +215,7 @@ class AmqpHub:
 
     async def open(self, partition: str, after: int, epoch: int, prefetch: int) -> Source:
         """See `Hub`."""
-        return await self._open(partition, events_after(after), epoch, prefetch)
+        return await self._open(partition, events_after(after), epoch, prefetch, after)
 
     async def locate(self, partition: str, position: Position, epoch: int) -> int:
         """See `Hub`."""
@@ -253,7 +253,9 @@ class AmqpHub:
             with contextlib.suppress(AzureError, OSError):
                 await self._access.identity.close()
 
-    async def _open(self, partition: str, selector: str, epoch: int | None, prefetch: int) -> Source:
+    async def _open(
+        self, partition: str, selector: str, epoch: int | None, prefetch: int, after: int | None = None
+    ) -> Source:
         receiver, shared = await self._attach(partition, selector, epoch, prefetch)
         from eventconsumer_processor.amqp.source import AmqpSource  # queries do not need these imports
 
@@ -261,6 +263,7 @@ class AmqpHub:
             receiver,
             lambda trusted: self._pool.leave(shared, trusted=trusted and not receiver.was_useless),
             runtime_metrics=self._runtime_metrics,
+            after=after,
         )
 
     async def _attach(

@@ -1,6 +1,7 @@
 """`source.hub.Source` on our own receiver link: its deliveries as columns."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 
 from eventconsumer_processor.amqp.codec import FrameError
@@ -22,14 +23,21 @@ class AmqpSource:
         receiver: The link.
         left: Called when it is closed, with whether its connection worked.
         runtime_metrics: Whether events have runtime metrics.
+        after: Sequence number before its first event; None: unknown.
     """
 
     def __init__(
-        self, receiver: Receiver, left: Callable[[bool], Awaitable[None]], *, runtime_metrics: bool = False
+        self,
+        receiver: Receiver,
+        left: Callable[[bool], Awaitable[None]],
+        *,
+        runtime_metrics: bool = False,
+        after: int | None = None,
     ) -> None:
         self._receiver = receiver
         self._left = left
         self._runtime_metrics = runtime_metrics
+        self._after = after  # sequence number of the last decoded event
         self._rest = NOTHING  # decoded, but not returned yet
 
     async def receive(self, max_events: int, max_wait: float) -> EventBatch:
@@ -40,11 +48,14 @@ class AmqpSource:
         else:
             try:
                 pieces = await self._receiver.take(max_wait)
-                self._rest = decode(pieces)
-                if self._runtime_metrics and pieces:
-                    self._rest = self._rest.noting(last_enqueued(delivery_annotations(pieces[-1].last)))
+                self._rest = decode(pieces, self._after)
             except FrameError as error:
                 raise HubUnreachable(f"cannot decode an event: {error}") from error
+            if len(self._rest):
+                self._after = self._rest.last
+            if self._runtime_metrics and pieces:
+                with contextlib.suppress(FrameError):  # the event itself is undecoded
+                    self._rest = self._rest.noting(last_enqueued(delivery_annotations(pieces[-1].last)))
         batch, whole = self._rest.head(max_events), self._rest
         self._rest = NOTHING if batch is whole else whole.slice(len(batch), len(whole))  # an empty slice keeps memory
         return batch

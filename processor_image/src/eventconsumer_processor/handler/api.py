@@ -75,14 +75,15 @@ class Event:
         offset: An opaque text of the hub.
         enqueued_time: When the hub received it, UTC.
         partition_key: The key that the publisher set; None: no key.
-        body: As published; may be empty.
+        body: As published; may be empty. None: the message has no body, such as a tombstone of Kafka.
+        properties: Application properties. A binary, such as the value of a Kafka header, is {"$binary":"<base64>"}.
     """
 
     sequence_number: int
     offset: str
     enqueued_time: datetime
     partition_key: str | None
-    body: bytes
+    body: bytes | None
     properties: Mapping[str, str]
     system_properties: Mapping[str, str]
     content_type: str | None
@@ -148,8 +149,8 @@ class Batch(Sequence[Event]):
         return self._column(self._events.partition_keys)
 
     @property
-    def bodies(self) -> tuple[bytes, ...]:
-        """As published."""
+    def bodies(self) -> tuple[bytes | None, ...]:
+        """As published; None: the message has no body."""
         return self._column(self._events.bodies)
 
     @property

@@ -1,5 +1,8 @@
 """Dead letters: events that the handler could not process, each in a JSON file with the event and the error.
 
+An event that the host could not decode is never passed to the handler. Its dead letter has the whole AMQP message as
+its body, and the error type `Undecoded`.
+
     <prefix>/_deadletters/inc=<incarnation>/partition=<p>/seq=<20 digits>.json
 
 A dead letter is written once: if another host already wrote the letter of an event, it is kept. Only users and their
@@ -101,8 +104,8 @@ class DeadLetters:
         return Problem(
             field="spec.processing.handler",
             reason=Reason.DEAD_LETTERS,
-            message=f"the handler kept failing on {self._written.total()} events since this host started ({each}): "
-            f"they are in container {self._container} under {self._folder}, with the errors; fix the handler, and "
+            message=f"the handler could not process {self._written.total()} events since this host started ({each}): "
+            f"they are in container {self._container} under {self._folder}, with the errors; correct the cause, and "
             "process them from there",
         )
 
@@ -122,7 +125,7 @@ class DeadLetters:
             "correlationId": event.correlation_id,
             "properties": dict(event.properties),
             "systemProperties": dict(event.system_properties),
-            "body": base64.b64encode(event.body).decode(),
+            "body": None if event.body is None else base64.b64encode(event.body).decode(),
             "bodyText": _text(event.body),
             "handler": self._handler,
             "host": context.owner,
@@ -134,9 +137,9 @@ class DeadLetters:
         }
 
 
-def _text(body: bytes) -> str | None:
-    """The body as text; None if it is not UTF-8."""
+def _text(body: bytes | None) -> str | None:
+    """The body as text; None if there is none, or it is not UTF-8."""
     try:
-        return body.decode()
+        return None if body is None else body.decode()
     except UnicodeDecodeError:
         return None

@@ -10,6 +10,7 @@ Errors:
     one event fails  -> the event again, after growing pauses, `attempts` times in total; then it is a dead letter
     TryAgain         -> the same events again, after growing pauses, without limit
     RejectEvents     -> the named events are dead letters; the other events of the call are passed again at once
+    undecoded event  -> it is a dead letter at once, and never passed
 
 A dead letter is written before its event counts as done; while it cannot be written, processing waits. A stop ends each
 pause; the next owner processes the remaining events.
@@ -24,6 +25,7 @@ from random import Random
 
 import structlog
 
+from eventconsumer_api.capture import UNDECODED
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.errors import Blocked
 from eventconsumer_api.host_report import Problem
@@ -90,6 +92,7 @@ class _Round:
     """The processing of one batch."""
 
     rows: EventRows
+    undecoded: frozenset[int]  # indices
     stop: asyncio.Event
     began: datetime
 
@@ -161,7 +164,7 @@ class PartitionHandler:
         assert self._calls is not None and self._context is not None  # noqa: S101, PT018 - open
         rows = batch.rows()
         self._context.note_batch(batch.last_enqueued)
-        turn = _Round(rows, stop, self._deps.now())
+        turn = _Round(rows, frozenset(batch.undecoded), stop, self._deps.now())
         pending = [_Piece(range(len(batch)), self._deps.attempts)]  # the first piece is last
         done = 0
         while pending and not stop.is_set():
@@ -193,6 +196,10 @@ class PartitionHandler:
 
     async def _give(self, turn: _Round, calls: Calls, context: PartitionContext, piece: _Piece) -> list[_Piece]:
         """Make one call, and pause if it failed; returns the remaining pieces, the first one last."""
+        undecoded = next((index for index in piece.indices if index in turn.undecoded), None)
+        if undecoded is not None:
+            why = turn.rows.system_properties.entries(undecoded)[UNDECODED]
+            return await self._reject(turn, context, piece, [undecoded], Cause("Undecoded", why, traceback=""))
         events = Batch(turn.rows, piece.indices)
         piece = replace(piece, given=piece.given + 1)
         try:

@@ -41,6 +41,7 @@ from eventconsumer_processor.partition.checkpoint_sink import CheckpointSink
 from eventconsumer_processor.partition.dependencies import PartitionSink, PumpDependencies
 from eventconsumer_processor.partition.file_sink import FileSink
 from eventconsumer_processor.partition.gap_detection import GapDetector
+from eventconsumer_processor.sink.gaps import SHOWN
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import PartitionInfo, Source
@@ -97,13 +98,15 @@ class Pump:
         self._gaps = GapDetector(chain.partition, deps.hub, deps.metrics, deps.clock)
         self._failures = 0  # consecutive failures to open or keep a link
         self._busy = 0  # consecutive refusals because the hub limits requests
+        self._undecoded = 0
+        self._undecoded_problem: Problem | None = None
         self._last: tuple[int, int, datetime] | None = None  # number, enqueued ms and retrieval time of the last event
         self._log = log.bind(partition=chain.partition)
         self._received = deps.metrics.received.labels(chain.partition)
 
     def problems(self) -> list[Problem]:
         """Problems of the partition that need an action now: of the link, the sink and the handler."""
-        own = [problem for problem in (self._chain_problem, self._link_problem) if problem]
+        own = [each for each in (self._chain_problem, self._link_problem, self._undecoded_problem) if each]
         return [*own, *self._sink.problems(), *(self._handler.problems() if self._handler else [])]
 
     def report(self) -> PartitionReport:
@@ -371,7 +374,17 @@ class Pump:
                 missing = [gap for gap in missing if done and gap.last < fresh.last]
             self._held.keeper.check()
         if len(fresh):
+            if indices := fresh.undecoded:
+                self._note_undecoded([int(fresh.numbers[index]) for index in indices])
             await self._sink.accept(fresh, missing)
+
+    def _note_undecoded(self, numbers: list[int]) -> None:
+        self._undecoded += len(numbers)
+        self._undecoded_problem = problems.undecoded(self._partition, self._undecoded, numbers[-1])
+        self._deps.metrics.undecoded.labels(self._partition).inc(len(numbers))
+        self._log.error(
+            "events could not be decoded; they are kept as whole messages", events=len(numbers), numbers=numbers[:SHOWN]
+        )
 
     async def _check_link(self) -> None:
         """Verify, after a long time without events, that the partition has no new events.

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from eventconsumer_api.capture import UNDECODED
 from eventconsumer_processor.source.lastenqueued import LastEnqueued
 from eventconsumer_processor.source.rows import EVENT_OVERHEAD_BYTES, EventRows, FlatMap
 
@@ -21,7 +23,7 @@ COLUMNS = pa.schema(
         ("offset", pa.string()),
         ("enqueued_time", pa.timestamp("ms", tz="UTC")),
         ("partition_key", pa.string()),
-        ("body", pa.binary()),
+        ("body", pa.binary()),  # null: the message has no body
         ("properties", pa.map_(pa.string(), pa.string())),
         ("system_properties", pa.map_(pa.string(), pa.string())),
         ("content_type", pa.string()),
@@ -119,6 +121,17 @@ class EventBatch:
     def last_enqueued_ms(self) -> int:
         """Enqueued time of the last event: milliseconds since 1970, UTC."""
         return int(self.columns.column("enqueued_time")[-1].value)
+
+    @property
+    def undecoded(self) -> list[int]:
+        """Indices of the events that could not be decoded: their body is the whole message."""
+        maps = self.columns.column("system_properties")
+        ends = maps.offsets.to_numpy()
+        names = maps.keys.slice(ends[0], ends[-1] - ends[0])
+        if names.index(UNDECODED).as_py() < 0:
+            return []
+        found = np.flatnonzero(pc.equal(names, UNDECODED)) + ends[0]
+        return [int(index) for index in np.searchsorted(ends[1:], found, side="right")]
 
     def slice(self, start: int, stop: int) -> "EventBatch":
         """The events from `start` up to, but not including, `stop`; shares memory."""

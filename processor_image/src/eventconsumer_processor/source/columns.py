@@ -1,11 +1,15 @@
 """Converts decoded AMQP messages to columns.
 
 Properties become text: strings unchanged, all other types as JSON, so that no information is lost. The kind of each
-value distinguishes 5 from "5". Bytes that are not UTF-8 become {"$binary": "<base64>"}. (pyamqp decodes strings,
-symbols and binaries as bytes, and timestamps as integers, so this module cannot distinguish them.)
+value distinguishes 5 from "5". A binary becomes {"$binary": "<base64>"}, also if its bytes are UTF-8: publishers of
+Kafka send header values as raw bytes (Microsoft, "Exchange events between consumers and producers that use different
+protocols"). Strings and symbols are plain bytes here, and timestamps are integers.
+
+A message without a body, such as a tombstone of Kafka, has the body None; an empty body is b"".
 """
 
 import base64
+import contextlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
@@ -13,7 +17,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from eventconsumer_processor.source.batch import EventBatch
-from eventconsumer_processor.source.rows import EventRows, FlatMap, Kind
+from eventconsumer_processor.source.rows import Binary, EventRows, FlatMap, Kind
 
 SEQUENCE_NUMBER = b"x-opt-sequence-number"
 OFFSET = b"x-opt-offset"
@@ -77,7 +81,7 @@ def append(rows: EventRows, message: Message) -> None:
     _extend(rows.system_properties, system)
 
 
-def _body(message: Message) -> bytes:
+def _body(message: Message) -> bytes | None:
     data = message.data
     if data:
         return data[0] if len(data) == 1 else b"".join(data)
@@ -85,7 +89,7 @@ def _body(message: Message) -> bytes:
         return as_text(list(message.sequence)).encode()
     if message.value is not None:
         return message.value if isinstance(message.value, bytes) else as_text(message.value).encode()
-    return b""
+    return None
 
 
 def _extend(column: FlatMap, items: Iterable[tuple[Any, Any]]) -> None:
@@ -100,6 +104,8 @@ def _extend(column: FlatMap, items: Iterable[tuple[Any, Any]]) -> None:
 
 def entry(value: Any) -> tuple[str, Kind]:
     """A property's value as text, and its kind."""
+    if isinstance(value, Binary):
+        return as_text(value), Kind.BINARY
     if isinstance(value, bytes):
         try:
             return value.decode(), Kind.TEXT
@@ -121,10 +127,8 @@ def as_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return json.dumps(_plain(value), separators=(",", ":"))
+        found = _plain(value)
+        return found if isinstance(found, str) else json.dumps(found, separators=(",", ":"))
     if isinstance(value, UUID | Decimal):
         return str(value)
     return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"))
@@ -133,10 +137,10 @@ def as_text(value: Any) -> str:
 def _plain(value: Any) -> Any:
     """A value that JSON can represent."""
     if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return {"$binary": base64.b64encode(value).decode()}
+        with contextlib.suppress(UnicodeDecodeError):
+            if not isinstance(value, Binary):
+                return value.decode()
+        return {"$binary": base64.b64encode(value).decode()}
     if isinstance(value, Mapping):
         return {as_text(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -20,6 +20,12 @@ class Kind(IntEnum):
     BINARY = 4  # {"$binary":"<base64>"}
 
 
+class Binary(bytes):
+    """A binary on the wire; decoders return strings and symbols as plain bytes."""
+
+    __slots__ = ()
+
+
 @dataclass(slots=True)
 class FlatMap:
     """One map per event, flattened: event i has the entries `ends[i-1]` to `ends[i]`."""
@@ -43,7 +49,7 @@ class EventRows:
     offsets: list[str] = field(default_factory=list)
     enqueued_ms: list[int] = field(default_factory=list)  # milliseconds since 1970, UTC
     partition_keys: list[str | None] = field(default_factory=list)
-    bodies: list[bytes] = field(default_factory=list)
+    bodies: list[bytes | None] = field(default_factory=list)
     properties: FlatMap = field(default_factory=FlatMap)
     system_properties: FlatMap = field(default_factory=FlatMap)
     content_types: list[str | None] = field(default_factory=list)

@@ -11,14 +11,16 @@ works around these properties of the SDK:
 - delivery tags, which pyamqp keeps for the life of a link, are dropped;
 - the keep-alive task, which reads from the same socket, is disabled: the pump reads often enough;
 - AMQP types that the decoder lacks (char, decimal32, decimal64) or fails to decode (decimal128) are added: one event
-  with such a value would stop its partition.
+  with such a value would stop its partition. A binary keeps its type: see `rows.Binary`.
 """
 
 import asyncio
 import contextlib
 import ssl
 import struct
+from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from azure.core.exceptions import ClientAuthenticationError
@@ -36,6 +38,7 @@ from eventconsumer_processor.source.conditions import error_for
 from eventconsumer_processor.source.hub import HubInfo, PartitionInfo
 from eventconsumer_processor.source.lastenqueued import last_enqueued
 from eventconsumer_processor.source.locate import locate
+from eventconsumer_processor.source.rows import Binary
 from eventconsumer_storage.proxy import proxy_for
 
 if TYPE_CHECKING:
@@ -58,12 +61,19 @@ _ERRORS = (
 
 
 def _complete_decoder() -> None:
-    """Add decoders that are missing or wrong in pyamqp; a char becomes its UTF-8 bytes, decimals stay raw."""
+    """Replace decoders that are missing or wrong in pyamqp; a char becomes its UTF-8 bytes, decimals stay raw."""
     table = _decode._DECODE_BY_CONSTRUCTOR
     table[0x73] = lambda buffer: (buffer[4:], chr(struct.unpack(">I", buffer[:4])[0]).encode())
-    table[0x74] = lambda buffer: (buffer[4:], buffer[:4].tobytes())
-    table[0x84] = lambda buffer: (buffer[8:], buffer[:8].tobytes())
-    table[0x94] = lambda buffer: (buffer[16:], buffer[:16].tobytes())
+    table[0x74] = lambda buffer: (buffer[4:], Binary(buffer[:4]))
+    table[0x84] = lambda buffer: (buffer[8:], Binary(buffer[:8]))
+    table[0x94] = lambda buffer: (buffer[16:], Binary(buffer[:16]))
+    for code in (0xA0, 0xB0):
+        table[code] = partial(_binary, table[code])
+
+
+def _binary(read: Callable[[memoryview], tuple[memoryview, bytes]], buffer: memoryview) -> tuple[memoryview, bytes]:
+    rest, found = read(buffer)
+    return rest, Binary(found)
 
 
 _complete_decoder()

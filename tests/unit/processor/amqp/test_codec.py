@@ -91,8 +91,7 @@ def test_each_type_is_read_and_has_the_type_that_columns_know(name: str, data: s
 def test_nested_values_are_read_and_skipped(value: Any) -> None:
     encoded = other.encode(value)
     assert whole(encoded) == as_decoded(value)
-    if encoded[0]:
-        assert skip(encoded + b"rest", 0, len(encoded)) == len(encoded)
+    assert skip(encoded + b"rest", 0, len(encoded)) == len(encoded)
 
 
 UNKNOWN = {"char", "decimal32", "decimal64", "decimal128"}  # to pyamqp's encoder
@@ -194,6 +193,11 @@ def nested(depth: int) -> bytes:
     return data
 
 
+def nulls(count: int) -> bytes:
+    """An array of nulls, each without bytes."""
+    return b"\xf0\x00\x00\x00\x05" + struct.pack(">I", count) + b"\x40"
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -202,6 +206,7 @@ def nested(depth: int) -> bytes:
         b"\xd0\x00\x00\x00\x04\xff\xff\xff\xff",
         b"\xb0\xff\xff\xff\xff",
         nested(codec.MAX_DEPTH + 1),
+        b"\xc0\x15\x02" + nulls(codec.MAX_ZERO_WIDTH) + nulls(1),
         b"\x00" * 100_000,
     ],
 )
@@ -216,6 +221,7 @@ def test_a_bomb_is_refused_before_it_is_expanded(data: bytes) -> None:
 
 def test_values_nest_as_deep_as_allowed() -> None:
     assert whole(nested(codec.MAX_DEPTH - 1)) is not None
+    assert whole(nulls(codec.MAX_ZERO_WIDTH)) == [None] * codec.MAX_ZERO_WIDTH
 
 
 @given(st.integers(0, 2**32 - 1), st.text(max_size=300), st.binary(max_size=300), st.uuids(), leaves["long"])

@@ -24,7 +24,7 @@ def context() -> PartitionContext:
     )
 
 
-def event(body: bytes = b"{}", key: str | None = "k", **properties: str) -> Event:
+def event(body: bytes | None = b"{}", key: str | None = "k", **properties: str) -> Event:
     return Event(42, "4200", AT, key, body, properties, {"subject": "s"}, "text/plain", "m", "c")
 
 
@@ -83,6 +83,11 @@ async def test_any_body_and_any_message_can_be_read_back(body: bytes, key: str, 
     assert base64.b64decode(document["body"]) == body
     assert document["bodyText"] is None or document["bodyText"].encode() == body
     assert document["partitionKey"] == key
+
+
+async def test_no_body_is_null() -> None:
+    document = await written(event(None), failure())
+    assert (document["body"], document["bodyText"]) == (None, None)
 
 
 async def test_an_error_that_has_no_message_can_be_written() -> None:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from random import Random
@@ -101,8 +101,8 @@ class Bench:
         return await self.handler.process(batch, self.stop)
 
 
-def batch_of(*numbers: int) -> EventBatch:
-    return batch_of_events((number, b"body %d" % number) for number in numbers)
+def batch_of(*numbers: int, undecoded: Sequence[int] = ()) -> EventBatch:
+    return batch_of_events(((number, b"body %d" % number) for number in numbers), undecoded)
 
 
 async def opened(processor: EventProcessor, attempts: int = 3) -> Bench:
@@ -123,6 +123,20 @@ async def test_batches_are_processed_one_after_the_other() -> None:
     assert recorder.closed == [CloseReason.SHUTDOWN]
     assert bench.handler.problems() == []
     assert b'handled_events_total{partition="0"} 4.0' in bench.metrics.text()
+
+
+@virtual
+async def test_an_undecoded_event_is_a_dead_letter_and_is_never_passed() -> None:
+    recorder = Recorder()
+    bench = await opened(recorder)
+    assert await bench.process(batch_of(10, 11, 12, 13, undecoded=(10, 12))) == 4
+    assert (recorder.calls, bench.letters()) == ([(11, 13)], [10, 12])
+    letter = bench.letter(12)
+    assert letter["error"] == {"type": "Undecoded", "message": "cause", "traceback": ""}
+    assert (letter["bodyText"], letter["attempts"]) == ("body 12", 0)
+    assert await bench.process(batch_of(14, undecoded=(14,))) == 1
+    assert recorder.calls == [(11, 13)]
+    assert [problem.reason for problem in bench.handler.problems()] == ["DeadLetters"]
 
 
 @virtual

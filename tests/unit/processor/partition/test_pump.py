@@ -340,6 +340,20 @@ async def test_retention_that_passes_the_reader_is_recorded_and_said() -> None:
 
 
 @virtual
+async def test_undecoded_events_are_in_the_files_and_said() -> None:
+    stage = Stage()
+    stage.partition.add(*bodies(25))
+    stage.partition.undecoded = {3, 12, 24}
+    running = await stage.pump()
+    await eventually(lambda: stage.rows() == list(range(25)))
+    assert "3 events of partition 0 could not be decoded" in running.problem("DeadLetters").message
+    assert "the newest is 24" in running.problem("DeadLetters").message
+    assert stage.metrics.registry.get_sample_value("eventconsumer_undecoded_events_total", {"partition": "0"}) == 3
+    assert not any("gap" in blob.metadata for blob in stage.sink.blobs.values())
+    await running.stop()
+
+
+@virtual
 async def test_events_that_a_link_skipped_are_read_again() -> None:
     stage = Stage()
     running = await stage.pump()

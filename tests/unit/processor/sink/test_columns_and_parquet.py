@@ -17,7 +17,7 @@ from eventconsumer_processor.sink import parquet
 from eventconsumer_processor.source import sdk
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.columns import as_text, to_batch
-from eventconsumer_processor.source.rows import Kind
+from eventconsumer_processor.source.rows import Binary, Kind
 from tests.support.fakes.hub import batch_of
 from tests.unit.processor.sink.messages import message
 
@@ -43,6 +43,7 @@ def read(batches: list[EventBatch], partition: str = "3") -> pa.Table:
         (b"5", "5", Kind.TEXT),
         ("text", "text", Kind.TEXT),
         (b"\xff\x00", '{"$binary":"/wA="}', Kind.BINARY),
+        (Binary(b"5"), '{"$binary":"NQ=="}', Kind.BINARY),
         (b'{"$binary":"/w=="}', '{"$binary":"/w=="}', Kind.TEXT),
         (UUID(int=1), "00000000-0000-0000-0000-000000000001", Kind.TEXT),
         (Decimal("1.10"), "1.10", Kind.TEXT),
@@ -106,14 +107,16 @@ def test_all_columns_of_a_message() -> None:
     ("parts", "body"),
     [
         ({"data": [b""]}, b""),
-        ({"data": None}, b""),
+        ({"data": None}, None),
         ({"data": None, "value": b"v"}, b"v"),
         ({"data": None, "value": {b"k": 1}}, b'{"k":1}'),
         ({"data": None, "sequence": [[1, 2]]}, b"[[1,2]]"),
     ],
 )
-def test_every_kind_of_body(parts: dict[str, Any], body: bytes) -> None:
-    assert to_batch([message(1, **parts)]).rows().bodies == [body]
+def test_every_kind_of_body(parts: dict[str, Any], body: bytes | None) -> None:
+    batch = to_batch([message(1, **parts)])
+    assert batch.rows().bodies == [body]
+    assert read([batch]).column("body").to_pylist() == [body]
 
 
 @pytest.mark.parametrize(
