@@ -99,7 +99,7 @@ async def _large(namespace: Namespace) -> str:
     end = (await namespace.hub.partition(partition)).last
     await publish(namespace, partition, body)
     found = await _first(namespace, namespace.hub.open(partition, end, 1, 1))
-    if found is None or len(found.rows().bodies[0]) != LARGE_BYTES:
+    if found is None or len(found.rows().bodies[0] or b"") != LARGE_BYTES:
         raise Differs(f"an event of {LARGE_BYTES} bytes is not delivered")
     namespace.partitions[partition] = await namespace.hub.partition(partition)
     return f"an event of {LARGE_BYTES} bytes is delivered"
