@@ -209,7 +209,7 @@ MUTANTS: Mapping[str, Mutant] = {
         {"delete lease": 8, "expire lease": 4},
     ),
     "links are opened under another epoch": Mutant(
-        (Change("partition/pump.py", "epoch, prefetch = self._held.lease.epoch,", "epoch, prefetch = 0,"),)
+        (Change("partition/pump.py", "epoch = self._held.lease.epoch\n        try:", "epoch = 0\n        try:"),)
     ),
     "links are opened one event too far": Mutant(
         (
@@ -313,7 +313,7 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "the last event is not compared": Mutant(
         (
-            Change("partition/marks.py", "        return False\n    comparable", "        return None\n    comparable"),
+            Change("partition/marks.py", "        return False\n    if offsets", "        return None\n    if offsets"),
             Change(
                 "partition/marks.py", "        return False\n    return True", "        return None\n    return True"
             ),
