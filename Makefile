@@ -108,6 +108,7 @@ check: lint types borders ## Run the fast checks, about a minute
 
 test: lint types borders docs azurite jars ## Run all checks except the long ones: style, types, borders, docs, all tests
 	@./local/need promtool prometheus
+	@./local/need tinyproxy tinyproxy-bin
 	@./local/need buildah buildah
 	@./local/need chromedriver chromium chromium-driver
 	@$(PY) -m local_cluster tools
