@@ -119,6 +119,7 @@ check: peer lint types borders ## Run the fast checks, about a minute
 
 test: peer lint types borders docs azurite jars ## Run all checks except the long ones: style, types, borders, docs, all tests
 	@./local/need promtool prometheus
+	@./local/need tinyproxy tinyproxy-bin
 	@./local/need buildah buildah
 	@./local/need chromedriver chromium chromium-driver
 	@$(PY) -m local_cluster tools

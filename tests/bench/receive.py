@@ -3,7 +3,7 @@
 The compiled client is a small Go program on github.com/Azure/go-amqp (in go/); without a Go compiler its rows are left
 out. Each client has one core, the emulator the other. A client attaches to one partition with 3,000 events of credit,
 its clock starts, the hub lets go of its backlog, and the clock stops with the last event. All receive settled events
-with three properties, and decode them whole.
+with three properties, and decode them whole. Over WebSockets each event is a message.
 """
 
 import json
@@ -37,7 +37,11 @@ def rows(options: Options) -> list[Row]:
             count = fill(emulator, hub, size, most // (QUICK if options.quick else 1))
             python = [sys.executable, "-m", "tests.bench.receive_client"]
             given = [emulator.connection_string(hub), str(count)]
-            commands = {"SDK": [*python, "sdk", *given], "ours": [*python, "amqp", *given]}
+            commands = {
+                "SDK": [*python, "sdk", *given],
+                "ours": [*python, "amqp", *given],
+                "ours by WebSocket": [*python, "websocket", *given],
+            }
             if compiled:
                 where = [f"-address=localhost:{emulator.port}", f"-key-name={KEY_NAME}", f"-key={KEY}"]
                 commands["Go"] = [str(compiled), *where, f"-hub={hub}", f"-events={count}"]
@@ -45,6 +49,14 @@ def rows(options: Options) -> list[Row]:
             for who, value in micros.items():
                 options.say(f"{hub}, {who}: {value:.2f} us an event, {1e6 / value:,.0f} events per CPU s")
             found.append(Row(f"receive_{label}_vs_sdk", "CPU us per event", micros["ours"], micros["SDK"]))
+            found.append(
+                Row(
+                    f"receive_{label}_websocket_vs_plain",
+                    "CPU us per event",
+                    micros["ours by WebSocket"],
+                    micros["ours"],
+                )
+            )
             if compiled:
                 found.append(Row(f"receive_{label}_vs_go", "CPU us per event", micros["ours"], micros["Go"]))
             emulator.admin.delete_hub(hub)

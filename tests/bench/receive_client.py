@@ -1,6 +1,6 @@
 """Receives a number of events from one partition with either of our adapters, and prints what that took.
 
-    python -m tests.bench.receive_client sdk|amqp CONNECTION-STRING EVENTS
+    python -m tests.bench.receive_client sdk|amqp|websocket CONNECTION-STRING EVENTS
 
 Prints "ready" once attached; the clock starts there, while the hub still holds its events back.
 """
@@ -11,18 +11,21 @@ import sys
 import time
 from collections.abc import Callable
 
+from eventconsumer_api.v1alpha1 import HubTransport
 from eventconsumer_processor.amqp.hub import AmqpHub
 from eventconsumer_processor.credentials import HubAccess
 from eventconsumer_processor.source.hub import Hub
 from eventconsumer_processor.source.sdk import SdkHub
 
 PREFETCH = 3000
-ADAPTERS: dict[str, Callable[[HubAccess], Hub]] = {"sdk": SdkHub, "amqp": AmqpHub}
+ADAPTERS: dict[str, Callable[[HubAccess], Hub]] = {"sdk": SdkHub, "amqp": AmqpHub, "websocket": AmqpHub}
 
 
 async def receive(adapter: str, connection: str, count: int) -> None:
     """Receive every event."""
-    hub = ADAPTERS[adapter](HubAccess("localhost", connection.rpartition("=")[2], "$Default", connection))
+    transport = HubTransport.AMQP_WEB_SOCKETS if adapter == "websocket" else HubTransport.AMQP
+    name = connection.rpartition("=")[2]
+    hub = ADAPTERS[adapter](HubAccess("localhost", name, "$Default", connection, transport=transport))
     source = await hub.open("0", -1, 1, PREFETCH)
     print("ready", flush=True)
     cpu, started = time.process_time(), time.perf_counter()

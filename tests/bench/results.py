@@ -45,6 +45,7 @@ class Goal:
 GOALS = (
     Goal("drain_1k_vs_sdk", "ratio", 10, least=True),
     Goal("receive_1k_vs_go", "ratio", 1.5),
+    Goal("receive_1k_websocket_vs_plain", "ratio", 1.3),
     Goal("memory_backlog_1mib_32", "ours", 512),
     Goal("memory_growth_10m", "ours", 1.1),
     Goal("storage_calls_idle_32_on_8", "ours", 4200),

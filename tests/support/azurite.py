@@ -36,10 +36,21 @@ class AzuriteProcess:
     Args:
         log: file for its output.
         access_log: whether the log has one line for each request.
+        host: address to listen on.
+        tls: certificate and key; with them it listens on port 443.
     """
 
-    def __init__(self, log: Path, *, access_log: bool = False) -> None:
-        self.port = free_port()
+    def __init__(
+        self,
+        log: Path,
+        *,
+        access_log: bool = False,
+        host: str = "127.0.0.1",
+        tls: tuple[Path, Path] | None = None,
+    ) -> None:
+        self.host = host
+        self.port = 443 if tls else free_port()
+        self._tls = [f"--cert={tls[0]}", f"--key={tls[1]}"] if tls else []
         self._silence = [] if access_log else ["--silent"]
         self._log: IO[bytes] = log.open("ab")
         self._process: subprocess.Popen[bytes] | None = None
@@ -47,12 +58,13 @@ class AzuriteProcess:
     @property
     def url(self) -> str:
         """Blob endpoint of the development account."""
-        return f"http://127.0.0.1:{self.port}/{ACCOUNT}"
+        return f"{'https' if self._tls else 'http'}://{self.host}:{self.port}/{ACCOUNT}"
 
     @property
     def connection_string(self) -> str:
         """Connection string of the development account."""
-        return f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};BlobEndpoint={self.url};"
+        scheme = self.url.partition(":")[0]
+        return f"DefaultEndpointsProtocol={scheme};AccountName={ACCOUNT};AccountKey={KEY};BlobEndpoint={self.url};"
 
     def container(self) -> str:
         """A container name that no other test uses; the container is not created."""
@@ -66,9 +78,16 @@ class AzuriteProcess:
         """
         if not BINARY.exists():
             raise RuntimeError(f"Azurite is not installed at {BINARY}: run `make azurite`")
-        flags = ["--skipApiVersionCheck", "--loose", "--disableTelemetry", "--inMemoryPersistence", *self._silence]
+        flags = [
+            "--skipApiVersionCheck",
+            "--loose",
+            "--disableTelemetry",
+            "--inMemoryPersistence",
+            *self._silence,
+            *self._tls,
+        ]
         self._process = subprocess.Popen(
-            [str(BINARY), "--blobHost", "127.0.0.1", "--blobPort", str(self.port), *flags],
+            [str(BINARY), "--blobHost", self.host, "--blobPort", str(self.port), *flags],
             stdout=self._log,
             stderr=self._log,
         )
@@ -77,7 +96,7 @@ class AzuriteProcess:
             if self._process.poll() is not None:
                 raise RuntimeError(f"Azurite ended with {self._process.returncode}: see {self._log.name}")
             with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                if probe.connect_ex((self.host, self.port)) == 0:
                     return
             time.sleep(0.05)
         raise RuntimeError(f"Azurite did not answer within {timeout} s: see {self._log.name}")

@@ -18,12 +18,15 @@ class EmulatorProcess:
 
     Args:
         directory: folder of its log and port file.
-        options: command line options other than the ports, such as `--hub=orders=4`.
+        options: command line options other than host and ports, such as `--hub=orders=4`.
+        host: address to listen on.
+        port: its port; 0: a free one.
     """
 
-    def __init__(self, directory: Path, *options: str) -> None:
+    def __init__(self, directory: Path, *options: str, host: str = "127.0.0.1", port: int = 0) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        self.port = 0
+        self.host = host
+        self.port = port
         self.admin_port = 0
         self.log_file = directory / "emulator.log"
         self._port_file = directory / "ports.json"
@@ -34,7 +37,7 @@ class EmulatorProcess:
     @property
     def admin(self) -> AdminClient:
         """The admin API."""
-        return AdminClient(f"http://127.0.0.1:{self.admin_port}")
+        return AdminClient(f"http://{self.host}:{self.admin_port}")
 
     def connection_string(self, hub: str | None = None, name: str = KEY_NAME, key: str = KEY) -> str:
         """The connection string of the namespace, or of a hub (with EntityPath)."""
@@ -51,7 +54,12 @@ class EmulatorProcess:
             RuntimeError: it ended, or did not listen in `timeout` seconds.
         """
         self._port_file.unlink(missing_ok=True)
-        ports = [f"--port={self.port}", f"--admin-port={self.admin_port}", f"--port-file={self._port_file}"]
+        ports = [
+            f"--host={self.host}",
+            f"--port={self.port}",
+            f"--admin-port={self.admin_port}",
+            f"--port-file={self._port_file}",
+        ]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "eventhubs_emulator", *ports, *self._options],
             stdout=subprocess.DEVNULL,

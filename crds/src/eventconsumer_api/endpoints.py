@@ -55,7 +55,7 @@ def endpoint_problem(host: str, suffixes: Collection[str]) -> EndpointProblem | 
     name = _name(host)
     if _is_inside(name):
         return EndpointProblem(
-            Reason.INSECURE_ENDPOINT, f"{name} is an address of this machine or network: use the account's host name"
+            Reason.INSECURE_ENDPOINT, f"{name} is an address of this machine or network: use a host name"
         )
     # Only characters that cannot end a host name: `evil.example?.blob.core.windows.net` is a URL of evil.example.
     if _NAME.fullmatch(name) and any(name == suffix or name.endswith(f".{suffix}") for suffix in suffixes):

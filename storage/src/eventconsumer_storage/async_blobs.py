@@ -5,7 +5,9 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
+from aiohttp import ClientHttpProxyError
 from azure.core import MatchConditions
 from azure.core.credentials_async import AsyncTokenCredential
 from azure.core.exceptions import AzureError, ResourceExistsError
@@ -16,7 +18,8 @@ from eventconsumer_api.endpoints import account_name
 from eventconsumer_api.host_config import BlobContainer
 from eventconsumer_storage.account import resolve_account
 from eventconsumer_storage.blobs import Blob, BlobInfo, info_of, quoted
-from eventconsumer_storage.errors import NotFound, StorageError, Unauthorized, storage_error
+from eventconsumer_storage.errors import NotFound, StorageError, Unauthorized, Unavailable, storage_error
+from eventconsumer_storage.proxy import proxy_for, proxy_refusal
 
 CONNECT_SECONDS = 5
 READ_SECONDS = 20
@@ -182,6 +185,14 @@ class AzureBlobStore:
         if isinstance(self._service.credential, AsyncTokenCredential):
             await self._service.credential.close()
 
+    def _refused_by_proxy(self, operation: str, error: Exception) -> StorageError | None:
+        cause, url = getattr(error, "inner_exception", None), urlsplit(self._service.url)
+        if not isinstance(cause, ClientHttpProxyError):
+            return None
+        host = url.hostname or ""
+        refusal = proxy_refusal(cause.status, f"{host}:{url.port or 443}", proxy_for(url.scheme, host))
+        return Unavailable(f"{operation}: no connection: {refusal}")
+
     def _blob(self, name: str) -> BlobClient:
         return self._container.get_blob_client(name)
 
@@ -191,7 +202,7 @@ class AzureBlobStore:
             async with asyncio.timeout(CALL_SECONDS):
                 yield
         except (AzureError, OSError, TimeoutError, ValueError) as error:
-            mapped = storage_error(operation, error)
+            mapped = self._refused_by_proxy(operation, error) or storage_error(operation, error)
             self._observe(operation, type(mapped).__name__.lower())
             raise mapped from error
         except asyncio.CancelledError:

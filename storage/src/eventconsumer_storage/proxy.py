@@ -89,6 +89,8 @@ def proxy_refusal(status: int, where: str, proxy: Proxy | None) -> str:
     """
     if status == 407:
         remedy = f"it requires a user and password: name a Secret with {USER_FORM} in spec.proxy.credentialsSecretRef"
+    elif status == 401:  # of tinyproxy, for a wrong password
+        remedy = "correct the user and password in the Secret of spec.proxy.credentialsSecretRef"
     elif status in {403, 405}:
         remedy = "allow this host and port in the proxy, or add the host to spec.proxy.noProxy"
     else:

@@ -31,6 +31,9 @@ def check_endpoints(spec: EventConsumerSpec, settings: Settings) -> None:
         if parts.scheme == "http":
             raise SpecError(field, f"{url} is not encrypted: use https://", Reason.INSECURE_ENDPOINT)
         _check_host(field, parts.netloc.rpartition("@")[2], settings)
+    if spec.proxy is not None:
+        # TLS keeps credentials from a proxy, but hosts connect to its address.
+        _check_host("spec.proxy.url", urlsplit(spec.proxy.url).netloc, settings)
     if spec.event_hub.fully_qualified_namespace:
         _check_host("spec.eventHub.fullyQualifiedNamespace", spec.event_hub.fully_qualified_namespace, settings)
 

@@ -8,12 +8,15 @@ network), so the policy limits the ports, and `eventconsumer_api.endpoints` limi
 A second policy covers ingress to Spark's pods: only driver and executors of the same resource may connect, on any port.
 Egress is not limited: a driver creates its executors through the API server, whose address and port depend on the
 cluster.
+
+A proxy of the resource adds its port to the egress of hosts.
 """
 
 from typing import Any
 
 from eventconsumer_api import labels
 from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.mounts import proxy_config
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.kube.manifest import NETWORK_POLICY, controller_uid, is_being_deleted, name_of
 from eventconsumer_operator.resource.names import APPLICATION, child, host_name, spark_policy_name
@@ -34,7 +37,7 @@ def network_policies(consumer: Consumer, spec: EventConsumerSpec, settings: Sett
     if not settings.network_policies:
         return ()
     with_spark = spec.spark is not None and spec.spark.enabled
-    return (_of_hosts(consumer, settings), *([_of_spark(consumer)] if with_spark else []))
+    return (_of_hosts(consumer, spec, settings), *([_of_spark(consumer)] if with_spark else []))
 
 
 def _of_spark(consumer: Consumer) -> Manifest:
@@ -49,7 +52,7 @@ def _of_spark(consumer: Consumer) -> Manifest:
     }
 
 
-def _of_hosts(consumer: Consumer, settings: Settings) -> Manifest:
+def _of_hosts(consumer: Consumer, spec: EventConsumerSpec, settings: Settings) -> Manifest:
     return child(consumer, NETWORK_POLICY, host_name(consumer.key), labels.COMPONENT_HOST) | {
         "spec": {
             "podSelector": {
@@ -63,7 +66,7 @@ def _of_hosts(consumer: Consumer, settings: Settings) -> Manifest:
                 {"from": _callers(settings), "ports": [{"port": labels.HOST_PORT, "protocol": "TCP"}]},
             ],
             # Emulators listen on any port, so insecure endpoints need all egress.
-            "egress": [{}] if settings.allow_insecure_endpoints else _destinations(),
+            "egress": [{}] if settings.allow_insecure_endpoints else _destinations(spec),
         }
     }
 
@@ -91,8 +94,10 @@ def _namespace(name: str) -> dict[str, Any]:
     return {"namespaceSelector": {"matchLabels": {_NAMESPACE_NAME: name}}}
 
 
-def _destinations() -> list[dict[str, Any]]:
+def _destinations(spec: EventConsumerSpec) -> list[dict[str, Any]]:
+    proxy = proxy_config(spec.proxy)
+    ports = sorted({_HTTPS, _AMQPS} | ({proxy.port} if proxy else set()))
     return [
         {"ports": [{"port": _DNS, "protocol": protocol} for protocol in ("UDP", "TCP")]},
-        {"ports": [{"port": port, "protocol": "TCP"} for port in (_HTTPS, _AMQPS)]},
+        {"ports": [{"port": port, "protocol": "TCP"} for port in ports]},
     ]

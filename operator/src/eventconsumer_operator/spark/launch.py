@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from eventconsumer_api import labels
 from eventconsumer_api.batch import BatchJob, manifest_url
@@ -67,11 +68,47 @@ class Launch:
     small: bool = False
 
 
+# Spark calls the API server by this name, in client mode and in cluster mode (spark.kubernetes.driver.master).
+_NEVER_BY_PROXY = ("kubernetes.default.svc", "localhost", "127.0.0.1")
+
+
+def proxy_properties(launch: Launch) -> dict[str, str]:
+    """Properties by which the JVMs of driver and executors use the proxy of the resource.
+
+    Sources: networking properties of java.net (Oracle's "Java Networking and Proxies"). Hadoop's Apache HTTP client
+    ignores them, so ABFS must use the JDK's (HADOOP-19120, fs.azure.networking.library).
+    """
+    proxy = launch.config.proxy
+    if proxy is None:
+        return {}
+    host = str(urlsplit(proxy.url).hostname)
+    given = [name.lstrip(".") for name in proxy.no_proxy]
+    direct = "|".join([*_NEVER_BY_PROXY, *given, *(f"*.{name}" for name in given)])
+    options = " ".join(
+        [
+            *(f"-D{scheme}.proxyHost={host} -D{scheme}.proxyPort={proxy.port}" for scheme in ("http", "https")),
+            f"-Dhttp.nonProxyHosts={direct}",  # for https, too
+        ]
+    )
+    return {
+        "spark.driver.extraJavaOptions": options,
+        "spark.executor.extraJavaOptions": options,
+        "spark.hadoop.fs.azure.networking.library": "JDK_HTTP_URL_CONNECTION",
+    }
+
+
 def driver_environment(launch: Launch) -> list[dict[str, Any]]:
     """Environment of every driver; it contains no secret."""
     # A replay has several manifests, which the driver finds itself.
     one = launch.batch.replay is None
+    proxy = launch.config.proxy  # for Python; without credentials, which the schema refuses together with Spark
+    variables = {
+        "HTTPS_PROXY": proxy.url,
+        "HTTP_PROXY": proxy.url,
+        "NO_PROXY": ",".join((*_NEVER_BY_PROXY, *proxy.no_proxy)),
+    } if proxy else {}  # fmt: skip
     return [
+        *({"name": name, "value": value} for name, value in variables.items()),
         {"name": labels.BATCH_JOB_ENV, "value": launch.batch.model_dump_json(by_alias=True)},
         *([{"name": labels.BATCH_MANIFEST_ENV, "value": manifest_url(launch.batch)}] if one else []),
         downward("POD_NAME", "metadata.name"),

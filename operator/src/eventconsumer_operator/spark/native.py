@@ -14,7 +14,7 @@ from eventconsumer_api.spark import SparkPod
 from eventconsumer_operator.kube.manifest import JOB, kind_of
 from eventconsumer_operator.resource.names import child
 from eventconsumer_operator.resource.pods import WORKLOAD_IDENTITY_LABEL
-from eventconsumer_operator.spark.launch import TTL_SLACK_SECONDS, Launch, driver_environment
+from eventconsumer_operator.spark.launch import TTL_SLACK_SECONDS, Launch, driver_environment, proxy_properties
 
 _DRIVER_GRACE_SECONDS = 30
 # Spark's memory outside the heap: 40 % for Python programs, 384 MiB at least.
@@ -103,11 +103,12 @@ def _driver(launch: Launch) -> dict[str, Any]:
 
 def _confs(launch: Launch) -> list[str]:
     """The user's properties, overridden by sizes and labels; the image configures the network."""
-    values = {**launch.confs, "spark.driver.memory": launch.spark.driver.memory}
+    values = {**launch.confs, **proxy_properties(launch), "spark.driver.memory": launch.spark.driver.memory}
     if not launch.local:
         values |= _executors(launch)
     elif launch.small:
-        values["spark.driver.extraJavaOptions"] = _QUICK_START
+        java = values.get("spark.driver.extraJavaOptions", "")
+        values["spark.driver.extraJavaOptions"] = f"{_QUICK_START} {java}".rstrip()
     return [part for name, value in values.items() for part in ("--conf", f"{name}={value}")]
 
 

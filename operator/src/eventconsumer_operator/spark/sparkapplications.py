@@ -32,7 +32,7 @@ from eventconsumer_operator.kube.manifest import (
 from eventconsumer_operator.resource.names import child
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.resource.pods import WORKLOAD_IDENTITY_LABEL
-from eventconsumer_operator.spark.launch import TTL_SLACK_SECONDS, Launch, driver_environment
+from eventconsumer_operator.spark.launch import TTL_SLACK_SECONDS, Launch, driver_environment, proxy_properties
 
 SPARK_VERSION = "4.1.1"
 """Version of the Spark image, for launchers that require it."""
@@ -61,7 +61,7 @@ def kubeflow_application(launch: Launch) -> Manifest:
             "imagePullPolicy": "IfNotPresent",
             "mainApplicationFile": spark.application.main_file,
             "arguments": list(spark.application.arguments),
-            "sparkConf": {**launch.confs, **secured()},
+            "sparkConf": {**launch.confs, **proxy_properties(launch), **secured()},
             "restartPolicy": {"type": "Never"},
             "timeToLiveSeconds": spark.history.ttl_seconds + TTL_SLACK_SECONDS,
             "driver": {
@@ -101,7 +101,7 @@ def apache_application(launch: Launch) -> Manifest:
             "mainClass": PYTHON_RUNNER,
             "pyFiles": spark.application.main_file,
             "driverArgs": list(spark.application.arguments),
-            "sparkConf": {**launch.confs, **_apache_conf(launch)},
+            "sparkConf": {**launch.confs, **proxy_properties(launch), **_apache_conf(launch)},
             "runtimeVersions": {"sparkVersion": SPARK_VERSION},
             "driverSpec": {"podTemplateSpec": driver_template(launch)},
             "executorSpec": {"podTemplateSpec": executor_template(launch)},

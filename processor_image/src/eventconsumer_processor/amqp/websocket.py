@@ -12,6 +12,7 @@ import base64
 import hashlib
 import os
 import ssl
+import struct
 
 import aiohttp
 
@@ -27,6 +28,7 @@ _CONTINUATION, _BINARY, _CLOSE, _PING, _PONG = 0, 2, 8, 9, 10
 _FINAL, _MASKED, _OPCODE = 0x80, 0x80, 0x7F  # a reserved bit makes an opcode that is not known
 _TWO_BYTES, _EIGHT_BYTES = 126, 127  # marks of a length that follows
 _CLOSE_NORMAL = b"\x03\xe8"
+_MEDIUM_HEAD = struct.Struct(">BBH").unpack_from
 
 
 async def connect(wire: Wire, host: str, port: int, tls: ssl.SSLContext | None) -> None:
@@ -188,8 +190,9 @@ class WebSocket(asyncio.BufferedProtocol):
                 view[size : size + count] = view[pos : pos + count]
                 size, pos, self._left = size + count, pos + count, self._left - count
                 continue
+            pos, size = _whole(view, pos, size, end)
             start = self._head(view, pos, end)
-            if start is None:
+            if start is None:  # not yet, or nothing is left
                 self._kept = bytes(view[pos:end])
                 break
             opcode = view[pos] & _OPCODE
@@ -232,6 +235,21 @@ class WebSocket(asyncio.BufferedProtocol):
         text = payload[2:].decode(errors="replace")
         self._closed_by_peer = f"the WebSocket was closed by the hub ({code} {text})".replace(" )", ")")
         self._transport.write(encode(_CLOSE, payload[:2]))
+
+
+def _whole(view: memoryview, pos: int, size: int, end: int) -> tuple[int, int]:
+    """Move whole messages of 126 to 65,535 bytes from `pos` to `size`; returns both after them.
+
+    The service may send a message for each event, so this loop is the cost of an event.
+    """
+    while end - pos > 4:
+        first, mark, length = _MEDIUM_HEAD(view, pos)
+        stop = pos + 4 + length
+        if first != _FINAL | _BINARY or mark != _TWO_BYTES or stop > end:
+            break
+        view[size : size + length] = view[pos + 4 : stop]
+        size, pos = size + length, stop
+    return pos, size
 
 
 def encode(opcode: int, payload: bytes) -> bytes:

@@ -78,6 +78,13 @@ def test_hosts_reach_names_and_tls_ports_and_nothing_else() -> None:
     assert all(leaves(port, settings=emulators) for port in plain)
 
 
+def test_hosts_reach_the_port_of_their_proxy() -> None:
+    spec = spec_with("proxy", {"url": "http://proxy.azure.example:3128"})
+    (made,) = network_policies(consumer(), parse_spec(spec), CLOSED)
+    assert lets(made["spec"]["egress"], "to", 3128, "TCP", "anywhere", {})
+    assert not lets(made["spec"]["egress"], "to", 3129, "TCP", "anywhere", {})
+
+
 def test_it_covers_every_pod_of_the_host_image_and_no_other() -> None:
     selector = policy()["podSelector"]
     for component in (labels.COMPONENT_HOST, labels.COMPONENT_PROBE, labels.COMPONENT_REPLAY, labels.COMPONENT_TOOL):
@@ -150,6 +157,7 @@ def test_one_host_at_a_time_may_be_evicted_and_an_unready_one_always() -> None:
         ("leaseStore.storageAccountUrl", "https://collector.example", "spec.leaseStore.storageAccountUrl"),
         ("eventHub.fullyQualifiedNamespace", "hub.collector.example", "spec.eventHub.fullyQualifiedNamespace"),
         ("spark.output.path", "abfss://out@collector.example/x", "spec.spark.output.path"),
+        ("proxy.url", "http://proxy.collector.example:3128", "spec.proxy.url"),
     ],
 )
 def test_a_domain_that_nobody_allowed_is_refused(path: str, value: str, field: str) -> None:

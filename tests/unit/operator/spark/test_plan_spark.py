@@ -164,6 +164,22 @@ def test_a_driver_that_lives_for_a_small_batch_only_starts_quickly(size: int, mo
     assert ("TieredStopAtLevel=1" in confs(manifest).get("spark.driver.extraJavaOptions", "")) is quick
 
 
+def test_python_and_java_of_driver_and_executors_use_the_proxy_but_not_for_the_api_server() -> None:
+    given = {"url": "http://proxy.blob.core.windows.net:3128", "noProxy": ["shop.blob.core.windows.net"]}
+    manifest = made(spec=WITH_SPARK | {"proxy": given})
+    variables = {each["name"]: each.get("value") for each in driver(manifest)["env"]}
+    assert variables["HTTPS_PROXY"] == variables["HTTP_PROXY"] == given["url"]
+    assert variables["NO_PROXY"] == "kubernetes.default.svc,localhost,127.0.0.1,shop.blob.core.windows.net"
+    found = confs(manifest)
+    for role in ("driver", "executor"):
+        options = found[f"spark.{role}.extraJavaOptions"].split()
+        assert "-Dhttps.proxyHost=proxy.blob.core.windows.net" in options
+        assert "-Dhttps.proxyPort=3128" in options
+        direct = "kubernetes.default.svc|localhost|127.0.0.1|shop.blob.core.windows.net|*.shop.blob.core.windows.net"
+        assert f"-Dhttp.nonProxyHosts={direct}" in options
+    assert found["spark.hadoop.fs.azure.networking.library"] == "JDK_HTTP_URL_CONNECTION"
+
+
 def test_the_program_is_told_where_its_manifest_is() -> None:
     environment = {variable["name"]: variable for variable in driver(made())["env"]}
     url = environment["EVENTCONSUMER_BATCH_MANIFEST"]["value"]

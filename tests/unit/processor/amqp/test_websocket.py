@@ -1,4 +1,4 @@
-"""WebSocket frames: the same bytes however they are cut; control frames in between; one kind of end for invalid ones."""
+"""WebSocket frames: the same bytes however they are cut; control frames in between; one end for invalid ones."""
 
 from typing import Any
 

@@ -1,0 +1,59 @@
+"""A real forward proxy for tests, tinyproxy: CONNECT to port 443 only, each other request is refused."""
+
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+from tests.support.azurite import free_port
+from tests.support.waiting import wait_until
+
+USER, PASSWORD = "drain", "example-password"  # noqa: S105 - protects nothing
+
+
+class ForwardProxy:
+    """One proxy on loopback.
+
+    Args:
+        directory: folder of its configuration and log.
+        signs_in: whether it requires `USER` and `PASSWORD`.
+
+    Raises:
+        RuntimeError: tinyproxy is not installed.
+    """
+
+    def __init__(self, directory: Path, *, signs_in: bool) -> None:
+        program = shutil.which("tinyproxy")
+        if program is None:
+            raise RuntimeError("tinyproxy is not installed: run local/need tinyproxy tinyproxy-bin")
+        directory.mkdir(parents=True, exist_ok=True)
+        self.port = free_port()
+        self._log = directory / "proxy.log"
+        settings = [
+            f"Port {self.port}", "Listen 127.0.0.1", "ConnectPort 443", f'LogFile "{self._log}"', "LogLevel Connect",
+            *([f"BasicAuth {USER} {PASSWORD}"] if signs_in else []),
+        ]  # fmt: skip
+        configuration = directory / "proxy.conf"
+        configuration.write_text("\n".join(settings) + "\n")
+        self._process = subprocess.Popen([program, "-d", "-c", str(configuration)], stdout=subprocess.DEVNULL)
+        wait_until(self._listens, "the proxy listens")
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def connected(self) -> set[str]:
+        """Hosts and ports that clients were connected to."""
+        lines = self._log.read_text().splitlines()
+        return {line.rpartition("Request (file descriptor ")[2].split()[2] for line in lines if "CONNECT " in line}
+
+    def stop(self) -> None:
+        """End it, and every connection through it."""
+        self._process.kill()
+        self._process.wait()
+
+    def _listens(self) -> bool:
+        assert self._process.poll() is None, f"tinyproxy ended with {self._process.returncode}"
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
