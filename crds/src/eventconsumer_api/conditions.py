@@ -53,7 +53,7 @@ class Reason(StrEnum):
     POSITION_INVALID = "PositionInvalid"  # the starting position does not exist in the hub
     HANDLER_INVALID = "HandlerInvalid"  # the handler cannot be imported, or is not a handler class
     HANDLER_FAILING = "HandlerFailing"  # the handler fails, or its dead letters cannot be written
-    DEAD_LETTERS = "DeadLetters"  # the handler failed repeatedly for some events; they are in dead-letter files
+    DEAD_LETTERS = "DeadLetters"  # the handler failed repeatedly for some events, or they cannot be decoded
     # Problems that the operator finds.
     FORBIDDEN = "Forbidden"  # the operator lacks a permission
     NAME_TAKEN = "NameTaken"  # an object with a required name exists and has another owner

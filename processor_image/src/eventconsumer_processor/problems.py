@@ -4,7 +4,6 @@ Each message names the object, the cause and the remedy. It contains no secret: 
 created.
 """
 
-from eventconsumer_api.capture import UNDECODED
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.errors import Blocked, EventConsumerError
 from eventconsumer_api.host_config import BlobContainer, HostConfig, HubConfig, ResourceRef
@@ -336,7 +335,7 @@ def undecoded(partition: str, count: int, newest: int) -> Problem:
         field=HUB,
         reason=Reason.DEAD_LETTERS,
         message=f"{count} events of partition {partition} could not be decoded since this host started, the newest is "
-        f"{newest}: their body is the whole AMQP message, and the system property {UNDECODED} is the cause; correct "
+        f"{newest}: their body is the whole AMQP message, and a system property names the cause; correct "
         "their publisher",
     )
 

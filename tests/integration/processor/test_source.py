@@ -9,12 +9,14 @@ import pytest
 from azure.eventhub import EventData, EventHubProducerClient
 
 from eventconsumer_api.v1alpha1 import Position
+from eventconsumer_processor.amqp import codec
 from eventconsumer_processor.amqp.hub import AmqpHub
 from eventconsumer_processor.credentials import HubAccess
 from eventconsumer_processor.errors import HubNotFound, HubUnauthorized, HubUnreachable
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import Hub, Source
 from eventconsumer_processor.source.sdk import SdkHub
+from tests.faults.raw import publish_raw
 from tests.support.servers import EmulatorProcess
 from tests.support.waiting import HANG_SECONDS
 
@@ -115,6 +117,30 @@ async def test_order_and_credit_over_many_events_and_a_few_large_ones(hub: Hub, 
     numbers = [batch.numbers.tolist() for batch in batches]
     assert [number for batch in numbers for number in batch] == list(range(1013))
     assert max(sum(number < 12 for number in batch) for batch in numbers) <= 8  # whatever the prefetch
+
+
+async def test_an_event_that_cannot_be_decoded_holds_no_other_back(emulator: EmulatorProcess) -> None:
+    emulator.admin.create_hub("orders", partitions=1)
+    deep = b"\x45"
+    for _ in range(300):
+        deep = b"\xd0" + (len(deep) + 4).to_bytes(4) + b"\x00\x00\x00\x01" + deep
+    properties = codec.described(0x74, codec.mapping([(codec.string("deep"), deep)]))
+    good, bad = codec.described(0x75, codec.binary(b"good")), properties + codec.described(0x75, codec.binary(b"bad"))
+    publish_raw(emulator, "orders", "0", *[good] * 20, bad, *[good] * 20)
+    hub = AmqpHub(
+        HubAccess("localhost", "orders", "$Default", emulator.connection_string("orders")), runtime_metrics=True
+    )
+    source = await hub.open("0", -1, 1, 100)
+    batch = EventBatch.joined(await receive(source, 41))
+    await source.close()
+    await hub.close()
+    assert batch.numbers.tolist() == list(range(41))
+    assert batch.undecoded == [20]
+    rows = batch.rows()
+    assert rows.bodies[:20] == rows.bodies[21:] == [b"good"] * 20
+    kept = rows.bodies[20]
+    assert kept is not None and kept.endswith(bad)
+    assert rows.enqueued_ms == sorted(rows.enqueued_ms) and rows.enqueued_ms[0] > 0
 
 
 async def test_events_carry_how_far_the_partition_has_come_where_that_is_asked_for(

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from eventconsumer_api.batch import BatchFile, BatchManifest, Totals
+from eventconsumer_api.capture import UNDECODED
 from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_api.spark import Body, BodyType
 from eventconsumer_api.v1alpha1 import FileFormat
@@ -22,7 +23,7 @@ from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.columns import to_batch
 from eventconsumer_spark.errors import ConfigurationError, CountMismatchError, ManifestError
 from eventconsumer_spark.input.reading import EVENT_SCHEMA, check_count, read_events
-from eventconsumer_spark.output.bodies import NO_BODY, NO_FIT, NO_JSON, NO_OBJECT, NO_UTF8, split
+from eventconsumer_spark.output.bodies import NO_FIT, NO_JSON, NO_OBJECT, NO_UTF8, UNDECODED_MESSAGE, split
 from eventconsumer_spark.output.folder import list_files, write_folder
 from eventconsumer_spark.storage.abfs import AbfsFolder
 from tests.integration.spark import live
@@ -45,7 +46,7 @@ class Fields(SimpleNamespace):
         return dict(vars(self))
 
 
-def message(number: int, body: bytes, properties: dict[object, object] | None = None) -> SimpleNamespace:
+def message(number: int, body: bytes | None, properties: dict[object, object] | None = None) -> SimpleNamespace:
     """A decoded AMQP message."""
     return SimpleNamespace(
         message_annotations={
@@ -65,7 +66,7 @@ def message(number: int, body: bytes, properties: dict[object, object] | None = 
             reply_to_group_id=b"back",
             creation_time=START_MS,
         ),
-        data=[body],
+        data=None if body is None else [body],
         sequence=None,
         value=None,
     )
@@ -182,7 +183,7 @@ ANY = [
     (b"{'id':1}", NO_OBJECT, None),
     (b'{"id":1', NO_OBJECT, None),
     (b"\xff", NO_UTF8, None),
-    (None, NO_BODY, None),
+    (None, None, None),
 ]
 """Body, cause with a schema, what it is parsed to."""
 
@@ -221,15 +222,43 @@ def test_text_and_json_without_a_schema_stay_text(kind: BodyType, spark: SparkSe
         None,
     ]
     expected = {
-        n: NO_BODY if body is None else NO_UTF8 if body == b"\xc3" else NO_JSON
+        n: NO_UTF8 if body == b"\xc3" else NO_JSON
         for n, body in enumerate(contents)
-        if body is None or body == b"\xc3" or (kind is BodyType.JSON and not is_json(body))
+        if body is not None and (body == b"\xc3" or (kind is BodyType.JSON and not is_json(body)))
     }
     result = split(bodies(spark, contents), Body(type=kind))
     assert result.unfit is not None
     assert {row["sequence_number"]: row["cause"] for row in result.unfit.collect()} == expected
-    kept = {row["sequence_number"]: row["body"].encode() for row in result.fitting.collect()}
-    assert kept == {n: body for n, body in enumerate(contents) if n not in expected}
+    kept = {row["sequence_number"]: row["body"] for row in result.fitting.collect()}
+    assert kept == {n: None if body is None else body.decode() for n, body in enumerate(contents) if n not in expected}
+
+
+@pytest.mark.parametrize("kind", [BodyType.JSON, BodyType.TEXT])
+def test_an_undecoded_event_is_told_apart(kind: BodyType, spark: SparkSession) -> None:
+    events = bodies(spark, [b"{}", b"{}"]).withColumn(
+        "system_properties",
+        F.when(F.col("sequence_number") == 1, F.create_map(F.lit(UNDECODED), F.lit("cause"))),
+    )
+    result = split(events, Body(type=kind))
+    assert result.unfit is not None
+    assert [(row["sequence_number"], row["cause"]) for row in result.unfit.collect()] == [(1, UNDECODED_MESSAGE)]
+    assert [row["sequence_number"] for row in result.fitting.collect()] == [0]
+
+
+def test_null_bodies_stay_null_in_either_format_and_beside_older_files(
+    spark: SparkSession, place: AbfsFolder, service: BlobServiceClient
+) -> None:
+    batches = [
+        to_batch([message(n, body) for n, body in each]) for each in ([(0, b"a"), (1, b"")], [(2, None), (3, b"b")])
+    ]
+    for form, encode in ((FileFormat.PARQUET, parquet.encode), (FileFormat.AVRO, avro.encode)):
+        names = [f"o/inc=1/partition=7/from={n:020d}.{form.value.lower()}" for n in (0, 2)]
+        for name, batch in zip(names, batches, strict=True):
+            service.get_blob_client(place.container, name).upload_blob(b"".join(encode([batch], "7", {})))
+        manifest = manifest_of(names, form, 2)
+        events = read_events(spark, manifest, place)
+        assert check_count(events, manifest) == 4
+        assert [row["body"] for row in plain(events)] == [b"a", b"", None, b"b"]
 
 
 def is_json(body: bytes) -> bool:

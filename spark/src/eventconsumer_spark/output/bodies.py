@@ -1,7 +1,7 @@
 """Decodes bodies of events: unchanged, text, or JSON; and separates events that do not match.
 
 Invariant: every event is in exactly one of the two results of `split`, also if its body does not match
-`spark.output.body`.
+`spark.output.body`. An event without a body has none in the output either: null matches every type.
 """
 
 from dataclasses import dataclass
@@ -11,10 +11,11 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 from pyspark.sql.types import BooleanType, DataType, StringType, StructField, StructType
 
+from eventconsumer_api.capture import UNDECODED
 from eventconsumer_api.spark import Body, BodyType
 from eventconsumer_spark.errors import ConfigurationError
 
-NO_BODY = "no body"
+UNDECODED_MESSAGE = "an AMQP message that the host could not decode"
 NO_UTF8 = "not UTF-8"
 NO_JSON = "not JSON"
 NO_OBJECT = "not a JSON object"
@@ -90,21 +91,23 @@ def body_schema(body: Body) -> StructType | None:
 def _decode(body: Body) -> tuple[Column, Column]:
     """The parsed column, and the column with the cause if a body does not match; null if it matches."""
     text = F.col("body").cast("string")
-    absent = F.when(F.col("body").isNull(), NO_BODY).when(~F.is_valid_utf8(text), NO_UTF8)
+    unread = F.when(F.col("system_properties")[UNDECODED].isNotNull(), UNDECODED_MESSAGE)
+    unread = unread.when(~F.is_valid_utf8(text), NO_UTF8)
     if body.type is BodyType.TEXT:
-        return F.lit(None), absent
+        return F.lit(None), unread
     schema = body_schema(body)
     # As a field of an object whose last field must also be found, so that no text may follow the body's JSON.
     whole = F.concat(F.lit('{"value":'), text, F.lit(',"end":true}'))
     parsed = F.from_json(whole, _whole(schema or StringType()), _STRICT)
+    present = F.col("body").isNotNull()
     corrupt = F.col(_PARSED)[_CORRUPT].isNotNull()
-    broken = corrupt | F.col(_PARSED)["end"].isNull()
+    broken = present & (corrupt | F.col(_PARSED)["end"].isNull())
     if schema is None:
-        cause = absent.when(broken, NO_JSON)
+        cause = unread.when(broken, NO_JSON)
     else:
         value = F.col(_PARSED)["value"]
-        cause = absent.when(corrupt & value.isNotNull(), NO_FIT).when(broken | value.isNull(), NO_OBJECT)
-    return F.when(absent.isNull(), parsed), cause
+        cause = unread.when(corrupt & value.isNotNull(), NO_FIT).when(broken | (present & value.isNull()), NO_OBJECT)
+    return F.when(present & unread.isNull(), parsed), cause
 
 
 def _whole(value: DataType) -> StructType:

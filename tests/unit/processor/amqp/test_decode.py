@@ -297,7 +297,9 @@ def test_an_undecodable_event_is_kept_whole_and_stops_no_other(payload: bytes) -
     for index in (0, 7, len(good)):
         batch = decoded([*good[:index], payload, *good[index:]])
         assert batch.undecoded == [index]
-        rows = batch.slice(index, index + 1).rows()
+        alone = batch.slice(index, index + 1)
+        assert alone.undecoded == [0]
+        rows = alone.rows()
         assert (rows.sequence_numbers, rows.offsets, rows.enqueued_ms) == ([700], ["70000"], [1_700_000_000_700])
         assert rows.bodies == [payload]
         assert rows.system_properties.keys == [UNDECODED]
