@@ -158,7 +158,7 @@ def test_refused_credential_names_the_remedy_and_claims_nothing(drained: Drained
     job = drained.freeze()
     secret = Path(drained.secret_file)
     secret.write_text(secret.read_text().replace(KEY, "d3Jvbmcgd3Jvbmcgd3Jvbmc="))
-    with pytest.raises(StorageError, match=r"check that the credential of spec\.sink can read and write"):
+    with pytest.raises(StorageError, match="admit the cluster's subnet"):
         process(job, never, {})
     assert not drained.container.get_blob_client(attempt_name(PREFIX, 1)).exists()
 

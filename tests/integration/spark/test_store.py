@@ -164,7 +164,7 @@ def test_refused_key_names_container_and_remedy_and_not_the_key(azurite: Azurite
     wrong = "d3Jvbmcgd3Jvbmcgd3Jvbmc="
     with SinkContainer(StorageAccount(azurite.url, ACCOUNT, key=wrong), container) as store:
         with pytest.raises(
-            StorageError, match=rf"cannot look at x in container {container} .*check that the cred"
+            StorageError, match=rf"cannot look at x in container {container} .*admit the cluster's subnet"
         ) as raised:
             store.facts("x")
         assert wrong not in str(raised.value)

@@ -22,7 +22,8 @@ from eventconsumer_processor.inspect.storage import Walk, blob_store, opened_ser
 from eventconsumer_processor.lease.azuresdk import Names
 from eventconsumer_processor.source.hub import Hub, HubInfo
 from eventconsumer_storage.blobs import BlobStore
-from eventconsumer_storage.errors import Damaged, StorageError, Unauthorized
+from eventconsumer_storage.causes import cause_of
+from eventconsumer_storage.errors import Damaged, StorageError
 
 
 @dataclass(frozen=True)
@@ -148,12 +149,11 @@ def _remedies(config: HostConfig) -> Iterator[None]:
         raise EventConsumerError(problems.hub_problem(config.event_hub, error).message) from error
     except Damaged:
         raise
-    except Unauthorized as error:
-        raise EventConsumerError(
-            f"storage refuses a credential for {where}: assign the role Storage Blob Data Contributor, or renew its "
-            f"key ({error})"
-        ) from error
     except StorageError as error:
+        if cause := cause_of(error):
+            raise EventConsumerError(
+                f"storage refuses a request for {where} because {cause.text}: {cause.remedy} ({error})"
+            ) from error
         raise EventConsumerError(
             f"a request to storage failed for {where}: run eventconsumer check to find the cause ({error})"
         ) from error
