@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from azure.eventhub import EventData, EventHubConsumerClient
 from azure.eventhub.amqp import AmqpAnnotatedMessage
-from azure.eventhub.exceptions import EventDataSendError, EventHubError
+from azure.eventhub.exceptions import EventHubError, EventHubError
 
 from eventhubs_emulator.keys import partition_of_key
 from tests.integration.emulator.sdk import Hub, count, receive_aio, receive_sync
@@ -188,7 +188,7 @@ async def test_every_kind_of_body_survives(hub: Hub) -> None:
 
 
 async def test_events_of_every_size(hub: Hub) -> None:
-    bodies = [bytes(number % 251 for number in range(size)) for size in (0, 1, 300_000, 20_000_000)]
+    bodies = [bytes(number % 251 for number in range(size)) for size in (0, 1, 300_000, 1_048_000)]
     with hub.producer() as producer:
         for body in bodies:
             batch = producer.create_batch(partition_id="0")
@@ -202,9 +202,11 @@ async def test_events_of_every_size(hub: Hub) -> None:
 def test_an_event_above_the_limit_is_refused(hub: Hub) -> None:
     """The SDK checks a batch's size itself, so the event goes as a single message."""
     with hub.producer(retry_total=0) as producer:
-        with pytest.raises(EventDataSendError):
+        with pytest.raises(EventHubError):  # its socket may time out before it reads the error
             producer.send_event(EventData(b"x" * (20 << 20)), partition_id="0")
+    with hub.producer() as producer:
         producer.send_event(EventData(b"small"), partition_id="0")
+    assert hub.server.admin.hub(hub.name)["partitions"][0]["last_enqueued_sequence_number"] == 0
 
 
 # Volume
