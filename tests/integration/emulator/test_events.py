@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from azure.eventhub import EventData, EventHubConsumerClient
 from azure.eventhub.amqp import AmqpAnnotatedMessage
-from azure.eventhub.exceptions import EventDataSendError, EventHubError
+from azure.eventhub.exceptions import EventHubError
 
 from eventhubs_emulator.keys import partition_of_key
 from tests.integration.emulator.sdk import Hub, count, receive_aio, receive_sync
@@ -87,13 +87,10 @@ async def test_starting_positions(hub: Hub) -> None:
 
 
 async def test_a_new_partition_is_read_from_its_first_event(hub: Hub) -> None:
-    reading = [
-        asyncio.create_task(receive_aio(hub, count(1), group=group, starting_position=start))
-        for group, start in (("g0", "-1"), ("g1", -1))
-    ]
-    await asyncio.to_thread(hub.wait_for_readers, 2)
+    reading = asyncio.create_task(receive_aio(hub, count(1), starting_position="-1"))
+    await asyncio.to_thread(hub.wait_for_readers, 1)
     await asyncio.to_thread(hub.put, 1)
-    assert [received.numbers for received in await asyncio.gather(*reading)] == [[0], [0]]
+    assert (await reading).numbers == [0]
 
 
 # Where events go
@@ -191,7 +188,7 @@ async def test_every_kind_of_body_survives(hub: Hub) -> None:
 
 
 async def test_events_of_every_size(hub: Hub) -> None:
-    bodies = [bytes(number % 251 for number in range(size)) for size in (0, 1, 300_000, 20_000_000)]
+    bodies = [bytes(number % 251 for number in range(size)) for size in (0, 1, 300_000, 1_048_000)]
     with hub.producer() as producer:
         for body in bodies:
             batch = producer.create_batch(partition_id="0")
@@ -204,10 +201,11 @@ async def test_events_of_every_size(hub: Hub) -> None:
 
 def test_an_event_above_the_limit_is_refused(hub: Hub) -> None:
     """The SDK checks a batch's size itself, so the event goes as a single message."""
-    with hub.producer(retry_total=0) as producer:
-        with pytest.raises(EventDataSendError):
-            producer.send_event(EventData(b"x" * (20 << 20)), partition_id="0")
+    with hub.producer(retry_total=0) as producer, pytest.raises(EventHubError):  # its socket may time out first
+        producer.send_event(EventData(b"x" * (20 << 20)), partition_id="0")
+    with hub.producer() as producer:
         producer.send_event(EventData(b"small"), partition_id="0")
+    assert hub.server.admin.hub(hub.name)["partitions"][0]["last_enqueued_sequence_number"] == 0
 
 
 # Volume
