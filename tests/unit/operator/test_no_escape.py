@@ -79,7 +79,7 @@ def planned(spec: dict[str, Any]) -> Plan | None:
 def secrets_named(node: Any) -> set[tuple[str, str]]:
     """Names and keys of the Secrets that a spec names."""
     if isinstance(node, dict):
-        own = node.get("connectionStringSecretRef")
+        own = node.get("connectionStringSecretRef") or node.get("credentialsSecretRef")
         found = {(own["name"], own["key"])} if own else set()
         return found.union(*(secrets_named(value) for value in node.values()))
     return set()
