@@ -246,7 +246,7 @@ async def certify(target: Target, tell: Tell) -> CertifyReport:
 
 
 def groups() -> tuple[Assumption[Namespace], ...]:
-    """All checks of the hub, in their order: a module of checks of transports adds its own here."""
+    """All checks of the hub, in their order."""
     return (*hub.HUB, *events.EVENTS, *hub.LAST)
 
 

@@ -1,8 +1,7 @@
 """Assumptions about an Event Hub apart from its events: properties, errors, tokens, and readers with epochs.
 
 The checks use the host's own receiver in a consumer group of their own. Readers stay at the end of a partition, so that
-they get no events. Checks of transports (AMQP over WebSockets, proxies) belong in a module of their own beside this
-one: `command.groups` names the checks of all modules.
+they get no events. All checks use the consumer's transport and proxy; one check uses the other transport.
 """
 
 import asyncio
@@ -12,12 +11,13 @@ from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
 from eventconsumer_api.connection_string import parse_connection_string
+from eventconsumer_api.v1alpha1 import HubTransport
 from eventconsumer_processor.amqp import cbs
 from eventconsumer_processor.amqp.hub import AmqpHub
 from eventconsumer_processor.amqp.link import REQUEST_SECONDS
 from eventconsumer_processor.certify.model import SLOW, Assumption, Differs, Skipped
 from eventconsumer_processor.credentials import HubAccess
-from eventconsumer_processor.errors import HubNotFound, HubUnauthorized, LinkStolen, SourceError
+from eventconsumer_processor.errors import HubNotFound, HubUnauthorized, HubUnreachable, LinkStolen, SourceError
 from eventconsumer_processor.source.hub import HubInfo, PartitionInfo, Source
 
 LATEST = "amqp.annotation.x-opt-offset > '@latest'"
@@ -256,6 +256,26 @@ async def _expires(namespace: Namespace) -> str:
     return f"{after:.0f} s after the expiry: {type(error).__name__}: {error}"
 
 
+# --- the other transport ---
+
+
+async def _other_transport(namespace: Namespace) -> str:
+    (other,) = set(HubTransport) - {namespace.access.transport}
+    hub = namespace.other(replace(namespace.access, transport=other))
+    try:
+        info = await hub.describe()
+    except HubUnreachable as error:
+        raise Skipped(
+            f"{other} is not possible from here, so spec.eventHub.transport cannot be changed: {error}"
+        ) from error
+    if info != namespace.info:
+        raise Differs(f"by {other} the hub answers {info}, and {namespace.info} by the transport of the consumer")
+    source = await namespace.attach(hub.open_where(namespace.spare, LATEST, 1))
+    if (end := await ended(source, 1)) is not None:
+        raise Differs(f"by {other} a reader is ended: {end}")
+    return f"{other} is possible, too"
+
+
 # --- readers ---
 
 
@@ -364,6 +384,9 @@ HUB: tuple[Assumption[Namespace], ...] = (
     Assumption("token-expiry", "A link whose token has expired is ended.",
                "none for events: a host reads on although its right was withdrawn", "no action is required", _expires,
                (SLOW,), seconds=TOKEN_SECONDS + EXPIRY_SECONDS + 60),
+    Assumption("other-transport", "AMQP over TLS and AMQP over WebSockets reach the same hub.",
+               "a change of spec.eventHub.transport stops the consumer", "do not change spec.eventHub.transport",
+               _other_transport),
     Assumption("epoch-higher", "A reader with a higher epoch disconnects the present one (link stolen).",
                "two hosts read one partition until the lease ends; no event is in two files", _REPORT, _higher),
     Assumption("epoch-equal", "A reader with an equal epoch disconnects the present one (link stolen).",
