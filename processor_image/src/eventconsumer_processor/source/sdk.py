@@ -20,6 +20,7 @@ import struct
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from aiohttp import ClientHttpProxyError
 from azure.core.exceptions import ClientAuthenticationError
 from azure.eventhub import TransportType
 from azure.eventhub._pyamqp import _decode
@@ -35,7 +36,7 @@ from eventconsumer_processor.source.conditions import error_for
 from eventconsumer_processor.source.hub import HubInfo, PartitionInfo
 from eventconsumer_processor.source.lastenqueued import last_enqueued
 from eventconsumer_processor.source.locate import locate
-from eventconsumer_storage.proxy import proxy_for
+from eventconsumer_storage.proxy import proxy_for, proxy_refusal
 
 if TYPE_CHECKING:
     from eventconsumer_processor.source.batch import EventBatch
@@ -254,7 +255,8 @@ class SdkSource:
             transport = connection._transport
             with contextlib.suppress(*_ERRORS):
                 if session := getattr(transport, "session", None):  # of a WebSocket
-                    await session.close()
+                    async with asyncio.timeout(CLOSE_SECONDS):
+                        await session.close()
                 elif writer := getattr(transport, "writer", None):
                     writer.close()
 
@@ -293,6 +295,12 @@ def source_error(error: BaseException) -> SourceError:
     if isinstance(condition, bytes):
         condition = bytes(condition).decode(errors="replace")
     text = " ".join(str(error).split()) or type(error).__name__
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ClientHttpProxyError):
+        cause = cause.__cause__ or cause.__context__
+    if cause is not None:
+        proxy = cause.request_info.real_url
+        return HubUnreachable(proxy_refusal(cause.status, "Event Hubs", f"{proxy.host}:{proxy.port}"))
     found = error_for(condition, text)
     if not isinstance(found, HubUnreachable):
         return found
