@@ -16,6 +16,7 @@ works around these properties of the SDK:
 
 import asyncio
 import contextlib
+import ssl
 import struct
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -186,7 +187,11 @@ def _transport(access: HubAccess) -> dict[str, Any]:
     """The SDK's options for the transport; it does not read the environment."""
     if access.transport is HubTransport.AMQP:
         return {}
-    options: dict[str, Any] = {"transport_type": TransportType.AmqpOverWebsocket}
+    # With the default of the SDK, the context of aiohttp, an authority in SSL_CERT_FILE was refused.
+    options: dict[str, Any] = {
+        "transport_type": TransportType.AmqpOverWebsocket,
+        "ssl_context": ssl.create_default_context(),
+    }
     if ":" in access.host:  # the port of an emulator: the SDK takes 443 otherwise
         options["custom_endpoint_address"] = f"sb://{access.host}"
     if proxy := proxy_for("https", access.namespace):
