@@ -19,7 +19,7 @@ from eventconsumer_api.host_config import BlobContainer
 from eventconsumer_storage.account import resolve_account
 from eventconsumer_storage.blobs import Blob, BlobInfo, info_of, quoted
 from eventconsumer_storage.errors import NotFound, StorageError, Unauthorized, Unavailable, storage_error
-from eventconsumer_storage.proxy import proxy_for, proxy_refusal
+from eventconsumer_storage.proxy import proxy_refusal
 
 CONNECT_SECONDS = 5
 READ_SECONDS = 20
@@ -189,8 +189,8 @@ class AzureBlobStore:
         cause, url = getattr(error, "inner_exception", None), urlsplit(self._service.url)
         if not isinstance(cause, ClientHttpProxyError):
             return None
-        host = url.hostname or ""
-        refusal = proxy_refusal(cause.status, f"{host}:{url.port or 443}", proxy_for(url.scheme, host))
+        proxy = cause.request_info.real_url
+        refusal = proxy_refusal(cause.status, f"{url.hostname}:{url.port or 443}", f"{proxy.host}:{proxy.port}")
         return Unavailable(f"{operation}: no connection: {refusal}")
 
     def _blob(self, name: str) -> BlobClient:

@@ -79,13 +79,13 @@ def proxy_for(scheme: str, host: str) -> Proxy | None:
     return Proxy(url, parts.hostname, port, user, password)
 
 
-def proxy_refusal(status: int, where: str, proxy: Proxy | None) -> str:
+def proxy_refusal(status: int, where: str, proxy: str) -> str:
     """Cause and remedy, where a proxy answered with an error instead of connecting.
 
     Args:
         status: HTTP status of its answer.
-        where: Requested host and port.
-        proxy: The proxy.
+        where: Requested host and port, or their role.
+        proxy: Its host and port.
     """
     if status == 407:
         remedy = f"it requires a user and password: name a Secret with {USER_FORM} in spec.proxy.credentialsSecretRef"
@@ -95,8 +95,7 @@ def proxy_refusal(status: int, where: str, proxy: Proxy | None) -> str:
         remedy = "allow this host and port in the proxy, or add the host to spec.proxy.noProxy"
     else:
         remedy = "it cannot reach this host: check the host name, and the proxy's own network"
-    name = f"the proxy {proxy.address}" if proxy else "a proxy"
-    return f"{name} answered {status} to CONNECT {where}: {remedy}"
+    return f"the proxy {proxy} answered {status} to CONNECT {where}: {remedy}"
 
 
 def _user_info(credential: Credential) -> str:

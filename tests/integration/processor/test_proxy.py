@@ -110,12 +110,12 @@ def test_a_host_drains_through_a_proxy_that_requires_a_password(
     secret.write_text("drain:wrong")
     for reason in ("EventHubUnreachable", "StorageUnreachable"):
         refused = host.problem(reason)
-        assert f"the proxy 127.0.0.1:{proxy.port} answered 401 to CONNECT 127." in refused.message
+        assert f"the proxy 127.0.0.1:{proxy.port} answered 401 to CONNECT " in refused.message
         assert "correct the user and password" in refused.message
     assert proxy.connected() == set()
     secret.write_text(f"{USER}:{PASSWORD}\n")
     wait_drained(orders, COUNT)
-    assert proxy.connected() == {f"{address}:443" for address in certificate[2]}
+    assert proxy.connected() == set(certificate[2])
     assert host.terminate() == 0
     assert PASSWORD not in host.log
     orders.close()
@@ -134,7 +134,7 @@ def test_the_environment_of_a_host_names_the_proxy_and_hosts_without(
     hub, storage = certificate[2]
     host = orders.host(environment=environment | {"HTTPS_PROXY": proxy.url, "NO_PROXY": storage})
     wait_drained(orders, COUNT)
-    assert proxy.connected() == {f"{hub}:443"}
+    assert proxy.connected() == {hub}
     assert host.terminate() == 0
     orders.close()
 

@@ -54,7 +54,10 @@ async def connect(wire: Wire, host: str, port: int, tls: ssl.SSLContext | None) 
         try:
             response = await _upgraded(session, f"{scheme}://{where}{PATH}", proxy)
         except aiohttp.ClientHttpProxyError as error:
-            raise HubUnreachable(f"no connection to {where}: {proxy_refusal(error.status, where, proxy)}") from None
+            assert proxy is not None  # noqa: S101 - it answered
+            raise HubUnreachable(
+                f"no connection to {where}: {proxy_refusal(error.status, where, proxy.address)}"
+            ) from None
         except (aiohttp.ClientError, OSError) as error:  # TLS errors too
             raise HubUnreachable(f"no connection to {where}{_through(proxy)}: {_reason(error)}") from error
         session.detach()  # the connection outlives the session

@@ -23,6 +23,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from aiohttp import ClientHttpProxyError
 from azure.core.exceptions import ClientAuthenticationError
 from azure.eventhub import TransportType
 from azure.eventhub._pyamqp import _decode
@@ -39,7 +40,7 @@ from eventconsumer_processor.source.hub import HubInfo, PartitionInfo
 from eventconsumer_processor.source.lastenqueued import last_enqueued
 from eventconsumer_processor.source.locate import locate
 from eventconsumer_processor.source.rows import Binary
-from eventconsumer_storage.proxy import proxy_for
+from eventconsumer_storage.proxy import proxy_for, proxy_refusal
 
 if TYPE_CHECKING:
     from eventconsumer_processor.source.batch import EventBatch
@@ -197,7 +198,11 @@ def _transport(access: HubAccess) -> dict[str, Any]:
     """The SDK's options for the transport; it does not read the environment."""
     if access.transport is HubTransport.AMQP:
         return {}
-    options: dict[str, Any] = {"transport_type": TransportType.AmqpOverWebsocket}
+    # With the default of the SDK, the context of aiohttp, an authority in SSL_CERT_FILE was refused.
+    options: dict[str, Any] = {
+        "transport_type": TransportType.AmqpOverWebsocket,
+        "ssl_context": ssl.create_default_context(),
+    }
     if ":" in access.host:  # the port of an emulator: the SDK takes 443 otherwise
         options["custom_endpoint_address"] = f"sb://{access.host}"
     if proxy := proxy_for("https", access.namespace):
@@ -266,7 +271,8 @@ class SdkSource:
             transport = connection._transport
             with contextlib.suppress(*_ERRORS):
                 if session := getattr(transport, "session", None):  # of a WebSocket
-                    await session.close()
+                    async with asyncio.timeout(CLOSE_SECONDS):
+                        await session.close()
                 elif writer := getattr(transport, "writer", None):
                     writer.close()
 
@@ -302,6 +308,12 @@ def source_error(error: BaseException) -> SourceError:
     if isinstance(error, SourceError):
         return error
     text = " ".join(str(error).split()) or type(error).__name__
+    refused: BaseException | None = error
+    while refused is not None and not isinstance(refused, ClientHttpProxyError):
+        refused = refused.__cause__ or refused.__context__
+    if refused is not None:
+        proxy = refused.request_info.real_url
+        return HubUnreachable(proxy_refusal(refused.status, "Event Hubs", f"{proxy.host}:{proxy.port}"))
     if isinstance(error, TimeoutError):
         text = f"no answer within {REQUEST_SECONDS:.0f} s"
     # Of an EventHubError, the context is the error of its AMQP library.

@@ -54,6 +54,10 @@ def affinity_keys(kind: str, required: bool) -> tuple[str, dict[str, Any]]:
 # Beginning of the message -> a resource that breaks the rule.
 BREAKS: dict[str, dict[str, Any]] = {
     "spark processes files": GOOD | {"processing": REPLACE},
+    "Spark cannot sign in at a proxy": GOOD
+    | {"proxy": {"url": "http://proxy.example:3128", "credentialsSecretRef": {"name": "s", "key": "k"}}},
+    "proxy.url must not contain": spec(proxy={"url": "http://user:secret@proxy.example:3128"}),
+    "proxy.url must have the form": spec(proxy={"url": "https://proxy.example:3128"}),
     "replay.consumerGroup must be another": spec(replay={"nonce": "a", "consumerGroup": "$Default"}),
     "replay.from must be before replay.to": spec(
         replay={
