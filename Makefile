@@ -117,6 +117,7 @@ test: lint types borders docs azurite jars ## Run all checks except the long one
 	  tests/e2e tests/contract tests/simulation tests/integration
 
 test-long: env azurite jars ## Run the long checks: mutants, long simulation and property tests, Kubeflow, upgrade, GitOps
+	@./local/need javac openjdk-17-jdk-headless
 	@$(PY) -m local_cluster tools --gitops --kubeflow
 	@$(PY) -m tests.simulation --steps $(STEPS) --seed $(SEED)
 	@HYPOTHESIS_PROFILE=long $(VENV)/bin/pytest -n 2 tests/unit
