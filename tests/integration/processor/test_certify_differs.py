@@ -152,7 +152,7 @@ async def test_another_hub(namespace: Namespace, emulator: EmulatorProcess, monk
     assert (found, "2 of the numbers 0 to 9" in detail) == (DIFFERS, True), detail
 
     admin.freeze(hub="orders")
-    for check in ("after-number", "earliest-by-offset", "earliest-by-number", "unused-by-offset", "unused-by-number"):
+    for check in ("after-number", "earliest", "unused"):
         found, detail = await outcome(check, namespace)
         assert (found, "not delivered" in detail) == (DIFFERS, True), (check, detail)
     admin.unfreeze()
@@ -212,7 +212,7 @@ async def test_without_the_right_to_send_the_events_are_skipped(emulator: Emulat
     )
     namespace = Namespace(access, AmqpHub(access))
     await hub.look(namespace)
-    for check in ("unused-by-offset", "send", "large-event"):
+    for check in ("unused", "send", "large-event"):
         found, detail = await outcome(check, namespace)
         assert (found, "no right to send" in detail or "has events" in detail) == (SKIPPED, True), (check, detail)
     await namespace.close()

@@ -107,8 +107,8 @@ def test_replace_writes_no_files_and_after_a_kill_events_behind_the_checkpoint_c
     wait_logged(first, lambda: processed(notes)[-1:] == [149], "processed")
     assert processed(notes) == [number for number in range(150) if number != 10]
     assert sorted(dead_letters(orders)) == [f"0/seq={10:020d}.json"]
-    reached = checkpoint(orders)
-    assert reached is not None and 99 <= reached < 149
+    reached = wait_until(lambda: checkpoint(orders), "a checkpoint")
+    assert 99 <= reached < 149
     first.kill()
     orders.publish(50, "0", start=150)
     second = orders.host("orders-host-1")

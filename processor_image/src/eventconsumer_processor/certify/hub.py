@@ -54,7 +54,6 @@ class Namespace:
     slowest: float = 0.0
     token_seconds: int = TOKEN_SECONDS
     may_send: bool | None = None  # None: unknown
-    unused: dict[str, str] = field(default_factory=dict)  # what each filter gave on an unused partition
     _sources: list[Source] = field(default_factory=list)
     _others: list[AmqpHub] = field(default_factory=list)
 
