@@ -4,7 +4,6 @@ import random
 import subprocess
 from pathlib import Path
 
-from eventhubs_emulator.admin_client import AdminClient
 from tests.support.servers import KEY, KEY_NAME, EmulatorProcess
 
 PORT = 5671
@@ -14,20 +13,14 @@ class TlsEmulator(EmulatorProcess):
     """An emulator on a loopback address of its own, with a certificate that only clients with `certificate` trust."""
 
     def __init__(self, directory: Path, *options: str) -> None:
-        self.host = f"127.{random.randrange(1, 255)}.{random.randrange(256)}.{random.randrange(1, 255)}"
+        host = f"127.{random.randrange(1, 255)}.{random.randrange(256)}.{random.randrange(1, 255)}"
         self.certificate, key = directory / "certificate.pem", directory / "key.pem"
         directory.mkdir(parents=True, exist_ok=True)
         command = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -keyout {key} -out {self.certificate}"
-        name = ["-subj", f"/CN={self.host}", "-addext", f"subjectAltName=IP:{self.host}"]
+        name = ["-subj", f"/CN={host}", "-addext", f"subjectAltName=IP:{host}"]
         subprocess.run([*command.split(), *name], check=True, capture_output=True)
-        tls = (f"--host={self.host}", f"--tls-cert={self.certificate}", f"--tls-key={key}")
-        super().__init__(directory, *tls, *options)
-        self.port = PORT
-
-    @property
-    def admin(self) -> AdminClient:
-        """The admin API."""
-        return AdminClient(f"http://{self.host}:{self.admin_port}")
+        tls = (f"--tls-cert={self.certificate}", f"--tls-key={key}")
+        super().__init__(directory, *tls, *options, host=host, port=PORT)
 
     def connection_string(self, hub: str | None = None, name: str = KEY_NAME, key: str = KEY) -> str:
         """The connection string of the namespace, or of a hub (with EntityPath)."""
