@@ -113,6 +113,7 @@ def test_what_came_before_the_end_is_passed_on() -> None:
         frame(b"a ping in parts", first=PING),
         b"\x89\x7e\x00\x80" + bytes(128),
     ],
+    ids=["text", "a reserved bit", "masked", "a ping in parts", "a long ping"],
 )
 def test_invalid_frames_end_the_connection(data: bytes) -> None:
     socket, stream, _ = opened()
