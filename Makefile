@@ -128,7 +128,7 @@ test: peer lint types borders docs azurite jars ## Run all checks except the lon
 	@$(VENV)/bin/pytest -n 3 --dist loadscope --no-loadscope-reorder --durations=30 -m "not long" \
 	  tests/e2e tests/contract tests/simulation tests/integration
 
-test-long: peer azurite jars ## Run the long checks: mutants, long simulation and property tests, Java, Kubeflow, upgrade, GitOps
+test-long: peer azurite jars ## Run the long checks: mutants, long simulation and property tests, Kubeflow, upgrade, GitOps, Java, KEDA
 	@./local/need javac openjdk-17-jdk-headless
 	@$(PY) -m local_cluster tools --gitops --kubeflow
 	@$(PY) -m tests.simulation --steps $(STEPS) --seed $(SEED)

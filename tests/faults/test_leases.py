@@ -78,12 +78,12 @@ def test_12_lease_broken_taken_and_damaged_by_others(stage: Stage) -> None:
 
 
 DAMAGED = {
-    "corrupt": b'{"Offset":"1","SequenceNumber":oops',
+    "corrupt": b'{"offset":"1","sequenceNumber":oops',
     "empty": b"",
-    "huge": b'{"Owner":"' + b"x" * 2_000_000 + b'"}',
-    "deep": b'{"Offset":' + b"[" * 7000 + b"]" * 7000 + b"}",
-    "foreign": b'{"PartitionId":"17","Epoch":3}',
-    "numbers": b'{"Offset":"5","SequenceNumber":1e999,"Epoch":-99999999999999999999999}',
+    "huge": b'{"owner":"' + b"x" * 2_000_000 + b'"}',
+    "deep": b'{"offset":' + b"[" * 7000 + b"]" * 7000 + b"}",
+    "foreign": b'{"partitionId":"17","epoch":3}',
+    "numbers": b'{"offset":"5","sequenceNumber":1e999,"epoch":-99999999999999999999999}',
 }
 
 
