@@ -5,6 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from eventconsumer_api.v1alpha1 import HubTransport
 from tests.integration.processor.drained import Drained, read_drained
 from tests.integration.processor.hosts import Consumer, without_decoder
 from tests.support.azurite import AzuriteProcess
@@ -14,8 +15,6 @@ from tests.support.peer.process import PeerProcess
 from tests.support.waiting import wait_until
 
 PARTITIONS = 4
-TRANSPORTS: dict[str, dict[str, object]] = {"Amqp": {}}
-"""Parts of `eventHub` in the host's configuration, by transport."""
 
 
 def wait_drained(consumer: Consumer, peer: PeerProcess) -> None:
@@ -48,7 +47,7 @@ def assert_equal(drained: Drained, each: int) -> None:
             pytest.fail(f"{name} of event {at}: {found[at]!r:.500} is not {expected[at]!r:.500}")
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", list(HubTransport))
 @pytest.mark.parametrize(
     ("decoder", "each"),
     [
@@ -62,13 +61,14 @@ def test_every_field_of_mixed_events_is_in_the_files(
     peer: PeerProcess,
     azurite: AzuriteProcess,
     tmp_path: Path,
-    transport: str,
+    transport: HubTransport,
     decoder: str,
     each: int,
 ) -> None:
     peer.call("create", hub="orders", partitions=PARTITIONS)
-    consumer = Consumer(tmp_path, peer, azurite, "orders")  # type: ignore[arg-type]
-    consumer.config["eventHub"] |= TRANSPORTS[transport]
+    by = peer.by_websockets() if transport is HubTransport.AMQP_WEB_SOCKETS else peer
+    consumer = Consumer(tmp_path, by, azurite, "orders")  # type: ignore[arg-type]
+    consumer.config["eventHub"]["transport"] = transport
     for number in range(PARTITIONS):
         peer.call("produce_mixed", hub="orders", partition=str(number), count=each, start=number * each)
     host = consumer.host(environment=without_decoder(tmp_path) if decoder == "python" else None)

@@ -9,7 +9,7 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from tests.support.peer import mixed
+from tests.support.peer import gateway, mixed
 from tests.support.peer.broker import Broker, Reader
 from tests.support.peer.hub import Event, Hub, Partition, Refused
 
@@ -114,7 +114,8 @@ async def serve() -> None:
     broker = Broker()
     calls = Calls(broker)
     server, port = await broker.listen()
-    print(json.dumps({"port": port}), flush=True)
+    sockets, socket_port = await gateway.listen(port)
+    print(json.dumps({"port": port, "websocket_port": socket_port}), flush=True)
     loop = asyncio.get_running_loop()
     lines = asyncio.StreamReader(limit=1 << 28)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
@@ -127,6 +128,7 @@ async def serve() -> None:
         print(json.dumps(answer), flush=True)
     server.close()
     broker.drop()
+    await sockets.cleanup()
 
 
 asyncio.run(serve())

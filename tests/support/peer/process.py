@@ -1,5 +1,6 @@
 """The broker as a process, for tests."""
 
+import copy
 import json
 import subprocess
 import sys
@@ -29,7 +30,15 @@ class PeerProcess:
             stdout=subprocess.PIPE,
             stderr=self._log,
         )
-        self.port: int = self._answer()["port"]
+        ports = self._answer()
+        self.port: int = ports["port"]
+        self._websocket_port: int = ports["websocket_port"]
+
+    def by_websockets(self) -> "PeerProcess":
+        """The same broker, whose port is that of its WebSockets."""
+        other = copy.copy(self)
+        other.port = self._websocket_port
+        return other
 
     def connection_string(self, hub: str) -> str:
         """The connection string of a hub."""

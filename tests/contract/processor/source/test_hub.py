@@ -127,11 +127,12 @@ class Emulated:
 class Peered:
     """A broker on Proton's engine, by our adapter."""
 
-    def __init__(self, peer: PeerProcess) -> None:
-        self.peer = peer
+    def __init__(self, peer: PeerProcess, transport: HubTransport) -> None:
+        self.peer = peer.by_websockets() if transport is HubTransport.AMQP_WEB_SOCKETS else peer
         self.place = {"hub": "orders", "partition": "0"}
         peer.call("create", hub="orders", partitions=2)
-        self.hub: Hub = AmqpHub(HubAccess("localhost", "orders", "$Default", peer.connection_string("orders")))
+        text = self.peer.connection_string("orders")
+        self.hub: Hub = AmqpHub(HubAccess("localhost", "orders", "$Default", text, transport=transport))
 
     def produce(self, count: int) -> None:
         """See `World`."""
@@ -163,7 +164,12 @@ class Peered:
 
 
 @pytest.fixture(
-    params=["fake", "sdk", "amqp", "amqp, plain", "amqp, websockets", "sdk, websockets", "peer", "peer, plain"]
+    params=[
+        "fake",
+        *("sdk", "sdk, websockets"),
+        *("amqp", "amqp, plain", "amqp, websockets"),
+        *("peer", "peer, plain", "peer, websockets"),
+    ]
 )
 async def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     """The fake, the emulator, and a broker of another stack; `plain` as where the compiled decoder is not installed."""
@@ -175,7 +181,7 @@ async def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     if server == "fake":
         found = Fake()
     elif server == "peer":
-        found = Peered(request.getfixturevalue("peer"))
+        found = Peered(request.getfixturevalue("peer"), transport)
     else:
         found = Emulated(request.getfixturevalue("emulator"), SdkHub if server == "sdk" else AmqpHub, transport)
     yield found
