@@ -227,8 +227,21 @@ class RemoteHub:
         if self._node.alive:
             self._network.note(f"{self._node.name} attaches to {partition} behind {after} with epoch {epoch}")
             self._node.witness.attaching(self._node, partition, after, epoch)
+        attached: list[FakeSource] = []
+        left = False
+
+        async def attach() -> FakeSource:
+            attached.append(await self._hub.open(partition, after, epoch, prefetch))
+            attached[-1].closed = left
+            return attached[-1]
+
         try:
-            server = await self._ask("open", partition, after, epoch, prefetch)
+            server = await self._ask("open", partition, after, epoch, prefetch, carry_out=attach)
+        except asyncio.CancelledError:  # our client detaches the link then, also one that the hub attaches later
+            left = self._node.alive and "hub" not in self._node.cut
+            for source in attached:
+                source.closed = left
+            raise
         except LinkStolen:
             self._network.note(f"{self._node.name} is refused at {partition} with epoch {epoch}")
             self._node.witness.stolen(self._node, partition, epoch)
@@ -238,14 +251,16 @@ class RemoteHub:
     async def close(self) -> None:
         """See `Hub`."""
 
-    async def _ask(self, operation: str, *args: Any) -> Any:
-        def carry_out() -> Coroutine[Any, Any, Any]:
+    async def _ask(
+        self, operation: str, *args: Any, carry_out: Callable[[], Coroutine[Any, Any, Any]] | None = None
+    ) -> Any:
+        def ask() -> Coroutine[Any, Any, Any]:
             if args and args[0] not in self._hub.partitions:
                 raise HubUnreachable("no such partition")
-            return getattr(self._hub, operation)(*args)  # type: ignore[no-any-return]
+            return carry_out() if carry_out else getattr(self._hub, operation)(*args)  # type: ignore[no-any-return]
 
         return await self._network.request(
-            self._node, "hub", operation, str(args[0]) if args else "", carry_out, HubUnreachable
+            self._node, "hub", operation, str(args[0]) if args else "", ask, HubUnreachable
         )
 
 

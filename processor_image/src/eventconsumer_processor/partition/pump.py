@@ -211,6 +211,8 @@ class Pump:
         try:
             return await opening
         except asyncio.CancelledError:
+            if opening.done() and not opening.cancelled() and opening.exception() is None:
+                await opening.result().close()  # attached in the moment of the cancellation
             if self._stop.is_set() and opening.cancelled() and not _is_cancelled():
                 return None
             raise

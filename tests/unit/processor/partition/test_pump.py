@@ -140,6 +140,31 @@ async def test_a_stop_does_not_wait_for_an_attach() -> None:
     assert stage.rows() == list(range(7))
 
 
+class Late(FakeHub):
+    """A hub that attaches a link at a given time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = asyncio.Event()
+
+    async def open(self, partition: str, after: int, epoch: int, prefetch: int) -> FakeSource:
+        """See `Hub`."""
+        await self.now.wait()
+        return await super().open(partition, after, epoch, prefetch)
+
+
+@virtual
+async def test_a_link_that_is_attached_in_the_moment_of_a_cancellation_is_closed() -> None:
+    hub = Late()
+    running = await Stage(hub=hub).pump()
+    await asyncio.sleep(1)
+    hub.now.set()
+    asyncio.get_running_loop().call_soon(running.task.cancel)  # behind the attach, before the pump learns of it
+    await asyncio.wait([running.task])
+    reader = hub.partitions["0"].reader
+    assert reader is not None and reader.closed
+
+
 @pytest.mark.parametrize("operation", ["put", "head"])
 @pytest.mark.parametrize("applied", [False, True])
 @virtual
