@@ -31,8 +31,8 @@ REQUEST_SECONDS = 10.0
 LINGER_SECONDS = 0.1  # between two takes of few events, unless set otherwise
 MANY_EVENTS = 2000  # a `take` does not wait for more; for bytes see `Budget.many`
 LIMIT_BYTES = 64 * 1024 * 1024  # maximum of waiting bytes: a link with more is detached, and its events come again
-# Assumed size of an event before the first arrives: the maximum of a dedicated cluster (Microsoft, "Azure Event Hubs
-# quotas and limits").
+# Assumed size of an event before the first arrives: no event is larger. Microsoft's quotas page gives 1 MB; dedicated
+# clusters are said to accept 20 MB, which is unproven.
 FIRST_EVENT_BYTES = 20 * 1024 * 1024
 _WRAP = 0xFFFFFFFF
 _HALF = 1 << 31

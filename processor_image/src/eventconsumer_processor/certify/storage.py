@@ -397,10 +397,7 @@ async def _stolen(place: Scratch) -> str:
     )  # fmt: skip
     await place.store.release_lease(name, mine)  # by another program, which has read the id in the blob
     await place.store.acquire_lease(name, str(uuid4()), place.lease_seconds)
-    return await _refused(
-        "a renewal of the old holder", place.store.renew_lease(name, mine), Conflict,
-        "LeaseIdMismatchWithLeaseOperation",
-    )  # fmt: skip
+    return await _not_renewed(place, name, mine)
 
 
 async def _broken(place: Scratch) -> str:
@@ -434,10 +431,7 @@ async def _expired(place: Scratch) -> str:
     if info is None or info.leased:
         raise Differs(f"{place.lease_seconds * 1.2:.0f} s after its renewal the lease is still shown")
     await place.store.acquire_lease(name, str(uuid4()), place.lease_seconds)
-    return await _refused(
-        "a renewal of the old holder", place.store.renew_lease(name, mine), Conflict,
-        "LeaseIdMismatchWithLeaseOperation",
-    )  # fmt: skip
+    return await _not_renewed(place, name, mine)
 
 
 async def _absent(place: Scratch) -> str:
@@ -493,6 +487,14 @@ async def _leased(place: Scratch, text: str) -> tuple[str, str]:
     return name, token
 
 
+async def _not_renewed(place: Scratch, name: str, token: str) -> str:
+    """The code with which a lease that another program has now is not renewed."""
+    return await _refused(
+        "a renewal of the old holder", place.store.renew_lease(name, token), Conflict,
+        "LeaseIdMismatchWithLeaseOperation",
+    )  # fmt: skip
+
+
 async def _etag(place: Scratch, name: str) -> str:
     info = await place.store.head(name)
     if info is None:
@@ -522,16 +524,16 @@ WRITABLE = Assumption("writable", "The credential may write blobs.", "hosts do n
                       _writable)  # fmt: skip
 ACCOUNT: tuple[Assumption[Scratch], ...] = (
     Assumption(
-        "container-exists", "The credential may ask whether its container exists.",
+        "container-exists", "The credential can find out whether its container exists.",
         "hosts do not register with this credential",
-        "use a key, an identity, or a signature of the account (srt=sco)",
+        "use a key, an identity, or a signature with the permission to list",
         _container,
     ),
     Assumption(
         "flat-namespace", "The account has no hierarchical namespace.",
         "Spark can write only to the dfs endpoint of this account, and Microsoft advises against such accounts for "
         "leases and checkpoints",
-        "use https://<account>.dfs.core.windows.net in spec.spark.output.path, and an account without hierarchical "
+        "with workload identity, use the dfs endpoint in spec.spark.output.path; use an account without hierarchical "
         "namespace for spec.leaseStore",
         _flat,
     ),
@@ -587,8 +589,8 @@ LEASES: tuple[Assumption[Scratch], ...] = (
     Assumption("lease-exclusive", "A leased blob cannot be leased under another id.", _NO_FENCE, _REPORT, _exclusive),
     Assumption(
         "lease-etag", "The ETag of a blob does not change when its lease is acquired, renewed or released.",
-        "checkpoints are refused after a renewal, and partitions change their owner",
-        "use an account without hierarchical namespace for spec.leaseStore", _etag_of_renewal,
+        "each checkpoint after a renewal takes two more requests",
+        "no action is required: hosts do this automatically", _etag_of_renewal,
     ),
     Assumption("lease-guards-writes", "Only the holder of a lease can write the blob.", _NO_FENCE, _REPORT, _guarded),
     Assumption("lease-stolen", "A program that knows the id can release a lease, and the old holder cannot renew it.",
