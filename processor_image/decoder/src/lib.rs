@@ -11,6 +11,7 @@ mod frames;
 mod message;
 mod reader;
 mod text;
+mod websocket;
 
 use std::mem::{align_of, size_of};
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -20,6 +21,7 @@ use batch::Failure::{self, BadArguments, Panicked};
 use batch::Piece;
 use columns::Sizes;
 use frames::Shape;
+use websocket::Place;
 
 /// Messages in one piece of memory: the bytes before each of them, and where they end.
 #[repr(C)]
@@ -43,7 +45,7 @@ pub struct RawPieces {
 /// Increased with each change of the functions, their arguments or their results.
 #[no_mangle]
 pub extern "C" fn interface() -> u32 {
-    2
+    3
 }
 
 /// Find frames that follow each other from the first byte on: whole, of `head_size` to `most` bytes, and with the bytes of
@@ -71,6 +73,19 @@ pub unsafe extern "C" fn scan(
             return Err(BadArguments);
         }
         Ok(frames::scan(data, &Shape { head, mask, most }, stops) as i64)
+    })
+}
+
+/// Remove the heads of whole WebSocket messages; `place` moves behind them. Returns 0 or a failure.
+///
+/// # Safety
+/// As for `scan`; `place` leads to one item.
+#[no_mangle]
+pub unsafe extern "C" fn join(data: *mut u8, size: usize, place: *mut Place) -> i64 {
+    caught(|| {
+        // SAFETY: the caller promises it.
+        let (data, place) = unsafe { (items_mut(data, size)?, place.as_mut().ok_or(BadArguments)?) };
+        websocket::join(data, place).then_some(0).ok_or(BadArguments)
     })
 }
 
@@ -192,6 +207,7 @@ mod tests {
             assert_eq!(measure(null(), null_mut()), -3);
             assert_eq!(fill(null(), null(), null_mut(), 0), -3);
             assert_eq!(scan(bytes.as_ptr(), 32, null(), null(), 0, 512, null_mut(), 0), -3);
+            assert_eq!(join(null_mut(), 0, null_mut()), -3);
         }
     }
 

@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Callable
 from pathlib import Path
 
-INTERFACE = 2  # of the library that this module knows
+INTERFACE = 3  # of the library that this module knows
 TEXTS, MAPS = 10, 2  # columns
 
 _LIBRARY = Path(__file__).with_name("libeventconsumer_decoder.so")
@@ -82,6 +82,31 @@ def scan(data: bytes | int, size: int, *, head: bytes, mask: bytes, most: int, s
     return _checked(_scan(data, size, head, mask, len(head), most, address, capacity))
 
 
+class Place(ctypes.Structure):
+    """Positions in a buffer with WebSocket frames, bytes.
+
+    Attributes:
+        head: Of the next head.
+        end: Behind the payloads without heads, at most `head`.
+    """
+
+    _fields_ = (("head", ctypes.c_uint64), ("end", ctypes.c_uint64))
+
+
+def join(address: int, size: int, place: Place) -> None:
+    """Move the payloads of whole binary messages to `place.end`, and `place` behind the last of them.
+
+    Args:
+        address: Address of the buffer.
+        size: Number of bytes in it.
+        place: Changed.
+
+    Raises:
+        ValueError: The place is outside of the buffer.
+    """
+    _checked(_join(address, size, place))
+
+
 def measure(pieces: Pieces, sizes: Sizes) -> None:
     """Find the supported messages, and the memory that their columns need.
 
@@ -130,10 +155,12 @@ def _loaded(load: Callable[[str], ctypes.CDLL]) -> ctypes.CDLL:
 
 _library = _loaded(ctypes.CDLL)
 _measure, _fill = _library.measure, _library.fill
-_scan = _loaded(ctypes.PyDLL).scan  # keeps the GIL: reacquiring it may take longer than the scan
+_short = _loaded(ctypes.PyDLL)  # keeps the GIL: reacquiring it may take longer than the call
+_scan, _join = _short.scan, _short.join
 _address, _size = ctypes.c_void_p, ctypes.c_size_t
 _scan.argtypes = (_address, _size, _address, _address, _size, ctypes.c_uint64, _address, _size)
+_join.argtypes = (_address, _size, ctypes.POINTER(Place))
 _measure.argtypes = (ctypes.POINTER(Pieces), ctypes.POINTER(Sizes))
 _fill.argtypes = (ctypes.POINTER(Pieces), ctypes.POINTER(Sizes), _address, _size)
-for _function in (_scan, _measure, _fill):
+for _function in (_scan, _join, _measure, _fill):
     _function.restype = ctypes.c_int64

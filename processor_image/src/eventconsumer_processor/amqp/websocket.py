@@ -9,6 +9,7 @@ Sources: RFC 6455; path and subprotocol as in azure-eventhub 5.15.1, `_configura
 
 import asyncio
 import base64
+import ctypes
 import hashlib
 import os
 import ssl
@@ -17,6 +18,7 @@ import struct
 import aiohttp
 
 from eventconsumer_api.errors import Blocked
+from eventconsumer_processor.amqp import compiled
 from eventconsumer_processor.amqp.codec import FrameError
 from eventconsumer_processor.amqp.wire import Wire
 from eventconsumer_processor.errors import HubUnreachable
@@ -127,6 +129,7 @@ class WebSocket(asyncio.BufferedProtocol):
         self._kept = b""  # an incomplete head, or an incomplete control frame
         self._left = 0  # bytes that the current frame still has
         self._closed_by_peer = ""
+        self._messages = (CompiledMessages if compiled.find() else Messages)()
 
     # --- asyncio ---
 
@@ -193,7 +196,7 @@ class WebSocket(asyncio.BufferedProtocol):
                 view[size : size + count] = view[pos : pos + count]
                 size, pos, self._left = size + count, pos + count, self._left - count
                 continue
-            pos, size = _whole(view, pos, size, end)
+            pos, size = self._messages.join(view, pos, size, end)
             start = self._head(view, pos, end)
             if start is None:  # not yet, or nothing is left
                 self._kept = bytes(view[pos:end])
@@ -240,19 +243,41 @@ class WebSocket(asyncio.BufferedProtocol):
         self._transport.write(encode(_CLOSE, payload[:2]))
 
 
-def _whole(view: memoryview, pos: int, size: int, end: int) -> tuple[int, int]:
-    """Move whole messages of 126 to 65,535 bytes from `pos` to `size`; returns both after them.
+class Messages:
+    """Removes the heads of whole messages. The service may send one for each event, so this is the cost of an event."""
 
-    The service may send a message for each event, so this loop is the cost of an event.
-    """
-    while end - pos > 4:
-        first, mark, length = _MEDIUM_HEAD(view, pos)
-        stop = pos + 4 + length
-        if first != _FINAL | _BINARY or mark != _TWO_BYTES or stop > end:
-            break
-        view[size : size + length] = view[pos + 4 : stop]
-        size, pos = size + length, stop
-    return pos, size
+    def join(self, view: memoryview, head: int, size: int, end: int) -> tuple[int, int]:
+        """Move the payloads of messages of 126 to 65,535 bytes from `head` to `size`; returns both behind the last one.
+
+        Args:
+            view: The buffer.
+            head: Position of the next head.
+            size: Bytes before it that are data.
+            end: End of the received bytes.
+        """
+        while end - head > 4:
+            first, mark, length = _MEDIUM_HEAD(view, head)
+            stop = head + 4 + length
+            if first != _FINAL | _BINARY or mark != _TWO_BYTES or stop > end:
+                break
+            view[size : size + length] = view[head + 4 : stop]
+            size, head = size + length, stop
+        return head, size
+
+
+class CompiledMessages(Messages):
+    """The same for messages of any size, by the compiled decoder; see `compiled.find`."""
+
+    def __init__(self) -> None:
+        library = compiled.library()
+        self._join, self._place = library.join, library.Place()
+
+    def join(self, view: memoryview, head: int, size: int, end: int) -> tuple[int, int]:
+        """See `Messages`."""
+        place = self._place
+        place.head, place.end = head, size
+        self._join(ctypes.addressof(ctypes.c_char.from_buffer(view)), end, place)
+        return place.head, place.end
 
 
 def encode(opcode: int, payload: bytes) -> bytes:

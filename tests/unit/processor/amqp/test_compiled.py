@@ -6,6 +6,7 @@ import sys
 from array import array
 from collections.abc import Sequence
 from contextlib import suppress
+from ctypes import addressof, c_char
 from typing import Any
 from uuid import UUID
 
@@ -382,6 +383,15 @@ def test_a_scan_refuses_what_does_not_belong_together() -> None:
             eventconsumer_decoder.scan(bytes(8), 8, **{**good, **wrong})
     with pytest.raises(ValueError, match="inconsistent arguments"):
         eventconsumer_decoder.scan(bytes(8), 9, **good)
+
+
+@pytest.mark.parametrize("place", [(4, 5), (33, 0), (2**64 - 1, 0)])
+def test_positions_outside_of_the_buffer_are_refused(place: tuple[int, int]) -> None:
+    data = bytearray(b"\x82\x02ab" * 8)
+    address = addressof(c_char.from_buffer(data))
+    with pytest.raises(ValueError, match="inconsistent arguments"):
+        eventconsumer_decoder.join(address, len(data), eventconsumer_decoder.Place(*place))
+    assert data == b"\x82\x02ab" * 8
 
 
 def test_nothing_is_decoded_where_it_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from eventconsumer_processor.amqp.websocket import WebSocket, encode
 
+pytestmark = pytest.mark.usefixtures("decoder")
+
 CONTINUATION, BINARY, CLOSE, PING, PONG = 0, 2, 8, 9, 10
 ROOM = 1000  # bytes of the buffer, of which an incomplete frame of AMQP takes a part
 
