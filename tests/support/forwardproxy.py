@@ -4,6 +4,7 @@ import re
 import shutil
 import socket
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support.azurite import free_port
@@ -18,12 +19,14 @@ class ForwardProxy:
     Args:
         directory: folder of its configuration and log.
         signs_in: whether it requires `USER` and `PASSWORD`.
+        names: host names that only this proxy can resolve, with their addresses. It gets a mount namespace with its
+            own /etc/hosts, which requires root.
 
     Raises:
         RuntimeError: tinyproxy is not installed.
     """
 
-    def __init__(self, directory: Path, *, signs_in: bool) -> None:
+    def __init__(self, directory: Path, *, signs_in: bool, names: Mapping[str, str] | None = None) -> None:
         program = shutil.which("tinyproxy")
         if program is None:
             raise RuntimeError("tinyproxy is not installed: run local/need tinyproxy tinyproxy-bin")
@@ -36,7 +39,13 @@ class ForwardProxy:
         ]  # fmt: skip
         configuration = directory / "proxy.conf"
         configuration.write_text("\n".join(settings) + "\n")
-        self._process = subprocess.Popen([program, "-d", "-c", str(configuration)], stdout=subprocess.DEVNULL)
+        command = [program, "-d", "-c", str(configuration)]
+        if names:
+            hosts = directory / "hosts"
+            hosts.write_text("".join(f"{address} {name}\n" for name, address in names.items()))
+            script = 'mount --bind "$0" /etc/hosts && exec "$@"'
+            command = ["unshare", "--mount", "sh", "-c", script, str(hosts), *command]
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         wait_until(self._listens, "the proxy listens")
 
     @property
