@@ -28,6 +28,7 @@ from tests.support.waiting import HANG_SECONDS
 
 GOOD = section(codec.DATA, b"good")
 TURNS = 100  # receives of a tenth of a second, until nothing is expected any more
+SECOND = 1000  # events: one a millisecond
 
 
 @pytest.fixture(params=["compiled", "plain"], autouse=True)
@@ -135,7 +136,7 @@ async def test_positions_are_located(hub: AmqpHub, peer: PeerProcess) -> None:
         )
 
     peer.produce(*[GOOD] * 10)
-    found = [await hub.locate("0", at(number), epoch) for epoch, number in enumerate((-5, 0, 4, 9, 10))]
+    found = [await hub.locate("0", at(number), epoch) for epoch, number in enumerate((-5, 0, 4, 9, 9 + SECOND))]
     assert found == [0, 0, 4, 9, 10]
     behind = Position(type=PositionType.OFFSET, offset=offset_of(4))
     assert await hub.locate("0", behind, 10) == 5

@@ -1,10 +1,11 @@
 """The position of an offset: behind the event with this offset, and at the next event if there is none."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from eventconsumer_api.v1alpha1 import Position, PositionType
+from eventconsumer_processor.errors import HubUnreachable
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import PartitionInfo
 from eventconsumer_processor.source.locate import locate
@@ -27,6 +28,17 @@ class Source(FakeSource):
         return EventBatch.of(rows)
 
 
+class Silent(Source):
+    """It delivers nothing."""
+
+    def __init__(self) -> None:
+        super().__init__("")
+
+    async def receive(self, max_events: int, max_wait: float) -> EventBatch:
+        """See `Source`."""
+        return EventBatch.of(EventRows())
+
+
 @pytest.mark.parametrize(
     ("wanted", "found", "number"),
     [
@@ -45,3 +57,37 @@ async def test_an_offset_is_compared_with_that_of_the_event_there(wanted: str, f
     end = PartitionInfo(0, 9, datetime(2026, 1, 1, tzinfo=UTC), False)
     position = Position(type=PositionType.OFFSET, offset=wanted)
     assert await locate("0", position, end, open_at, 1) == number
+
+
+@pytest.mark.parametrize(
+    ("seconds", "offset", "number"),
+    [
+        (1.0, None, 10),  # after the last event: no link is opened
+        (0.5, "30", 7),  # the properties may give whole seconds, so an event at this time may exist
+        (0.5, "", 9),
+        (0.0, "30", 7),
+    ],
+)
+async def test_a_time_is_compared_with_the_properties_to_the_second(
+    seconds: float, offset: str | None, number: int
+) -> None:
+    last = datetime(2026, 1, 1, tzinfo=UTC)
+    wanted = last + timedelta(seconds=seconds)
+
+    async def open_at(where: object) -> Source:
+        assert where == wanted
+        assert offset is not None
+        return Source(offset) if offset else Silent()
+
+    position = Position(type=PositionType.ENQUEUED_TIME, enqueued_time=wanted)
+    assert await locate("0", position, PartitionInfo(0, 9, last, False), open_at, 1) == number
+
+
+async def test_a_link_that_delivers_nothing_at_an_existing_time_is_a_failure() -> None:
+    async def open_at(where: object) -> Source:
+        return Silent()
+
+    last = datetime(2026, 1, 1, tzinfo=UTC)
+    position = Position(type=PositionType.ENQUEUED_TIME, enqueued_time=last)
+    with pytest.raises(HubUnreachable, match="delivered no event"):
+        await locate("0", position, PartitionInfo(0, 9, last, False), open_at, 1)
