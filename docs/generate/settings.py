@@ -96,7 +96,7 @@ def flags() -> Iterator[tuple[str, str, str, str]]:
     of_chart = values()
     for action in parser()._actions:
         name = action.option_strings[-1]
-        if name == "--help":
+        if name == "--help" or action.help is argparse.SUPPRESS:
             continue
         default = (
             "required" if action.required else "" if action.default in (None, [], False) else f"`{action.default}`"

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
+from eventconsumer_api.endpoints import AZURE_STORAGE_SUFFIXES
 from eventconsumer_api.host_config import BlobLocation, ResourceRef
 from eventconsumer_api.model import Model, Report
 from eventconsumer_api.spark import Output
@@ -141,6 +142,16 @@ class BatchJob(Model):
     output: Output
     search_poison: bool = Field(
         default=False, description="If the batch fails, search the files that make it fail, and exclude them."
+    )
+    allow_insecure_endpoints: bool = Field(
+        default=False,
+        description="Plain HTTP to any host allowed: set by the administrator for emulators only.",
+        exclude_if=lambda allowed: not allowed,  # unknown to drivers of older versions
+    )
+    storage_suffixes: tuple[str, ...] = Field(
+        default=AZURE_STORAGE_SUFFIXES,
+        description="Otherwise, the allowed suffixes of storage accounts.",
+        exclude_if=lambda suffixes: suffixes == AZURE_STORAGE_SUFFIXES,  # unknown to drivers of older versions
     )
     replay: ReplayOf | None = Field(default=None, description="Process these batches again, instead of the open one.")
 

@@ -34,7 +34,7 @@ class Reason(StrEnum):
     SECRET_KEY_MISSING = "SecretKeyMissing"  # the Secret or its key is missing or empty  # noqa: S105
     CONNECTION_STRING_INVALID = "ConnectionStringInvalid"  # the text cannot be parsed, or a part is missing
     INSECURE_ENDPOINT = "InsecureEndpoint"  # an endpoint without TLS or an IP address, which is not allowed
-    ENDPOINT_NOT_ALLOWED = "EndpointNotAllowed"  # the host name is not under an allowed domain
+    ENDPOINT_NOT_ALLOWED = "EndpointNotAllowed"  # the host name is not under an allowed domain of its role
     EVENT_HUB_NOT_FOUND = "EventHubNotFound"  # the Event Hub or the consumer group does not exist
     EVENT_HUB_UNAUTHORIZED = "EventHubUnauthorized"  # the hub rejects the credential
     EVENT_HUB_UNREACHABLE = "EventHubUnreachable"  # no connection to the Event Hub

@@ -1,15 +1,19 @@
 """Allowed endpoints of a resource, or of a connection string in a Secret. Pure.
 
-Hosts hold credentials and run inside the cluster's network: a user who may create a resource or a Secret must not be
-able to direct them to the node, to another service of the network, or to a machine that collects credentials. So a host
-name must be under a suffix that the administrator allows; by default the suffixes of Azure's clouds. Operator and hosts
-use this function: the operator for the spec, the hosts for connection strings. There is no check if the administrator
-allowed insecure endpoints, which are for emulators.
+Hosts and Spark drivers hold credentials and run inside the cluster's network: a user who may create a resource or a
+Secret must not be able to direct them to the node, to another service of the network, or to a machine that collects
+credentials. So a host name must have the form of its role, under a suffix that the administrator allows for this role.
+One list for all roles is not sufficient: under `servicebus.windows.net`, a hybrid connection of Azure Relay is a web
+server of any Azure customer, and would receive the token for storage
+(learn.microsoft.com/azure/azure-relay/relay-hybrid-connections-protocol).
+
+By default the suffixes are those of Azure's clouds. The operator checks the spec; hosts and Spark drivers check
+connection strings. There is no check if the administrator allowed insecure endpoints, which are for emulators.
 """
 
 import ipaddress
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -18,23 +22,26 @@ from pydantic import Field
 
 from eventconsumer_api.conditions import Reason
 
-AZURE_SUFFIXES = (
-    # Azure, Azure Government, Azure in China: Event Hubs, and the Blob and Data Lake endpoints of storage accounts.
-    "servicebus.windows.net",
-    "blob.core.windows.net",
-    "dfs.core.windows.net",
-    "storage.azure.net",  # accounts with their own DNS zone: <account>.z01.blob.storage.azure.net
-    "servicebus.usgovcloudapi.net",
-    "blob.core.usgovcloudapi.net",
-    "dfs.core.usgovcloudapi.net",
-    "servicebus.chinacloudapi.cn",
-    "blob.core.chinacloudapi.cn",
-    "dfs.core.chinacloudapi.cn",
-)
+# Azure, Azure Government, Azure in China. Sources: learn.microsoft.com/azure/china/resources-developer-guide,
+# learn.microsoft.com/azure/azure-government/compare-azure-government-global-azure
+AZURE_HUB_SUFFIXES = ("servicebus.windows.net", "servicebus.usgovcloudapi.net", "servicebus.chinacloudapi.cn")
+_DNS_ZONES = "storage.azure.net"
+AZURE_STORAGE_SUFFIXES = ("core.windows.net", _DNS_ZONES, "core.usgovcloudapi.net", "core.chinacloudapi.cn")
 
 SUFFIX_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
-_NAME = re.compile(r"[a-z0-9.-]+")
 HostSuffix = Annotated[str, Field(max_length=253, pattern=SUFFIX_PATTERN)]
+
+_NAME = re.compile(r"[a-z0-9.-]+(:[0-9]{1,5})?")
+# One label, and the ports of AMQP and WebSockets. A namespace with a private endpoint keeps this name.
+# Source: learn.microsoft.com/azure/event-hubs/private-link-service
+_HUB = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.SUFFIX(:(5671|443))?"
+# A name of 3 to 24 letters and digits, a route, the secondary region, a DNS zone. An account with a private endpoint
+# keeps its name; its privatelink name is not for clients. Sources, below learn.microsoft.com/azure/storage/common:
+# storage-account-overview (names, zones), network-routing-preference, storage-redundancy, storage-private-endpoints.
+_ACCOUNT = r"[a-z0-9]{3,24}(-(internet|microsoft)routing)?(-secondary)?"
+_STORAGE = rf"{_ACCOUNT}\.(blob|dfs)\.SUFFIX"
+_STORAGE_IN_ZONE = rf"{_ACCOUNT}\.z[0-9]{{1,2}}\.(blob|dfs)\.SUFFIX"
+_SERVICE = re.compile(r"([^.]+(?:\.z[0-9]{1,2})?)\.(blob|dfs)\.(.+)")
 
 
 @dataclass(frozen=True)
@@ -45,26 +52,50 @@ class EndpointProblem:
     message: str
 
 
-def endpoint_problem(host: str, suffixes: Collection[str]) -> EndpointProblem | None:
-    """Why hosts must not connect to a host name, or None if they may.
+def hub_problem(host: str, suffixes: Collection[str]) -> EndpointProblem | None:
+    """Why hosts must not connect to a namespace of Event Hubs, or None if they may.
 
     Args:
-        host: A host name, in any case, with or without a port and a final dot.
-        suffixes: Domains in lower case; a host may be one of them or a subdomain.
+        host: Its host name, in any case, with or without a port: `<namespace>.<suffix>`.
+        suffixes: The allowed suffixes, in lower case.
     """
-    name = _name(host)
-    if _is_inside(name):
-        return EndpointProblem(
-            Reason.INSECURE_ENDPOINT, f"{name} is an address of this machine or network: use a host name"
-        )
-    # Only characters that cannot end a host name: `evil.example?.blob.core.windows.net` is a URL of evil.example.
-    if _NAME.fullmatch(name) and any(name == suffix or name.endswith(f".{suffix}") for suffix in suffixes):
-        return None
-    return EndpointProblem(
-        Reason.ENDPOINT_NOT_ALLOWED,
-        f"{name} is not under one of the allowed domains ({', '.join(suffixes)}): correct the host name, or ask the "
-        "operator's administrator to add its domain to endpointSuffixes",
-    )
+    forms = (_with_suffix(_HUB, suffix) for suffix in suffixes)
+    return _problem(host, forms, f"<namespace>.<suffix> with an allowed suffix ({', '.join(suffixes)})", "hubSuffixes")
+
+
+def storage_problem(host: str, suffixes: Collection[str]) -> EndpointProblem | None:
+    """Why hosts and Spark must not connect to a storage account, or None if they may.
+
+    Args:
+        host: What follows `https://` in the endpoint, without a slash at the end, in any case:
+            `<account>.blob.<suffix>` or `<account>.dfs.<suffix>`.
+        suffixes: The allowed suffixes, in lower case: the part EndpointSuffix of connection strings.
+    """
+    forms = (_with_suffix(_STORAGE_IN_ZONE if each == _DNS_ZONES else _STORAGE, each) for each in suffixes)
+    form = f"<account>.blob.<suffix> or <account>.dfs.<suffix> with an allowed suffix ({', '.join(suffixes)})"
+    return _problem(host, forms, form, "storageSuffixes")
+
+
+def proxy_problem(host: str, suffixes: Collection[str]) -> EndpointProblem | None:
+    """Why hosts and Spark must not connect through a proxy, or None if they may.
+
+    Args:
+        host: Its host name, in any case, with or without a port.
+        suffixes: The allowed domains, in lower case; a host may be one of them or a subdomain.
+    """
+    forms = (_with_suffix(r"([a-z0-9-]+\.)*SUFFIX(:[0-9]{1,5})?", suffix) for suffix in suffixes)
+    return _problem(host, forms, f"under an allowed domain ({', '.join(suffixes) or 'there is none'})", "proxySuffixes")
+
+
+def service_of(host: str) -> str:
+    """The service of a storage endpoint, by its host name: blob, dfs, or nothing."""
+    found = _SERVICE.fullmatch(host.lower())
+    return found[2] if found else ""
+
+
+def same_account(host: str, other: str) -> bool:
+    """Whether two hosts, with their ports, belong to one storage account: only `blob` and `dfs` may differ."""
+    return _as_blob(host) == _as_blob(other)
 
 
 def account_name(url: str) -> str:
@@ -76,13 +107,42 @@ def account_name(url: str) -> str:
     return parts.path.strip("/") or (parts.hostname or "").split(".", 1)[0]
 
 
-def _name(host: str) -> str:
-    name, colon, port = host.rpartition(":")
-    return (name if colon and port.isdigit() else host).lower().rstrip(".")
+def _as_blob(host: str) -> str:
+    found = _SERVICE.fullmatch(host.lower())
+    return f"{found[1]}.blob.{found[3]}" if found else host.lower()
 
 
-def _is_inside(name: str) -> bool:
+def _with_suffix(form: str, suffix: str) -> str:
+    return form.replace("SUFFIX", re.escape(suffix))
+
+
+def _problem(address: str, forms: Iterable[str], form: str, setting: str) -> EndpointProblem | None:
+    name = address.lower()
+    inside = _is_inside(_host_in(name))
+    # ASCII only: some other characters have an ASCII letter as their lower case, and resolvers map more of them (IDNA).
+    if address.isascii() and not inside and any(re.fullmatch(each, name) for each in forms):
+        return None
+    host = name.rpartition("@")[2]  # without a user and password
+    host = host if _NAME.fullmatch(host) else ascii(host)
+    if inside:
+        return EndpointProblem(
+            Reason.INSECURE_ENDPOINT, f"{host} is an address of this machine or network: use a host name"
+        )
+    return EndpointProblem(
+        Reason.ENDPOINT_NOT_ALLOWED,
+        f"{host} is not {form}: correct the host name, or ask the operator's administrator to extend {setting}",
+    )
+
+
+def _host_in(address: str) -> str:
+    """The host, and the port, without a user and password before it or a path behind it."""
+    return re.split(r"[/?#\\]", address, maxsplit=1)[0].rpartition("@")[2]
+
+
+def _is_inside(host: str) -> bool:
     """Whether a host is an address in any notation that resolvers accept, or this machine."""
+    name, colon, port = host.rpartition(":")
+    name = (name if colon and port.isdigit() else host).rstrip(".")
     last = name.rpartition(".")[2]
     if last == "localhost" or not last:
         return True

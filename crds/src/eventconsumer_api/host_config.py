@@ -8,7 +8,7 @@ import hashlib
 
 from pydantic import AwareDatetime, Field
 
-from eventconsumer_api.endpoints import AZURE_SUFFIXES
+from eventconsumer_api.endpoints import AZURE_HUB_SUFFIXES, AZURE_STORAGE_SUFFIXES
 from eventconsumer_api.model import Model
 from eventconsumer_api.spark import BatchLimits, Trigger
 from eventconsumer_api.v1alpha1 import (
@@ -153,8 +153,15 @@ class HostConfig(Model):
         default=False,
         description="Plain AMQP and HTTP to any host allowed: set by the administrator for emulators only.",
     )
-    endpoint_suffixes: tuple[str, ...] = Field(
-        default=AZURE_SUFFIXES, description="Otherwise, the allowed domains of host names."
+    hub_suffixes: tuple[str, ...] = Field(
+        default=AZURE_HUB_SUFFIXES,
+        description="Otherwise, the allowed suffixes of namespaces of Event Hubs.",
+        exclude_if=lambda suffixes: suffixes == AZURE_HUB_SUFFIXES,  # unknown to hosts of older versions
+    )
+    storage_suffixes: tuple[str, ...] = Field(
+        default=AZURE_STORAGE_SUFFIXES,
+        description="Otherwise, the allowed suffixes of storage accounts.",
+        exclude_if=lambda suffixes: suffixes == AZURE_STORAGE_SUFFIXES,  # unknown to hosts of older versions
     )
 
     def to_json(self) -> str:

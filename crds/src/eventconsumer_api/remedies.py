@@ -28,7 +28,8 @@ REMEDIES: dict[Reason, str] = {
     Reason.SECRET_KEY_MISSING: "Create the Secret or the key that the message names; hosts read it without a restart.",
     Reason.CONNECTION_STRING_INVALID: "Copy the whole connection string from the portal into the Secret again.",
     Reason.INSECURE_ENDPOINT: "Use a host name and TLS; for emulators, the administrator sets allowInsecureEndpoints.",
-    Reason.ENDPOINT_NOT_ALLOWED: "Correct the host name, or let the administrator add its domain to endpointSuffixes.",
+    Reason.ENDPOINT_NOT_ALLOWED: "Correct the host name, or let the administrator extend the value that the message "
+    "names.",
     Reason.EVENT_HUB_NOT_FOUND: "Correct the name of the hub or of the consumer group, or create it.",
     Reason.EVENT_HUB_UNAUTHORIZED: "Grant Azure Event Hubs Data Receiver, or Listen with a connection string.",
     Reason.EVENT_HUB_UNREACHABLE: "Check DNS, firewall and private endpoint: hosts need port 5671 of the hub.",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from eventconsumer_api.endpoints import AZURE_SUFFIXES, SUFFIX_PATTERN
+from eventconsumer_api.endpoints import AZURE_HUB_SUFFIXES, AZURE_STORAGE_SUFFIXES, SUFFIX_PATTERN
 from eventconsumer_api.labels import HOST_SERVICE_ACCOUNT
 from eventconsumer_api.scheduling import is_reserved
 from eventconsumer_api.spark import Launcher
@@ -28,7 +28,9 @@ class Settings:
         pod_metadata_prefixes: Allowed keys of spec.pods.labels and .annotations: all keys of a domain for a prefix that
             ends with a slash, else exactly that key; empty: none.
         priority_classes: Allowed values of spec.pods.priorityClassName; empty: none.
-        endpoint_suffixes: Allowed domains of Event Hubs namespaces and storage accounts.
+        hub_suffixes: Allowed suffixes of namespaces of Event Hubs: a host is <namespace>.<suffix>.
+        storage_suffixes: Allowed suffixes of storage accounts: a host is <account>.blob.<suffix>, or has dfs for blob.
+        proxy_suffixes: Allowed domains of spec.proxy.url; empty: none.
         allow_insecure_endpoints: Allow plain HTTP and AMQP, IP addresses, localhost and any domain; for emulators only.
         network_policies: Whether the pods of hosts and of Spark get NetworkPolicies.
         operator_namespace: Namespace of this operator, which may connect to hosts; empty: unknown.
@@ -51,7 +53,9 @@ class Settings:
     spark_image_prefixes: tuple[str, ...] = ()
     pod_metadata_prefixes: tuple[str, ...] = ()
     priority_classes: tuple[str, ...] = ()
-    endpoint_suffixes: tuple[str, ...] = AZURE_SUFFIXES
+    hub_suffixes: tuple[str, ...] = AZURE_HUB_SUFFIXES
+    storage_suffixes: tuple[str, ...] = AZURE_STORAGE_SUFFIXES
+    proxy_suffixes: tuple[str, ...] = ()
     allow_insecure_endpoints: bool = False
     network_policies: bool = False
     operator_namespace: str = ""
@@ -144,7 +148,9 @@ def parse_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Setti
         spark_image_prefixes=tuple(given.spark_image_prefix),
         pod_metadata_prefixes=tuple(given.pod_metadata_prefix),
         priority_classes=tuple(given.priority_class),
-        endpoint_suffixes=tuple(given.endpoint_suffix) or AZURE_SUFFIXES,
+        hub_suffixes=tuple(given.hub_suffix) or AZURE_HUB_SUFFIXES,
+        storage_suffixes=tuple(given.storage_suffix) or AZURE_STORAGE_SUFFIXES,
+        proxy_suffixes=tuple(given.proxy_suffix),
         allow_insecure_endpoints=given.allow_insecure_endpoints,
         network_policies=given.network_policies,
         operator_namespace=own[0] if own else "",
@@ -176,12 +182,29 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         help="allowed value of spec.pods.priorityClassName; may be repeated",
     )
     parser.add_argument(
-        "--endpoint-suffix",
+        "--hub-suffix",
         action="append",
         default=[],
         type=_suffix,
-        help="allowed domain of Event Hubs and storage accounts; may be repeated; default: Azure's clouds",
+        help="allowed suffix of Event Hubs namespaces, such as servicebus.windows.net; may be repeated; default: "
+        "Azure's clouds",
     )
+    parser.add_argument(
+        "--storage-suffix",
+        action="append",
+        default=[],
+        type=_storage_suffix,
+        help="allowed suffix of storage accounts, after blob. or dfs., such as core.windows.net; may be repeated; "
+        "default: Azure's clouds",
+    )
+    parser.add_argument(
+        "--proxy-suffix",
+        action="append",
+        default=[],
+        type=_suffix,
+        help="allowed domain of spec.proxy.url; may be repeated; default: none",
+    )
+    parser.add_argument("--endpoint-suffix", type=_replaced, help=argparse.SUPPRESS)
     parser.add_argument("--network-policies", action="store_true", help="give hosts and Spark NetworkPolicies")
     parser.add_argument(
         "--metrics-namespace",
@@ -200,8 +223,25 @@ def _metadata_prefix(text: str) -> str:
 def _suffix(text: str) -> str:
     suffix = text.lower().lstrip("*").strip(".")
     if not re.fullmatch(SUFFIX_PATTERN, suffix):
-        raise argparse.ArgumentTypeError(f"{text} is not a domain: write it like blob.core.windows.net")
+        raise argparse.ArgumentTypeError(f"{text} is not a domain: write it like servicebus.windows.net")
     return suffix
+
+
+def _storage_suffix(text: str) -> str:
+    suffix = _suffix(text)
+    service, _, rest = suffix.partition(".")
+    if service in ("blob", "dfs"):
+        raise argparse.ArgumentTypeError(
+            f"{text} names a service: write the part after it, {rest or 'core.windows.net'}"
+        )
+    return suffix
+
+
+def _replaced(text: str) -> str:
+    raise argparse.ArgumentTypeError(
+        f"each role has its own list now, so {text} is in none: give --hub-suffix (such as servicebus.windows.net), "
+        "--storage-suffix (such as core.windows.net) or --proxy-suffix"
+    )
 
 
 def _own_namespace(environment: Mapping[str, str]) -> tuple[str, ...]:

@@ -14,17 +14,18 @@ from azure.core.credentials_async import AsyncTokenCredential
 from azure.core.exceptions import AzureError
 
 from eventconsumer_api.conditions import Reason
+from eventconsumer_api.endpoints import hub_problem
 from eventconsumer_api.errors import Blocked
 from eventconsumer_api.host_config import Credential, HubConfig
 from eventconsumer_api.v1alpha1 import HubTransport
 from eventconsumer_storage.credential import (
-    check_host,
     check_identity,
-    check_named_host,
     insecure,
     invalid,
     place,
     read_connection_string,
+    refuse,
+    refuse_named,
 )
 
 REUSE_SECONDS = 900.0  # a token with less time is not reused; above `cbs.MARGIN_SECONDS`
@@ -107,7 +108,7 @@ def hub_access(config: HubConfig, allow_insecure: bool, suffixes: Collection[str
     Args:
         config: The hub and its credential.
         allow_insecure: Whether connections without TLS, and any host, are allowed.
-        suffixes: The allowed domains otherwise.
+        suffixes: Otherwise, the allowed suffixes of namespaces.
 
     Raises:
         Blocked: The Secret's key is missing; or the text is not a connection string of Event Hubs, contradicts the
@@ -120,7 +121,8 @@ def hub_access(config: HubConfig, allow_insecure: bool, suffixes: Collection[str
                 "spec.eventHub.name", Reason.SPEC_INVALID, "namespace and name are needed with workloadIdentity"
             )
         if not allow_insecure:
-            check_host("spec.eventHub.fullyQualifiedNamespace", "", config.fully_qualified_namespace, suffixes)
+            problem = hub_problem(config.fully_qualified_namespace, suffixes)
+            refuse("spec.eventHub.fullyQualifiedNamespace", problem)
         return HubAccess(
             config.fully_qualified_namespace,
             config.name,
@@ -154,7 +156,7 @@ def hub_access(config: HubConfig, allow_insecure: bool, suffixes: Collection[str
     if parts.get("usedevelopmentemulator", "").lower() == "true" and not allow_insecure:
         raise insecure(credential, "asks for a connection without TLS (UseDevelopmentEmulator=true)")
     if not allow_insecure:
-        check_named_host(credential, host, suffixes)
+        refuse_named(credential, hub_problem(host, suffixes))
     name = config.name or entity or ""
     return HubAccess(host, name, config.consumer_group, connection_string=text, transport=config.transport)
 

@@ -14,16 +14,16 @@ from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
 from azure.storage.blob import BlobServiceClient
 
 from eventconsumer_api.conditions import Reason
-from eventconsumer_api.endpoints import account_name
+from eventconsumer_api.endpoints import account_name, storage_problem
 from eventconsumer_api.errors import Blocked
 from eventconsumer_api.host_config import BlobContainer, Credential
 from eventconsumer_storage.credential import (
-    check_host,
     check_identity,
-    check_named_host,
     insecure,
     invalid,
     read_connection_string,
+    refuse,
+    refuse_named,
 )
 
 
@@ -64,7 +64,7 @@ def resolve_account(
         location: The account, container and credential.
         owner_field: `spec.leaseStore` or `spec.sink`, for messages.
         allow_insecure: Whether plain HTTP, and any host, is allowed.
-        suffixes: Otherwise, the allowed domains of the account's host name.
+        suffixes: Otherwise, the allowed suffixes of storage accounts.
 
     Raises:
         Blocked: The Secret's key is missing; or the text is not a connection string of a storage account, contradicts
@@ -82,16 +82,15 @@ def resolve_account(
         _check_account_key(credential, parts)
     try:
         with BlobServiceClient.from_connection_string(text) as client:
-            endpoint, secondary = _endpoint(client.url), client.secondary_hostname
+            endpoint = _endpoint(client.url)
             key = getattr(client.credential, "account_key", None)
     except (ValueError, KeyError):  # the library's message may contain parts of the text
         raise invalid(credential, "is not a connection string of a storage account") from None
     if not allow_insecure:
         if not endpoint.startswith("https://"):
             raise insecure(credential, f"has a plain endpoint, {endpoint}")
-        for address in filter(None, (endpoint, secondary)):
-            host = address.removeprefix("https://").partition("/")[0]
-            check_named_host(credential, host, suffixes)
+        for address in filter(None, (endpoint, parts.get("blobsecondaryendpoint"))):
+            refuse_named(credential, storage_problem(_address(address), suffixes))
     if location.storage_account_url and _endpoint(location.storage_account_url).lower() != endpoint.lower():
         raise invalid(
             credential,
@@ -116,7 +115,7 @@ def _of_identity(location: BlobContainer, owner_field: str, suffixes: Collection
             "tokens are sent over https only: set https://<account>.blob.core.windows.net",
         )
     if suffixes is not None:
-        check_host(f"{owner_field}.storageAccountUrl", "", urlsplit(url).netloc, suffixes)
+        refuse(f"{owner_field}.storageAccountUrl", storage_problem(_address(url), suffixes))
     check_identity(credential, Reason.STORAGE_UNAUTHORIZED)
     endpoint = _endpoint(url)
     return StorageAccount(
@@ -142,6 +141,10 @@ def _check_account_key(credential: Credential, parts: dict[str, str]) -> None:
         base64.b64decode(parts["accountkey"], validate=True)
     except (binascii.Error, ValueError):
         raise invalid(credential, "has an AccountKey that is not base64: copy it again from the portal") from None
+
+
+def _address(url: str) -> str:
+    return url.removeprefix("https://").rstrip("/")
 
 
 def _endpoint(url: str) -> str:

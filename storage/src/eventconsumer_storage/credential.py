@@ -7,12 +7,12 @@ value of a connection string.
 
 import hashlib
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.connection_string import ConnectionStringError, parse_connection_string
-from eventconsumer_api.endpoints import endpoint_problem
+from eventconsumer_api.endpoints import EndpointProblem
 from eventconsumer_api.errors import Blocked
 from eventconsumer_api.host_config import Credential
 
@@ -78,20 +78,25 @@ def check_identity(credential: Credential, reason: Reason) -> None:
         )
 
 
-def check_host(field: str, subject: str, host: str, suffixes: Collection[str]) -> None:
-    """Verify that the administrator allows a host name.
+def refuse(field: str, problem: EndpointProblem | None) -> None:
+    """Refuse a host name of the resource, if there is a problem.
 
     Raises:
-        Blocked: The name is not under an allowed domain, or is not a host name.
+        Blocked: There is one.
     """
-    problem = endpoint_problem(host, suffixes)
     if problem is not None:
-        raise Blocked(field, problem.reason, f"{subject}{problem.message}")
+        raise Blocked(field, problem.reason, problem.message)
 
 
-def check_named_host(credential: Credential, host: str, suffixes: Collection[str]) -> None:
-    """Verify the host name in a connection string, as `require_allowed_host` does."""
-    check_host(credential.field, f"{place(credential)} names a host that is not allowed: ", host, suffixes)
+def refuse_named(credential: Credential, problem: EndpointProblem | None) -> None:
+    """Refuse a host name in a connection string, if there is a problem.
+
+    Raises:
+        Blocked: There is one.
+    """
+    if problem is not None:
+        message = f"{place(credential)} names a host that is not allowed: {problem.message}"
+        raise Blocked(credential.field, problem.reason, message)
 
 
 def place(credential: Credential) -> str:

@@ -50,6 +50,8 @@ def test_lint_also_with_all_options_at_once() -> None:
     [
         ("imagen.operator=x", "imagen"),
         ("allowInsecureEndpoints=maybe", "allowInsecureEndpoints"),
+        ("endpointSuffixes={blob.core.windows.net}", "move each domain to hubSuffixes"),
+        ("storageSuffixes={*.Blob.core.windows.net}", "write the part after blob. or dfs."),
         ("watchNamespaces={Not_A_Name}", "watchNamespaces"),
         ("logLevel=LOUD", "logLevel"),
         ("image.operator=", "image"),

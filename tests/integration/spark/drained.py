@@ -124,6 +124,7 @@ class DrainedBatch:
             number=number,
             sink=BlobLocation(container=self.container.container_name, prefix=PREFIX, credential=credential),
             output=Output(path=f"abfs://{self.container.container_name}-out@{self.host}/results"),
+            allow_insecure_endpoints=True,
         )
 
     def commit(self, number: int = 1) -> bytes | None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventconsumer_api.conditions import Reason
-from eventconsumer_api.endpoints import AZURE_SUFFIXES
+from eventconsumer_api.endpoints import AZURE_HUB_SUFFIXES
 from eventconsumer_api.errors import Blocked
 from eventconsumer_api.host_config import Credential, HubConfig
 from eventconsumer_processor.credentials import FreshIdentity, hub_access
@@ -41,8 +41,8 @@ def hub(tmp_path: Path, text: str | None, **fields: Any) -> HubConfig:
 
 
 def test_entity_path_or_the_spec_names_the_hub(tmp_path: Path) -> None:
-    assert hub_access(hub(tmp_path, f"{HUB};EntityPath=orders\n"), False, AZURE_SUFFIXES).name == "orders"
-    access = hub_access(hub(tmp_path, HUB, name="orders"), False, AZURE_SUFFIXES)
+    assert hub_access(hub(tmp_path, f"{HUB};EntityPath=orders\n"), False, AZURE_HUB_SUFFIXES).name == "orders"
+    access = hub_access(hub(tmp_path, HUB, name="orders"), False, AZURE_HUB_SUFFIXES)
     assert (access.host, access.name, access.namespace) == (HOST, "orders", HOST)
     assert KEY not in repr(access)
 
@@ -57,16 +57,23 @@ def test_entity_path_or_the_spec_names_the_hub(tmp_path: Path) -> None:
         (f"{HUB};EntityPath=a", {"name": "b"}, INVALID, "but spec.eventHub.name is b"),
         (HUB, {"fully_qualified_namespace": "other.net"}, INVALID, "make them equal"),
         (f"{HUB};UseDevelopmentEmulator=true", {"name": "b"}, INSECURE, "without TLS"),
-        (HUB.replace(HOST, "collector.example"), {"name": "b"}, DENIED, f"{REFUSED} collector.example is not under"),
+        (
+            HUB.replace(HOST, "collector.example"),
+            {"name": "b"},
+            DENIED,
+            f"{REFUSED} collector.example is not <namespace>",
+        ),
         (HUB.replace(HOST, "10.0.0.1:5671"), {"name": "b"}, INSECURE, "10.0.0.1"),
-        (HUB.replace("shop.", "collector.example?."), {"name": "b"}, DENIED, "collector.example is not under"),
+        (HUB.replace("shop.", "collector.example?."), {"name": "b"}, DENIED, "collector.example is not <namespace>"),
+        (HUB.replace(HOST, "shop.blob.core.windows.net"), {"name": "b"}, DENIED, "extend hubSuffixes"),
+        (HUB.replace(HOST, f"{HOST}@collector.example"), {"name": "b"}, DENIED, f"{REFUSED} collector.example"),
     ],
 )
 def test_bad_hub_credentials(
     tmp_path: Path, text: str | None, fields: dict[str, str], reason: Reason, part: str
 ) -> None:
     with pytest.raises(Blocked) as raised:
-        hub_access(hub(tmp_path, text, **fields), False, AZURE_SUFFIXES)
+        hub_access(hub(tmp_path, text, **fields), False, AZURE_HUB_SUFFIXES)
     assert raised.value.problem.reason == reason
     assert part in raised.value.problem.message
     assert KEY not in str(raised.value)
@@ -74,7 +81,7 @@ def test_bad_hub_credentials(
 
 def test_the_administrators_domains_replace_azures(tmp_path: Path) -> None:
     config = hub(tmp_path, HUB.replace("servicebus.windows.net", "hubs.azure.example"), name="orders")
-    assert hub_access(config, False, ("azure.example",)).namespace == "shop.hubs.azure.example"
+    assert hub_access(config, False, ("hubs.azure.example",)).namespace == "shop.hubs.azure.example"
 
 
 def of_identity(namespace: str) -> HubConfig:
@@ -84,20 +91,20 @@ def of_identity(namespace: str) -> HubConfig:
 
 
 def test_no_token_is_sent_to_a_host_that_is_not_allowed() -> None:
-    with pytest.raises(Blocked, match=r"collector\.example is not under"):
-        hub_access(of_identity("collector.example"), False, AZURE_SUFFIXES)
+    with pytest.raises(Blocked, match=r"collector\.example is not <namespace>"):
+        hub_access(of_identity("collector.example"), False, AZURE_HUB_SUFFIXES)
 
 
 def test_workload_identity_names_missing_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(Blocked, match="AZURE_TENANT_ID, AZURE_FEDERATED_TOKEN_FILE not set"):
-        hub_access(of_identity(HOST), False, AZURE_SUFFIXES)
+        hub_access(of_identity(HOST), False, AZURE_HUB_SUFFIXES)
     token = tmp_path / "token"
     token.write_text("jwt")
     monkeypatch.setenv("AZURE_TENANT_ID", "tenant")
     monkeypatch.setenv("AZURE_FEDERATED_TOKEN_FILE", str(token))
-    access = hub_access(of_identity(HOST), False, AZURE_SUFFIXES)
+    access = hub_access(of_identity(HOST), False, AZURE_HUB_SUFFIXES)
     assert access.identity is not None and access.connection_string is None
 
 
@@ -189,6 +196,6 @@ def test_no_message_holds_a_secret(secret: str) -> None:
     with TemporaryDirectory() as folder:
         for text in texts:
             try:
-                hub_access(hub(Path(folder), text, name="h"), False, AZURE_SUFFIXES)
+                hub_access(hub(Path(folder), text, name="h"), False, AZURE_HUB_SUFFIXES)
             except Blocked as error:
                 assert secret not in str(error)

@@ -36,7 +36,7 @@ def test_each_control_names_a_test() -> None:
 
 def test_every_flag_it_names_is_one() -> None:
     flags = sorted(set(re.findall(r"`(--[a-z-]+)`", PAGE)))
-    assert "--endpoint-suffix" in flags
+    assert "--storage-suffix" in flags
     plain = {"--network-policies", "--allow-insecure-endpoints"}
     values = {"--spark-launcher": "Kubeflow"}
     given = [part for flag in flags for part in ([flag] if flag in plain else [flag, values.get(flag, "x.example")])]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventconsumer_api.conditions import Reason
-from eventconsumer_api.endpoints import AZURE_SUFFIXES
+from eventconsumer_api.endpoints import AZURE_STORAGE_SUFFIXES
 from eventconsumer_api.errors import Blocked
 from eventconsumer_api.host_config import BlobLocation, Credential
 from eventconsumer_storage.account import StorageAccount, resolve_account
@@ -36,7 +36,9 @@ def sink(tmp_path: Path, text: str | None, **fields: Any) -> BlobLocation:
     return BlobLocation(container="drained", prefix="p", credential=credential, **fields)
 
 
-def resolve(location: BlobLocation, *, insecure: bool = False, suffixes: Any = AZURE_SUFFIXES) -> StorageAccount:
+def resolve(
+    location: BlobLocation, *, insecure: bool = False, suffixes: Any = AZURE_STORAGE_SUFFIXES
+) -> StorageAccount:
     return resolve_account(location, "spec.sink", allow_insecure=insecure, suffixes=suffixes)
 
 
@@ -61,6 +63,15 @@ def resolve(location: BlobLocation, *, insecure: bool = False, suffixes: Any = A
         ),
         (f"BlobEndpoint={URL.replace('shop', 'collector.example?')};{ACCOUNT}", {}, DENIED, "collector.example"),
         (STORAGE.replace("core.windows", "collector"), {}, DENIED, "shop.blob.collector.net"),
+        (f"BlobEndpoint=https://relay.servicebus.windows.net;{ACCOUNT}", {}, DENIED, "relay.servicebus.windows.net"),
+        ("BlobEndpoint=https://relay.servicebus.windows.net;SharedAccessSignature=sig=x", {}, DENIED, "relay.service"),
+        (f"BlobEndpoint={URL}@collector.example;{ACCOUNT}", {}, DENIED, "collector.example"),
+        (
+            f"BlobEndpoint={URL};{ACCOUNT};BlobSecondaryEndpoint=https://relay.servicebus.windows.net",
+            {},
+            DENIED,
+            "rela",
+        ),
     ],
 )
 def test_bad_storage_credentials(
@@ -97,7 +108,9 @@ def test_a_connection_string_with_a_shared_access_signature(tmp_path: Path) -> N
     account = resolve(location)
     assert (account.sas, account.key, account.name) == ("sv=2024&sig=abc%3D", None, "shop")
     assert "abc" not in repr(account)
-    assert blob_service(location, "spec.sink", False, AZURE_SUFFIXES).url == "https://shop.blob.core.windows.net/"
+    assert (
+        blob_service(location, "spec.sink", False, AZURE_STORAGE_SUFFIXES).url == "https://shop.blob.core.windows.net/"
+    )
 
 
 def test_the_url_of_the_resource_is_that_of_the_connection_string(tmp_path: Path) -> None:
@@ -107,10 +120,10 @@ def test_the_url_of_the_resource_is_that_of_the_connection_string(tmp_path: Path
 
 def test_the_administrators_domains_replace_azures(tmp_path: Path) -> None:
     text = STORAGE.replace("core.windows.net", "azure.example")
-    account = resolve(sink(tmp_path, text), suffixes=("blob.azure.example",))
+    account = resolve(sink(tmp_path, text), suffixes=("azure.example",))
     assert account.endpoint == "https://shop.blob.azure.example"
-    with pytest.raises(Blocked, match=r"not under one of the allowed domains \(blob\.azure\.example\)"):
-        resolve(sink(tmp_path, STORAGE), suffixes=("blob.azure.example",))
+    with pytest.raises(Blocked, match=r"with an allowed suffix \(azure\.example\)"):
+        resolve(sink(tmp_path, STORAGE), suffixes=("azure.example",))
 
 
 def of_identity(url: str | None) -> BlobLocation:
@@ -120,11 +133,14 @@ def of_identity(url: str | None) -> BlobLocation:
 @pytest.mark.parametrize(
     ("url", "suffixes", "part"),
     [
-        (None, AZURE_SUFFIXES, "required with workloadIdentity"),
-        ("http://shop.blob.core.windows.net", AZURE_SUFFIXES, "over https only"),
-        ("https://collector.example", AZURE_SUFFIXES, "collector.example is not under"),
-        (URL, (), "is not under"),
-        (URL, AZURE_SUFFIXES, "AZURE_TENANT_ID, AZURE_FEDERATED_TOKEN_FILE not set"),
+        (None, AZURE_STORAGE_SUFFIXES, "required with workloadIdentity"),
+        ("http://shop.blob.core.windows.net", AZURE_STORAGE_SUFFIXES, "over https only"),
+        ("https://collector.example", AZURE_STORAGE_SUFFIXES, "collector.example is not <account>.blob.<suffix>"),
+        ("https://relay.servicebus.windows.net", AZURE_STORAGE_SUFFIXES, "administrator to extend storageSuffixes"),
+        ("https://relay.servicebus.windows.net/shop", AZURE_STORAGE_SUFFIXES, "to extend storageSuffixes"),
+        (f"{URL}/shop", AZURE_STORAGE_SUFFIXES, "to extend storageSuffixes"),
+        (URL, (), "is not <account>.blob.<suffix>"),
+        (URL, AZURE_STORAGE_SUFFIXES, "AZURE_TENANT_ID, AZURE_FEDERATED_TOKEN_FILE not set"),
     ],
 )
 def test_no_token_is_sent_to_other_hosts(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from eventconsumer_api.endpoints import AZURE_SUFFIXES
+from eventconsumer_api.endpoints import AZURE_HUB_SUFFIXES, AZURE_STORAGE_SUFFIXES
 from eventconsumer_api.labels import HOST_SERVICE_ACCOUNT
 from eventconsumer_cli.doctor import sharing
 from eventconsumer_cli.doctor.consumer import checks
@@ -194,7 +194,8 @@ def _operator(session: Session, image: str | None) -> Operator:
         )
     return Operator(
         namespace="", name="", version="", image="", desired=0, ready=0, namespaces=(), processor_image=image,
-        host_service_account=HOST_SERVICE_ACCOUNT, allow_insecure_endpoints=False, endpoint_suffixes=AZURE_SUFFIXES,
+        host_service_account=HOST_SERVICE_ACCOUNT, allow_insecure_endpoints=False, hub_suffixes=AZURE_HUB_SUFFIXES,
+        storage_suffixes=AZURE_STORAGE_SUFFIXES,
     )  # fmt: skip
 
 

@@ -141,7 +141,8 @@ def host_config(resource: Mapping[str, Any], operator: Operator) -> HostConfig:
         proxy=proxy_config(spec.proxy),
         drain_seconds=_GRACE_SECONDS,
         allow_insecure_endpoints=operator.allow_insecure_endpoints,
-        endpoint_suffixes=operator.endpoint_suffixes,
+        hub_suffixes=operator.hub_suffixes,
+        storage_suffixes=operator.storage_suffixes,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from eventconsumer_api import labels
-from eventconsumer_api.endpoints import AZURE_SUFFIXES
+from eventconsumer_api.endpoints import AZURE_HUB_SUFFIXES, AZURE_STORAGE_SUFFIXES
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_cli.errors import Forbidden
 from eventconsumer_cli.kube.cluster import Cluster
@@ -32,7 +32,8 @@ class Operator:
         processor_image: Image of hosts.
         host_service_account: Service account of hosts.
         allow_insecure_endpoints: Whether plain HTTP and AMQP are allowed.
-        endpoint_suffixes: Otherwise, the allowed domains of endpoints.
+        hub_suffixes: Otherwise, the allowed suffixes of namespaces of Event Hubs.
+        storage_suffixes: Otherwise, the allowed suffixes of storage accounts.
     """
 
     namespace: str
@@ -45,7 +46,8 @@ class Operator:
     processor_image: str
     host_service_account: str
     allow_insecure_endpoints: bool
-    endpoint_suffixes: tuple[str, ...]
+    hub_suffixes: tuple[str, ...]
+    storage_suffixes: tuple[str, ...]
 
     def serves(self, namespace: str) -> bool:
         """Whether it serves the EventConsumers of a namespace."""
@@ -92,7 +94,8 @@ def operator_of(deployment: Manifest) -> Operator:
         processor_image=flags.processor_image,
         host_service_account=flags.host_service_account,
         allow_insecure_endpoints=flags.allow_insecure_endpoints,
-        endpoint_suffixes=tuple(flags.endpoint_suffix) or AZURE_SUFFIXES,
+        hub_suffixes=tuple(flags.hub_suffix) or AZURE_HUB_SUFFIXES,
+        storage_suffixes=tuple(flags.storage_suffix) or AZURE_STORAGE_SUFFIXES,
     )
 
 
@@ -104,5 +107,6 @@ def _flags(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--all-namespaces", action="store_true")
     parser.add_argument("--namespace", action="append", default=[])
     parser.add_argument("--allow-insecure-endpoints", action="store_true")
-    parser.add_argument("--endpoint-suffix", action="append", default=[])
+    parser.add_argument("--hub-suffix", action="append", default=[])
+    parser.add_argument("--storage-suffix", action="append", default=[])
     return parser.parse_known_args(list(arguments))[0]

@@ -57,5 +57,6 @@ def host_config(consumer: Consumer, spec: EventConsumerSpec, settings: Settings)
         # The kubelet kills the pod after the grace period: end a tenth of it earlier, at least 2 seconds.
         drain_seconds=grace - max(2, grace // 10),
         allow_insecure_endpoints=settings.allow_insecure_endpoints,
-        endpoint_suffixes=settings.endpoint_suffixes,
+        hub_suffixes=settings.hub_suffixes,
+        storage_suffixes=settings.storage_suffixes,
     )

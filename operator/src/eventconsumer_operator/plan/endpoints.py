@@ -1,44 +1,56 @@
 """Rejects endpoints to which hosts and Spark must not connect. Pure.
 
-The rules are those of `eventconsumer_api.endpoints`; hosts check the endpoints of connection strings with them.
+The rules are those of `eventconsumer_api.endpoints`; hosts and Spark drivers check the endpoints of connection strings
+with them.
 """
 
 from urllib.parse import urlsplit
 
 from eventconsumer_api.conditions import Reason
-from eventconsumer_api.endpoints import endpoint_problem
+from eventconsumer_api.endpoints import EndpointProblem, hub_problem, proxy_problem, same_account, storage_problem
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.settings import Settings
+
+_OUTPUT = "spec.spark.output.path"
 
 
 def check_endpoints(spec: EventConsumerSpec, settings: Settings) -> None:
     """Check every endpoint that the spec names.
 
     Raises:
-        SpecError: An endpoint is not HTTPS, is not a host name, or is outside the allowed domains.
+        SpecError: An endpoint is not HTTPS, is not a host name, is outside the allowed domains of its role, or the
+            output is in another account than the sink.
     """
     if settings.allow_insecure_endpoints:
         return
     for field, url in (
         ("spec.leaseStore.storageAccountUrl", spec.lease_store.storage_account_url),
         ("spec.sink.storageAccountUrl", spec.sink.storage_account_url),
-        ("spec.spark.output.path", spec.spark.output.path if spec.spark and spec.spark.output else None),
     ):
         if url is None:
             continue
-        parts = urlsplit(url)
-        if parts.scheme == "http":
+        if not url.startswith("https://"):
             raise SpecError(field, f"{url} is not encrypted: use https://", Reason.INSECURE_ENDPOINT)
-        _check_host(field, parts.netloc.rpartition("@")[2], settings)
+        _refuse(field, storage_problem(_host_of(url), settings.storage_suffixes))
+    if spec.spark and spec.spark.output:
+        host = urlsplit(spec.spark.output.path).netloc.rpartition("@")[2]  # <container>@<host>, by the schema
+        _refuse(_OUTPUT, storage_problem(host, settings.storage_suffixes))
+        sink = _host_of(spec.sink.storage_account_url or "")  # else it is in the connection string: the driver checks
+        if sink and not same_account(host, sink):
+            raise SpecError(_OUTPUT, f"it is in {host}, the sink in {sink}: write to the sink's account")
     if spec.proxy is not None:
-        # TLS keeps credentials from a proxy, but hosts connect to its address.
-        _check_host("spec.proxy.url", urlsplit(spec.proxy.url).netloc, settings)
+        # TLS keeps credentials of Azure from a proxy, but pods connect to its address, and may sign in there.
+        _refuse("spec.proxy.url", proxy_problem(urlsplit(spec.proxy.url).netloc, settings.proxy_suffixes))
     if spec.event_hub.fully_qualified_namespace:
-        _check_host("spec.eventHub.fullyQualifiedNamespace", spec.event_hub.fully_qualified_namespace, settings)
+        problem = hub_problem(spec.event_hub.fully_qualified_namespace, settings.hub_suffixes)
+        _refuse("spec.eventHub.fullyQualifiedNamespace", problem)
 
 
-def _check_host(field: str, host: str, settings: Settings) -> None:
-    problem = endpoint_problem(host, settings.endpoint_suffixes)
+def _host_of(url: str) -> str:
+    return url.removeprefix("https://").rstrip("/")
+
+
+def _refuse(field: str, problem: EndpointProblem | None) -> None:
     if problem is not None:
         raise SpecError(field, problem.message, problem.reason)

@@ -127,6 +127,8 @@ def launch_of(parts: Parts, batch: BatchReport, attempt: int) -> Launch:
             attempt=attempt,
             sink=parts.config.sink,
             output=parts.output,
+            allow_insecure_endpoints=parts.config.allow_insecure_endpoints,
+            storage_suffixes=parts.config.storage_suffixes,
             search_poison=spark.poison_files is PoisonFiles.QUARANTINE and attempt >= spark.retry.attempts,
         ),
         config=parts.config,

@@ -58,6 +58,8 @@ def replay_job(observed: Observed, parts: Parts) -> Manifest | None:
             number=replay.from_,
             sink=parts.config.sink,
             output=parts.output,
+            allow_insecure_endpoints=parts.config.allow_insecure_endpoints,
+            storage_suffixes=parts.config.storage_suffixes,
             replay=ReplayOf(nonce=replay.nonce, first=replay.from_, last=replay.to),
         ),
         config=parts.config,

@@ -78,7 +78,7 @@ async def opened(config_file: Path, options: Options, *, hub: bool) -> AsyncIter
 
 async def _by_config(stack: AsyncExitStack, path: Path, hub: bool) -> Opened:
     config = read_config(path, ", or name the storage with --connection-string-file or --account-url")
-    insecure, suffixes = config.allow_insecure_endpoints, config.endpoint_suffixes
+    insecure, suffixes = config.allow_insecure_endpoints, config.storage_suffixes
     use_proxy(config.proxy)
     service = await _enter(stack, blob_service(config.sink, "spec.sink", insecure, suffixes))
     lease_location = config.leases.location
@@ -94,7 +94,7 @@ async def _by_config(stack: AsyncExitStack, path: Path, hub: bool) -> Opened:
             config.leases.shared,
             config.replay.nonce if config.replay else "",
         ),
-        await _hub(stack, hub_access(config.event_hub, insecure, suffixes)) if hub else None,
+        await _hub(stack, hub_access(config.event_hub, insecure, config.hub_suffixes)) if hub else None,
         resource=config.resource,
         outputs=_outputs(service),
         writes_files=config.processing.handler is None or config.processing.handler_mode is not HandlerMode.REPLACE,

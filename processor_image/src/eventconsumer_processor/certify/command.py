@@ -90,7 +90,8 @@ class Target:
         leases: The lease container.
         sink: The container of the files.
         insecure: Whether plain connections to any host are allowed.
-        suffixes: Otherwise, the allowed domains.
+        hub_suffixes: Otherwise, the allowed suffixes of namespaces.
+        storage_suffixes: Otherwise, the allowed suffixes of storage accounts.
         given: Options of the command: `SLOW`, `SEND`.
         lease_seconds: Duration of the leases of checks.
         token_seconds: Lifetime of the token that expires in a check.
@@ -100,7 +101,8 @@ class Target:
     leases: Place
     sink: Place
     insecure: bool
-    suffixes: tuple[str, ...]
+    hub_suffixes: tuple[str, ...]
+    storage_suffixes: tuple[str, ...]
     given: tuple[str, ...] = ()
     lease_seconds: int = storage.LEASE_SECONDS
     token_seconds: int = TOKEN_SECONDS
@@ -170,7 +172,8 @@ def from_config(path: Path, consumer_group: str, given: tuple[str, ...]) -> Targ
         Place(LEASES, problems.LEASES, location, location.prefix, storage.LEASES),
         Place(SINK, problems.SINK, config.sink, config.sink.prefix, storage.FILES),
         config.allow_insecure_endpoints,
-        config.endpoint_suffixes,
+        config.hub_suffixes,
+        config.storage_suffixes,
         given,
     )
 
@@ -203,6 +206,7 @@ def from_files(
         Place(LEASES, part, location, "", storage.LEASES),
         Place(SINK, part, location, "", storage.FILES),
         True,
+        (),
         (),
         given,
     )
@@ -252,7 +256,7 @@ def groups() -> tuple[Assumption[Namespace], ...]:
 
 async def _checks(target: Target, run: Run) -> None:
     accounts = _accounts(target)  # before anything is opened: a wrong credential must not leave half a report
-    access = hub_access(target.hub, target.insecure, target.suffixes)
+    access = hub_access(target.hub, target.insecure, target.hub_suffixes)
     async with AsyncExitStack() as stack:
         namespace = Namespace(access, AmqpHub(access), token_seconds=target.token_seconds)
         stack.push_async_callback(namespace.close)
@@ -289,7 +293,7 @@ def _accounts(target: Target) -> list[tuple[Place, StorageAccount]]:
     """The accounts, each with the checks for it: one where leases and files are in one account."""
     leases, sink = target.leases, target.sink
     accounts = [
-        resolve_account(place.location, place.part, allow_insecure=target.insecure, suffixes=target.suffixes)
+        resolve_account(place.location, place.part, allow_insecure=target.insecure, suffixes=target.storage_suffixes)
         for place in (leases, sink)
     ]
     if accounts[0] == accounts[1]:
@@ -299,7 +303,7 @@ def _accounts(target: Target) -> list[tuple[Place, StorageAccount]]:
 
 
 async def _check_account(target: Target, place: Place, account: StorageAccount, run: Run) -> None:
-    service = blob_service(place.location, place.part, target.insecure, target.suffixes)
+    service = blob_service(place.location, place.part, target.insecure, target.storage_suffixes)
     credential = service.credential
     token = uuid4().hex[:12]
     async with AsyncExitStack() as stack:

@@ -129,7 +129,7 @@ def hub_of(config: HostConfig, memory: Memory | None = None) -> Hub:
         Blocked: The credential cannot be used.
     """
     use_proxy(config.proxy)
-    access = hub_access(config.event_hub, config.allow_insecure_endpoints, config.endpoint_suffixes)
+    access = hub_access(config.event_hub, config.allow_insecure_endpoints, config.hub_suffixes)
     processing = config.processing
     runtime_metrics = processing.runtime_metrics and processing.handler is not None  # only a handler uses them
     if processing.source is SourceKind.SDK:
@@ -161,7 +161,7 @@ async def _reach_hub(config: HostConfig, memory: Memory) -> tuple[Hub, HubInfo]:
 
 async def _reach_container(config: HostConfig, part: str, location: BlobContainer, observe: Observer) -> BlobStore:
     use_proxy(config.proxy)
-    service = blob_service(location, part, config.allow_insecure_endpoints, config.endpoint_suffixes)
+    service = blob_service(location, part, config.allow_insecure_endpoints, config.storage_suffixes)
     store = AzureBlobStore(service, location.container, observe)
     try:
         async with asyncio.timeout(REACH_SECONDS):

@@ -116,7 +116,7 @@ async def opened(config_file: Path, *, hub: bool = False) -> AsyncIterator[Consu
         EventConsumerError: The configuration or a credential is missing or wrong, or a request failed.
     """
     config = read_config(config_file)
-    access = hub_access(config.event_hub, config.allow_insecure_endpoints, config.endpoint_suffixes)
+    access = hub_access(config.event_hub, config.allow_insecure_endpoints, config.hub_suffixes)
     async with AsyncExitStack() as stack:
         sink = await stack.enter_async_context(opened_service(config, problems.SINK, config.sink))
         location = config.leases.location

@@ -35,7 +35,7 @@ async def opened_service(config: HostConfig, field: str, location: BlobContainer
         Blocked: The credential is missing, wrong, or not allowed.
     """
     use_proxy(config.proxy)
-    service = blob_service(location, field, config.allow_insecure_endpoints, config.endpoint_suffixes)
+    service = blob_service(location, field, config.allow_insecure_endpoints, config.storage_suffixes)
     credential: Any = service.credential
     async with service:
         try:

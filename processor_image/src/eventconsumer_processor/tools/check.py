@@ -95,7 +95,7 @@ async def run(config: HostConfig) -> CheckReport:
 async def check_hub(config: HostConfig, checks: Checks) -> HubInfo | None:
     """Check credential, address, name, partitions and consumer group; returns the hub's properties, None on failure."""
     try:
-        access = hub_access(config.event_hub, config.allow_insecure_endpoints, config.endpoint_suffixes)
+        access = hub_access(config.event_hub, config.allow_insecure_endpoints, config.hub_suffixes)
         hub = hub_of(config)
     except Blocked as error:
         _failed(checks, "hub-credential", error.problem.message)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from eventconsumer_api.endpoints import same_account, service_of
 from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_storage.account import StorageAccount
 
@@ -34,11 +35,6 @@ class AbfsFolder:
         return f"{self.scheme}://{self.container}@{self.host}/{full}"
 
 
-def is_blob_endpoint(host: str) -> bool:
-    """Whether a host name is that of a blob endpoint: the account's name, then `blob`."""
-    return host.split(".", 2)[1:2] == ["blob"]
-
-
 def output_folder(output: str, account: StorageAccount, *, hierarchical: bool | None = None) -> AbfsFolder:
     """Parse `spark.output.path` and check that it can be reached with the sink's credential.
 
@@ -48,7 +44,8 @@ def output_folder(output: str, account: StorageAccount, *, hierarchical: bool | 
         hierarchical: Whether the account has a hierarchical namespace; None: unknown, the given endpoint is used.
 
     Raises:
-        ConfigurationError: It is not an ABFS URI, names another account, or requires TLS from an endpoint without TLS.
+        ConfigurationError: It is not an ABFS URI, is not in the account of the sink, or requires TLS
+            from an endpoint without TLS.
     """
     url = urlsplit(output)
     container, at, host = url.netloc.rpartition("@")
@@ -57,15 +54,19 @@ def output_folder(output: str, account: StorageAccount, *, hierarchical: bool | 
             f"spark.output.path {output!r}: use abfss://<container>@<account>.dfs.core.windows.net/<folder>, or "
             "blob instead of dfs for an account without a hierarchical namespace"
         )
-    if (name := host.split(".", 1)[0]) != account.name:
+    host, sink = host.lower(), urlsplit(account.endpoint)
+    # The credential goes to this host. An endpoint with a path is that of an emulator, whose host differs.
+    same = host.split(".", 1)[0] == account.name if sink.path else same_account(host, sink.netloc)
+    if not same:
         raise ConfigurationError(
-            f"spark.output.path is in the account {name!r}, the sink in {account.name!r}: write to the sink's account"
+            f"spark.output.path is in {host}, the sink in {sink.netloc}: write to the sink's account, at its blob or "
+            "dfs endpoint"
         )
     if url.scheme == "abfss" and not account.secure:
         raise ConfigurationError(
             f"spark.output.path {output!r}: the sink's endpoint {account.endpoint} has no TLS: use abfs:// instead"
         )
-    if hierarchical and is_blob_endpoint(host):
+    if hierarchical and service_of(host) == "blob":
         host = host.replace(".blob.", ".dfs.", 1)
     # abfs:// to an endpoint with TLS is changed to abfss://: a connection is never weaker than the sink's.
     return AbfsFolder("abfss" if account.secure else "abfs", container, host, url.path.strip("/"))
@@ -92,7 +93,7 @@ def hadoop_settings(account: StorageAccount, host: str, environment: Mapping[str
         # stay visible.
         "mapreduce.fileoutputcommitter.algorithm.version": "2",
     }
-    if is_blob_endpoint(host):
+    if service_of(host) == "blob":
         settings |= {"fs.azure.fns.account.service.type": "BLOB", "fs.azure.account.hns.enabled": "false"}
     if not account.secure:
         settings["fs.azure.always.use.https"] = "false"

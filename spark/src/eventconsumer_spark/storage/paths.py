@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pydantic import ValidationError
 
 from eventconsumer_api.batch import BatchJob, replay_prefix
+from eventconsumer_api.endpoints import service_of
 from eventconsumer_api.errors import Blocked
 from eventconsumer_api.identity import RECORD_MAX_BYTES, OutputRecord, output_record_name
 from eventconsumer_spark.errors import ConfigurationError
@@ -15,7 +16,6 @@ from eventconsumer_spark.storage.abfs import (
     AbfsFolder,
     hadoop_settings,
     input_folder,
-    is_blob_endpoint,
     output_folder,
 )
 from eventconsumer_spark.storage.store import SinkContainer
@@ -98,18 +98,20 @@ def open_site(job: BatchJob, environment: Mapping[str, str]) -> Iterator[Site]:
     """Resolve the locations of a job.
 
     Raises:
-        ConfigurationError: The credential or the output's path is invalid.
+        ConfigurationError: The credential or the output's path is invalid, or an endpoint is not allowed: the
+            Secret may have changed since hosts checked it.
         StorageError: Storage did not respond.
     """
     try:
-        # Any endpoint: the job does not contain the domains that the administrator allows.
-        account = resolve_account(job.sink, "spec.sink", allow_insecure=True, suffixes=())
+        account = resolve_account(
+            job.sink, "spec.sink", allow_insecure=job.allow_insecure_endpoints, suffixes=job.storage_suffixes
+        )
     except Blocked as error:
         raise ConfigurationError(str(error)) from None
     output = output_folder(job.output.path, account)
     commits = replay_prefix(job.sink.prefix, job.replay.nonce) if job.replay else job.sink.prefix
     with SinkContainer(account, job.sink.container) as store:
-        if is_blob_endpoint(output.host):
+        if service_of(output.host) == "blob":
             output = output_folder(job.output.path, account, hierarchical=store.is_hierarchical())
         hadoop = hadoop_settings(account, output.host, environment)
         yield Site(account, store, input_folder(job.sink.container, output), output, hadoop, commits)

@@ -149,24 +149,77 @@ def test_one_host_at_a_time_may_be_evicted_and_an_unready_one_always() -> None:
 
 # --- endpoints -------------------------------------------------------------------------------------------------------
 
+STORAGE_URL, LEASE_URL = "sink.storageAccountUrl", "leaseStore.storageAccountUrl"
+NAMESPACE, OUTPUT, PROXY = "eventHub.fullyQualifiedNamespace", "spark.output.path", "proxy.url"
+
 
 @pytest.mark.parametrize(
-    ("path", "value", "field"),
+    ("path", "value", "value_of_the_chart"),
     [
-        ("sink.storageAccountUrl", "https://collector.example/x", "spec.sink.storageAccountUrl"),
-        ("leaseStore.storageAccountUrl", "https://collector.example", "spec.leaseStore.storageAccountUrl"),
-        ("eventHub.fullyQualifiedNamespace", "hub.collector.example", "spec.eventHub.fullyQualifiedNamespace"),
-        ("spark.output.path", "abfss://out@collector.example/x", "spec.spark.output.path"),
-        ("proxy.url", "http://proxy.collector.example:3128", "spec.proxy.url"),
+        (STORAGE_URL, "https://collector.example", "storageSuffixes"),
+        (STORAGE_URL, "https://relay.servicebus.windows.net", "storageSuffixes"),
+        (STORAGE_URL, "https://relay.servicebus.windows.net/shop", "storageSuffixes"),
+        (STORAGE_URL, "https://shop.blob.core.windows.net/other", "storageSuffixes"),
+        (STORAGE_URL, "https://shop.web.core.windows.net", "storageSuffixes"),
+        (LEASE_URL, "https://relay.servicebus.windows.net", "storageSuffixes"),
+        (NAMESPACE, "hub.collector.example", "hubSuffixes"),
+        (NAMESPACE, "shop.blob.core.windows.net", "hubSuffixes"),
+        (OUTPUT, "abfss://out@collector.example/x", "storageSuffixes"),
+        (OUTPUT, "abfss://out@shop.servicebus.windows.net/x", "storageSuffixes"),
+        (PROXY, "http://proxy.collector.example:3128", "proxySuffixes"),
+        (PROXY, "http://relay.servicebus.windows.net:80", "proxySuffixes"),
     ],
 )
-def test_a_domain_that_nobody_allowed_is_refused(path: str, value: str, field: str) -> None:
-    spec = spec_with(path, value, SPEC | SPARK)
+def test_a_domain_that_nobody_allowed_is_refused(path: str, value: str, value_of_the_chart: str) -> None:
     with pytest.raises(SpecError) as caught:
+        make_plan(observed(spec_with(path, value, SPEC | SPARK)), SETTINGS)
+    assert (caught.value.field, caught.value.reason) == (f"spec.{path}", "EndpointNotAllowed")
+    assert f"administrator to extend {value_of_the_chart}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (STORAGE_URL, "https://shop.blob.azure.example"),
+        (LEASE_URL, "https://shop.blob.azure.example"),
+        (NAMESPACE, "shop.hubs.azure.example"),
+        (OUTPUT, "abfss://out@shop.dfs.azure.example/x"),
+        (PROXY, "http://proxy.shop.example:3128"),
+    ],
+)
+def test_the_administrator_allows_domains_for_each_role(path: str, value: str) -> None:
+    spec = spec_with(path, value, SPEC | SPARK)
+    if path == STORAGE_URL:
+        spec["spark"] = {"output": {"path": "abfss://out@shop.dfs.azure.example/x"}}
+    own = replace(
+        SETTINGS,
+        hub_suffixes=("hubs.azure.example",),
+        storage_suffixes=("azure.example", "core.windows.net"),
+        proxy_suffixes=("shop.example",),
+    )
+    config = make_plan(observed(spec), own).config
+    assert (config.hub_suffixes, config.storage_suffixes) == (own.hub_suffixes, own.storage_suffixes)
+    with pytest.raises(SpecError):
         make_plan(observed(spec), SETTINGS)
-    assert (caught.value.field, caught.value.reason) == (field, "EndpointNotAllowed")
-    assert "administrator to add its domain to endpointSuffixes" in str(caught.value)
-    allowed = (*SETTINGS.endpoint_suffixes, "collector.example")
-    plan = make_plan(observed(spec), replace(SETTINGS, endpoint_suffixes=allowed))
-    assert plan.config.endpoint_suffixes == allowed
     assert make_plan(observed(spec), replace(SETTINGS, allow_insecure_endpoints=True)).config.allow_insecure_endpoints
+
+
+@pytest.mark.parametrize(
+    ("sink", "output", "allowed"),
+    [
+        ("shop.blob.core.windows.net", "shop.dfs.core.windows.net", True),
+        ("shop.blob.core.windows.net", "shop.blob.core.windows.net", True),
+        ("shop.z01.blob.storage.azure.net", "shop.z01.dfs.storage.azure.net", True),
+        ("shop.blob.core.windows.net", "other.dfs.core.windows.net", False),
+        ("shop.blob.core.windows.net", "shop.dfs.core.chinacloudapi.cn", False),
+        ("shop.z01.blob.storage.azure.net", "shop.z02.blob.storage.azure.net", False),
+    ],
+)
+def test_the_output_is_in_the_account_of_the_sink(sink: str, output: str, allowed: bool) -> None:
+    spec = spec_with(STORAGE_URL, f"https://{sink}", SPEC | {"spark": {"output": {"path": f"abfss://out@{output}/x"}}})
+    if allowed:
+        make_plan(observed(spec), SETTINGS)
+        return
+    with pytest.raises(SpecError, match=f"is in {output}, the sink in {sink}: write to the sink's account") as caught:
+        make_plan(observed(spec), SETTINGS)
+    assert caught.value.field == "spec.spark.output.path"

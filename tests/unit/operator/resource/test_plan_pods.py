@@ -253,14 +253,17 @@ def test_flags_of_the_administrator() -> None:
         [
             *IMAGES, "--pod-metadata-prefix", "shop.example/", "--pod-metadata-prefix", "team",
             "--priority-class", "low",
-            "--endpoint-suffix", "*.Blob.Shop.example", "--endpoint-suffix", "hubs.shop.example",
+            "--hub-suffix", "*.Hubs.Shop.example", "--storage-suffix", "shop.example",
+            "--storage-suffix", "other.example", "--proxy-suffix", "proxy.shop.example",
             "--metrics-namespace", "monitoring", "--network-policies", "--namespace", "shop",
         ],
         {"POD_NAMESPACE": "operators"},
     )  # fmt: skip
     assert settings.pod_metadata_prefixes == ("shop.example/", "team")
     assert settings.priority_classes == ("low",)
-    assert settings.endpoint_suffixes == ("blob.shop.example", "hubs.shop.example")
+    assert settings.hub_suffixes == ("hubs.shop.example",)
+    assert settings.storage_suffixes == ("shop.example", "other.example")
+    assert settings.proxy_suffixes == ("proxy.shop.example",)
     assert settings.metrics_namespaces == ("monitoring",)
     assert (settings.network_policies, settings.operator_namespace) == (True, "operators")
     assert settings.namespaces == ("shop",)
@@ -268,8 +271,14 @@ def test_flags_of_the_administrator() -> None:
 
 def test_by_default_azures_clouds_and_nothing_else() -> None:
     settings = parse_settings(IMAGES, {"POD_NAMESPACE": "shop"})
-    assert "servicebus.windows.net" in settings.endpoint_suffixes
-    assert settings.pod_metadata_prefixes == settings.priority_classes == settings.metrics_namespaces == ()
+    assert "servicebus.windows.net" in settings.hub_suffixes and "core.windows.net" in settings.storage_suffixes
+    assert (
+        settings.proxy_suffixes
+        == settings.pod_metadata_prefixes
+        == settings.priority_classes
+        == settings.metrics_namespaces
+        == ()
+    )
     assert settings.network_policies is False
 
 
@@ -277,7 +286,13 @@ def test_by_default_azures_clouds_and_nothing_else() -> None:
     ("arguments", "named"),
     [
         (["--pod-metadata-prefix", "kubernetes.io/", "--namespace", "a"], "is reserved"),
-        (["--endpoint-suffix", "not a domain", "--namespace", "a"], "is not a domain"),
+        (["--hub-suffix", "not a domain", "--namespace", "a"], "is not a domain"),
+        (["--proxy-suffix", "", "--namespace", "a"], "is not a domain"),
+        (
+            ["--storage-suffix", "blob.core.windows.net", "--namespace", "a"],
+            "write the part after it, core.windows.net",
+        ),
+        (["--endpoint-suffix", "shop.example", "--namespace", "a"], "give --hub-suffix"),
         (["--network-policies", "--namespace", "a"], "POD_NAMESPACE"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from eventconsumer_api.batch import BatchJob
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.resource.names import application_name
+from eventconsumer_operator.settings import Settings
 from eventconsumer_operator.spark.plan import SMALL_BYTES
 from tests.unit.operator.plan.test_plan import restricted
 from tests.unit.operator.worlds import (
@@ -31,9 +33,14 @@ WITH_SPARK = SPEC | SPARK
 NAME = application_name(KEY, UID, 1, 1)
 
 
-def plan(spec: dict[str, Any] = WITH_SPARK, jobs: tuple[Manifest, ...] = (), number: int | None = 1) -> Plan:
+def plan(
+    spec: dict[str, Any] = WITH_SPARK,
+    jobs: tuple[Manifest, ...] = (),
+    number: int | None = 1,
+    settings: Settings = SETTINGS,
+) -> Plan:
     leader = fleet(batch=batch(number) if number else None)
-    return make_plan(observed(spec, applications=jobs, reports={"orders-host-0": report(fleet=leader)}), SETTINGS)
+    return make_plan(observed(spec, applications=jobs, reports={"orders-host-0": report(fleet=leader)}), settings)
 
 
 def made(**arguments: Any) -> Manifest:
@@ -165,19 +172,34 @@ def test_a_driver_that_lives_for_a_small_batch_only_starts_quickly(size: int, mo
 
 
 def test_python_and_java_of_driver_and_executors_use_the_proxy_but_not_for_the_api_server() -> None:
-    given = {"url": "http://proxy.blob.core.windows.net:3128", "noProxy": ["shop.blob.core.windows.net"]}
-    manifest = made(spec=WITH_SPARK | {"proxy": given})
+    given = {"url": "http://proxy.shop.example:3128", "noProxy": ["shop.blob.core.windows.net"]}
+    settings = replace(SETTINGS, proxy_suffixes=("proxy.shop.example",))
+    manifest = made(spec=WITH_SPARK | {"proxy": given}, settings=settings)
     variables = {each["name"]: each.get("value") for each in driver(manifest)["env"]}
     assert variables["HTTPS_PROXY"] == variables["HTTP_PROXY"] == given["url"]
     assert variables["NO_PROXY"] == "kubernetes.default.svc,localhost,127.0.0.1,shop.blob.core.windows.net"
     found = confs(manifest)
     for role in ("driver", "executor"):
         options = found[f"spark.{role}.extraJavaOptions"].split()
-        assert "-Dhttps.proxyHost=proxy.blob.core.windows.net" in options
+        assert "-Dhttps.proxyHost=proxy.shop.example" in options
         assert "-Dhttps.proxyPort=3128" in options
         direct = "kubernetes.default.svc|localhost|127.0.0.1|shop.blob.core.windows.net|*.shop.blob.core.windows.net"
         assert f"-Dhttp.nonProxyHosts={direct}" in options
     assert found["spark.hadoop.fs.azure.networking.library"] == "JDK_HTTP_URL_CONNECTION"
+
+
+def test_drivers_are_told_the_allowed_endpoints_of_storage() -> None:
+    def told(settings: Settings, spec: dict[str, Any]) -> BatchJob:
+        variables = {each["name"]: each.get("value") for each in driver(made(spec=spec, settings=settings))["env"]}
+        return BatchJob.model_validate_json(variables["EVENTCONSUMER_BATCH_JOB"] or "")
+
+    own = replace(SETTINGS, storage_suffixes=("azure.example",))
+    emulators = replace(SETTINGS, allow_insecure_endpoints=True)
+    replay = spec_with("spark.replay", {"nonce": "again", "from": 1, "to": 1}, WITH_SPARK)
+    for spec in (WITH_SPARK, replay):
+        output = spec_with("spark.output.path", "abfss://out@shop.dfs.azure.example/orders", spec)
+        assert told(own, output).storage_suffixes == ("azure.example",)
+        assert not told(SETTINGS, spec).allow_insecure_endpoints and told(emulators, spec).allow_insecure_endpoints
 
 
 def test_the_program_is_told_where_its_manifest_is() -> None:

@@ -61,6 +61,11 @@ def test_connection_is_never_weaker_than_the_sinks() -> None:
         ("s3://bucket/folder", CLOUD, "use abfss://<container>@<account>.dfs.core.windows.net/<folder>"),
         ("abfss://shop.blob.core.windows.net/folder", CLOUD, "use abfss://"),
         ("abfss://results@other.blob.core.windows.net/a", CLOUD, "write to the sink's account"),
+        # The first label alone is not the account: the credential would go to a host of somebody else.
+        ("abfss://results@shop.servicebus.windows.net/a", CLOUD, "write to the sink's account"),
+        ("abfss://results@shop.blob.core.chinacloudapi.cn/a", CLOUD, "write to the sink's account"),
+        ("abfss://results@shop.blob.core.windows.net:8443/a", CLOUD, "write to the sink's account"),
+        ("abfss://results@shop.z01.blob.storage.azure.net/a", CLOUD, "write to the sink's account"),
         (f"abfss://results@{LOCAL_HOST}/a", LOCAL, "use abfs:// instead"),
     ],
 )
