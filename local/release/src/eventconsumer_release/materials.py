@@ -43,8 +43,10 @@ def pinned(root: Path) -> Iterator[tuple[str, Pinned]]:
     jars = root / "spark/jars"
     for found in inventory.jars((jars / "pom.xml").read_text(), (jars / "SHA256SUMS").read_text()):
         yield "image spark", found
-    for found in inventory.pip((root / "requirements/dev.txt").read_text()):
-        yield LOCAL, found
+    for path in sorted((root / "requirements").glob("*.txt")):
+        if path.stem not in IMAGES:
+            for found in inventory.pip(path.read_text()):
+                yield LOCAL, found
     for found in inventory.npm((root / "local/azurite/package-lock.json").read_text()):
         yield LOCAL, found
     for sums in sorted((root / "local/cluster/tools").glob("*/go.sum")):
