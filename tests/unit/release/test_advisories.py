@@ -99,11 +99,11 @@ def test_an_accepted_advisory_names_its_reason_and_date(sources: Path, field: st
 
 
 def test_ecosystems_without_advisories_are_not_called_clean(sources: Path) -> None:
-    found = audit.report(sources, [record("npm", "azurite", {"introduced": "0"})])
+    found = audit.report(sources, [record("npm", "azurite", {"introduced": "0"}, modified="2026-01-02T03:04:05Z")])
     assert found.mistakes == []
     assert [str(each) for each in found.elsewhere] == ["npm azurite 3.0.0: X-1 a hole"]
     told = {line.partition(":")[0]: line for line in found.lines}
-    assert "0 in images and 1 elsewhere have advisories" in told["npm"]
+    assert "0 in images and 1 elsewhere have one of 1 advisories (newest: 2026-01-02)" in told["npm"]
     for ecosystem in ("PyPI", "Go", "Maven"):
         assert "NOT AUDITED" in told[ecosystem]
 

@@ -88,11 +88,26 @@ def findings(packages: Iterable[Pinned], records: Iterable[Record]) -> Iterator[
                     yield Finding(record["id"], ecosystem, _name(package), package.version, record.get("summary", ""))
 
 
-def ecosystems(records: Iterable[Record]) -> set[str]:
-    """The ecosystems that records are about."""
-    return {
-        entry["package"]["ecosystem"] for each in records for entry in each.get("affected", []) if "package" in entry
-    }
+@dataclass(frozen=True)
+class Coverage:
+    """Records about one ecosystem: their number, and the newest day on which one changed; empty if none has a time."""
+
+    number: int
+    newest: str
+
+    def __str__(self) -> str:
+        """A part of a sentence."""
+        return f"{self.number} advisories" + (f" (newest: {self.newest})" if self.newest else "")
+
+
+def coverage(records: Iterable[Record]) -> dict[str, Coverage]:
+    """The ecosystems that records are about; Go's own files have the year 1 as their time."""
+    days: dict[str, list[str]] = {}
+    for record in records:
+        day = str(record.get("modified", ""))[:10]
+        for ecosystem in {entry["package"]["ecosystem"] for entry in record.get("affected", []) if "package" in entry}:
+            days.setdefault(ecosystem, []).append("" if day.startswith("0001") else day)
+    return {ecosystem: Coverage(len(each), max(each)) for ecosystem, each in days.items()}
 
 
 def _name(package: Pinned) -> str:

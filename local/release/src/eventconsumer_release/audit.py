@@ -56,7 +56,8 @@ def report(root: Path, records: list[Record]) -> Report:
     users = list(materials.pinned(root))
     shipped = {package for user, package in users if user != materials.LOCAL}
     local = {package for _, package in users} - shipped
-    audited = advisories.ecosystems(records) & advisories.COMPARABLE
+    known = advisories.coverage(records)
+    audited = known.keys() & advisories.COMPARABLE
     in_images = list(advisories.findings(shipped, records))
     elsewhere = list(advisories.findings(local, records))
     accepted = advisories.accepted(tomllib.loads((root / ACCEPTED).read_text()).get("accepted", []))
@@ -71,7 +72,7 @@ def report(root: Path, records: list[Record]) -> Report:
         counts = [sum(each.kind == kind for each in packages) for packages in (shipped, local)]
         if ecosystem in audited:
             numbers = _packages(in_images, ecosystem), _packages(elsewhere, ecosystem)
-            result = "{} in images and {} elsewhere have advisories".format(*numbers)
+            result = "{} in images and {} elsewhere have one of {}".format(*numbers, known[ecosystem])
         elif ecosystem in advisories.COMPARABLE:
             result = "NOT AUDITED: no advisories at hand; ADVISORIES names folders with records of the OSV format"
         else:
