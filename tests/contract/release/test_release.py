@@ -281,6 +281,12 @@ def test_a_release_is_verified_by_openssl_as_documented(dist: Path, clone: Path)
     assert subjects[chart] == sha256((dist / chart).read_bytes()).hexdigest()
 
 
+@pytest.mark.skipif(shutil.which("cosign") is None, reason="cosign is not installed")
+def test_a_release_is_verified_by_cosign_as_documented(dist: Path) -> None:
+    done = verified(dist, "mkdir", "tar", "cosign")
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("name", [f"eventconsumer-{VERSION}.tgz", "provenance.intoto.json"])
 def test_a_changed_file_is_noticed_also_with_new_checksums(dist: Path, name: str) -> None:
     content = bytearray((dist / name).read_bytes())
