@@ -89,7 +89,7 @@ demo-down: env ## Remove the demo; keep caches
 
 # --- a release -----------------------------------------------------------------------------------
 .PHONY: release
-release: env ## Build wheels, chart, install.yaml, SBOM and images into dist/: VERSION=1.2.0 [REGISTRY=…] [IMAGES=no]
+release: env ## Build wheels, chart, images and their SBOMs into dist/, and sign: VERSION=1.2.0 REGISTRY=… SIGNING_KEY=…
 	@$(PY) -m eventconsumer_release "$(VERSION)"
 
 # --- documentation -------------------------------------------------------------------------------
@@ -128,9 +128,10 @@ test: peer lint types borders docs azurite jars ## Run all checks except the lon
 	@$(VENV)/bin/pytest -n 3 --dist loadscope --no-loadscope-reorder --durations=30 -m "not long" \
 	  tests/e2e tests/contract tests/simulation tests/integration
 
-test-long: peer azurite jars ## Run the long checks: mutants, long simulation and property tests, Kubeflow, upgrade, GitOps, Java, KEDA
+test-long: peer azurite jars ## Run the long checks: audit of dependencies, mutants, long simulation and property tests, Kubeflow, upgrade, GitOps, Java, KEDA
 	@./local/need javac openjdk-17-jdk-headless
 	@$(PY) -m local_cluster tools --gitops --kubeflow
+	@$(PY) -m eventconsumer_release.audit
 	@$(PY) -m tests.simulation --steps $(STEPS) --seed $(SEED)
 	@HYPOTHESIS_PROFILE=long $(VENV)/bin/pytest -n 2 tests/unit
 	@$(VENV)/bin/pytest --durations=20 -m long tests

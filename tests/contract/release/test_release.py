@@ -3,19 +3,27 @@
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
 import zipfile
+from base64 import b64decode
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 import yaml
+from cryptography.hazmat.primitives.asymmetric import ec
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from eventconsumer_release.versions import DECODER, distributions
+from docs.generate.pages import blocks
+from eventconsumer_release.oci import Image
+from eventconsumer_release.signing import Key
+from eventconsumer_release.versions import DECODER, IMAGES, distributions
+from tests.support.signed_release import REGISTRY, locked_version
 
 ROOT = Path(__file__).parents[3]
 VERSION = str(yaml.safe_load((ROOT / "helm/eventconsumer/Chart.yaml").read_text())["version"])
@@ -29,10 +37,19 @@ def git(folder: Path, *arguments: str) -> str:
 
 def release(root: Path, version: str = VERSION, **environment: str) -> subprocess.CompletedProcess[str]:
     """`make release VERSION=… IMAGES=no` in another clone, with this environment's programs."""
+    command = ["eventconsumer_release", version, "--root", str(root)]
+    return run(command, {"IMAGES": "no", "UNSIGNED": "yes"} | environment)
+
+
+def signed_release(root: Path, key: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A release with signatures and small images in another clone."""
+    return run(["tests.support.signed_release", str(root), VERSION, str(key)], environment)
+
+
+def run(module: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "eventconsumer_release", version, "--root", str(root)],
-        env=os.environ | {"IMAGES": "no"} | environment, check=False, capture_output=True, text=True,
-        stdin=subprocess.DEVNULL, umask=int(environment.get("UMASK", "22"), 8),
+        [sys.executable, "-m", *module], cwd=ROOT, env=os.environ | environment, check=False, capture_output=True,
+        text=True, stdin=subprocess.DEVNULL, umask=int(environment.get("UMASK", "22"), 8),
     )  # fmt: skip
 
 
@@ -67,12 +84,33 @@ def origin(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def clone(origin: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The first clone, in which a release was built."""
+def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A private key of the form that the documentation names, and the public key beside it."""
+    path = tmp_path_factory.mktemp("key") / "release.key"
+    for command in (
+        f"openssl genpkey -quiet -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out {path}",
+        f"openssl pkey -in {path} -pubout -out {path.with_suffix('.pub')}",
+    ):
+        subprocess.run(command.split(), check=True)
+    return path
+
+
+@pytest.fixture(scope="module")
+def clone(origin: Path, key: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first clone, in which a signed release was built."""
     folder = tmp_path_factory.mktemp("one") / "clone"
     git(origin, "clone", "--quiet", str(origin), str(folder))
-    done = release(folder)
+    done = signed_release(folder, key)
     assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture
+def dist(clone: Path, key: Path, tmp_path: Path) -> Path:
+    """A copy of the signed release beside its public key, to verify or to change."""
+    folder = tmp_path / "dist"
+    shutil.copytree(clone / "dist", folder)
+    shutil.copy(key.with_suffix(".pub"), folder)
     return folder
 
 
@@ -84,12 +122,12 @@ def second(origin: Path, tmp_path: Path) -> Iterator[Path]:
     yield folder
 
 
-def test_two_builds_are_the_same_bytes(clone: Path, second: Path) -> None:
+def test_two_builds_are_the_same_bytes(clone: Path, second: Path, key: Path) -> None:
     (second / "dist").mkdir()
     (second / "dist/of-an-earlier-build").touch()
     (second / "crds/src/eventconsumer_api/__pycache__").mkdir()
     (second / "crds/src/eventconsumer_api/__pycache__/x.pyc").write_bytes(b"trash that Git ignores")
-    done = release(second, UMASK="77", TZ="Pacific/Auckland", LC_ALL="C", PYTHONHASHSEED="7")
+    done = signed_release(second, key, UMASK="77", TZ="Pacific/Auckland", LC_ALL="C", PYTHONHASHSEED="7")
     assert done.returncode == 0, done.stderr
     one, two = released(clone), released(second)
     assert one.keys() == two.keys()
@@ -100,6 +138,8 @@ def test_two_builds_are_the_same_bytes(clone: Path, second: Path) -> None:
 def test_every_file_is_there_and_its_checksum_holds(clone: Path) -> None:
     names = set(released(clone))
     assert names >= {f"eventconsumer-{VERSION}.tgz", "install.yaml", "sbom.cdx.json", "CHANGELOG.md", "SHA256SUMS"}
+    for image in IMAGES:
+        assert names >= {f"eventconsumer-{image}-{VERSION}.{end}" for end in ("oci.tar", "cdx.json", "signatures.tar")}
     assert sum(name.endswith(WHEEL) for name in names) == len(distributions(ROOT))
     assert sum(name.endswith(".tar.gz") for name in names) == len(distributions(ROOT))
     check = subprocess.run(
@@ -109,7 +149,10 @@ def test_every_file_is_there_and_its_checksum_holds(clone: Path) -> None:
         capture_output=True,
         text=True,
     ).stdout
-    assert {line.removesuffix(": OK") for line in check.splitlines()} == names - {"SHA256SUMS"}
+    assert {line.removesuffix(": OK") for line in check.splitlines()} == names - {
+        "SHA256SUMS",
+        "SHA256SUMS.sig",
+    }
 
 
 def test_wheels_hold_the_packages_and_the_license(clone: Path) -> None:
@@ -176,6 +219,140 @@ def test_the_bill_of_materials_keeps_to_the_schema_and_names_our_own_wheels(clon
     shipped = {component["name"] for component in bom["components"] if component["scope"] == "required"}
     assert {"pydantic", "kopf", "azure-eventhub", "pyspark", "hadoop-azure"} <= shipped
     assert not {"pytest", "azurite", "ruff"} & shipped
+
+
+def test_the_bill_of_materials_of_an_image_names_the_packages_in_it(clone: Path) -> None:
+    text = (clone / f"dist/eventconsumer-operator-{VERSION}.cdx.json").read_text()
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    bom = json.loads(text)
+    image = Image(clone / f"dist/eventconsumer-operator-{VERSION}.oci.tar")
+    assert bom["metadata"]["component"]["version"] == image.digest
+    pyyaml = locked_version(ROOT, "operator", "pyyaml")
+    found = {component["purl"]: component for component in bom["components"] if component["type"] == "library"}
+    assert set(found) == {
+        "pkg:deb/debian/libssl3@3.0.19-1~deb12u2?arch=amd64&distro=debian-12&upstream=openssl",
+        f"pkg:pypi/pyyaml@{pyyaml}",
+        "pkg:maven/org.apache.hadoop/hadoop-azure@3.4.1",
+        f"pkg:cargo/eventconsumer-decoder@{VERSION}",
+    }
+    without = [purl for purl, component in found.items() if not component.get("hashes")]
+    assert [purl.partition("/")[0] for purl in without] == ["pkg:deb"]  # dpkg does not keep the digest of a package
+
+
+def test_chart_and_install_yaml_name_images_by_digest(clone: Path) -> None:
+    digests = {image: Image(clone / f"dist/eventconsumer-{image}-{VERSION}.oci.tar").digest for image in IMAGES}
+    images = {image: f"{REGISTRY}/eventconsumer/{image}:{VERSION}@{digest}" for image, digest in digests.items()}
+    with tarfile.open(clone / f"dist/eventconsumer-{VERSION}.tgz") as chart:
+        values = yaml.safe_load(chart.extractfile("eventconsumer/values.yaml"))  # type: ignore[arg-type]
+    assert {image: values["image"][image] for image in IMAGES} == images
+    text = (clone / "dist/install.yaml").read_text()
+    assert all(text.count(reference) == text.count(f"eventconsumer/{image}:") for image, reference in images.items())
+
+
+DOCUMENTED = [
+    command
+    for block in blocks(ROOT / "docs/how-to/release.md")
+    if block.language == "sh"
+    for command in block.text.replace("\\\n", " ").splitlines()
+]
+
+
+def verified(dist: Path, *programs: str) -> subprocess.CompletedProcess[str]:
+    """The documented commands of these programs, in a folder with a release, up to the first that fails."""
+    script = [line for line in DOCUMENTED if line.split()[0] in programs]
+    assert len(script) >= len(programs)
+    text = "\n".join(script).replace("0.1.0", VERSION)
+    return subprocess.run(["bash", "-ec", text], cwd=dist, check=False, capture_output=True, text=True)
+
+
+def test_no_command_of_the_documentation_is_left_out() -> None:
+    assert {line.split()[0] for line in DOCUMENTED} == {"openssl", "sha256sum", "python3", "mkdir", "tar", "cosign"}
+
+
+def test_a_release_is_verified_by_openssl_as_documented(dist: Path, clone: Path) -> None:
+    done = verified(dist, "openssl", "sha256sum", "python3")
+    assert done.returncode == 0, done.stderr
+    assert "Verified OK" in done.stdout
+    statement = json.loads(done.stdout.splitlines()[-1])
+    source = {"name": "source", "digest": {"gitCommit": git(clone, "rev-parse", "HEAD").strip()}}
+    assert statement["predicate"]["buildDefinition"]["resolvedDependencies"] == [source]
+    subjects = {subject["name"]: subject["digest"]["sha256"] for subject in statement["subject"]}
+    chart = f"eventconsumer-{VERSION}.tgz"
+    assert subjects[chart] == sha256((dist / chart).read_bytes()).hexdigest()
+
+
+@pytest.mark.skipif(shutil.which("cosign") is None, reason="cosign is not installed")
+def test_a_release_is_verified_by_cosign_as_documented(dist: Path) -> None:
+    done = verified(dist, "mkdir", "tar", "cosign")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", [f"eventconsumer-{VERSION}.tgz", "provenance.intoto.json"])
+def test_a_changed_file_is_noticed_also_with_new_checksums(dist: Path, name: str) -> None:
+    content = bytearray((dist / name).read_bytes())
+    digest = sha256(content).hexdigest()
+    content[len(content) // 2] ^= 1
+    (dist / name).write_bytes(content)
+    done = verified(dist, "openssl", "sha256sum")
+    assert done.returncode != 0 and f"{name}: FAILED" in done.stdout
+    checksums = dist / "SHA256SUMS"
+    checksums.write_text(checksums.read_text().replace(digest, sha256(content).hexdigest()))
+    done = verified(dist, "openssl", "sha256sum")
+    assert done.returncode != 0 and "Verification failure" in done.stdout
+
+
+def test_a_release_of_another_key_is_noticed(dist: Path) -> None:
+    other = ec.generate_private_key(ec.SECP256R1())
+    (dist / "SHA256SUMS.sig").write_text(Key(other).sign((dist / "SHA256SUMS").read_bytes()))
+    assert verified(dist, "openssl").returncode != 0
+
+
+def test_the_signature_of_an_image_is_over_its_digest(dist: Path, tmp_path: Path) -> None:
+    """The parts that cosign reads, verified by OpenSSL; the archive's files are those of one image layout."""
+    done = verified(dist, "mkdir", "tar")
+    assert done.returncode == 0, done.stderr
+    layout = dist / "operator"
+
+    def blob(digest: str) -> bytes:
+        content = (layout / "blobs" / digest.replace(":", "/")).read_bytes()
+        assert digest == f"sha256:{sha256(content).hexdigest()}"
+        return content
+
+    image, sigs, atts = json.loads((layout / "index.json").read_text())["manifests"]
+    assert [each["annotations"]["kind"].rpartition("/")[2] for each in (image, sigs, atts)] == ["image", "sigs", "atts"]
+    assert image["digest"] == Image(dist / f"eventconsumer-operator-{VERSION}.oci.tar").digest
+    (layer,) = json.loads(blob(sigs["digest"]))["layers"]
+    payload = json.loads(blob(layer["digest"]))["critical"]
+    assert payload["image"] == {"docker-manifest-digest": image["digest"]}
+    assert payload["identity"] == {"docker-reference": f"{REGISTRY}/eventconsumer/operator:{VERSION}"}
+    (tmp_path / "payload").write_bytes(blob(layer["digest"]))
+    (tmp_path / "signature").write_bytes(b64decode(layer["annotations"]["dev.cosignproject.cosign/signature"]))
+    command = ["openssl", "dgst", "-sha256", "-verify", dist / "release.pub", "-signature", tmp_path / "signature"]
+    subprocess.run([*command, tmp_path / "payload"], check=True, capture_output=True)
+    attested = [json.loads(blob(each["digest"])) for each in json.loads(blob(atts["digest"]))["layers"]]
+    statements = [json.loads(b64decode(envelope["payload"])) for envelope in attested]
+    kinds = ["https://slsa.dev/provenance/v1", "https://cyclonedx.org/bom"]
+    assert [statement["predicateType"] for statement in statements] == kinds
+    for statement in statements:
+        assert image["digest"] in {f"sha256:{subject['digest']['sha256']}" for subject in statement["subject"]}
+
+
+@pytest.mark.parametrize(
+    ("environment", "told"),
+    [
+        ({"UNSIGNED": ""}, "A release is signed: set SIGNING_KEY=<file>"),
+        ({"UNSIGNED": "yes", "SIGNING_KEY": "KEY"}, "SIGNING_KEY and UNSIGNED=yes exclude each other"),
+        ({"UNSIGNED": "", "SIGNING_KEY": "KEY", "REGISTRY": REGISTRY}, "names its images by registry and digest"),
+    ],
+)
+def test_a_release_that_nobody_could_verify_is_refused(
+    clone: Path, key: Path, environment: dict[str, str], told: str
+) -> None:
+    before = released(clone)
+    done = release(clone, **{name: value.replace("KEY", str(key)) for name, value in environment.items()})
+    assert done.returncode == 1
+    assert told in done.stderr and "Traceback" not in done.stderr
+    assert released(clone) == before
 
 
 @pytest.mark.parametrize(

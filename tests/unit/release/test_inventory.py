@@ -80,6 +80,10 @@ def test_nothing_of_this_repository_s_lock_files_is_left_out() -> None:
         lines = (ROOT / f"requirements/{image}.txt").read_text().splitlines()
         pins = sum("==" in line and not line.startswith((" ", "#")) for line in lines)
         assert sum(user == f"image {image}" and each.kind == "pypi" for user, each in found) == pins > 0
+    local = {(each.name, each.version) for user, each in found if user == materials.LOCAL and each.kind == "pypi"}
+    for path in (ROOT / "requirements").glob("*.txt"):
+        if path.stem not in versions.IMAGES:
+            assert {(each.name, each.version) for each in inventory.pip(path.read_text())} <= local, path.name
     jars = (ROOT / "spark/jars/SHA256SUMS").read_text().splitlines()
     assert {each.digests[0][1] for _, each in found if each.kind == "maven"} == {line.split()[0] for line in jars}
     sums = [path.read_text() for path in (ROOT / "local/cluster/tools").glob("*/go.sum")]

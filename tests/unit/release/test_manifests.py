@@ -5,14 +5,18 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from eventconsumer_release import archive, manifests
+from eventconsumer_release.errors import ReleaseError
 from eventconsumer_release.versions import IMAGES, reference
 
 ROOT = Path(__file__).parents[3]
 VERSION = str(yaml.safe_load((ROOT / "helm/eventconsumer/Chart.yaml").read_text())["version"])
 REGISTRY = "registry.example.com/team"
+DIGEST = f"@sha256:{'a1' * 32}"
+IN_REGISTRY = {image: reference(image, VERSION, REGISTRY) + DIGEST for image in IMAGES}
 TIME = 1_700_000_000
 
 
@@ -21,8 +25,8 @@ def members(package: bytes) -> dict[str, tuple[tarfile.TarInfo, bytes]]:
         return {entry.name: (entry, tar.extractfile(entry).read()) for entry in tar}  # type: ignore[union-attr]
 
 
-def installed(registry: str) -> list[dict[str, Any]]:
-    return list(yaml.load_all(manifests.install(ROOT, VERSION, registry), yaml.CSafeLoader))
+def installed(images: dict[str, str]) -> list[dict[str, Any]]:
+    return list(yaml.load_all(manifests.install(ROOT, VERSION, images), yaml.CSafeLoader))
 
 
 def test_an_archive_does_not_depend_on_its_builder() -> None:
@@ -39,12 +43,12 @@ def test_an_archive_does_not_depend_on_its_builder() -> None:
 
 
 def test_the_package_is_the_chart_with_the_release_s_images() -> None:
-    found = members(manifests.chart_package(ROOT, VERSION, REGISTRY, TIME))
+    found = members(manifests.chart_package(ROOT, IN_REGISTRY, TIME))
     chart = ROOT / "helm/eventconsumer"
     assert set(found) == {f"eventconsumer/{path.relative_to(chart)}" for path in chart.rglob("*") if path.is_file()}
     values = yaml.safe_load(found["eventconsumer/values.yaml"][1])
     expected = yaml.safe_load((chart / "values.yaml").read_text())
-    expected["image"] |= {image: reference(image, VERSION, REGISTRY) for image in IMAGES}
+    expected["image"] |= IN_REGISTRY
     assert values == expected
     assert found["eventconsumer/Chart.yaml"][1] == (chart / "Chart.yaml").read_bytes()
 
@@ -55,12 +59,19 @@ def test_install_has_the_namespace_first_and_the_base_with_images_of_the_registr
         for name in ("crd.yaml", "operator.yaml")
         for document in yaml.load_all((ROOT / "kustomize/base" / name).read_text(), yaml.CSafeLoader)
     ]
-    namespace, *documents = installed("")
+    namespace, *documents = installed({image: reference(image, VERSION) for image in IMAGES})
     assert namespace["kind"] == "Namespace"
     assert documents == base
     assert {each["metadata"].get("namespace") for each in base} - {None} == {namespace["metadata"]["name"]}
-    (deployment,) = [document for document in installed(REGISTRY) if document["kind"] == "Deployment"]
+    (deployment,) = [document for document in installed(IN_REGISTRY) if document["kind"] == "Deployment"]
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    assert container["image"] == reference("operator", VERSION, REGISTRY)
+    assert container["image"] == IN_REGISTRY["operator"]
     for image in ("processor", "spark"):
-        assert f"--{image}-image={reference(image, VERSION, REGISTRY)}" in container["args"]
+        assert f"--{image}-image={IN_REGISTRY[image]}" in container["args"]
+
+
+def test_an_image_that_the_sources_do_not_name_is_refused() -> None:
+    with pytest.raises(ReleaseError, match=r"has no value image\.proxy"):
+        manifests.with_values("image:\n  operator: a\nother:\n  proxy: b\n", {"proxy": "c"})
+    with pytest.raises(ReleaseError, match=r"kustomize/base does not name eventconsumer/operator:99\.0\.0"):
+        manifests.install(ROOT, "99.0.0", {"operator": "c"})

@@ -8,6 +8,9 @@ import pytest
 ROOT = Path(__file__).parents[3]
 REQUIREMENTS = sorted((ROOT / "requirements").glob("*.txt"))
 DOCKERFILES = sorted(path for path in ROOT.glob("*/Dockerfile") if path.parent.name != "local")
+ALL_DOCKERFILES = sorted(path for path in ROOT.rglob("Dockerfile") if "node_modules" not in path.parts)
+BY_DIGEST = re.compile(r"[a-z0-9./-]+:[\w.-]+@sha256:[0-9a-f]{64}")
+OF_THE_PROJECT = {"eventconsumer/processor", "eventconsumer/spark"}
 
 
 @pytest.mark.parametrize("path", REQUIREMENTS, ids=lambda path: path.name)
@@ -32,6 +35,21 @@ def test_images_install_by_hash_only(path: Path) -> None:
     for install in installs:
         # Our own distributions come from the build context, without dependencies; everything else by hash.
         assert "--require-hashes" in install or "--no-deps" in install, install
+
+
+@pytest.mark.parametrize("path", ALL_DOCKERFILES, ids=lambda path: path.parent.name)
+def test_base_images_of_others_are_named_by_digest(path: Path) -> None:
+    text = path.read_text()
+    defaults = dict(re.findall(r"^ARG (\w+)=(\S+)$", text, flags=re.MULTILINE))
+    stages = set(re.findall(r"^FROM \S+ AS (\S+)$", text, flags=re.MULTILINE))
+    bases = {
+        re.sub(r"\$\{(\w+)\}", lambda found: defaults[found[1]], base)
+        for base in re.findall(r"^FROM (\S+)", text, flags=re.MULTILINE)
+        if base not in stages
+    }
+    assert bases
+    for base in bases - OF_THE_PROJECT:
+        assert BY_DIGEST.fullmatch(base), f"{base} can be another image tomorrow"
 
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.parent.name)

@@ -26,6 +26,7 @@ RUNTIME = {
 BUILD = {
     "buildah": "buildah",
     "debootstrap": "debootstrap",
+    "debian-archive-keyring": "/usr/share/keyrings/debian-archive-keyring.gpg",
     "ca-certificates": "/etc/ssl/certs/ca-certificates.crt",
 }
 _POLICY = Path("/usr/sbin/policy-rc.d")

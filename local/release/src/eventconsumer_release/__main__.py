@@ -1,5 +1,6 @@
 """`python -m eventconsumer_release VERSION`, for `make release`."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -9,26 +10,55 @@ from rich.markup import escape
 
 from eventconsumer_release import build
 from eventconsumer_release.errors import ReleaseError
+from eventconsumer_release.signing import PASSWORD_VARIABLE, Key, read_key
+from eventconsumer_release.versions import IMAGES
 from local_cluster.errors import ClusterError
-from local_cluster.layout import REPOSITORY
+from local_cluster.images.builder import Builder
+from local_cluster.layout import REPOSITORY, Layout
 
 _console = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def release(
     version: Annotated[str, typer.Argument(help="Version of the release, such as 1.2.0.")],
+    *,
     registry: Annotated[
         str, typer.Option(envvar="REGISTRY", help="Registry of its images, such as registry.example.com/team.")
     ] = "",
     images: Annotated[bool, typer.Option(envvar="IMAGES", help="Also build the images; IMAGES=no omits them.")] = True,
+    signing_key: Annotated[
+        Path | None, typer.Option(envvar="SIGNING_KEY", help="Private key of the signatures: ECDSA P-256, PEM.")
+    ] = None,
+    unsigned: Annotated[
+        bool, typer.Option(envvar="UNSIGNED", help="Do not sign; UNSIGNED=yes is for trials on your own machines.")
+    ] = False,
     root: Annotated[Path, typer.Option(help="The repository.")] = REPOSITORY,
 ) -> None:
     """Build the files of a release into dist/."""
     try:
-        build.release(root, version, registry=registry, images=images)
+        key = _key(signing_key, unsigned)
+        builder = _builder(root) if images else None
+        build.release(root, version, registry=registry, images=builder, key=key)
     except (ReleaseError, ClusterError) as error:
         _console.print(f"[red]error:[/red] {escape(str(error))}")
         raise SystemExit(1) from None
+
+
+def _key(path: Path | None, unsigned: bool) -> Key | None:
+    if path and unsigned:
+        raise ReleaseError("SIGNING_KEY and UNSIGNED=yes exclude each other: unset one of them.")
+    if not path and not unsigned:
+        raise ReleaseError(
+            "A release is signed: set SIGNING_KEY=<file> (docs/how-to/release.md describes the key). For a trial on "
+            "your own machines: UNSIGNED=yes."
+        )
+    return read_key(path, os.environ.get(PASSWORD_VARIABLE)) if path else None
+
+
+def _builder(root: Path) -> Builder:
+    if root.resolve() != REPOSITORY:
+        raise ReleaseError(f"Images are built of {REPOSITORY} only: run `make release` there, or without images.")
+    return Builder(Layout.from_environment(), list(IMAGES), fresh=True)
 
 
 if __name__ == "__main__":

@@ -147,15 +147,16 @@ class Buildah:
             run([*self._base, "rmi", *sorted(references)])
 
 
+def reproducible(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """An entry of an archive without time and owner, and with one of two modes."""
+    entry.mtime, entry.mode = EPOCH, 0o755 if entry.isdir() else 0o644
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    return entry
+
+
 def _pack(folder: Path, target: Path) -> None:
-    """A reproducible tar of a folder's files, without times and owners."""
-
-    def anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-        entry.mtime, entry.mode = EPOCH, 0o755 if entry.isdir() else 0o644
-        entry.uid = entry.gid = 0
-        entry.uname = entry.gname = ""
-        return entry
-
+    """A tar of a folder's files."""
     with tarfile.open(target, "w", format=tarfile.USTAR_FORMAT) as tar:
         for path in sorted(folder.rglob("*")):
-            tar.add(path, path.relative_to(folder).as_posix(), recursive=False, filter=anonymous)
+            tar.add(path, path.relative_to(folder).as_posix(), recursive=False, filter=reproducible)

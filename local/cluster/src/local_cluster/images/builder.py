@@ -22,18 +22,23 @@ FIXED_STEPS = 2
 class Builder:
     """The images of one repository, in buildah's storage and in containerd's."""
 
-    def __init__(self, layout: Layout, names: list[str], registry: str = LOCAL_REGISTRY) -> None:
+    def __init__(
+        self, layout: Layout, names: list[str], registry: str = LOCAL_REGISTRY, *, fresh: bool = False
+    ) -> None:
         """Choose images.
 
         Args:
             layout: Gives the stores.
             names: Some of `catalog.DOCKERFILES` and `catalog.EXTRA`.
             registry: Prefix of the references.
+            fresh: Make the base image and all images again, with the Debian packages that the mirror has now; a cluster
+                keeps those that it has.
         """
         self._layout = layout
         self._registry = registry
         self._scratch = layout.state / "scratch"
         self._names = names
+        self._fresh = fresh
 
     @property
     def images(self) -> list[Image]:
@@ -56,9 +61,9 @@ class Builder:
                 if installed := packages.install(packages.BUILD):
                     progress.note(f"installed {', '.join(installed)}")
             buildah = self._recovered()
-            present = buildah.references()
+            present = set() if self._fresh else buildah.references()
             self._ensure_base(buildah, present, progress)
-            loaded = self._in_containerd()
+            loaded = None if self._fresh else self._in_containerd()
             images = []
             for image in self.images:
                 if missing := [str(program) for program in image.programs if not program.exists()]:

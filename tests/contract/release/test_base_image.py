@@ -1,0 +1,54 @@
+"""The base image of a release, made by debootstrap from this machine's Debian mirror."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from local_cluster.images import base
+from local_cluster.images.buildah import Buildah
+from local_cluster.mirror import debian_mirror
+
+PENDING = """\
+FROM {base}
+RUN apt-get update && apt-get --simulate dist-upgrade >/tmp/pending && ! grep ^Inst /tmp/pending
+"""
+# `base.make` where the machine has no keys of Debian, in a mount namespace of its own.
+WITHOUT_KEYS = """\
+mount --types tmpfs none /usr/share/keyrings
+exec "$1" -c '
+import sys
+from pathlib import Path
+from local_cluster.images import base
+from local_cluster.images.buildah import Buildah
+folder = Path(sys.argv[1])
+base.make(Buildah(folder / "storage", "vfs"), sys.argv[2], folder, folder / "log")
+' "$2" "$3"
+"""
+
+
+@pytest.fixture
+def buildah(tmp_path: Path) -> Iterator[Buildah]:
+    """buildah with a storage of its own."""
+    found = Buildah(tmp_path / "storage", "vfs")
+    yield found
+    found.recover()
+
+
+@pytest.mark.long
+def test_the_base_image_has_every_update_of_the_mirror(buildah: Buildah, tmp_path: Path) -> None:
+    base.make(buildah, debian_mirror(), tmp_path / "scratch", tmp_path / "log")
+    (tmp_path / "context").mkdir()
+    dockerfile = tmp_path / "context/Dockerfile"
+    dockerfile.write_text(PENDING.format(base=base.reference()))
+    buildah.build(dockerfile, tmp_path / "context", "localhost/pending:1", {}, tmp_path / "log")
+
+
+def test_a_machine_without_debian_s_keys_installs_nothing(tmp_path: Path) -> None:
+    command = ["unshare", "--mount", "sh", "-ec", WITHOUT_KEYS, "sh", sys.executable, str(tmp_path), debian_mirror()]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "Cannot check Release signature" in (tmp_path / "log").read_text()
+    assert not list(tmp_path.glob(".base-*"))
