@@ -2,14 +2,45 @@
 
 A host reports its own state; the leading host adds its measurements of the whole consumer. Unknown fields are ignored,
 so that operator and hosts of adjacent versions are compatible during an upgrade.
+
+A host runs code of users, so every field has a limit: numbers and lists beyond it are refused, longer texts are cut.
 """
 
-from datetime import datetime
 from enum import StrEnum
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import AwareDatetime, BeforeValidator, FailFast, Field, StringConstraints
 
 from eventconsumer_api.model import Report
+
+REPORT_MAX_BYTES = 1024 * 1024  # a report of 1,024 partitions with the longest names has about 600 kB
+# Items of a list or map. An event hub has at most 1,024 partitions:
+# https://learn.microsoft.com/azure/event-hubs/event-hubs-quotas
+REPORT_MAX_ITEMS = 2048
+
+_MOST = 2**63 - 1  # sequence numbers and sizes are 64-bit integers
+_MOST_SECONDS = 1e10  # 300 years
+
+
+def _cut(limit: int) -> tuple[BeforeValidator, StringConstraints]:
+    """A text of any length, cut to `limit` characters."""
+
+    def cut(value: object) -> object:
+        return value[:limit] if isinstance(value, str) else value
+
+    return BeforeValidator(cut), StringConstraints(max_length=limit)
+
+
+Count = Annotated[int, Field(ge=0, le=_MOST)]
+Number = Annotated[int, Field(ge=-_MOST - 1, le=_MOST)]  # of a slot, an event or an epoch
+PartitionCount = Annotated[int, Field(ge=0, le=REPORT_MAX_ITEMS)]
+Seconds = Annotated[float, Field(ge=0, le=_MOST_SECONDS, allow_inf_nan=False)]
+Rate = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
+PartitionId = Annotated[str, StringConstraints(max_length=64)]
+Name = Annotated[str, *_cut(256)]  # owner ids of hosts have at most 206 characters, so a cut one is never one of them
+Text = Annotated[str, *_cut(4096)]
+# An error for each of a hundred thousand wrong items takes seconds: the first one ends the validation.
+_ITEMS = (FailFast(), Field(max_length=REPORT_MAX_ITEMS))
 
 
 class HostState(StrEnum):
@@ -24,94 +55,96 @@ class HostState(StrEnum):
 class Problem(Report):
     """A problem that a user must correct: field, cause, remedy."""
 
-    field: str = Field(description="Path in the resource, such as spec.sink.container.")
-    reason: str = Field(description="One of conditions.Reason.")
-    message: str = Field(description="Cause and remedy; contains no secret.")
+    field: Name = Field(description="Path in the resource, such as spec.sink.container.")
+    reason: Name = Field(description="One of conditions.Reason.")
+    message: Text = Field(description="Cause and remedy; contains no secret.")
 
 
 class PartitionReport(Report):
     """One partition this host owns."""
 
-    id: str
-    epoch: int
-    next_sequence_number: int | None = Field(default=None, description="Next slot of its chain; absent before open.")
-    sequence_number: int | None = Field(default=None, description="Of the last received event; absent: none yet.")
-    enqueued_time: datetime | None = Field(default=None, description="Enqueued time of that event.")
-    retrieved_time: datetime | None = Field(default=None, description="Time at which this host received it.")
-    events: int = Field(default=0, description="Events committed by this pump.")
-    files: int = Field(default=0, description="Files committed by this pump.")
+    id: PartitionId
+    epoch: Number
+    next_sequence_number: Number | None = Field(default=None, description="Next slot of its chain; absent before open.")
+    sequence_number: Number | None = Field(default=None, description="Of the last received event; absent: none yet.")
+    enqueued_time: AwareDatetime | None = Field(default=None, description="Enqueued time of that event.")
+    retrieved_time: AwareDatetime | None = Field(default=None, description="Time at which this host received it.")
+    events: Count = Field(default=0, description="Events committed by this pump.")
+    files: Count = Field(default=0, description="Files committed by this pump.")
 
 
 class BatchReport(Report):
     """A frozen batch without a commit record."""
 
-    number: int
-    files: int
-    bytes: int
-    events: int
-    reason: str = Field(description="Which trigger fired: Files, Bytes, Age or Schedule.")
-    created_at: datetime | None = Field(default=None, description="Time at which it was frozen.")
+    number: Count
+    files: Count
+    bytes: Count
+    events: Count
+    reason: Name = Field(description="Which trigger fired: Files, Bytes, Age or Schedule.")
+    created_at: AwareDatetime | None = Field(default=None, description="Time at which it was frozen.")
 
 
 class CommitReport(Report):
     """The last commit of a batch."""
 
-    number: int
-    committed_at: datetime
-    application: str
-    rows_read: int
-    rows_written: int
-    seconds: float
-    output_version: int | None = None
-    quarantined_files: int = Field(default=0, description="Total of all batches.")
-    quarantined_rows: int = Field(default=0, description="Total of all batches.")
-    quarantine: str = Field(default="", description="Quarantine of the last batch that has one, as text.")
+    number: Count
+    committed_at: AwareDatetime
+    application: Name
+    rows_read: Count
+    rows_written: Count
+    seconds: Seconds
+    output_version: Count | None = None
+    quarantined_files: Count = Field(default=0, description="Total of all batches.")
+    quarantined_rows: Count = Field(default=0, description="Total of all batches.")
+    quarantine: Text = Field(default="", description="Quarantine of the last batch that has one, as text.")
 
 
 class PartitionLag(Report):
     """Lag of one partition's files behind its head; both absent: unknown."""
 
-    events: int | None = Field(default=None, description="Retained events that are in no file.")
-    seconds: float | None = Field(default=None, description="Age of the oldest of them; 0: there is none.")
+    events: Count | None = Field(default=None, description="Retained events that are in no file.")
+    seconds: Seconds | None = Field(default=None, description="Age of the oldest of them; 0: there is none.")
 
 
 class FleetReport(Report):
     """Measurements of the leading host for the whole consumer."""
 
-    chain: str = Field(default="", description="Identity of the chain; empty: from a host of another version.")
-    partition_count: int
-    hub_created_at: datetime
-    owners: dict[str, str] = Field(
+    chain: Name = Field(default="", description="Identity of the chain; empty: from a host of another version.")
+    partition_count: PartitionCount
+    hub_created_at: AwareDatetime
+    owners: Annotated[dict[PartitionId, Name], *_ITEMS] = Field(
         description="Partition id -> owner of its unexpired lease; unowned partitions are absent."
     )
-    lag_events: int | None = Field(
+    lag_events: Count | None = Field(
         default=None, description="Events enqueued but not in a committed file; absent: unknown."
     )
-    lag_seconds: float | None = Field(
+    lag_seconds: Seconds | None = Field(
         default=None, description="Age of the oldest event not in a file; absent: unknown."
     )
-    lags: dict[str, PartitionLag] = Field(default={}, description="Partition id -> its lag, for every partition.")
-    last_enqueued_time: datetime | None = Field(
+    lags: Annotated[dict[PartitionId, PartitionLag], *_ITEMS] = Field(
+        default={}, description="Partition id -> its lag, for every partition."
+    )
+    last_enqueued_time: AwareDatetime | None = Field(
         default=None, description="Enqueued time of the newest event in the hub; absent: unknown, or no event."
     )
-    files: int = Field(description="Committed files, all partitions, since the chains' start.")
-    events: int
-    bytes: int
-    last_file_time: datetime | None = None
-    gap_events: int = Field(
+    files: Count = Field(description="Committed files, all partitions, since the chains' start.")
+    events: Count
+    bytes: Count
+    last_file_time: AwareDatetime | None = None
+    gap_events: Count = Field(
         default=0, description="Events that expired before they were read, since the chains' start."
     )
-    gaps: dict[str, str] = Field(
+    gaps: Annotated[dict[PartitionId, Name], *_ITEMS] = Field(
         default={}, description="Partition id -> sequence numbers of the newest such gap, such as 17-20."
     )
-    pending_files: int = Field(default=0, description="Committed files that are in no committed batch.")
-    pending_bytes: int = Field(default=0, description="Size of them.")
-    pending_seconds: float = Field(
+    pending_files: Count = Field(default=0, description="Committed files that are in no committed batch.")
+    pending_bytes: Count = Field(default=0, description="Size of them.")
+    pending_seconds: Seconds = Field(
         default=0, description="Age of the oldest of them that is also in no open batch; 0: none."
     )
-    processed_files: int = Field(default=0, description="Files in committed batches.")
-    committed_batch: int = Field(default=0, description="Number of the last committed batch; 0: none.")
-    committed_reason: str = Field(default="", description="Trigger of that batch.")
+    processed_files: Count = Field(default=0, description="Files in committed batches.")
+    committed_batch: Count = Field(default=0, description="Number of the last committed batch; 0: none.")
+    committed_reason: Name = Field(default="", description="Trigger of that batch.")
     last_commit: CommitReport | None = Field(default=None, description="Commit of that batch; absent: none.")
     open_batch: BatchReport | None = None
 
@@ -119,19 +152,19 @@ class FleetReport(Report):
 class StorageReport(Report):
     """Storage requests of one host, both containers."""
 
-    calls_per_hour: float | None = Field(
+    calls_per_hour: Rate | None = Field(
         default=None, description="Requests at the rate of the last 15 minutes; absent: the host has just started."
     )
-    idle_calls_per_hour: float = Field(description="Requests with the present leases and without events.")
+    idle_calls_per_hour: Rate = Field(description="Requests with the present leases and without events.")
 
 
 class HostReport(Report):
     """The response to `GET /status`."""
 
-    owner: str = Field(description="Owner id: <pod name>.<pod uid>.")
+    owner: Name = Field(description="Owner id: <pod name>.<pod uid>.")
     state: HostState
-    partition_count: int | None = Field(default=None, description="Partitions of the hub; absent: unknown.")
-    partitions: tuple[PartitionReport, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    partition_count: PartitionCount | None = Field(default=None, description="Partitions of the hub; absent: unknown.")
+    partitions: Annotated[tuple[PartitionReport, ...], *_ITEMS] = ()
+    problems: Annotated[tuple[Problem, ...], *_ITEMS] = ()
     fleet: FleetReport | None = Field(default=None, description="Only from the leading host.")
     storage: StorageReport | None = Field(default=None, description="Absent before registration.")

@@ -4,22 +4,29 @@ An owner (`identity.owner_id`) has ended when its pod object does not exist, or 
 good. Absence from the store is not enough, because the store may be outdated: a direct read of the API server must not
 find the pod either. A uid is never used again, so one such read is enough. A pod that is being deleted still exists,
 and may still write. A wrong message costs hosts some moves of partitions, and never an event.
+
+After a restart of the operator only reports of hosts name the owners whose pods ended before. A report may be false, so
+their number, the number of direct reads, and the size of a message are limited. Leases of other owners expire.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from eventconsumer_api.fleet import FleetMessage
 from eventconsumer_api.host_report import HostState
 from eventconsumer_api.identity import owner_id
 from eventconsumer_api.kinds import Manifest
-from eventconsumer_operator.kube.manifest import is_being_deleted, name_of
+from eventconsumer_operator.kube.manifest import STATEFUL_SET, is_being_deleted, name_of
 from eventconsumer_operator.resource.names import host_name
 from eventconsumer_operator.resource.observed import Observed
 
 REMEMBERED = timedelta(minutes=10)  # longer than any lease: an owner that ended may hold leases until they expire
+NAMED_MAX = 1024  # owners that were never observed as pods; a resource has at most 1,024 hosts
+NAMED_SECONDS = timedelta(seconds=30)  # between two direct reads for such owners
+# Of the owners in a message. With the names of 1,024 ready pods, 61 KiB, a message has less than FLEET_MAX_BYTES.
+GONE_MAX_BYTES = 192 * 1024
 _UID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
@@ -28,12 +35,16 @@ class Liveness:
     """Memory of one resource's hosts between reconciles.
 
     Attributes:
-        known: Owners that were observed and are not known to have ended.
+        known: Owners that were observed as pods and are not known to have ended.
         gone: Owners that have ended, with the time when this became known.
+        named: Those of `gone` that were never observed as pods: a report of a host named them.
+        named_at: Time of the last suspicion against such owners; None: never.
     """
 
     known: frozenset[str] = frozenset()
     gone: Mapping[str, datetime] = field(default_factory=dict)
+    named: frozenset[str] = frozenset()
+    named_at: datetime | None = None
 
 
 def look(before: Liveness, observed: Observed) -> tuple[Liveness, frozenset[str]]:
@@ -42,14 +53,19 @@ def look(before: Liveness, observed: Observed) -> tuple[Liveness, frozenset[str]
     Returns:
         The new memory, and the owners without a pod, which a direct read must confirm.
     """
-    resource = observed.consumer.reference.path
+    now, resource = observed.now, observed.consumer.reference.path
     present = {owner_of(resource, pod) for pod in observed.pods}
     ended = {owner_of(resource, pod) for pod in observed.pods if _has_ended(pod)}
     holders = _holders(observed)
-    known = (before.known | present | holders) - before.gone.keys() - ended
-    gone = {owner: since for owner, since in before.gone.items() if observed.now - since < REMEMBERED}
-    gone |= dict.fromkeys(before.gone.keys() & holders | ended, observed.now)
-    return Liveness(frozenset(known), gone), frozenset(known - present)
+    known = (before.known | present) - before.gone.keys() - ended
+    gone = {owner: since for owner, since in before.gone.items() if now - since < REMEMBERED}
+    gone |= dict.fromkeys(before.gone.keys() & holders | ended, now)
+    named = before.named & gone.keys() - ended
+    unknown: list[str] = []
+    if before.named_at is None or now - before.named_at >= NAMED_SECONDS:
+        unknown = sorted(holders - known - gone.keys())[: NAMED_MAX - len(named)]
+    liveness = Liveness(frozenset(known), gone, frozenset(named), now if unknown else before.named_at)
+    return liveness, frozenset(known - present).union(unknown)
 
 
 def confirm(
@@ -57,7 +73,12 @@ def confirm(
 ) -> Liveness:
     """Mark suspects as ended if a direct read does not find their pods."""
     ended = set(suspects) - {owner_of(resource, pod) for pod in pods}
-    return Liveness(liveness.known - ended, dict(liveness.gone) | dict.fromkeys(ended, now))
+    return replace(
+        liveness,
+        known=liveness.known - ended,
+        gone=dict(liveness.gone) | dict.fromkeys(ended, now),
+        named=liveness.named | (ended - liveness.known),
+    )
 
 
 def message(observed: Observed, liveness: Liveness, hosts: int, generation: int) -> FleetMessage:
@@ -76,8 +97,18 @@ def message(observed: Observed, liveness: Liveness, hosts: int, generation: int)
         hosts=hosts,
         partitions=observed.partition_count if observed.reports else None,
         ready=tuple(sorted(name_of(pod) for pod in observed.pods if _takes(observed, pod, hosts))),
-        gone=tuple(sorted(liveness.gone)),
+        gone=tuple(sorted(_gone(liveness))),
     )
+
+
+def _gone(liveness: Liveness) -> Iterator[str]:
+    """The owners for a message, up to its limit: owners that were observed as pods first, then the newest."""
+    size = 0
+    for owner, _ in sorted(liveness.gone.items(), key=lambda item: (item[0] in liveness.named, -item[1].timestamp())):
+        size += len(owner) + len('"",')
+        if size > GONE_MAX_BYTES:
+            return
+        yield owner
 
 
 def owner_of(resource: str, pod: Manifest) -> str:
@@ -86,12 +117,22 @@ def owner_of(resource: str, pod: Manifest) -> str:
 
 
 def _holders(observed: Observed) -> set[str]:
-    """Owners of leases that are or were pods of these hosts."""
+    """Owners of leases that are or were pods of these hosts, with the ordinal of a host that exists."""
     if observed.fleet is None:
         return set()
     first = f"{observed.consumer.reference.path}/{host_name(observed.consumer.key)}"
-    ours = re.compile(rf"{re.escape(first)}-\d+\.{_UID}")
-    return {owner for owner in observed.fleet.owners.values() if ours.fullmatch(owner)}
+    ours = re.compile(rf"{re.escape(first)}-(0|[1-9][0-9]{{0,3}})\.{_UID}")
+    found = {owner: ours.fullmatch(owner) for owner in observed.fleet.owners.values()}
+    hosts = _hosts(observed)
+    return {owner for owner, match in found.items() if match and int(match[1]) < hosts}
+
+
+def _hosts(observed: Observed) -> int:
+    """The number of hosts that exist or existed recently: ordinals are below it."""
+    hosts = observed.children.get((STATEFUL_SET, host_name(observed.consumer.key)))
+    replicas = hosts["spec"].get("replicas", 0) if hosts else 0
+    ordinals = (int(name_of(pod).rpartition("-")[2]) for pod in observed.pods)
+    return max(replicas, observed.consumer.status.replicas, max(ordinals, default=-1) + 1)
 
 
 def _has_ended(pod: Manifest) -> bool:

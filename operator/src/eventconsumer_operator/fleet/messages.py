@@ -29,6 +29,7 @@ from eventconsumer_operator.resource.observed import Observed
 _log = structlog.get_logger(__name__)
 
 _TEXT_BYTES = 500  # of an answer that rejects a message
+_NAMED = 10  # hosts that a log entry names
 
 
 class Messenger(Protocol):
@@ -61,6 +62,7 @@ class HttpMessenger:
                 headers={FLEET_SIGNATURE_HEADER: signature, "Content-Type": "application/json"},
                 timeout=TIMEOUT,
                 allow_redirects=False,
+                auto_decompress=False,
             ) as answer:
                 if answer.status < 300:
                     self._repeats.over(name)
@@ -69,7 +71,7 @@ class HttpMessenger:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             _log.debug("operator message not delivered to a host", host=name, error=f"{type(error).__name__}: {error}")
             return "unreachable"
-        if times := self._repeats.again(name, why):
+        if times := self._repeats.again(name):  # the host chooses the text, so a new text is not logged at once
             _log.info("a host rejected an operator message", host=name, http=answer.status, why=why, times=times)
         return "refused"
 
@@ -136,8 +138,9 @@ class Fleets:
             return liveness
         resource = observed.consumer.reference.path
         found = confirm(liveness, suspects, resource, pods.items, observed.now)
-        for owner in sorted(found.gone.keys() - liveness.gone.keys()):
+        if ended := sorted(found.gone.keys() - liveness.gone.keys()):
             _log.info(
-                "a host has ended; its partitions can be taken over", namespace=key.namespace, name=key.name, host=owner
-            )
+                "hosts have ended; their partitions can be taken over",
+                namespace=key.namespace, name=key.name, count=len(ended), hosts=ended[:_NAMED],
+            )  # fmt: skip
         return found

@@ -19,13 +19,22 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 from hypothesis import given
+from structlog.testing import capture_logs
 
-from eventconsumer_api.fleet import FleetMessage
-from eventconsumer_api.host_report import HostReport, HostState
+from eventconsumer_api.fleet import FLEET_MAX_BYTES, FleetMessage
+from eventconsumer_api.host_report import REPORT_MAX_ITEMS, HostReport, HostState
 from eventconsumer_api.identity import owner_id
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.labels import COMPONENT_HOST
-from eventconsumer_operator.fleet.host_liveness import REMEMBERED, Liveness, confirm, look, message
+from eventconsumer_operator.fleet.host_liveness import (
+    NAMED_MAX,
+    NAMED_SECONDS,
+    REMEMBERED,
+    Liveness,
+    confirm,
+    look,
+    message,
+)
 from eventconsumer_operator.fleet.key import FleetKey, FleetKeyError
 from eventconsumer_operator.fleet.messages import Fleets
 from eventconsumer_operator.kube.manifest import CONFIG_MAP, POD
@@ -33,9 +42,10 @@ from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.resource.names import child_labels
 from eventconsumer_operator.resource.observed import Observed
 from tests.support.fakes.kubernetes import FakeKubernetes
-from tests.unit.operator.worlds import KEY, NOW, SETTINGS, fleet, observed, pod, report
+from tests.unit.operator.worlds import KEY, NOW, SETTINGS, fleet, observed, pod, report, stateful_set
 
 RUNNING = HostReport(owner="", state=HostState.RUNNING)
+HOSTS = 12  # replicas of the StatefulSet
 
 
 def uid(number: int) -> str:
@@ -72,7 +82,8 @@ def world(
     if owners is not None and pods:
         first = pods[0]["metadata"]["name"]
         answers[first] = answers[first].model_copy(update={"fleet": fleet().model_copy(update={"owners": owners})})
-    return observed(pods=pods, reports=answers, now=NOW + timedelta(seconds=seconds))
+    hosts = stateful_set(HOSTS, HOSTS)
+    return observed(hosts=hosts, pods=pods, reports=answers, now=NOW + timedelta(seconds=seconds))
 
 
 def looks(*worlds: Observed) -> tuple[Liveness, frozenset[str]]:
@@ -114,7 +125,9 @@ def test_an_unknown_owner_of_a_lease_is_suspected_and_a_direct_read_finds_it_whe
     liveness, suspects = looks(told)
     assert suspects == {owner(1, 99)}
     assert not confirm(liveness, suspects, "shop/orders", [host_pod(0), host_pod(1, 99)], NOW).gone
-    assert looks(told, told)[1] == {owner(1, 99)}
+    assert looks(told, told)[1] == frozenset()  # a report is no reason for a direct read at each look
+    later = world(host_pod(0), owners={"1": owner(1, 99)}, seconds=NAMED_SECONDS.total_seconds())
+    assert looks(told, later)[1] == {owner(1, 99)}
     assert looks(told, world(host_pod(0), host_pod(1, 99)))[1] == frozenset()
 
 
@@ -130,6 +143,9 @@ def test_an_unknown_owner_of_a_lease_is_suspected_and_a_direct_read_finds_it_whe
         "shop/orders/orders-host-0.not-a-uid",
         f"shop/orders/orders-host-0.{uid(1)}.more",
         "laptop",
+        owner(HOSTS),  # a host that does not exist
+        f"shop/orders/orders-host-01.{uid(1)}",
+        f"shop/orders/orders-host-{'9' * 200}.{uid(1)}",
     ],
 )
 def test_owners_that_were_never_pods_of_these_hosts_are_never_suspected(name: str) -> None:
@@ -242,6 +258,7 @@ class Heard:
     def __init__(self) -> None:
         self.public_pem = ""
         self.messages: list[tuple[set[str], FleetMessage]] = []
+        self.bytes: list[int] = []
 
     async def send(self, addresses: Mapping[str, str], body: bytes, signature: str) -> None:
         key = load_pem_public_key(self.public_pem.encode())
@@ -249,6 +266,7 @@ class Heard:
         key.verify(base64.b64decode(signature), body)
         with pytest.raises(InvalidSignature):
             key.verify(base64.b64decode(signature), body + b" ")
+        self.bytes.append(len(body))
         self.messages.append((set(addresses), FleetMessage.model_validate_json(body)))
 
 
@@ -284,6 +302,41 @@ async def test_a_host_is_reported_as_ended_only_when_the_api_server_does_not_kno
     for _ in range(3):
         await fleets.send(world(host_pod(0)), 2)
     assert heard.messages[-1][1].gone == (owner(1),)
+
+
+async def test_invented_owners_cost_few_direct_reads_few_log_entries_and_a_short_message() -> None:
+    api = FakeKubernetes()
+    fleets, heard = operator(api, [1.0])
+    for ordinal in range(2):
+        api.put(host_pod(ordinal))
+    seconds, step = int(REMEMBERED.total_seconds()), 3
+    with capture_logs() as entries:
+        await fleets.send(world(host_pod(0), host_pod(1)), 2)
+        api.remove(POD, "shop", "orders-host-1")
+        for now in range(0, seconds, step):
+            invented = {
+                str(number): owner(number % HOSTS, 1000 + now * REPORT_MAX_ITEMS + number)
+                for number in range(REPORT_MAX_ITEMS)
+            }
+            await fleets.send(world(host_pod(0), owners=invented, seconds=now), 2)
+    reads = seconds // NAMED_SECONDS.total_seconds()
+    assert len(entries) <= reads + 1
+    assert all(len(str(entry)) < 2000 for entry in entries)
+    gone = heard.messages[-1][1].gone
+    assert owner(1) in gone  # it was observed, so it comes before the invented ones
+    assert len(gone) <= NAMED_MAX + 1
+    assert max(heard.bytes) <= FLEET_MAX_BYTES
+
+
+async def test_a_message_of_the_longest_names_is_within_the_limit_of_hosts() -> None:
+    name = f"{'n' * 63}/{'c' * 47}/{'c' * 47}-host-"
+    everyone = {f"{name}{number:04}.{uid(number)}": NOW + timedelta(seconds=number) for number in range(1024)}
+    pods = [f"{'c' * 47}-host-{number:04}" for number in range(1024)]
+    told = message(world(host_pod(0)), Liveness(gone=everyone, named=frozenset(list(everyone)[512:])), 1, 1)
+    full = told.model_copy(update={"ready": tuple(pods)})
+    assert len(full.model_dump_json(by_alias=True)) <= FLEET_MAX_BYTES
+    assert set(list(everyone)[:512]) < set(told.gone)  # observed ones first, then the newest
+    assert list(everyone)[-1] in told.gone and list(everyone)[512] not in told.gone
 
 
 async def test_a_resource_of_the_same_name_starts_without_a_memory() -> None:
