@@ -59,6 +59,8 @@ def test_entity_path_or_the_spec_names_the_hub(tmp_path: Path) -> None:
         (f"{HUB};UseDevelopmentEmulator=true", {"name": "b"}, INSECURE, "without TLS"),
         (HUB.replace(HOST, "collector.example"), {"name": "b"}, DENIED, f"{REFUSED} collector.example is not under"),
         (HUB.replace(HOST, "10.0.0.1:5671"), {"name": "b"}, INSECURE, "10.0.0.1"),
+        (HUB.replace(HOST, "[shop"), {"name": "b"}, INVALID, "Endpoint that is not a URL"),
+        (HUB.replace(HOST, "shop\uff03.net"), {"name": "b"}, INVALID, "Endpoint that is not a URL"),
         (HUB.replace("shop.", "collector.example?."), {"name": "b"}, DENIED, "collector.example is not under"),
     ],
 )

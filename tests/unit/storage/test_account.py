@@ -60,6 +60,7 @@ def resolve(location: BlobLocation, *, insecure: bool = False, suffixes: Any = A
             "collector.example",
         ),
         (f"BlobEndpoint={URL.replace('shop', 'collector.example?')};{ACCOUNT}", {}, DENIED, "collector.example"),
+        (f"BlobEndpoint=https://[shop/;{ACCOUNT}", {}, INVALID, "is not a connection string"),
         (STORAGE.replace("core.windows", "collector"), {}, DENIED, "shop.blob.collector.net"),
     ],
 )
