@@ -55,7 +55,7 @@ def parse(pod: str, line: bytes) -> LogLine:
     raw = line.decode(errors="replace").rstrip("\r\n")
     try:
         fields = json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         fields = {}
     return LogLine(pod, raw, fields if isinstance(fields, dict) else {})
 
@@ -63,7 +63,7 @@ def parse(pod: str, line: bytes) -> LogLine:
 def _time(value: object) -> str:
     try:
         return f"{datetime.fromisoformat(str(value)).astimezone():%H:%M:%S}"
-    except ValueError:
+    except (ValueError, OverflowError):  # no time, or one outside of the calendar in this time zone
         return str(value or "")
 
 

@@ -131,7 +131,10 @@ def hub_access(config: HubConfig, allow_insecure: bool, suffixes: Collection[str
             transport=config.transport,
         )
     text, parts = read_connection_string(credential, "Endpoint=sb://…;SharedAccessKeyName=…;SharedAccessKey=…")
-    host = urlsplit(parts.get("endpoint", "")).netloc
+    try:
+        host = urlsplit(parts.get("endpoint", "")).netloc
+    except ValueError:  # its text contains the endpoint
+        raise invalid(credential, "has an Endpoint that is not a URL") from None
     if not host:
         raise invalid(credential, "has no part Endpoint=sb://<namespace>/")
     signature, name, key = (

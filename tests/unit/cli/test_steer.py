@@ -159,3 +159,10 @@ def test_lines_are_read_as_the_programs_write_them() -> None:
         root.setLevel(level)
     shown = parse("orders-host-0", written.getvalue().encode()).text().plain
     assert shown.endswith('warning orders-host-0 [3] link lost  error="no answer"')
+
+
+@pytest.mark.parametrize(
+    "raw", ["[" * 5000, '{"timestamp": "0001-01-01T00:00:00+14:00", "message": "m"}', '{"message": 1e999}']
+)
+def test_a_line_of_any_form_is_shown(raw: str) -> None:
+    assert "orders-host-0" in parse("orders-host-0", raw.encode()).text().plain

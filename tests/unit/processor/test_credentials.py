@@ -67,6 +67,8 @@ def test_entity_path_or_the_spec_names_the_hub(tmp_path: Path) -> None:
         (HUB.replace("shop.", "collector.example?."), {"name": "b"}, DENIED, "collector.example is not <namespace>"),
         (HUB.replace(HOST, "shop.blob.core.windows.net"), {"name": "b"}, DENIED, "extend hubSuffixes"),
         (HUB.replace(HOST, f"{HOST}@collector.example"), {"name": "b"}, DENIED, f"{REFUSED} collector.example"),
+        (HUB.replace(HOST, "[shop"), {"name": "b"}, INVALID, "Endpoint that is not a URL"),
+        (HUB.replace(HOST, "shop\uff03.net"), {"name": "b"}, INVALID, "Endpoint that is not a URL"),
     ],
 )
 def test_bad_hub_credentials(

@@ -62,6 +62,7 @@ def resolve(
             "collector.example",
         ),
         (f"BlobEndpoint={URL.replace('shop', 'collector.example?')};{ACCOUNT}", {}, DENIED, "collector.example"),
+        (f"BlobEndpoint=https://[shop/;{ACCOUNT}", {}, INVALID, "is not a connection string"),
         (STORAGE.replace("core.windows", "collector"), {}, DENIED, "shop.blob.collector.net"),
         (f"BlobEndpoint=https://relay.servicebus.windows.net;{ACCOUNT}", {}, DENIED, "relay.servicebus.windows.net"),
         ("BlobEndpoint=https://relay.servicebus.windows.net;SharedAccessSignature=sig=x", {}, DENIED, "relay.service"),

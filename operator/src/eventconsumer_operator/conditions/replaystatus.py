@@ -70,7 +70,7 @@ def _written(observed: Observed, job: Manifest) -> tuple[int, int] | None:
             return report.fleet.files, report.fleet.events
         for container in pod.get("status", {}).get("containerStatuses", []):
             ended = container.get("state", {}).get("terminated", {})
-            if ended.get("exitCode") == 0 and (totals := _totals(ended.get("message", ""), "files", "events")):
+            if ended.get("exitCode") == 0 and (totals := parse_totals(ended.get("message", ""), "files", "events")):
                 return totals
     return None
 
@@ -99,7 +99,7 @@ def batch_replay_status(observed: Observed, spark: Spark, *, suspended: bool) ->
     if found.state is ApplicationState.SUCCEEDED:
         state, message = "Succeeded", ""
         before = (known.batches, known.rows) if known else (0, 0)
-        found_totals = (_totals(termination_message(pod), "batches", "rows") for pod in pods)
+        found_totals = (parse_totals(termination_message(pod), "batches", "rows") for pod in pods)
         batches, rows = next(filter(None, found_totals), before)
     elif found.state is ApplicationState.FAILED:
         state, message = "Failed", messages.replay_failed(name, found.message, failed)
@@ -113,10 +113,11 @@ def batch_replay_status(observed: Observed, spark: Spark, *, suspended: bool) ->
     )
 
 
-def _totals(text: str, first: str, second: str) -> tuple[int, int] | None:
-    """Two numbers of a termination message; None where it is something else."""
+def parse_totals(text: str, first: str, second: str) -> tuple[int, int] | None:
+    """Two numbers of a termination message, which the program of a pod may write; None where it is something else."""
     try:
         found = json.loads(text)
-        return int(found[first]), int(found[second])
-    except (ValueError, KeyError, TypeError):
+        totals = int(found[first]), int(found[second])
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
+    return totals if all(0 <= number < 1 << 63 for number in totals) else None

@@ -192,13 +192,19 @@ def _map(items: list[Any], pos: int) -> dict[Any, Any]:
     try:
         return dict(pairs)
     except TypeError:  # a list or a map as a key
-        return {_hashable(key): value for key, value in zip(items[::2], items[1::2], strict=True)}
+        return {_hashable(key, pos): value for key, value in zip(items[::2], items[1::2], strict=True)}
 
 
-def _hashable(value: Any) -> Any:
+def _hashable(value: Any, pos: int) -> Any:
+    """A key: lists and maps become tuples.
+
+    Each value is converted once, whatever the nesting: a tuple is a key that a map inside of this key has.
+    """
     if isinstance(value, dict):
-        value = list(value.items())
-    return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
+        return tuple((_hashable(key, pos), _hashable(item, pos)) for key, item in value.items())
+    if isinstance(value, tuple):
+        raise FrameError(f"a key of the map at byte {pos} contains a map with a list or a map as key")
+    return tuple(_hashable(item, pos) for item in value) if isinstance(value, list) else value
 
 
 def skip(data: bytes | bytearray, pos: int, end: int) -> int:

@@ -27,6 +27,7 @@ AMQP_HEADER, SASL_HEADER = b"AMQP\x00\x01\x00\x00", b"AMQP\x03\x01\x00\x00"
 EMPTY_FRAME = b"\x00\x00\x00\x08\x02\x00\x00\x00"  # the heartbeat
 UNSETTLED, SETTLED = 0, 1  # sender settle modes
 _HEAD = struct.Struct(">IBBH")
+_MAX_NUMBER = 0xFFFFFFFF  # handles, ids, counts, windows and times are uint: OASIS, AMQP 1.0, section 2.7
 
 
 def frame(body: bytes, kind: int = 0) -> bytes:
@@ -169,12 +170,12 @@ class Fields:
         return self._values[index] if index < len(self._values) else None
 
     def number(self, index: int, default: int | None = None) -> int:
-        """An unsigned number; required without a default."""
+        """A number of 32 bits without a sign; required without a default."""
         value = self[index]
         if value is None and default is not None:
             return default
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise FrameError(f"field {index} of performative {self.code:#04x} is not a number")
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MAX_NUMBER:
+            raise FrameError(f"field {index} of performative {self.code:#04x} is not a number of 32 bits")
         return value
 
     def text(self, index: int) -> str:

@@ -47,7 +47,7 @@ class BatchAudit:
             ranges = ranges_of(body["ranges"])
             after = {str(p): int(position) for p, position in body["next"].items()}
             totals = tuple(int(body["totals"][key]) for key in ("files", "events", "bytes"))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             self._find(Code.MANIFEST_DAMAGED, f"the manifest cannot be read: {error!r}"[:300], blob)
             self._known_totals = False
             return

@@ -97,7 +97,7 @@ class CommitAudit:
         try:
             body = json.loads(data)
             record = _record(body)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             self._find(Code.COMMIT_DAMAGED, f"the commit record cannot be read: {error!r}"[:300], blob)
             return
         if record.number != number:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 _NO_OFFSET = frozenset({"", "-1"})
+_DIGITS = 9  # maximum of a time in seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def ownership(
     except ValueError:
         return replace(found, damage="the ownership's epoch is not an integer")
     text = values.get("seconds", "")
-    seconds = int(text) if epoch is not None and text.isdecimal() else None
+    seconds = int(text) if epoch is not None and text.isdecimal() and len(text) <= _DIGITS else None
     owner = values.get("ownerid") or ""
     return replace(found, owner=owner, epoch=epoch, etag=etag, modified=modified, seconds=seconds)
 

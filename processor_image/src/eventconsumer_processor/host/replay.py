@@ -186,6 +186,18 @@ async def _recorded(sink: BlobStore, name: str) -> dict[str, int] | None:
     if blob is None:
         return None
     try:
-        return {str(partition): int(end) for partition, end in json.loads(blob.data)["ends"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError):
+        return parse_ends(blob.data)
+    except ValueError:
         raise Damaged(f"the record of the replay, blob {name}, cannot be read: use another nonce") from None
+
+
+def parse_ends(data: bytes) -> dict[str, int]:
+    """PURE: the end of each partition in the record of a replay.
+
+    Raises:
+        ValueError: It cannot be read.
+    """
+    try:
+        return {str(partition): int(end) for partition, end in json.loads(data)["ends"].items()}
+    except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from None

@@ -115,6 +115,10 @@ def _text(values: dict[str, object], key: str) -> str:
         return ""
     if not isinstance(value, str):
         raise LeaseInvalid(f"its {key} is not text")
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair: JSON allows it (RFC 8259, section 8.2), UTF-8 does not
+        raise LeaseInvalid(f"its {key} is not valid Unicode") from None
     return value
 
 

@@ -43,6 +43,20 @@ class Genesis:
     before: EventMark | None = None
 
 
+def parse_genesis(data: bytes) -> Genesis:
+    """PURE: the start of a chain in its record.
+
+    Raises:
+        ValueError: It cannot be read.
+    """
+    try:
+        record = json.loads(data)
+        before = record.get("before")
+        return Genesis(int(record["start"]), None if before is None else EventMark.model_validate(before))
+    except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from None
+
+
 @dataclass(frozen=True, slots=True)
 class Draft:
     """A file to be committed."""
@@ -166,10 +180,8 @@ class Chain:
         if blob is None:
             return None
         try:
-            record = json.loads(blob.data)
-            before = record.get("before")
-            return Genesis(int(record["start"]), None if before is None else EventMark.model_validate(before))
-        except (ValueError, KeyError, TypeError, AttributeError):
+            return parse_genesis(blob.data)
+        except ValueError:
             raise Damaged(f"genesis record {self._genesis} cannot be read: restore it from a backup") from None
 
     async def start(self) -> int | None:

@@ -4,6 +4,8 @@ import dataclasses
 import json
 from typing import Any
 
+import pytest
+
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import HostReport, Problem
 from eventconsumer_api.kinds import Manifest
@@ -111,6 +113,24 @@ def test_a_running_job_goes_with_its_nonce() -> None:
     found = world(jobs=(old, new, done))
     assert unwanted_replays(found, parse_spec(REPLAY)) == (old,)
     assert unwanted_replays(found, parse_spec(SPEC)) == (old, new)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "[" * 4096,
+        '{"files":Infinity,"events":1}',
+        '{"files":-1,"events":1}',
+        f'{{"files":1,"events":{2**63}}}',
+    ],
+)
+def test_a_termination_message_of_any_form_is_numbers_or_nothing(text: str) -> None:
+    ended = {"state": {"terminated": {"exitCode": 0, "message": text}}}
+    pods = (of_job(phase="Succeeded", containerStatuses=[ended]),)
+    found = status(world(jobs=(job(NAME, type="Complete"),), pods=pods))
+    assert (found.state, found.files, found.events) == ("Succeeded", 0, 0)
 
 
 def test_the_status_from_beginning_to_end() -> None:

@@ -1,6 +1,7 @@
 """AMQP's types: every value that an independent encoder writes is read back; hostile bytes are one kind of error."""
 
 import struct
+import time
 import tracemalloc
 import uuid
 from typing import Any
@@ -217,6 +218,16 @@ def test_a_bomb_is_refused_before_it_is_expanded(data: bytes) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1_000_000
+
+
+def test_maps_inside_keys_of_maps_cannot_multiply_the_work() -> None:
+    data = b"\xd0" + struct.pack(">II", 200_004, 200_000) + b"\x40" * 200_000
+    for _ in range(200):
+        data = b"\xd1" + struct.pack(">II", len(data) + 5, 2) + data + b"\x40"
+    began = time.process_time()
+    with pytest.raises(FrameError, match="key"):
+        whole(data)
+    assert time.process_time() - began < 1
 
 
 def test_values_nest_as_deep_as_allowed() -> None:

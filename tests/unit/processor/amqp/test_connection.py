@@ -18,6 +18,7 @@ from eventconsumer_processor.amqp.requests import Sender
 from eventconsumer_processor.amqp.wire import messages_of
 from eventconsumer_processor.errors import HubNotFound, HubUnreachable, LinkStolen, PositionRefused
 from eventconsumer_processor.source.budget import LINK_BYTES, Budget
+from eventhubs_emulator.codec import encode
 from eventhubs_emulator.framing import AMQP_HEADER, SASL_FRAME, SASL_HEADER, FrameReader, frame
 from eventhubs_emulator.performatives import (
     AMQP,
@@ -36,7 +37,7 @@ from eventhubs_emulator.performatives import (
     Transfer,
     parse,
 )
-from eventhubs_emulator.values import Described, Symbol, ULong
+from eventhubs_emulator.values import Described, Symbol, UInt, ULong
 from tests.support.fakes.virtual import virtual
 
 
@@ -222,6 +223,20 @@ async def test_deliveries_in_parts_aborted_and_unsettled(world: World) -> None:
     await asyncio.gather(*world.tasks)
     disposition = next(one for one in said if isinstance(one, Disposition))
     assert (disposition.first, disposition.last, disposition.settled, disposition.role) == (3, 3, True, True)
+
+
+@virtual
+async def test_a_number_beyond_32_bits_ends_the_connection(world: World) -> None:
+    async def script(server: Server) -> None:
+        await server.greet()
+        await server.attach()
+        fields = [UInt(9), ULong(1 << 32), b"t", UInt(0), False, False]
+        server.raw(frame(7, encode(Described(ULong(0x14), fields)) + b"message"))
+
+    link = receiver(await world.connect(script))
+    await link.attach()
+    with pytest.raises(HubUnreachable, match="invalid AMQP: field 1 of performative 0x14 is not a number of 32 bits"):
+        await link.take(5)
 
 
 @virtual

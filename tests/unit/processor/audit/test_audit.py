@@ -79,6 +79,9 @@ async def rewrite(world: World) -> None:
     await world.files.put(info.name, parquet("0", [*range(30, 39), 39], epoch=9), metadata=info.metadata)
 
 
+INFINITE = b'{"number":Infinity}'
+
+
 def leave_out(
     number: int = 2, *, twice: bool = False, changes: dict[str, object] | None = None, **facts: object
 ) -> Change:
@@ -161,6 +164,7 @@ DAMAGES: list[tuple[str, Change, Code]] = [
     ("a committed manifest is deleted", delete("_batches/0000000001.json"), Code.COMMIT_WITHOUT_MANIFEST),
     ("the last manifest is deleted", put("_commits/0000000003.json", {}), Code.COMMIT_WITHOUT_MANIFEST),
     ("a manifest is damaged", put("_batches/0000000002.json", b"{"), Code.MANIFEST_DAMAGED),
+    ("a manifest has an infinite number", put("_batches/0000000002.json", INFINITE), Code.MANIFEST_DAMAGED),
     ("a manifest has another number", manifest(2, number=7), Code.MANIFEST_DAMAGED),
     ("a manifest leaves files out", manifest(2, files=[]), Code.FILE_IN_NO_BATCH),
     ("a manifest's totals are wrong", manifest(2, totals={"files": 9, "events": 9, "bytes": 9}), Code.BATCH_WRONG),
@@ -178,6 +182,7 @@ DAMAGES: list[tuple[str, Change, Code]] = [
     ),
     ("the first batch begins too late", put(f"_genesis/{ERA}/1.json", {"start": 90}), Code.BATCH_HOLE),
     ("a batch was frozen too early", delete("_commits/0000000001.json"), Code.BATCH_TOO_EARLY),
+    ("a commit has an infinite number", put("_commits/0000000001.json", INFINITE), Code.COMMIT_DAMAGED),
     ("a commit is damaged", put("_commits/0000000001.json", b"{"), Code.COMMIT_DAMAGED),
     (
         "a commit is of another batch",

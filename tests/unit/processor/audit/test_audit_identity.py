@@ -9,7 +9,7 @@ import pytest
 from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_api.v1alpha1 import LeaseLayout
 from eventconsumer_processor.audit.codes import MEANINGS, Code, Level
-from eventconsumer_processor.audit.leases import LeaseFacts
+from eventconsumer_processor.audit.leases import LeaseFacts, ownership
 from eventconsumer_processor.audit.owners import LeaseReader, LeaseSubject
 from eventconsumer_processor.audit.read import Subject, audit
 from tests.support.fakes.blobs import Fault
@@ -205,3 +205,9 @@ def test_an_ownership_of_the_sdk_layout_is_held_for_a_while(age: int, seconds: i
     )
     lease = replace(LeaseFacts("0", "b"), owner="o", modified=CREATED, seconds=seconds)
     assert reader.is_held(lease, CREATED + timedelta(seconds=age)) is held
+
+
+@pytest.mark.parametrize("seconds", ["9" * 5000, "", "-1", "1e3"])
+def test_a_time_of_an_ownership_that_is_no_number_is_unknown(seconds: str) -> None:
+    found = ownership(LeaseFacts("0", "b"), {"ownerid": "o", "epoch": "1", "seconds": seconds}, etag="")
+    assert (found.epoch, found.seconds) == (1, None)

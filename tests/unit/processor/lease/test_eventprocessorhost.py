@@ -89,6 +89,8 @@ def test_the_offset_of_the_start_is_a_checkpoint_before_the_first_event() -> Non
         b"[" * 16_000,
         b" " * 20_000,
         b"\xff\xfe",
+        b'{"Epoch":1,"Owner":"\\ud800"}',  # half of a surrogate pair: it could not be written again
+        b'{"Epoch":1,"Offset":"9\\udfff"}',
     ],
 )
 def test_damaged_bodies_are_refused(body: bytes) -> None:

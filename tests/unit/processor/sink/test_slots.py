@@ -16,6 +16,7 @@ from tests.support.fakes.blobs import FakeBlobStore, Fault
 from tests.unit.processor.chains import LAYOUTS, NOON, chain, draft, tombstone
 
 FOLDER = "p/inc=era/partition=0/from="
+GENESIS = "p/_genesis/era/0.json"
 
 
 def store() -> FakeBlobStore:
@@ -86,6 +87,14 @@ async def test_a_blob_without_facts_is_reported_as_damaged() -> None:
     await blobs.put(f"{FOLDER}00000000000000000005.parquet", b"?")
     with pytest.raises(Damaged, match="is not a file of the chain"):
         await chain("Slots", blobs).at(5)
+
+
+@pytest.mark.parametrize("record", [b"", b"[]", b"[" * 4000, b'{"start":Infinity}', b'{"start":1,"before":1}'])
+async def test_a_record_of_the_start_that_cannot_be_read_is_damaged(record: bytes) -> None:
+    blobs = store()
+    await blobs.put(GENESIS, record)
+    with pytest.raises(Damaged, match="restore it from a backup"):
+        await chain("Slots", blobs).start()
 
 
 async def test_a_chain_begins_once() -> None:
