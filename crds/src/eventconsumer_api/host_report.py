@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from eventconsumer_api.model import Report
+from eventconsumer_api.model import ShownReport
 
 
 class HostState(StrEnum):
@@ -21,7 +21,7 @@ class HostState(StrEnum):
     DRAINING = "Draining"  # SIGTERM received
 
 
-class Problem(Report):
+class Problem(ShownReport):
     """A problem that a user must correct: field, cause, remedy."""
 
     field: str = Field(description="Path in the resource, such as spec.sink.container.")
@@ -29,7 +29,7 @@ class Problem(Report):
     message: str = Field(description="Cause and remedy; contains no secret.")
 
 
-class PartitionReport(Report):
+class PartitionReport(ShownReport):
     """One partition this host owns."""
 
     id: str
@@ -42,7 +42,7 @@ class PartitionReport(Report):
     files: int = Field(default=0, description="Files committed by this pump.")
 
 
-class BatchReport(Report):
+class BatchReport(ShownReport):
     """A frozen batch without a commit record."""
 
     number: int
@@ -53,7 +53,7 @@ class BatchReport(Report):
     created_at: datetime | None = Field(default=None, description="Time at which it was frozen.")
 
 
-class CommitReport(Report):
+class CommitReport(ShownReport):
     """The last commit of a batch."""
 
     number: int
@@ -68,14 +68,14 @@ class CommitReport(Report):
     quarantine: str = Field(default="", description="Quarantine of the last batch that has one, as text.")
 
 
-class PartitionLag(Report):
+class PartitionLag(ShownReport):
     """Lag of one partition's files behind its head; both absent: unknown."""
 
     events: int | None = Field(default=None, description="Retained events that are in no file.")
     seconds: float | None = Field(default=None, description="Age of the oldest of them; 0: there is none.")
 
 
-class FleetReport(Report):
+class FleetReport(ShownReport):
     """Measurements of the leading host for the whole consumer."""
 
     chain: str = Field(default="", description="Identity of the chain; empty: from a host of another version.")
@@ -116,7 +116,7 @@ class FleetReport(Report):
     open_batch: BatchReport | None = None
 
 
-class StorageReport(Report):
+class StorageReport(ShownReport):
     """Storage requests of one host, both containers."""
 
     calls_per_hour: float | None = Field(
@@ -125,7 +125,7 @@ class StorageReport(Report):
     idle_calls_per_hour: float = Field(description="Requests with the present leases and without events.")
 
 
-class HostReport(Report):
+class HostReport(ShownReport):
     """The response to `GET /status`."""
 
     owner: str = Field(description="Owner id: <pod name>.<pod uid>.")
