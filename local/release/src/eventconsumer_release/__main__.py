@@ -4,15 +4,16 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
+from eventconsumer_api.console import Console
+from eventconsumer_api.terminal import guarded
 from eventconsumer_release import build
 from eventconsumer_release.errors import ReleaseError
 from local_cluster.errors import ClusterError
 from local_cluster.layout import REPOSITORY
 
-_console = Console(stderr=True, highlight=False, soft_wrap=True)
+_console = Console(stderr=True, soft_wrap=True)
 
 
 def release(
@@ -27,9 +28,15 @@ def release(
     try:
         build.release(root, version, registry=registry, images=images)
     except (ReleaseError, ClusterError) as error:
-        _console.print(f"[red]error:[/red] {escape(str(error))}")
+        _console.print(Text.assemble(("error:", "red"), f" {error}"))
         raise SystemExit(1) from None
 
 
-if __name__ == "__main__":
+@guarded()
+def main() -> None:
+    """Run the command."""
     typer.run(release)
+
+
+if __name__ == "__main__":
+    main()
