@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 import typer
 from typer._completion_classes import completion_init
 
+from eventconsumer_api.terminal import guarded
 from eventconsumer_cli.kube.cluster import Cluster
 from eventconsumer_cli.main import app
 from eventconsumer_cli.session import Options, Session, kubernetes
@@ -21,6 +22,7 @@ from eventconsumer_cli.text import PROGRAM
 _VARIABLE = "_KUBECTL_EVENTCONSUMER_COMPLETE"
 
 
+@guarded()
 def main(words: Sequence[str] | None = None, *, connect: Callable[[Options], Cluster] = kubernetes) -> int:
     """Print suggestions for the last word.
 

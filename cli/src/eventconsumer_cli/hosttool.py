@@ -15,7 +15,7 @@ import typer
 
 from eventconsumer_cli.errors import ExitCode, Failed, RefusedError
 from eventconsumer_cli.kube.exec import shell_of
-from eventconsumer_cli.kube.tool import Answer, Tool, to_stdout
+from eventconsumer_cli.kube.tool import Answer, Tool
 from eventconsumer_cli.kube.toolbox import LIFETIME_SECONDS, Toolbox
 from eventconsumer_cli.output import Format
 from eventconsumer_cli.session import Session
@@ -44,12 +44,13 @@ def environment() -> dict[str, str]:
     """Variables by which the program prints for this terminal; none where the answer goes to no terminal.
 
     It runs without a terminal of its own, for one would mix its answer with its remarks. Rich, with which it prints,
-    takes TTY_COMPATIBLE for one: so colours and progress come through.
+    takes TTY_COMPATIBLE for one: so colours come through. Sequences that move the cursor do not: the pod may be under
+    the control of an attacker.
     """
     if not (sys.stdout.isatty() and sys.stderr.isatty()):
         return {"COLUMNS": "150"}
     columns = shutil.get_terminal_size().columns
-    found = {"TTY_COMPATIBLE": "1", "TTY_INTERACTIVE": "1", "TERM": "xterm-256color", "COLUMNS": str(columns)}
+    found = {"TTY_COMPATIBLE": "1", "TTY_INTERACTIVE": "0", "TERM": "xterm-256color", "COLUMNS": str(columns)}
     return found | ({"NO_COLOR": "1"} if os.environ.get("NO_COLOR") else {})
 
 
@@ -72,7 +73,7 @@ def answer(
     """
     options = format_options(session)
     with toolbox(session).at(session.consumer(name), new_pod=new_pod, seconds=seconds) as tool:
-        ended = tool.run([*arguments, *options], environment=environment(), out=to_stdout)
+        ended = tool.run([*arguments, *options], environment=environment(), show=True)
     end(ended)
 
 
@@ -94,12 +95,12 @@ def change(
     """
     options = format_options(session)
     if not yes:
-        plan = tool.run([*arguments, *options], stdin=stdin, environment=environment(), out=to_stdout)
+        plan = tool.run([*arguments, *options], stdin=stdin, environment=environment(), show=True)
         if plan.exit_code != ExitCode.OK:
             return plan
         if not session.out.confirm(question):
             raise RefusedError("nothing was changed", "repeat the command with --yes to carry out the plan")
-    return tool.run([*arguments, "--yes", *options], stdin=stdin, environment=environment(), out=to_stdout)
+    return tool.run([*arguments, "--yes", *options], stdin=stdin, environment=environment(), show=True)
 
 
 def end(ended: Answer) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
+from eventconsumer_api.terminal import clean_line
 from eventconsumer_cli.output import BAD, DIM, WARN
 
 _STYLES = {"warning": WARN, "error": BAD, "critical": BAD}
@@ -37,15 +38,15 @@ class LogLine:
     def text(self) -> Text:
         """For terminals: time, level, pod, partition, message, and the other fields."""
         if not self.fields:
-            return Text.assemble((f"{self.pod} ", DIM), self.raw)
+            return _one_line((f"{self.pod} ", DIM), (self.raw, ""))
         level = str(self.fields.get("level", "info"))
         rest = " ".join(f"{name}={_value(value)}" for name, value in self.fields.items() if name not in _OWN)
-        return Text.assemble(
+        return _one_line(
             (_time(self.fields.get("timestamp")), DIM),
             (f" {level:<7} ", _STYLES.get(level, DIM)),
             (f"{self.pod} ", DIM),
-            f"[{self.partition}] " if self.partition else "",
-            str(self.fields.get("message", "")),
+            (f"[{self.partition}] " if self.partition else "", ""),
+            (str(self.fields.get("message", "")), ""),
             (f"  {rest}" if rest else "", DIM),
         )
 
@@ -58,6 +59,11 @@ def parse(pod: str, line: bytes) -> LogLine:
     except (ValueError, RecursionError):
         fields = {}
     return LogLine(pod, raw, fields if isinstance(fields, dict) else {})
+
+
+def _one_line(*parts: tuple[str, str]) -> Text:
+    """Texts with their styles. A newline in one of them would show a line that no program logged."""
+    return Text.assemble(*((clean_line(text), style) for text, style in parts))
 
 
 def _time(value: object) -> str:

@@ -10,6 +10,7 @@ import typer
 from typer.exceptions import TyperException
 
 from eventconsumer_api.redaction import redact
+from eventconsumer_api.terminal import guarded
 from eventconsumer_cli.commands import (
     adopt,
     audit,
@@ -94,6 +95,7 @@ app.add_typer(checkpoint.group, name="checkpoint", rich_help_panel=STEER)
 app.add_typer(hub.group, name="hub", rich_help_panel=STEER)
 
 
+@guarded()
 def main(arguments: Sequence[str] | None = None, *, connect: Callable[[Options], Cluster] = kubernetes) -> int:
     """Run a command.
 

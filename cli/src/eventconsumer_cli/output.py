@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TextIO
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
+
+from eventconsumer_api.console import Console
 
 PIPE_COLUMNS = 400  # wide enough that no cell is folded in a pipe
 GOOD, WARN, BAD, DIM, TITLE = "green", "yellow", "red", "dim", "bold"
@@ -32,7 +34,7 @@ class Format(StrEnum):
 
 def console(stream: TextIO | None = None, *, stderr: bool = False) -> Console:
     """A console that honours NO_COLOR and COLUMNS, and does not fold lines without a terminal."""
-    made = Console(file=stream, stderr=stderr, highlight=False, soft_wrap=False, emoji=False, markup=False)
+    made = Console(file=stream, stderr=stderr)
     if not made.is_terminal and not os.environ.get("COLUMNS"):
         made.width = PIPE_COLUMNS
     return made
@@ -77,7 +79,7 @@ class Output:
                     self.out.print(part)
 
     def raw(self, text: str) -> None:
-        """Print text unchanged."""
+        """Print text without layout."""
         self.out.file.write(text)
         self.out.file.flush()
 

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, BeforeValidator, FailFast, Field, StringConstraints
 
-from eventconsumer_api.model import Report
+from eventconsumer_api.model import ShownReport
 
 REPORT_MAX_BYTES = 1024 * 1024  # a report of 1,024 partitions with the longest names has about 600 kB
 # Items of a list or map. An event hub has at most 1,024 partitions:
@@ -52,7 +52,7 @@ class HostState(StrEnum):
     DRAINING = "Draining"  # SIGTERM received
 
 
-class Problem(Report):
+class Problem(ShownReport):
     """A problem that a user must correct: field, cause, remedy."""
 
     field: Name = Field(description="Path in the resource, such as spec.sink.container.")
@@ -60,7 +60,7 @@ class Problem(Report):
     message: Text = Field(description="Cause and remedy; contains no secret.")
 
 
-class PartitionReport(Report):
+class PartitionReport(ShownReport):
     """One partition this host owns."""
 
     id: PartitionId
@@ -73,7 +73,7 @@ class PartitionReport(Report):
     files: Count = Field(default=0, description="Files committed by this pump.")
 
 
-class BatchReport(Report):
+class BatchReport(ShownReport):
     """A frozen batch without a commit record."""
 
     number: Count
@@ -84,7 +84,7 @@ class BatchReport(Report):
     created_at: AwareDatetime | None = Field(default=None, description="Time at which it was frozen.")
 
 
-class CommitReport(Report):
+class CommitReport(ShownReport):
     """The last commit of a batch."""
 
     number: Count
@@ -99,14 +99,14 @@ class CommitReport(Report):
     quarantine: Text = Field(default="", description="Quarantine of the last batch that has one, as text.")
 
 
-class PartitionLag(Report):
+class PartitionLag(ShownReport):
     """Lag of one partition's files behind its head; both absent: unknown."""
 
     events: Count | None = Field(default=None, description="Retained events that are in no file.")
     seconds: Seconds | None = Field(default=None, description="Age of the oldest of them; 0: there is none.")
 
 
-class FleetReport(Report):
+class FleetReport(ShownReport):
     """Measurements of the leading host for the whole consumer."""
 
     chain: Name = Field(default="", description="Identity of the chain; empty: from a host of another version.")
@@ -149,7 +149,7 @@ class FleetReport(Report):
     open_batch: BatchReport | None = None
 
 
-class StorageReport(Report):
+class StorageReport(ShownReport):
     """Storage requests of one host, both containers."""
 
     calls_per_hour: Rate | None = Field(
@@ -158,7 +158,7 @@ class StorageReport(Report):
     idle_calls_per_hour: Rate = Field(description="Requests with the present leases and without events.")
 
 
-class HostReport(Report):
+class HostReport(ShownReport):
     """The response to `GET /status`."""
 
     owner: Name = Field(description="Owner id: <pod name>.<pod uid>.")

@@ -3,10 +3,13 @@
 Unknown fields are refused, so that no field is accepted and ignored: a field exists only if it works.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 from pydantic.alias_generators import to_camel
+
+from eventconsumer_api.terminal import clean
 
 
 class Model(BaseModel):
@@ -19,6 +22,28 @@ class Report(Model):
     """A value that a program of another version may have written: unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
+
+
+class ShownReport(Report):
+    """A report for people: control characters in its texts are replaced, whichever program or user wrote them."""
+
+    @field_validator("*", mode="after")
+    @classmethod
+    def _clean(cls, value: Any) -> Any:
+        return _cleaned(value)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """As in pydantic, which does not validate `update`; its texts are cleaned here."""
+        return super().model_copy(update={name: _cleaned(each) for name, each in (update or {}).items()}, deep=deep)
+
+
+def _cleaned(value: Any) -> Any:
+    """A value with clean texts. Models in it are clean already, and enumerations have only our words."""
+    if type(value) is str:
+        return clean(value)
+    if type(value) is dict:
+        return {_cleaned(key): _cleaned(each) for key, each in value.items()}
+    return value
 
 
 def rules(*checks: tuple[str, str]) -> ConfigDict:

@@ -11,13 +11,13 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from eventconsumer_api.conditions import ConditionType
-from eventconsumer_api.model import Report
+from eventconsumer_api.model import ShownReport
 from eventconsumer_api.v1alpha1 import ScalingMode
 
 Count = Annotated[int, Field(ge=0)]
 
 
-class Condition(Report):
+class Condition(ShownReport):
     """One condition, in the shape of metav1.Condition."""
 
     type: ConditionType = Field(description="Condition type.")
@@ -28,21 +28,21 @@ class Condition(Report):
     observed_generation: Count = Field(description="Generation of the spec to which the condition applies.")
 
 
-class HubStatus(Report):
+class HubStatus(ShownReport):
     """What hosts learned about the Event Hub."""
 
     partition_count: Count | None = Field(default=None, description="Number of partitions.")
     created_at: datetime | None = Field(default=None, description="When the Event Hub was created.")
 
 
-class HostsStatus(Report):
+class HostsStatus(ShownReport):
     """Host pods."""
 
     desired: Count = Field(default=0, description="Desired number of hosts.")
     ready: Count = Field(default=0, description="Ready hosts.")
 
 
-class PartitionsStatus(Report):
+class PartitionsStatus(ShownReport):
     """Partitions and their owners."""
 
     total: Count = Field(default=0, description="Partitions of the Event Hub; 0: unknown.")
@@ -50,14 +50,14 @@ class PartitionsStatus(Report):
     unowned: Count = Field(default=0, description="Partitions that no host reads.")
 
 
-class LagStatus(Report):
+class LagStatus(ShownReport):
     """How far files are behind the Event Hub."""
 
     events: Count | None = Field(default=None, description="Events not yet in a committed file.")
     seconds: Count | None = Field(default=None, description="Age of the oldest such event, seconds.")
 
 
-class ScalingStatus(Report):
+class ScalingStatus(ShownReport):
     """What the number of hosts was last decided to be, and what the next decision has to remember."""
 
     replicas: Count = Field(description="Desired number of hosts.")
@@ -77,7 +77,7 @@ class ScalingStatus(Report):
     too_few_time: datetime | None = Field(default=None, description="Time of that observation.")
 
 
-class ReplayStatus(Report):
+class ReplayStatus(ShownReport):
     """The replay that the spec asks for."""
 
     nonce: str = Field(description="Name of the replay.")
@@ -87,7 +87,7 @@ class ReplayStatus(Report):
     events: Count = Field(default=0, description="Number of events in the files.")
 
 
-class DrainedStatus(Report):
+class DrainedStatus(ShownReport):
     """Drained events and files."""
 
     files: Count = Field(default=0, description="Committed files.")
@@ -96,7 +96,7 @@ class DrainedStatus(Report):
     last_file_time: datetime | None = Field(default=None, description="Time of the last commit of a file.")
 
 
-class StorageStatus(Report):
+class StorageStatus(ShownReport):
     """What the hosts ask of storage, both containers: estimates, to two digits, that follow changes above a tenth."""
 
     calls_per_month: Count | None = Field(
@@ -109,7 +109,7 @@ class StorageStatus(Report):
     )
 
 
-class CommitStatus(Report):
+class CommitStatus(ShownReport):
     """The last batch that was committed."""
 
     number: Count = Field(description="Its number.")
@@ -120,7 +120,7 @@ class CommitStatus(Report):
     output_version: Count | None = Field(default=None, description="Version of the Delta table. Absent: none.")
 
 
-class QuarantineStatus(Report):
+class QuarantineStatus(ShownReport):
     """What no attempt could process, all batches; it stays in the sink."""
 
     files: Count = Field(default=0, description="Files.")
@@ -128,7 +128,7 @@ class QuarantineStatus(Report):
     message: str = Field(default="", max_length=1024, description="The most recent one, with its cause.")
 
 
-class BatchReplayStatus(Report):
+class BatchReplayStatus(ShownReport):
     """The replay of batches that the spec asks for."""
 
     nonce: str = Field(description="Name of the replay.")
@@ -139,7 +139,7 @@ class BatchReplayStatus(Report):
     rows: Count = Field(default=0, description="Rows written.")
 
 
-class SparkStatus(Report):
+class SparkStatus(ShownReport):
     """What Spark did with the files."""
 
     last_batch: Count = Field(default=0, description="Number of the last started batch; 0: none.")
@@ -158,7 +158,7 @@ class SparkStatus(Report):
     replay: BatchReplayStatus | None = Field(default=None, description="The replay. Absent: none requested.")
 
 
-class EffectiveStatus(Report):
+class EffectiveStatus(ShownReport):
     """Values the operator computed from the spec and its own settings."""
 
     replicas: Count = Field(description="Desired number of hosts.")
@@ -168,7 +168,7 @@ class EffectiveStatus(Report):
     config_hash: str = Field(description="Digest of the configuration the hosts run with.")
 
 
-class EventConsumerStatus(Report):
+class EventConsumerStatus(ShownReport):
     """Observed state."""
 
     observed_generation: Count = Field(default=0, description="Generation of the spec to which the status applies.")

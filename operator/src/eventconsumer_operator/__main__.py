@@ -19,6 +19,7 @@ import structlog
 
 from eventconsumer_api import logs
 from eventconsumer_api.labels import HOST_PORT
+from eventconsumer_api.terminal import guarded
 from eventconsumer_operator.controller import Controller
 from eventconsumer_operator.fleet.key import FleetKey, FleetKeyError
 from eventconsumer_operator.fleet.messages import Fleets, HttpMessenger
@@ -138,6 +139,7 @@ async def _unless_stopped(wait: Work) -> bool:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+@guarded()
 def main() -> None:
     """Entry point."""
     settings = parse_settings(sys.argv[1:], os.environ)

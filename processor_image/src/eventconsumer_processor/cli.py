@@ -15,6 +15,7 @@ import typer
 from typer.exceptions import TyperException
 
 from eventconsumer_api.redaction import redact
+from eventconsumer_api.terminal import guarded
 from eventconsumer_api.v1alpha1 import LeaseLayout
 from eventconsumer_processor.tools import commands, options
 from eventconsumer_processor.tools.cli import quiet
@@ -106,7 +107,7 @@ def audit(  # noqa: PLR0917 - the options of the command
     )
 
     async def go() -> AuditReport:
-        with show.progress(visible=True) as progress:
+        with show.progress() as progress:
             try:
                 async with opened(config, how, hub=hub) as found:
                     return await run(found.subject, deep=deep, progress=progress)
@@ -203,6 +204,7 @@ def certify(  # noqa: PLR0917 - the options of the command
     raise typer.Exit(command.run(target, output))
 
 
+@guarded()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 

@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import structlog
 
 from eventconsumer_api import logs
+from eventconsumer_api.terminal import clean_but_styles, guarded
 
 ORDER = ["timestamp", "level", "logger", "message"]
 
@@ -98,3 +100,21 @@ def test_a_terminal_gets_readable_lines_with_colours() -> None:
     assert "a thing happened" in stream.getvalue()
     assert "\x1b[" in stream.getvalue()
     assert not stream.getvalue().lstrip().startswith("{")
+
+
+@pytest.mark.parametrize("make", [io.StringIO, Terminal])
+def test_text_of_others_controls_no_terminal(make: type[io.StringIO], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", stream := make())
+    attack = "\x1b[2J\x1b]0;owned\x07\r\x9b31m\u202egnp\u2028"
+    with guarded():
+        logs.configure()
+        structlog.get_logger("x").warning(attack, text=attack, many=[attack], deep={attack: attack})
+        logging.getLogger("x").warning("%s", attack)
+        try:
+            raise ValueError(attack)
+        except ValueError:
+            logging.getLogger("x").exception("unexpected")
+    shown = stream.getvalue()
+    assert shown.count("owned") >= 6 and clean_but_styles(shown) == shown
+    if make is io.StringIO:
+        assert lines(stream)[0]["message"] == attack  # escaped, as JSON

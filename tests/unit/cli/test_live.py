@@ -5,8 +5,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from rich.console import Console
 
+from eventconsumer_api.console import Console
 from eventconsumer_cli import output
 from eventconsumer_cli.commands import top
 from eventconsumer_cli.errors import ClusterError
@@ -33,7 +33,7 @@ def watch(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, *steps: Callabl
     """Run `top` on a terminal; each step happens between two looks, and after the last Ctrl-C is pressed."""
     stream, clock = Terminal(), Clock()
     session = Session(Options(), lambda _: cluster)
-    session.out = Output(out=Console(file=stream, force_terminal=True, width=100, height=height, highlight=False))
+    session.out = Output(out=Console(file=stream, force_terminal=True, width=100, height=height))
 
     def interrupt() -> None:
         raise KeyboardInterrupt

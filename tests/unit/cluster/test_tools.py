@@ -5,9 +5,9 @@ import re
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 from rich.text import Text
 
+from eventconsumer_api.console import Console
 from local_cluster.gotoolchain import parse_version
 from local_cluster.layout import TOOL_MODULES
 from local_cluster.mirror import mirror_of

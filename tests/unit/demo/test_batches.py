@@ -2,9 +2,8 @@
 
 from datetime import UTC, datetime
 
-from rich.console import Console
-
 from eventconsumer_api.batch import BatchCommit, BatchFile, BatchManifest, Totals
+from eventconsumer_api.console import Console
 from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_demo.batches import Batch, table_of
 

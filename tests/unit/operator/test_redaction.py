@@ -1,16 +1,18 @@
-"""Secrets that others write into what the operator reads end there: hosts, kubelets, Jobs and the API server do err."""
+"""Secrets and control characters in what the operator reads end there: hosts, kubelets, Jobs and the API server err."""
 
 import io
 import json
 import logging
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eventconsumer_api import logs
-from eventconsumer_api.host_report import Problem
+from eventconsumer_api.host_report import HostReport, Problem
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.status import EventConsumerStatus
+from eventconsumer_api.terminal import clean
 from eventconsumer_operator.conditions.events import Recorder
 from eventconsumer_operator.conditions.status import make_status, wire
 from eventconsumer_operator.errors import Forbidden, OperatorError, Refused, SpecError, Transient
@@ -88,6 +90,45 @@ async def test_status_and_events_say_no_secret(
         # Not even a beginning of it, where a long message was cut.
         assert secret[:12] not in said
         assert wire(status) != wire(EventConsumerStatus())
+
+
+ATTACK = "\x1b[2J\x1b]0;owned\x07\r\x9b31m\u202egnp\u2066\u2028\x7f"
+
+
+@pytest.mark.parametrize("errors", [(), (Refused(ATTACK),), (SpecError("spec.sink", ATTACK),)], ids=str)
+async def test_status_and_events_control_no_terminal(errors: tuple[OperatorError, ...]) -> None:
+    world = leaky(ATTACK)
+    plan = None if errors and isinstance(errors[0], SpecError) else make_plan(world, SETTINGS)
+    status = make_status(world, plan, errors, SETTINGS)
+    api = FakeKubernetes()
+    await Recorder(api).record(world, status)
+    said = texts([wire(status), *(await api.list(EVENT, KEY.namespace)).items])
+    assert sum("owned" in each for each in said) >= 2
+    assert [each for each in said if clean(each) != each] == []
+
+
+def test_a_report_of_a_host_controls_no_terminal() -> None:
+    problem = {"field": ATTACK, "reason": ATTACK, "message": ATTACK}
+    texts_of_fleet = {"owners": {ATTACK: ATTACK}, "gaps": {ATTACK: ATTACK}, "committedReason": ATTACK}
+    document = json.loads(report(fleet=fleet()).model_dump_json(by_alias=True))
+    document |= {"owner": ATTACK, "problems": [problem], "fleet": document["fleet"] | texts_of_fleet}
+    read = HostReport.model_validate_json(json.dumps(document))
+    said = texts(read.model_dump(mode="json"))
+    assert sum("owned" in each for each in said) >= 5
+    assert [each for each in said if clean(each) != each] == []
+
+
+def texts(document: object) -> list[str]:
+    """All texts of a document, names of fields too."""
+    match document:
+        case dict():
+            return [text for key, value in document.items() for text in (key, *texts(value))]
+        case list():
+            return [text for each in document for text in texts(each)]
+        case str():
+            return [document]
+        case _:
+            return []
 
 
 @given(secret=SECRET, carrier=st.sampled_from(CARRIERS))

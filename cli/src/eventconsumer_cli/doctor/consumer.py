@@ -141,7 +141,7 @@ def checks(tool: Tool, options: list[str], stdin: bytes | None = None) -> list[F
     Raises:
         CliError: It could not be run.
     """
-    answer = tool.run(["check", *options, "-o", "json"], stdin=stdin, err=lambda _: None)
+    answer = tool.run(["check", *options, "-o", "json"], stdin=stdin, quiet=True)
     try:
         return [judge_check(each) for each in json.loads(answer.output)["checks"]]
     except (ValueError, KeyError, TypeError):

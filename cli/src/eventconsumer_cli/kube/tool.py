@@ -1,14 +1,17 @@
 """Runs the program of the host image in a container, and separates its results from other failures."""
 
 import sys
+from codecs import getincrementaldecoder
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TextIO
 
 from eventconsumer_cli.errors import Failed
-from eventconsumer_cli.kube.exec import Shell, Sink
+from eventconsumer_cli.kube.exec import Shell
 
 PROGRAM = "eventconsumer"
 _KEPT = 8192  # bytes of stderr
+_LONGEST_LINE = 65_536  # characters that are held back until the line ends
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Answer:
 
     Attributes:
         exit_code: 0 done, 1 nothing found, 2 refused, 3 failed.
-        output: Its stdout.
+        output: Its stdout; empty where it was printed.
         errors: The end of its stderr.
     """
 
@@ -49,8 +52,8 @@ class Tool:
         *,
         stdin: bytes | None = None,
         environment: dict[str, str] | None = None,
-        out: Sink | None = None,
-        err: Sink | None = None,
+        show: bool = False,
+        quiet: bool = False,
     ) -> Answer:
         """Run it until it ends.
 
@@ -58,29 +61,35 @@ class Tool:
             arguments: Its command and options.
             stdin: Its complete input.
             environment: Variables set for it.
-            out: Receives its stdout; None: stdout is only in the result.
-            err: Receives its stderr; None: this program's stderr.
+            show: Print its stdout, instead of returning it.
+            quiet: Do not print its stderr.
 
         Raises:
             CliError: It could not be started, or the connection broke.
             Failed: The image lacks the program or command, or the program was killed.
         """
         output, errors = bytearray(), bytearray()
+        out, err = Printer(sys.stdout), Printer(sys.stderr)
 
         def take_out(data: bytes) -> None:
-            output.extend(data) if out is None else out(data)
+            out(data) if show else output.extend(data)
 
         def take_err(data: bytes) -> None:
             errors.extend(data)
             del errors[:-_KEPT]
-            (err or to_stderr)(data)
+            if not quiet:
+                err(data)
 
         variables = [f"{name}={value}" for name, value in (environment or {}).items()]
         command = [*(["env", *variables] if variables else []), PROGRAM, *arguments]
         place = self.place
-        code = self._shell.run(
-            place.namespace, place.pod, place.container, command, stdin=stdin, out=take_out, err=take_err
-        )
+        try:
+            code = self._shell.run(
+                place.namespace, place.pod, place.container, command, stdin=stdin, out=take_out, err=take_err
+            )
+        finally:
+            out.end()
+            err.end()
         self._judge(code, bytes(errors), arguments)
         return Answer(code, bytes(output), bytes(errors))
 
@@ -101,13 +110,25 @@ class Tool:
             raise Failed(f"`{PROGRAM} {name}` ended with exit code {code} in pod {self.place.pod}")
 
 
-def to_stdout(data: bytes) -> None:
-    """Pass bytes on unchanged."""
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+class Printer:
+    """Passes the output of a program on to a stream, in whole lines: so no character and no style is cut."""
 
+    def __init__(self, stream: TextIO) -> None:
+        """Print to `stream`, which cleans it: the program's pod may be under the control of an attacker."""
+        self._stream = stream
+        self._decoder = getincrementaldecoder("utf-8")(errors="replace")
+        self._begun = ""
 
-def to_stderr(data: bytes) -> None:
-    """Pass bytes on unchanged."""
-    sys.stderr.buffer.write(data)
-    sys.stderr.buffer.flush()
+    def __call__(self, data: bytes) -> None:
+        """Take bytes."""
+        lines, newline, self._begun = (self._begun + self._decoder.decode(data)).rpartition("\n")
+        if len(self._begun) > _LONGEST_LINE:
+            lines, newline, self._begun = lines + newline + self._begun, "", ""
+        self._stream.write(lines + newline)
+        self._stream.flush()
+
+    def end(self) -> None:
+        """Print a last line without a newline, and end its style."""
+        reset = "\x1b[0m" if self._stream.isatty() else ""
+        self._stream.write(self._begun + self._decoder.decode(b"", final=True) + reset)
+        self._stream.flush()

@@ -6,10 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
+from eventconsumer_api.console import Console
+from eventconsumer_api.terminal import guarded
 from local_cluster.cluster import DOWN_STEPS, Cluster
 from local_cluster.errors import ClusterError
 from local_cluster.images.builder import Builder
@@ -21,7 +22,7 @@ from local_cluster.tools import GITOPS, KUBEFLOW
 app = typer.Typer(
     help="A real single-node Kubernetes without Docker, for development.", no_args_is_help=True, add_completion=False
 )
-_console = Console(stderr=True, highlight=False, soft_wrap=True)
+_console = Console(stderr=True, soft_wrap=True)
 
 
 Names = Annotated[
@@ -154,6 +155,7 @@ def env() -> None:
     print(f'export KUBECONFIG="{layout.kubeconfig}"\nexport PATH="{layout.bin}:$PATH"')
 
 
+@guarded()
 def main() -> None:
     """Run a command; an expected error is a message and exit code 1, not a traceback."""
     os.environ["PATH"] += os.pathsep + os.pathsep.join(
@@ -162,7 +164,7 @@ def main() -> None:
     try:
         app()
     except ClusterError as error:
-        _console.print(f"[red]error:[/red] {escape(str(error))}")
+        _console.print(Text.assemble(("error:", "red"), f" {error}"))
         raise SystemExit(1) from None
 
 

@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rich.console import Console
-from rich.markup import escape
 from rich.status import Status
+from rich.text import Text
+
+from eventconsumer_api.console import Console
 
 SIGN_OF_LIFE = 30.0
 _LINE = 70
@@ -29,9 +30,11 @@ class _Step:
     began: float
     ended: threading.Event = field(default_factory=threading.Event)
 
-    def __str__(self) -> str:
-        """Its title, how long it runs, and the last line of its log."""
-        return f"{self.label} … {time.monotonic() - self.began:.0f} s{_last_line(self.log)}"
+    def text(self, state: str) -> Text:
+        """Its title, its state with its duration, and the last line of its log."""
+        latest = _last_line(self.log)
+        end = (f": {latest}", "dim") if latest else ""
+        return Text.assemble(f"{self.label} … {state}{time.monotonic() - self.began:.0f} s", end)
 
 
 class Progress:
@@ -44,7 +47,7 @@ class Progress:
             total: Number of steps.
             console: The output; standard error by default, because results are on standard output.
         """
-        self._console = console or Console(stderr=True, highlight=False, soft_wrap=True)
+        self._console = console or Console(stderr=True, soft_wrap=True)
         self._total = total
         self._number = 0
         self._began = time.monotonic()
@@ -62,12 +65,12 @@ class Progress:
         """
         with self._lock:
             self._number += 1
-            step = _Step(escape(f"[{self._number}/{self._total}] {title}"), log, time.monotonic())
+            step = _Step(f"[{self._number}/{self._total}] {title}", log, time.monotonic())
             self._running.append(step)
             self._show()
         reporter = threading.Thread(target=self._report, args=(step,), daemon=True)
         reporter.start()
-        outcome = "[red]failed after[/red]"
+        outcome = "failed after"
         try:
             yield
             outcome = ""
@@ -77,15 +80,16 @@ class Progress:
             with self._lock:
                 self._running.remove(step)
                 self._show()
-            self._console.print(f"{step.label}  {outcome} [dim]{time.monotonic() - step.began:.1f} s[/dim]")
+            duration = (f" {time.monotonic() - step.began:.1f} s", "dim")
+            self._console.print(Text.assemble(f"{step.label}  ", (outcome, "red"), duration))
 
     def note(self, text: str) -> None:
         """A line below the running step."""
-        self._console.print(f"      [dim]{escape(text)}[/dim]")
+        self._console.print(f"      {text}", style="dim")
 
     def finish(self, text: str) -> None:
         """The last line: the result and the total duration."""
-        self._console.print(f"[green]{text}[/green] [dim]({time.monotonic() - self._began:.1f} s)[/dim]")
+        self._console.print(Text.assemble((text, "green"), (f" ({time.monotonic() - self._began:.1f} s)", "dim")))
 
     def _show(self) -> None:
         """On a terminal: one spinner for all steps that run, for a console can have no more. Holds the lock."""
@@ -96,7 +100,7 @@ class Progress:
                 self._status.stop()
             self._status = None
             return
-        text = "\n".join(map(str, self._running))
+        text = Text("\n").join(step.text("") for step in self._running)
         if self._status is None:
             self._status = self._console.status(text)
             self._status.start()
@@ -113,8 +117,7 @@ class Progress:
             return  # a quick step needs one line, not two
         self._console.print(f"{step.label} …")
         while not step.ended.wait(SIGN_OF_LIFE):
-            waited = time.monotonic() - step.began
-            self._console.print(f"{step.label} … in progress for {waited:.0f} s{_last_line(step.log)}")
+            self._console.print(step.text("in progress for "))
 
 
 def _last_line(log: Path | None) -> str:
@@ -124,4 +127,4 @@ def _last_line(log: Path | None) -> str:
         file.seek(max(0, log.stat().st_size - 2000))
         lines = file.read().decode(errors="replace").split("\n")
     latest = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    return f": [dim]{escape(latest[:_LINE])}[/dim]" if latest else ""
+    return latest[:_LINE]

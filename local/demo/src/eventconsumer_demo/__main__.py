@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from eventconsumer_api.terminal import guarded
 from eventconsumer_demo import failure, run
 from eventconsumer_demo.cluster import Cluster
 from eventconsumer_demo.steps import DemoError, Steps, console
@@ -110,7 +111,6 @@ def up(events: EVENTS = 100_000, timeout: TIMEOUT = 900) -> None:
         f"{local}kubectl config set-context --current --namespace {NAMESPACE}\n"
         "kubectl get eventconsumers\nkubectl describe eventconsumer orders\nkubectl get pods,jobs\n"
         "kubectl logs orders-host-0\n",
-        markup=False,
         soft_wrap=True,
     )
     console.print("Remove everything: make demo-down")
@@ -132,5 +132,11 @@ def down() -> None:
         raise typer.Exit(1) from error
 
 
-if __name__ == "__main__":
+@guarded()
+def main() -> None:
+    """Run a command."""
     app()
+
+
+if __name__ == "__main__":
+    main()

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from rich.text import Text
+
 from eventconsumer_demo.cluster import Cluster
 from eventconsumer_demo.steps import DemoError, console
 
@@ -45,9 +47,9 @@ def _logs(cluster: Cluster) -> str:
 def explain(error: DemoError, cluster: Cluster | None, name: str) -> None:
     """Print all diagnostics; a part that fails does not hide the others."""
     console.rule(style="red")
-    console.print(f"[red bold]The demo failed:[/] {error}")
+    console.print(Text.assemble(("The demo failed:", "red bold"), f" {error}"))
     if error.detail:
-        console.print(error.detail, markup=False)
+        console.print(error.detail)
     if cluster:
         sections: dict[str, Callable[[], str]] = {
             "conditions": lambda: _conditions(cluster, name),
@@ -60,8 +62,8 @@ def explain(error: DemoError, cluster: Cluster | None, name: str) -> None:
                 text = read()
             except DemoError as nested:
                 text = f"not readable: {nested}"
-            console.print(f"\n[bold]{title}[/]")
-            console.print(text, markup=False)
+            console.print(f"\n{title}", style="bold")
+            console.print(text)
     if error.hint:
-        console.print(f"\n[bold]Hint:[/] {error.hint}")
+        console.print(Text.assemble("\n", ("Hint:", "bold"), f" {error.hint}"))
     console.print("Retry with `make demo`; it continues from the present state. `make demo-down` removes all.")

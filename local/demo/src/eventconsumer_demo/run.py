@@ -194,8 +194,8 @@ def audit(cluster: Cluster) -> str:
 def show_audit(printed: str) -> None:
     """The audit's table and its verdict."""
     *table, verdict = printed.splitlines()
-    console.print("\n".join(table), markup=False)
-    console.print(verdict, style="green bold", markup=False)
+    console.print("\n".join(table))
+    console.print(verdict, style="green bold")
 
 
 def show_result(result: Result, batches: Sequence[Batch]) -> None:

@@ -4,9 +4,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
+from rich.text import Text
 
-console = Console(highlight=False, soft_wrap=True)
+from eventconsumer_api.console import Console
+
+console = Console(soft_wrap=True)
 
 
 class DemoError(Exception):
@@ -30,10 +32,10 @@ class Steps:
     def step(self, title: str) -> Iterator[None]:
         """Show a step's number and title, then how long it took."""
         self._number += 1
-        console.print(f"[bold][{self._number}/{self._total}][/bold] {title}".replace("[/bold]]", "]"), markup=True)
+        console.print(Text.assemble((f"[{self._number}/{self._total}]", "bold"), f" {title}"))
         started = time.monotonic()
         yield
-        console.print(f"      [green]done[/green] in {time.monotonic() - started:.1f} s")
+        console.print(Text.assemble("      ", ("done", "green"), f" in {time.monotonic() - started:.1f} s"))
 
     @property
     def elapsed(self) -> float:

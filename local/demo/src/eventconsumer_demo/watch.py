@@ -79,9 +79,9 @@ def follow(cluster: Cluster, name: str, events: int, *, timeout: float, check: C
         check()
         view = View.of(cluster.get("eventconsumer", name).get("status", {}))
         if view != shown:
-            console.print(view.line(elapsed), markup=False)
+            console.print(view.line(elapsed))
             if view.ready and (shown is None or view.ready != shown.ready):
-                console.print(f"        {view.ready}", style="dim", markup=False)
+                console.print(f"        {view.ready}", style="dim")
             shown = view
         if view.finished(events):
             return view

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
+from eventconsumer_api.console import Console
+from eventconsumer_api.terminal import guarded
 from eventconsumer_release import build
 from eventconsumer_release.errors import ReleaseError
 from eventconsumer_release.signing import PASSWORD_VARIABLE, Key, read_key
@@ -16,7 +17,7 @@ from local_cluster.errors import ClusterError
 from local_cluster.images.builder import Builder
 from local_cluster.layout import REPOSITORY, Layout
 
-_console = Console(stderr=True, highlight=False, soft_wrap=True)
+_console = Console(stderr=True, soft_wrap=True)
 
 
 def release(
@@ -40,7 +41,7 @@ def release(
         builder = _builder(root) if images else None
         build.release(root, version, registry=registry, images=builder, key=key)
     except (ReleaseError, ClusterError) as error:
-        _console.print(f"[red]error:[/red] {escape(str(error))}")
+        _console.print(Text.assemble(("error:", "red"), f" {error}"))
         raise SystemExit(1) from None
 
 
@@ -61,5 +62,11 @@ def _builder(root: Path) -> Builder:
     return Builder(Layout.from_environment(), list(IMAGES), fresh=True)
 
 
-if __name__ == "__main__":
+@guarded()
+def main() -> None:
+    """Run the command."""
     typer.run(release)
+
+
+if __name__ == "__main__":
+    main()

@@ -5,8 +5,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rich.console import Console
-
+from eventconsumer_api.console import Console
 from eventconsumer_api.durations import moment
 from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_processor.audit import prune, show
@@ -38,13 +37,13 @@ def run(config: Path, options: Options, before: str, *, yes: bool) -> int:
 
 
 async def _run(config: Path, options: Options, before: str, yes: bool) -> int:
-    console = Console(highlight=False, soft_wrap=True, markup=False)
+    console = Console(soft_wrap=True)
     now = datetime.now(UTC)
     try:
         limit = moment(before, now)
     except ValueError as error:
         raise CommandError(f"--before: {error}") from None
-    with show.progress(visible=True) as progress:
+    with show.progress() as progress:
         async with opened(config, options, hub=False) as found:
             if found.subject.leases is None:
                 raise CommandError("--lease-container is required: only files before the checkpoints may be replaced")

@@ -1,18 +1,21 @@
 """Prints a report as a table and a verdict. Progress is printed to stderr."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.progress import Progress as Bar
 from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
+from eventconsumer_api.console import Console
 from eventconsumer_processor.audit.codes import Level
 from eventconsumer_processor.audit.files import Progress
 from eventconsumer_processor.audit.model import AuditReport, PartitionAudit
 
 _COLOURS = {Level.NOTE: "green", Level.EXPLAINED: "yellow", Level.VIOLATION: "red", Level.UNREADABLE: "red"}
+_LINE_SECONDS = 10.0
 _RIGHT = ("start", "next", "checkpoint", "lag", "files", "events", "gaps", "epoch")
 
 
@@ -25,8 +28,7 @@ def show(report: AuditReport, console: Console) -> None:
         replaced = f"; {each.gone:,} numbers of the previous segment name other events now" if each.gone else ""
         console.print(
             f"segment {each.segment} since {each.since:%Y-%m-%d %H:%M:%S}: partition {each.partition} continues at "
-            f"{each.start}{replaced}",
-            markup=False,
+            f"{each.start}{replaced}"
         )
     if report.batches.manifests:
         batches = report.batches
@@ -42,40 +44,57 @@ def show(report: AuditReport, console: Console) -> None:
             continue
         place = f" partition {finding.partition}" if finding.partition else ""
         rule = f" ({finding.invariant})" if finding.invariant else ""
-        console.print(f"[{_COLOURS[finding.level]}]{finding.code}{rule}[/]{place}: ", end="")
-        console.print(f"{finding.message}{f' [{finding.blob}]' if finding.blob else ''}", markup=False, soft_wrap=True)
+        console.print(f"{finding.code}{rule}", style=_COLOURS[finding.level], end="")
+        console.print(f"{place}: {finding.message}{f' [{finding.blob}]' if finding.blob else ''}", soft_wrap=True)
     left_out = sum(report.counts.values()) - len(report.findings)
     if left_out > 0:
         console.print(f"… {left_out:,} more findings are not shown", style="dim")
-    console.print(report.summary, style=_COLOURS[report.verdict], markup=False, soft_wrap=True)
+    console.print(report.summary, style=_COLOURS[report.verdict], soft_wrap=True)
 
 
 @contextmanager
-def progress(*, visible: bool) -> Iterator[Progress]:
-    """A progress line on stderr, if that is a terminal."""
+def progress() -> Iterator[Progress]:
+    """The progress on stderr: one line that changes on a terminal, otherwise a line every ten seconds."""
     console = Console(stderr=True)
-    if not visible or not console.is_terminal:
-        yield Progress()
-        return
     state = {"listed": 0, "files": 0, "bytes": 0}
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Bar(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("listing")
 
-        def update() -> None:
-            read = f", {state['files']:,} files read ({state['bytes'] / 1e6:,.0f} MB)" if state["files"] else ""
-            bar.update(task, description=f"{state['listed']:,} blobs listed{read}")
+    def text() -> str:
+        read = f", {state['files']:,} files read ({state['bytes'] / 1e6:,.0f} MB)" if state["files"] else ""
+        return f"{state['listed']:,} blobs listed{read}"
+
+    with _line(console) if console.is_interactive else _lines(console) as show_text:
 
         def listed(count: int) -> None:
             state["listed"] = count
-            update()
+            show_text(text())
 
         def read(size: int) -> None:
             state["files"] += 1
             state["bytes"] += size
-            update()
+            show_text(text())
 
         yield Progress(listed, read)
+
+
+@contextmanager
+def _line(console: Console) -> Iterator[Callable[[str], object]]:
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Bar(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("listing")
+        yield lambda text: bar.update(task, description=text)
+
+
+@contextmanager
+def _lines(console: Console) -> Iterator[Callable[[str], object]]:
+    shown = time.monotonic()
+
+    def show_text(text: str) -> None:
+        nonlocal shown
+        if time.monotonic() - shown >= _LINE_SECONDS:
+            shown = time.monotonic()
+            console.print(text)
+
+    yield show_text
 
 
 def _table(report: AuditReport, era: str, *, several: bool) -> Table:
@@ -91,14 +110,14 @@ def _table(report: AuditReport, era: str, *, several: bool) -> Table:
     return table
 
 
-def _row(one: PartitionAudit) -> list[str]:
+def _row(one: PartitionAudit) -> list[str | Text]:
     numbers = (one.start, one.next, one.checkpoint, one.lag, one.files, one.events, one.gap_events)
     epoch = one.epoch if one.epoch is not None else one.highest_epoch
-    state = "clean"
+    state = Text("clean")
     if one.violations:
-        state = f"[red]{one.violations:,} violations[/]"
+        state = Text(f"{one.violations:,} violations", style=_COLOURS[Level.VIOLATION])
     elif one.gap_events or one.orphans:
-        state = "[yellow]explained[/]"
+        state = Text("explained", style=_COLOURS[Level.EXPLAINED])
     return [one.partition, *map(_number, numbers), _number(epoch), state]
 
 

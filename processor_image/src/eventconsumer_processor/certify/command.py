@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 from uuid import uuid4
 
-from rich.console import Console
-
+from eventconsumer_api.console import Console
 from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_api.host_config import BlobContainer, HubConfig
 from eventconsumer_processor import problems
@@ -399,14 +398,14 @@ def table(report: CertifyReport, console: Console) -> None:
     rows = [(each.target, each.check, each.outcome.value, each.detail) for each in report.results]
     console.print(table_of(("TARGET", "CHECK", "RESULT", "DETAIL"), rows))
     for name, value in report.facts.items():
-        console.print(f"{name}: {value}", markup=False, soft_wrap=True)
+        console.print(f"{name}: {value}", soft_wrap=True)
     for each in report.results:
         if each.outcome is Outcome.DIFFERS:
-            console.print(f"\n{each.check} differs: {each.assumption}", markup=False, soft_wrap=True)
-            console.print(f"  seen: {each.detail}", markup=False, soft_wrap=True)
-            console.print(f"  consequence: {each.consequence}", markup=False, soft_wrap=True)
-            console.print(f"  remedy: {each.remedy}", markup=False, soft_wrap=True)
+            console.print(f"\n{each.check} differs: {each.assumption}", soft_wrap=True)
+            console.print(f"  seen: {each.detail}", soft_wrap=True)
+            console.print(f"  consequence: {each.consequence}", soft_wrap=True)
+            console.print(f"  remedy: {each.remedy}", soft_wrap=True)
     for left in report.leftovers:
-        console.print(f"not removed: {left}", markup=False, soft_wrap=True)
+        console.print(f"not removed: {left}", soft_wrap=True)
     counts = ", ".join(f"{report.count(outcome)} {outcome.value}" for outcome in Outcome)
-    console.print(f"\n{counts}, in {report.seconds:.0f} s", markup=False)
+    console.print(f"\n{counts}, in {report.seconds:.0f} s")

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from uuid import uuid4
 
-from rich.console import Console
-
+from eventconsumer_api.console import Console
 from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_api.identity import ChainRecord, LeaseRecord, chain_name, consumer_of, lease_record_name
 from eventconsumer_api.model import Report

@@ -11,8 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from uuid import uuid4
 
-from rich.console import Console
-
+from eventconsumer_api.console import Console
 from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_api.v1alpha1 import LeaseLayout
 from eventconsumer_processor.errors import LeaseInvalid, LeaseLost

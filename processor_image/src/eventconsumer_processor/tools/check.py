@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
-from rich.console import Console
-
+from eventconsumer_api.console import Console
 from eventconsumer_api.errors import Blocked, EventConsumerError
 from eventconsumer_api.host_config import BlobLocation, HostConfig, LeaseLocation
 from eventconsumer_api.identity import ChainRecord, LeaseRecord, chain_name
@@ -424,4 +423,4 @@ def _table(report: CheckReport, console: Console) -> None:
     console.print(table_of(("CHECK", "RESULT", "DETAIL"), rows))
     for one in report.checks:
         if one.remedy:
-            console.print(f"{one.check}: {one.remedy}", markup=False, soft_wrap=True)
+            console.print(f"{one.check}: {one.remedy}", soft_wrap=True)

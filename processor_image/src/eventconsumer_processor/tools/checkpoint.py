@@ -4,15 +4,15 @@ import sys
 from pathlib import Path
 
 from pydantic import ValidationError
-from rich.console import Console
 
+from eventconsumer_api.console import Console
 from eventconsumer_processor.errors import CommandError
 from eventconsumer_processor.inspect.consumer import Consumer, opened
 from eventconsumer_processor.inspect.leases import LeaseState, Position
 from eventconsumer_processor.inspect.partitions import by_number, by_offset, chain_of, extent, read_partitions
 from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_processor.tools import apply
-from eventconsumer_processor.tools.cli import DONE, NOTHING, say, show, table_of
+from eventconsumer_processor.tools.cli import DONE, NOTHING, as_json, say, show, table_of
 from eventconsumer_processor.tools.leases import natural
 from eventconsumer_processor.tools.model import (
     Action,
@@ -169,7 +169,7 @@ async def export_to(config: Path, file: str) -> int:
     """`checkpoint export`."""
     async with opened(config) as consumer:
         document = await exported(consumer)
-    text = document.model_dump_json(by_alias=True, indent=2)
+    text = as_json(document)
     if file == "-":
         print(text)  # noqa: T201 - the command's output
     else:

@@ -5,6 +5,7 @@ found, 2 refused, 3 failed.
 """
 
 import asyncio
+import json
 import logging
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -13,10 +14,9 @@ from typing import Any, NoReturn
 
 import structlog
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
+from eventconsumer_api.console import Console
 from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_api.model import Report
 from eventconsumer_processor.tools.options import Output
@@ -67,17 +67,22 @@ def show(document: Report, output: Output, table: Callable[[Console], None]) -> 
         table: Prints the table.
     """
     if output is Output.JSON:
-        print(document.model_dump_json(by_alias=True, indent=2))  # noqa: T201 - the command's output
+        print(as_json(document))  # noqa: T201 - the command's output
     elif output is Output.YAML:
         import yaml  # only for this format
 
-        data = document.model_dump(mode="json", by_alias=True)
-        print(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), end="")  # noqa: T201
+        # In ASCII, as JSON.
+        print(yaml.safe_dump(document.model_dump(mode="json", by_alias=True), sort_keys=False), end="")  # noqa: T201
     else:
-        console = Console(highlight=False, emoji=False)  # conditions such as amqp:link:stolen have colons
+        console = Console()
         if not console.is_terminal:
             console.width = _WIDTH
         table(console)
+
+
+def as_json(document: Report) -> str:
+    """JSON in ASCII: what a terminal would act on is escaped, and nothing is lost."""
+    return json.dumps(document.model_dump(mode="json", by_alias=True), indent=2)
 
 
 def table_of(headers: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> Table:
@@ -106,4 +111,4 @@ def text(value: object) -> str:
         return f"{value:,}"
     if isinstance(value, datetime):
         return value.isoformat(timespec="seconds").replace("+00:00", "Z")
-    return escape(str(value))
+    return str(value)

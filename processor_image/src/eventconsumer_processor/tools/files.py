@@ -6,8 +6,7 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rich.console import Console
-
+from eventconsumer_api.console import Console
 from eventconsumer_api.durations import moment
 from eventconsumer_processor.errors import CommandError
 from eventconsumer_processor.inspect.consumer import Consumer, opened

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from rich.console import Console
-
+from eventconsumer_api.console import Console
 from eventconsumer_processor.identity.segments import name_of
 from eventconsumer_processor.inspect.consumer import Consumer, opened
 from eventconsumer_processor.inspect.leases import LeaseState, LeaseView

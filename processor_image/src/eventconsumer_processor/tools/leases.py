@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from rich.console import Console
-
+from eventconsumer_api.console import Console
 from eventconsumer_processor.inspect.consumer import Consumer, opened
 from eventconsumer_processor.tools.cli import DONE, NOTHING, say, show, table_of
 from eventconsumer_processor.tools.model import HubName, LeaseRow, LeasesReport
@@ -72,4 +71,4 @@ def _table(report: LeasesReport, console: Console) -> None:
     console.print(table_of(headers, rows, right=("EPOCH", "CHECKPOINT")))
     for row in report.leases:
         if row.problem:
-            console.print(f"partition {row.partition}: {row.problem} ({row.blob})", markup=False, soft_wrap=True)
+            console.print(f"partition {row.partition}: {row.problem} ({row.blob})", soft_wrap=True)

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from io import StringIO
 
 import pytest
-from rich.console import Console
 
+from eventconsumer_api.console import Console
 from eventconsumer_api.v1alpha1 import LeaseLayout
 from eventconsumer_processor.audit.codes import MEANINGS, Code, Level
 from eventconsumer_processor.audit.owners import LeaseSubject
