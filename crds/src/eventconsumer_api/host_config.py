@@ -5,8 +5,9 @@ of its canonical JSON is in the pod template, so only a change that affects host
 """
 
 import hashlib
+from typing import Any
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, Field, model_validator
 
 from eventconsumer_api.endpoints import AZURE_HUB_SUFFIXES, AZURE_STORAGE_SUFFIXES
 from eventconsumer_api.model import Model
@@ -163,6 +164,16 @@ class HostConfig(Model):
         description="Otherwise, the allowed suffixes of storage accounts.",
         exclude_if=lambda suffixes: suffixes == AZURE_STORAGE_SUFFIXES,  # unknown to hosts of older versions
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_replaced_field(cls, data: Any) -> Any:
+        """An operator of an older version writes one list for all roles: it is ignored, and Azure's suffixes apply."""
+        return (
+            {name: value for name, value in data.items() if name != "endpointSuffixes"}
+            if isinstance(data, dict)
+            else data
+        )
 
     def to_json(self) -> str:
         """Canonical JSON: stable across runs for equal values."""
