@@ -41,6 +41,11 @@ $(VENV)/.peer: $(VENV)/.ready requirements/peer.txt requirements/build.txt
 	@VIRTUAL_ENV=$(VENV) $(VENV)/bin/uv pip install -q --require-hashes --build-constraints requirements/build.txt -r requirements/peer.txt
 	@touch $@
 
+$(VENV)/.fuzz: $(VENV)/.ready requirements/fuzz.txt
+	@./local/need c++ g++
+	@VIRTUAL_ENV=$(VENV) $(VENV)/bin/uv pip install -q --require-hashes -r requirements/fuzz.txt
+	@touch $@
+
 .PHONY: jars
 jars: ## Download Spark's jars for the tests
 	@./local/need java openjdk-17-jre-headless
@@ -74,7 +79,7 @@ chart: env ## Generate the chart's README and the Kustomize base from the chart
 
 .PHONY: lock
 lock: ## Resolve requirements/*.in again, with hashes
-	@for name in bootstrap processor operator spark emulator dev peer build; do \
+	@for name in bootstrap processor operator spark emulator dev peer build fuzz; do \
 	  $(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --custom-compile-command 'make lock' requirements/$$name.in -o requirements/$$name.txt || exit 1; done
 	@cd local/azurite && npm install --package-lock-only --omit-lockfile-registry-resolved --silent
@@ -128,19 +133,24 @@ test: peer lint types borders docs azurite jars ## Run all checks except the lon
 	@$(VENV)/bin/pytest -n 3 --dist loadscope --no-loadscope-reorder --durations=30 -m "not long" \
 	  tests/e2e tests/contract tests/simulation tests/integration
 
-test-long: peer azurite jars ## Run the long checks: audit of dependencies, mutants, long simulation and property tests, Kubeflow, upgrade, GitOps, Java, KEDA
+test-long: peer azurite jars ## Run the long checks: advisories, mutants, long simulation and property tests, fuzzing, Kubeflow, upgrade, GitOps, Java, KEDA
 	@./local/need javac openjdk-17-jdk-headless
 	@$(PY) -m local_cluster tools --gitops --kubeflow
 	@$(PY) -m eventconsumer_release.audit
 	@$(PY) -m tests.simulation --steps $(STEPS) --seed $(SEED)
 	@HYPOTHESIS_PROFILE=long $(VENV)/bin/pytest -n 2 tests/unit
+	@$(MAKE) -s fuzz
 	@$(VENV)/bin/pytest --durations=20 -m long tests
 
 STEPS ?= 200000
 SEED ?= 1
-.PHONY: simulate bench
+SECONDS ?= 300
+.PHONY: simulate fuzz bench
 simulate: env ## Simulate hosts in virtual time under every fault: STEPS=200000 SEED=1
 	@$(PY) -m tests.simulation --steps $(STEPS) --seed $(SEED)
+
+fuzz: $(VENV)/.fuzz ## Fuzz the parsers and the compiled decoder, guided by coverage: SECONDS=300
+	@$(PY) -m tests.fuzz --seconds $(SECONDS)
 
 bench: env azurite jars ## Run the benchmarks on this machine
 	@$(PY) -m local_cluster tools >/dev/null

@@ -19,10 +19,11 @@ def test_its_own_tests_pass(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_it_is_formatted() -> None:
+@pytest.mark.parametrize("manifest", ["Cargo.toml", "fuzz/Cargo.toml"])
+def test_it_is_formatted(manifest: str) -> None:
     if cargo("fmt", "--version").returncode != 0:
         pytest.skip("rustfmt is not installed")
-    done = cargo("fmt", "--check")
+    done = cargo("fmt", "--check", "--manifest-path", manifest)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -35,3 +36,11 @@ def test_the_oldest_supported_cargo_can_read_it() -> None:
 def test_it_needs_no_crates_of_others() -> None:
     manifest = tomllib.loads((CRATE / "Cargo.toml").read_text())
     assert not [name for name in manifest if name.endswith("dependencies")]
+
+
+def test_what_fuzzing_needs_is_pinned_and_in_no_package() -> None:
+    lock = tomllib.loads((CRATE / "fuzz/Cargo.lock").read_text())
+    assert [each["name"] for each in lock["package"] if "checksum" not in each] == ["eventconsumer-decoder-fuzz"]
+    files = tomllib.loads((CRATE / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]
+    assert "fuzz" not in files["sdist"]["only-include"]
+    assert files["wheel"]["packages"] == ["python/eventconsumer_decoder"]
