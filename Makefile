@@ -14,7 +14,7 @@ help: ## List the commands
 .PHONY: env
 env: $(VENV)/.ready ## Create the hash-pinned Python environment, and compile the decoder
 
-$(VENV)/.ready: requirements/dev.txt requirements/bootstrap.txt $(DISTS:%=%/pyproject.toml) \
+$(VENV)/.ready: requirements/dev.txt requirements/build.txt requirements/bootstrap.txt $(DISTS:%=%/pyproject.toml) \
     $(addprefix $(DECODER)/,pyproject.toml hatch_build.py Cargo.toml Cargo.lock) $(wildcard $(DECODER)/src/*.rs $(DECODER)/src/*/*.rs)
 	@./local/need cargo cargo
 	@./local/bootstrap $(VENV) $(DISTS) $(DECODER)
@@ -33,7 +33,7 @@ $(AZURITE): local/azurite/package-lock.json
 .PHONY: peer
 peer: $(VENV)/.peer ## Compile Qpid Proton for the tests
 
-$(VENV)/.peer: $(VENV)/.ready requirements/peer.txt requirements/build.txt
+$(VENV)/.peer: $(VENV)/.ready requirements/peer.txt
 	@./local/need cc gcc libc6-dev
 	@$(PY) -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' \
 	  || ./local/need Python.h python3-dev

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from eventconsumer_release import contents
+from eventconsumer_release.oci import Image
 from local_cluster.images import base
 from local_cluster.images.buildah import Buildah
 from local_cluster.mirror import debian_mirror
@@ -38,12 +40,21 @@ def buildah(tmp_path: Path) -> Iterator[Buildah]:
 
 
 @pytest.mark.long
-def test_the_base_image_has_every_update_of_the_mirror(buildah: Buildah, tmp_path: Path) -> None:
+def test_the_base_image_has_every_update_of_the_mirror_and_its_packages_are_listed(
+    buildah: Buildah, tmp_path: Path
+) -> None:
     base.make(buildah, debian_mirror(), tmp_path / "scratch", tmp_path / "log")
     (tmp_path / "context").mkdir()
     dockerfile = tmp_path / "context/Dockerfile"
     dockerfile.write_text(PENDING.format(base=base.reference()))
     buildah.build(dockerfile, tmp_path / "context", "localhost/pending:1", {}, tmp_path / "log")
+    buildah.save(base.reference(), "registry.example.com/base:1", tmp_path / "base.tar")
+    found = list(contents.packages(Image(tmp_path / "base.tar").files(contents.wanted), "1"))
+    names = {each.name: each for each in found if each.kind == "deb"}
+    assert {"ca-certificates", "libc6", "libssl3", "python3.11-minimal", "tini"} <= names.keys()
+    assert {("distro", "debian-12"), ("upstream", "openssl")} < set(names["libssl3"].qualifiers)
+    assert names["libssl3"].supplier
+    assert len(names) == len([each for each in found if each.kind == "deb"]) > 90
 
 
 def test_a_machine_without_debian_s_keys_installs_nothing(tmp_path: Path) -> None:

@@ -337,6 +337,14 @@ def test_the_signature_of_an_image_is_over_its_digest(dist: Path, tmp_path: Path
         assert image["digest"] in {f"sha256:{subject['digest']['sha256']}" for subject in statement["subject"]}
 
 
+def test_a_key_in_the_repository_is_refused(clone: Path, key: Path) -> None:
+    copied = Path(shutil.copy2(key, clone / "release.key"))
+    done = release(clone, UNSIGNED="", SIGNING_KEY=str(copied))
+    copied.unlink()
+    assert done.returncode == 1
+    assert "is in the repository, where it could be committed" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("environment", "told"),
     [

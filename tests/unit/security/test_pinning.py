@@ -35,6 +35,17 @@ def test_images_install_by_hash_only(path: Path) -> None:
     for install in installs:
         # Our own distributions come from the build context, without dependencies; everything else by hash.
         assert "--require-hashes" in install or "--no-deps" in install, install
+        # A source distribution runs a build backend, which isolation takes from the index without a hash.
+        words = install.split()
+        assert "--only-binary" in words and ("--no-binary" not in words or "--no-build-isolation" in words), install
+
+
+def test_the_development_environment_builds_with_pinned_backends() -> None:
+    text = (ROOT / "local/bootstrap").read_text() + (ROOT / "Makefile").read_text()
+    installs = [line for line in text.splitlines() if re.search(r"uv\S* pip (sync|install) .*--require-hashes", line)]
+    assert len(installs) == 2
+    for install in installs:
+        assert "--build-constraints requirements/build.txt" in install, install
 
 
 @pytest.mark.parametrize("path", ALL_DOCKERFILES, ids=lambda path: path.parent.name)

@@ -37,7 +37,7 @@ def release(
 ) -> None:
     """Build the files of a release into dist/."""
     try:
-        key = _key(signing_key, unsigned)
+        key = _key(root, signing_key, unsigned)
         builder = _builder(root) if images else None
         build.release(root, version, registry=registry, images=builder, key=key)
     except (ReleaseError, ClusterError) as error:
@@ -45,7 +45,7 @@ def release(
         raise SystemExit(1) from None
 
 
-def _key(path: Path | None, unsigned: bool) -> Key | None:
+def _key(root: Path, path: Path | None, unsigned: bool) -> Key | None:
     if path and unsigned:
         raise ReleaseError("SIGNING_KEY and UNSIGNED=yes exclude each other: unset one of them.")
     if not path and not unsigned:
@@ -53,6 +53,8 @@ def _key(path: Path | None, unsigned: bool) -> Key | None:
             "A release is signed: set SIGNING_KEY=<file> (docs/how-to/release.md describes the key). For a trial on "
             "your own machines: UNSIGNED=yes."
         )
+    if path and path.resolve().is_relative_to(root.resolve()):
+        raise ReleaseError(f"The signing key {path} is in the repository, where it could be committed: move it away.")
     return read_key(path, os.environ.get(PASSWORD_VARIABLE)) if path else None
 
 

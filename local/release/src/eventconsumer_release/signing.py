@@ -17,7 +17,7 @@ from eventconsumer_release.errors import ReleaseError
 
 PASSWORD_VARIABLE = "SIGNING_KEY_PASSWORD"  # the name of a variable, not a password
 IN_TOTO = "application/vnd.in-toto+json"
-_MAKE_ONE = "openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -aes-256-cbc -out release.key"
+_MAKE_ONE = "openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -aes-256-cbc -out $HOME/release.key"
 _OTHERS = 0o077
 
 
