@@ -79,7 +79,7 @@ def test_no_way_of_printing_leads_around_the_guard(monkeypatch: pytest.MonkeyPat
         Console(stderr=True).print(table)
         assert not hasattr(sys.stdout, "buffer") and not hasattr(sys.stderr, "buffer")
         assert isinstance(sys.stdout, Guard)
-    assert (sys.stdout, sys.stderr) == (out, err)
+    assert [sys.stdout, sys.stderr] == [out, err]
     for shown in (out.getvalue(), err.getvalue()):
         assert clean_but_styles(shown) == shown and shown.count("owned") >= 3
     assert "[blink]" in out.getvalue()  # text is no markup
@@ -109,5 +109,5 @@ def test_a_table_loses_no_text_by_what_is_replaced() -> None:
 def test_a_closed_output_stays_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     with guarded():
-        sys.stdout = None  # type: ignore[assignment]
+        sys.stdout = None
     assert sys.stdout is None
