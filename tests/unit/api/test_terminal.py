@@ -1,6 +1,7 @@
 """Text of others on a terminal: replaced by all ways on which a program can print, and by nothing else."""
 
 import io
+import subprocess
 import sys
 import unicodedata
 
@@ -111,3 +112,20 @@ def test_a_closed_output_stays_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     with guarded():
         sys.stdout = None
     assert sys.stdout is None
+
+
+@pytest.mark.parametrize(
+    "end", ["raise ValueError(attack)", "raise SystemExit(attack)", "print(attack, file=sys.stderr)"]
+)
+def test_an_error_that_ends_the_program_is_shown_clean(end: str) -> None:
+    program = f"""
+import sys
+from eventconsumer_api.terminal import guarded
+attack = "\\x1b[2J\\u202eowned"
+@guarded()
+def main() -> None:
+    {end}
+main()
+"""
+    seen = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "owned" in seen.stderr and clean(seen.stderr) == seen.stderr
