@@ -18,6 +18,9 @@
 # override the caller's.
 set -euo pipefail
 
+# No core dumps of Java and Python: they contain the storage credential.
+ulimit -c 0
+
 SERVICE_ACCOUNT=/var/run/secrets/kubernetes.io/serviceaccount
 # Not /opt/spark/conf: in cluster mode Spark mounts its own files over this folder.
 export SPARK_CONF_DIR=/opt/spark/defaults

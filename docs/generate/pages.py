@@ -19,6 +19,7 @@ DOCS = ROOT / "docs"
 BESIDE = (
     "README.md",
     "CONTRIBUTING.md",
+    "SECURITY.md",
     "helm/eventconsumer/README.md",
     "local/cluster/README.md",
     "local/emulator/README.md",

@@ -101,14 +101,15 @@ class Guard:
 
 @contextlib.contextmanager
 def guarded() -> Iterator[None]:
-    """Guard standard output and standard error; as a decorator, for the main function of a program."""
+    """Guard standard output and standard error; as a decorator, for the main function of a program.
+
+    After an error or an exit the guards stay: the interpreter prints the message and the traceback through them.
+    """
     before = {name: getattr(sys, name) for name in ("stdout", "stderr")}
     guards = {name: Guard(stream) for name, stream in before.items() if stream is not None}
     for name, guard in guards.items():
         setattr(sys, name, guard)
-    try:
-        yield
-    finally:
-        for name, guard in guards.items():
-            if getattr(sys, name) is guard:  # a program may have closed it: None
-                setattr(sys, name, before[name])
+    yield
+    for name, guard in guards.items():
+        if getattr(sys, name) is guard:  # a program may have closed it: None
+            setattr(sys, name, before[name])

@@ -18,6 +18,7 @@ import aiohttp
 import structlog
 
 from eventconsumer_api import logs
+from eventconsumer_api.coredumps import forbid_core_dumps
 from eventconsumer_api.labels import HOST_PORT
 from eventconsumer_api.terminal import guarded
 from eventconsumer_operator.controller import Controller
@@ -142,6 +143,7 @@ async def _unless_stopped(wait: Work) -> bool:
 @guarded()
 def main() -> None:
     """Entry point."""
+    forbid_core_dumps()
     settings = parse_settings(sys.argv[1:], os.environ)
     logs.configure(settings.log_level)
     try:

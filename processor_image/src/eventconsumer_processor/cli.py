@@ -14,6 +14,7 @@ from typing import Annotated, NoReturn
 import typer
 from typer.exceptions import TyperException
 
+from eventconsumer_api.coredumps import forbid_core_dumps
 from eventconsumer_api.redaction import redact
 from eventconsumer_api.terminal import guarded
 from eventconsumer_api.v1alpha1 import LeaseLayout
@@ -214,6 +215,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
+    forbid_core_dumps()
     command = typer.main.get_command(app)
     try:
         answer = command.main(arguments, prog_name="eventconsumer", standalone_mode=False)

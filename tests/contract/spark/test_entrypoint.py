@@ -152,3 +152,15 @@ def test_executor_passes_java_options_in_order_and_whole(home: Path) -> None:
     assert lines[14:16] == ["-Xms<SPARK_EXECUTOR_MEMORY>", "-Xmx<SPARK_EXECUTOR_MEMORY>"]
     assert lines[lines.index("--driver-url") + 1] == "<SPARK_DRIVER_URL>"
     assert lines[lines.index("--podName") + 1] == "<SPARK_EXECUTOR_POD_NAME>"
+
+
+@pytest.mark.parametrize(
+    "words", [("driver", "--local", "2", "local:///app/job.py"), ("executor",)], ids=["driver", "executor"]
+)
+def test_no_core_dumps(home: Path, words: tuple[str, ...]) -> None:
+    for name in ("tini", "java"):
+        (home / name).write_text("#!/bin/bash\nulimit -S -c; ulimit -H -c\n")
+    raise_limit = 'ulimit -S -c "$(ulimit -H -c)" && exec "$@"'
+    command = ["bash", "-c", raise_limit, "bash", str(ENTRYPOINT), *words]
+    environment = {"PATH": f"{home}:{os.environ['PATH']}", "SPARK_HOME": "/spark"} | dict.fromkeys(EXECUTOR, "x")
+    assert subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout == "0\n0\n"

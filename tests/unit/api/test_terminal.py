@@ -1,6 +1,7 @@
 """Text of others on a terminal: replaced by all ways on which a program can print, and by nothing else."""
 
 import io
+import subprocess
 import sys
 import unicodedata
 
@@ -79,7 +80,7 @@ def test_no_way_of_printing_leads_around_the_guard(monkeypatch: pytest.MonkeyPat
         Console(stderr=True).print(table)
         assert not hasattr(sys.stdout, "buffer") and not hasattr(sys.stderr, "buffer")
         assert isinstance(sys.stdout, Guard)
-    assert (sys.stdout, sys.stderr) == (out, err)
+    assert [sys.stdout, sys.stderr] == [out, err]
     for shown in (out.getvalue(), err.getvalue()):
         assert clean_but_styles(shown) == shown and shown.count("owned") >= 3
     assert "[blink]" in out.getvalue()  # text is no markup
@@ -109,5 +110,22 @@ def test_a_table_loses_no_text_by_what_is_replaced() -> None:
 def test_a_closed_output_stays_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     with guarded():
-        sys.stdout = None  # type: ignore[assignment]
+        sys.stdout = None
     assert sys.stdout is None
+
+
+@pytest.mark.parametrize(
+    "end", ["raise ValueError(attack)", "raise SystemExit(attack)", "print(attack, file=sys.stderr)"]
+)
+def test_an_error_that_ends_the_program_is_shown_clean(end: str) -> None:
+    program = f"""
+import sys
+from eventconsumer_api.terminal import guarded
+attack = "\\x1b[2J\\u202eowned"
+@guarded()
+def main() -> None:
+    {end}
+main()
+"""
+    seen = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "owned" in seen.stderr and clean(seen.stderr) == seen.stderr

@@ -132,7 +132,7 @@ def test_answers_of_the_api_server_and_of_pods_are_clean_in_errors(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Broken(FakeCluster):
-        def get(self, *_: object) -> Manifest:  # type: ignore[override]
+        def get(self, *_: object) -> Manifest:
             raise ClusterError(f"HTTP 500: {ATTACK}", ATTACK)
 
     seen = shell.run(Broken(), "status", "orders")

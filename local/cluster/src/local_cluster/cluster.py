@@ -17,6 +17,7 @@ from itertools import groupby
 from local_cluster import host, network, packages, sweep
 from local_cluster.components import Component, components
 from local_cluster.errors import CommandFailed, Conflict, LeftoverStuck, NotReady
+from local_cluster.forwarding import Forwarding
 from local_cluster.gotoolchain import find_go
 from local_cluster.layout import NODE_NAME, TOOL_MODULES, Layout, Network
 from local_cluster.lock import exclusive
@@ -184,14 +185,19 @@ class Cluster:
                 running, all_of_them = len(alive), len(self.components)
                 missing = "" if running == all_of_them else "; starting missing processes"
                 progress.note(f"{running} of {all_of_them} processes run{missing}")
-                network.set_up(self.network)  # if other programs removed its interface or rules
+                network.set_up(
+                    self.network, Forwarding(self.layout.forwarding)
+                )  # if other programs removed its interface or rules
                 return
             self._sweep(progress, store_is_empty=self._stop())
             host.check_alone(self.layout.live)
             network.check_free(self.network)
         with progress.step("writing certificates and configuration"):
             self._configure()
-            network.set_up(self.network)
+            self._set_up_network()
+
+    def _set_up_network(self) -> None:
+        network.set_up(self.network, Forwarding(self.layout.forwarding))
 
     def _configure(self) -> None:
         layout = self.layout

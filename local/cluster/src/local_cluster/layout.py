@@ -102,6 +102,11 @@ class Layout:
         return self.state / "kubeconfig"
 
     @property
+    def forwarding(self) -> Path:
+        """Record that the cluster enabled forwarding; it is removed when the setting is put back."""
+        return self.state / "forwarding"
+
+    @property
     def containerd_root(self) -> Path:
         """containerd's content store; outlives the cluster, so that images are imported once."""
         return self.state / "containerd"

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Network
-from pathlib import Path
 
 from local_cluster.errors import CommandFailed, Conflict
 from local_cluster.firewall import confinement, removal
+from local_cluster.forwarding import Forwarding
 from local_cluster.layout import Network, Ports
 from local_cluster.shell import run, succeeds
 
@@ -91,9 +91,9 @@ def check_free(network: Network) -> None:
         )
 
 
-def set_up(network: Network) -> None:
+def set_up(network: Network, forwarding: Forwarding) -> None:
     """Create the interface with the node's address, the route to services and the confinement of pods."""
-    Path("/proc/sys/net/ipv4/ip_forward").write_text("1\n")
+    forwarding.enable()
     if not succeeds(["ip", "link", "show", network.interface]):
         run(["ip", "link", "add", network.interface, "type", "bridge"])
     run(["ip", "address", "replace", f"{network.node}/32", "dev", network.interface])
@@ -104,8 +104,9 @@ def set_up(network: Network) -> None:
             run(["iptables", "-w", *rule])
 
 
-def tear_down(network: Network) -> None:
+def tear_down(network: Network, forwarding: Forwarding) -> None:
     """Remove the interface and all iptables chains of the cluster; does nothing where there are none."""
+    forwarding.put_back()
     if succeeds(["ip", "link", "show", network.interface]):
         run(["ip", "link", "delete", network.interface])
     for family in ("iptables", "ip6tables"):

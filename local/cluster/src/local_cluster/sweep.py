@@ -15,6 +15,7 @@ from pathlib import Path
 
 from local_cluster import network, procfs
 from local_cluster.errors import CommandFailed, LeftoverStuck
+from local_cluster.forwarding import Forwarding
 from local_cluster.layout import Layout, Network
 from local_cluster.procfs import Process
 from local_cluster.shell import run
@@ -147,7 +148,7 @@ def sweep(layout: Layout, addresses: Network, programs: Iterable[str]) -> list[s
         found.append(f"{count} processes")
     if count := unmount(layout.live) + unmount(layout.containerd_root):
         found.append(f"{count} mounts")
-    network.tear_down(addresses)
+    network.tear_down(addresses, Forwarding(layout.forwarding))
     remove_cgroups()
     return found
 

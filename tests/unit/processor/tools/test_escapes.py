@@ -127,7 +127,7 @@ def test_progress_elsewhere_than_on_a_terminal_is_lines(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr(audit.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("eventconsumer_processor.audit.show.time.monotonic", lambda: now[0])
     for interactive in ("0", None):
         if interactive:
             monkeypatch.setenv("TTY_COMPATIBLE", "1")
