@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from eventconsumer_api.console import Console
+from eventconsumer_api.terminal import guarded
 from eventconsumer_release import advisories, materials
 from eventconsumer_release.advisories import ECOSYSTEMS, Finding, Record
 from eventconsumer_release.errors import ReleaseError
@@ -25,7 +26,7 @@ from local_cluster.shell import run
 
 ACCEPTED = "local/release/accepted-advisories.toml"
 _GO_DATABASE = "golang.org/x/vulndb"  # its module contains its records: go.dev/doc/security/vuln/database
-_console = Console(highlight=False, soft_wrap=True, markup=False)
+_console = Console(soft_wrap=True)
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ def _packages(findings: Iterable[Finding], ecosystem: str) -> int:
     return len({(each.package, each.version) for each in findings if each.ecosystem == ecosystem})
 
 
-def main(
+def audit(
     folders: Annotated[
         list[Path] | None, typer.Option("--advisories", envvar="ADVISORIES", help="Folders with OSV records.")
     ] = None,
@@ -142,5 +143,11 @@ def main(
         raise SystemExit(1)
 
 
+@guarded()
+def main() -> None:
+    """Run the command."""
+    typer.run(audit)
+
+
 if __name__ == "__main__":
-    typer.run(main)
+    main()
