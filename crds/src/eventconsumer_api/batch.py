@@ -12,9 +12,10 @@ written by the attempt itself or, if it ended in between, by the next one. A rep
 """
 
 from datetime import datetime
+from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import FailFast, Field
 
 from eventconsumer_api.endpoints import AZURE_STORAGE_SUFFIXES
 from eventconsumer_api.host_config import BlobLocation, ResourceRef
@@ -33,6 +34,10 @@ class BatchFile(Report):
     first: int = Field(description="Expected first sequence number (the slot's name).")
     last: int = Field(description="Last sequence number in the file.")
     count: int = Field(description="Number of events.")
+
+
+# An error for each of a million wrong items takes gigabytes: the first one ends the validation.
+_Files = Annotated[list[BatchFile], FailFast()]
 
 
 class Range(Report):
@@ -61,7 +66,7 @@ class BatchManifest(Report):
     resource: ResourceRef = Field(description="The EventConsumer that froze it, for messages.")
     incarnation: str = Field(description="Incarnation of the hub from which the files come.")
     format: FileFormat = Field(default=FileFormat.PARQUET, description="Format of the files.")
-    files: list[BatchFile]
+    files: _Files
     ranges: dict[str, Range] = Field(description="Partition id -> sequence numbers in this batch.")
     next: dict[str, int] = Field(description="Partition id -> start of the next batch, for every known partition.")
     totals: Totals
@@ -75,7 +80,7 @@ class BatchClaim(Report):
     claimed_at: datetime
     application: str = Field(description="Name of the Spark application.")
     attempt: str = Field(description="Unique id of the attempt.")
-    left_out: list[BatchFile] = Field(
+    left_out: _Files = Field(
         default=[], description="Files that this attempt or an earlier one found to be unprocessable."
     )
     cause: str = Field(default="", description="Cause for the first of them.")
@@ -85,7 +90,7 @@ class Quarantine(Report):
     """Files and events that a batch excluded because they cannot be processed; they are kept."""
 
     number: int = Field(ge=1, description="The batch.")
-    files: list[BatchFile] = Field(default=[], description="Files that no attempt could process.")
+    files: _Files = Field(default=[], description="Files that no attempt could process.")
     rows: int = Field(default=0, description="Events in other files whose body does not match spark.output.body.")
     rows_path: str = Field(default="", description="Folder of those events, with file, sequence number and cause.")
     message: str = Field(default="", description="Cause for the first of them.")

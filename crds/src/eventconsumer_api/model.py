@@ -51,3 +51,19 @@ def rules(*checks: tuple[str, str]) -> ConfigDict:
     validations = [{"rule": rule, "message": message} for rule, message in checks]
     extra: dict[str, Any] = {"x-kubernetes-validations": validations}
     return ConfigDict(json_schema_extra=extra)
+
+
+def total(field: str, path: str, limit: int, *, pairs: bool = False) -> tuple[str, str]:
+    """A rule on the characters of a list of texts, or with `pairs` of a map of texts: the operator holds all of them.
+
+    Args:
+        field: Name of the field in the model.
+        path: Path of the field in the spec, for the message.
+        limit: Maximum number of characters, with the keys of a map.
+        pairs: Whether the field is a map.
+    """
+    size = f"size(each) + size(self.{field}[each])" if pairs else "size(each)"
+    return (
+        f"!has(self.{field}) || self.{field}.map(each, {size}).sum() <= {limit}",
+        f"{path}: at most {limit} characters in all; put longer content into the image",
+    )

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from eventconsumer_api.model import Model, rules
+from eventconsumer_api.model import Model, rules, total
 from eventconsumer_api.scalars import JavaMemory, Quantity
 
 
@@ -49,6 +49,11 @@ class SparkMode(StrEnum):
 
 class Application(Model):
     """The PySpark program that processes a batch."""
+
+    model_config = rules(
+        total("arguments", "spark.application.arguments", 32_768),
+        total("conf", "spark.application.conf", 32_768, pairs=True),
+    )
 
     image: str | None = Field(
         default=None,

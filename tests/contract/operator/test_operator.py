@@ -96,6 +96,11 @@ class Operator:
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
         self.signal(how)
         assert self._process is not None

@@ -50,6 +50,17 @@ async def test_a_correction_says_what_was_wrong(api: FakeKubernetes) -> None:
     assert (await once(api)).changes == ("statefulset/orders-host corrected: spec.replicas is 5, not 1",)
 
 
+async def test_a_long_text_is_compared_without_being_held(api: FakeKubernetes) -> None:
+    await once(api)
+    changed = api.peek(CONFIG_MAP, "shop", "orders-host")
+    assert len(changed["data"]["config.json"]) > 256
+    assert (await once(api)).changes == ()
+    changed["data"]["config.json"] += " "
+    api.put(changed)
+    assert (await once(api)).changes == ("configmap/orders-host corrected: data.config.json has another text",)
+    assert (await once(api)).changes == ()
+
+
 async def test_a_field_that_is_no_longer_wanted_goes(api: FakeKubernetes) -> None:
     api.put(event_consumer("orders", spec_with("pods.resources", {"limits": {"memory": "1Gi"}})))
     await once(api)

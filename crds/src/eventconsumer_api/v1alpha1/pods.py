@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from eventconsumer_api.model import Model, rules
+from eventconsumer_api.model import Model, rules, total
 from eventconsumer_api.scalars import Quantity
 from eventconsumer_api.scheduling import RESERVED_DOMAINS, Affinity, LabelName, LabelValue, Toleration
 
@@ -45,7 +45,8 @@ class Pods(Model):
                 f"pods.{field}: keys of {', '.join(RESERVED_DOMAINS)} are reserved",
             )
             for field in ("labels", "annotations")
-        )
+        ),
+        total("annotations", "pods.annotations", 16_384, pairs=True),
     )
 
     resources: Resources = Field(default=Resources(), description="Requests and limits of each host.")

@@ -1,6 +1,7 @@
 """Starting position of a partition without a checkpoint."""
 
 from enum import StrEnum
+from typing import Annotated
 
 from pydantic import AwareDatetime, Field
 
@@ -55,6 +56,6 @@ class Position(Model):
 class StartingPosition(Position):
     """Starting position of partitions without a checkpoint and without drained files."""
 
-    partitions: dict[str, Position] = Field(
+    partitions: dict[Annotated[str, Field(min_length=1, max_length=8)], Position] = Field(
         default={}, max_length=1024, description="Starting positions of single partitions, by partition id."
     )

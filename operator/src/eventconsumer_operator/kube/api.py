@@ -15,10 +15,20 @@ from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_api.labels import FIELD_MANAGER
 from eventconsumer_operator import metrics
 from eventconsumer_operator.errors import Changed, Forbidden, Gone, OperatorError, Refused, Transient
-from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, Listing, describe, install_hint, kind_of, name_of
+from eventconsumer_operator.kube.manifest import (
+    EVENT_CONSUMER,
+    Listing,
+    describe,
+    install_hint,
+    kind_of,
+    name_of,
+    trimmed,
+)
 
 _TIMEOUT = aiohttp.ClientTimeout(total=15, sock_connect=5)
-_PAGE = 500
+# Objects of a page of a list. An object has at most 1.5 MiB, the limit of etcd for a request:
+# https://etcd.io/docs/v3.6/dev-guide/limit/
+PAGE = 50
 _APPLY = "application/apply-patch+yaml"
 
 
@@ -29,7 +39,7 @@ class Api(Protocol):
         """Return the object, or None if there is none."""
 
     async def list(self, kind: Kind, namespace: str, labels: Mapping[str, str] | None = None) -> Listing:
-        """Return all objects of the namespace, or of all namespaces with "", that carry `labels`."""
+        """Return all objects of the namespace, or of all namespaces with "", that carry `labels`; trimmed."""
 
     async def apply(self, manifest: Manifest) -> Manifest:
         """Server-side apply as the operator's field manager; take over fields of other managers.
@@ -81,14 +91,14 @@ class KubernetesApi:
 
     async def list(self, kind: Kind, namespace: str, labels: Mapping[str, str] | None = None) -> Listing:
         """See `Api`."""
-        query: dict[str, str | int] = {"limit": _PAGE}
+        query: dict[str, str | int] = {"limit": PAGE}
         if labels:
             query["labelSelector"] = ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
         items: list[Manifest] = []
         while True:
             page = await self._request("GET", kind.path(namespace), query)
             # Items of a list have no kind.
-            items += [{"apiVersion": kind.api_version, "kind": kind.name} | item for item in page["items"]]
+            items += [trimmed({"apiVersion": kind.api_version, "kind": kind.name} | item) for item in page["items"]]
             if not page["metadata"].get("continue"):
                 # All pages have the version of the first one, or the API server answers 410.
                 return Listing(tuple(items), page["metadata"]["resourceVersion"])

@@ -1,10 +1,12 @@
 """The kinds of objects that the operator uses, and functions on manifests. Pure."""
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from eventconsumer_api.kinds import Kind, Manifest
+from eventconsumer_api.labels import COMPONENT_HOST, COMPONENT_PROBE, COMPONENT_SPARK, LABEL_CONSUMER
 from eventconsumer_api.spark import Launcher
 from eventconsumer_api.v1alpha1 import API_VERSION, KIND, PLURAL
 
@@ -100,10 +102,102 @@ def is_being_deleted(manifest: Mapping[str, Any]) -> bool:
     return "deletionTimestamp" in manifest["metadata"]
 
 
+CONTENT_MAX_BYTES = 128 * 1024
+"""Content that is held of an object. Positions of 1,024 partitions, the greatest spec in practice, have 80 KiB."""
+
+OVERSIZED = "oversized"
+"""The only field of a spec whose object has more content: its size, bytes. The CRD has no such field."""
+
+_METADATA = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp")
+_DOMAINS = ("eventconsumer.io/", "app.kubernetes.io/", "sparkoperator.k8s.io/")  # of labels and annotations
+_HEAD = {"apiVersion", "kind", "metadata"}
+_OWNERS = 8
+_CHILDREN = (COMPONENT_HOST, COMPONENT_PROBE, COMPONENT_SPARK)  # the names of all other children end so
+_DIGESTED = 256  # longer texts of a child are held as digests, characters
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """A long text of a live object, which is only compared."""
+
+    sha256: bytes
+
+    @classmethod
+    def of(cls, text: str) -> "Digest":
+        """The digest of a text."""
+        return cls(hashlib.sha256(text.encode(errors="surrogatepass")).digest())
+
+
+def trimmed(manifest: Manifest) -> Manifest:
+    """The part of an object that the operator uses, of limited size; the rest is not held in memory.
+
+    Anyone who may write to a served namespace can give an object the operator's label, an owner and any size. So only
+    a child with the name of one has content, with digests in place of long texts; an application and a pod have their
+    status.
+    """
+    metadata = manifest["metadata"]
+    kept: Manifest = {name: metadata[name] for name in _METADATA if name in metadata}
+    if manifest["kind"] != KIND:
+        for field in ("labels", "annotations"):
+            ours = {name: value for name, value in metadata.get(field, {}).items() if name.startswith(_DOMAINS)}
+            if ours:
+                kept[field] = ours
+        references = metadata.get("ownerReferences", [])
+        if owners := [each for each in references if each.get("controller") or each["kind"] == KIND]:
+            kept["ownerReferences"] = owners[:_OWNERS]
+    content = _content(manifest)
+    if (size := _size(content)) > CONTENT_MAX_BYTES:
+        content = {"spec": {OVERSIZED: size}} if manifest["kind"] == KIND else {}
+    return {"apiVersion": manifest["apiVersion"], "kind": manifest["kind"], "metadata": kept} | content
+
+
+def _content(manifest: Manifest) -> Manifest:
+    kind = kind_of(manifest)
+    status = {"status": manifest["status"]} if "status" in manifest else {}
+    if kind == EVENT_CONSUMER:
+        return ({"spec": manifest["spec"]} if "spec" in manifest else {}) | status
+    if kind in APPLICATION_KINDS:
+        arguments = [{"args": each.get("args", [])[:2]} for each in containers_of(manifest)]
+        pod = {"containers": _digested(arguments)}
+        return status | ({"spec": {"template": {"spec": pod}}} if kind == JOB else {})
+    if kind == POD:
+        return status if controller_uid(manifest) else {}
+    consumer = manifest["metadata"].get("labels", {}).get(LABEL_CONSUMER)
+    if name_of(manifest) not in {f"{consumer}-{component}" for component in _CHILDREN} or not controller_uid(manifest):
+        return {}
+    return {
+        name: _digested(value) for name, value in manifest.items() if name not in {"apiVersion", "kind", "metadata"}
+    }
+
+
+def containers_of(job: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The containers of a Job's pods."""
+    found: list[dict[str, Any]] = job.get("spec", {}).get("template", {}).get("spec", {}).get("containers", [])
+    return found
+
+
+def _size(node: object) -> int:
+    """The approximate size of a value as JSON, bytes; a digest counts as its text."""
+    if isinstance(node, dict):
+        return sum(len(name) + 4 + _size(value) for name, value in node.items()) + 2
+    if isinstance(node, list):
+        return sum(map(_size, node)) + len(node) + 2
+    return len(node) + 2 if isinstance(node, str) else 8
+
+
+def _digested(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {name: _digested(value) for name, value in node.items()}
+    if isinstance(node, list):
+        return [_digested(value) for value in node]
+    return Digest.of(node) if isinstance(node, str) and len(node) > _DIGESTED else node
+
+
 def difference(desired: object, live: object, path: str = "") -> str | None:
     """The first difference of `live` from `desired`, as text; None if there is none.
 
-    Additional fields of `live` are ignored: defaults of the API server, and fields of other managers.
+    Additional fields of `live` are ignored: defaults of the API server, and fields of other managers. `live` may have
+    digests in place of long texts.
     """
     if isinstance(desired, dict) and isinstance(live, dict):
         for name, value in desired.items():
@@ -124,4 +218,6 @@ def difference(desired: object, live: object, path: str = "") -> str | None:
             if found:
                 return found
         return None
+    if isinstance(desired, str) and isinstance(live, Digest):
+        return None if Digest.of(desired) == live else f"{path} has another text"
     return None if desired == live else f"{path} is {live!r}, not {desired!r}"

@@ -1,7 +1,8 @@
 """Regular complete lists: they correct the store, whatever the watches miss.
 
-Every kind is listed once per namespace. Changes that no watch reported are reconciled at once. All other resources are
-reconciled within the next seconds, too, so no lost key stays lost.
+Every kind is listed once per namespace, one after the other, so that one page is in memory at a time. Changes that no
+watch reported are reconciled at once. All other resources are reconciled within the next seconds, too, so no lost key
+stays lost.
 """
 
 import asyncio
@@ -97,8 +98,8 @@ class Resync:
         return result
 
     async def _list_all(self, scope: str) -> bool:
-        """List all kinds of a scope concurrently; return whether all lists succeeded."""
-        lists = await asyncio.gather(*(self._list(kind, scope) for kind in self._store.kinds))
+        """List all kinds of a scope; return whether all lists succeeded."""
+        lists = [await self._list(kind, scope) for kind in self._store.kinds]
         complete = None not in lists
         # Resources that failed because the API server was unreachable can be retried.
         back = complete and scope in self._away

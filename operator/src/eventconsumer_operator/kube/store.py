@@ -11,7 +11,7 @@ in any order, so each is compared by its resourceVersion, and the store never go
 Versions are compared as numbers, as API servers guarantee. A version that is not a number is accepted in order of
 arrival. A list that is older than the previous one means that the cluster was restored from a backup: it replaces all.
 
-Manifests in the store are shared and never changed in place.
+Manifests in the store are shared and never changed in place. They are trimmed to the parts that the operator uses.
 """
 
 import sys
@@ -23,7 +23,7 @@ from eventconsumer_api import labels
 from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_operator.errors import Forbidden
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, STORED, Listing, kind_of, name_of
+from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, STORED, Listing, kind_of, name_of, trimmed
 
 Where = tuple[Kind, str, str]
 _SHORT = 256  # longest text, in characters, that is shared between objects
@@ -224,7 +224,7 @@ class Store:
 
     def _set(self, part: _Part, kind: Kind, where: tuple[str, str], manifest: Manifest) -> None:
         self._unset(part, kind, where)
-        kept = _lean(manifest)
+        kept = _shared(trimmed(manifest))
         part.put(where, kept)
         for key in _owners(kind, kept):
             self._by_consumer.setdefault(key, {})[(kind, *where)] = kept
@@ -249,17 +249,8 @@ def _keys(kind: Kind, manifest: Manifest) -> list[Key]:
     return [Key(metadata["namespace"], name)] if name else []
 
 
-def _lean(manifest: Manifest) -> Manifest:
-    """The object without managed fields, which are half of its size and not needed.
-
-    Names of fields and short texts are shared between objects.
-    """
-    metadata = {name: value for name, value in manifest["metadata"].items() if name != "managedFields"}
-    lean: Manifest = _shared(manifest | {"metadata": metadata})
-    return lean
-
-
 def _shared(node: Any) -> Any:
+    """A value whose names of fields and short texts are shared between objects."""
     if isinstance(node, dict):
         return {sys.intern(name): _shared(value) for name, value in node.items()}
     if isinstance(node, list):

@@ -20,13 +20,14 @@ from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_operator.errors import OperatorError
 from eventconsumer_operator.keys import Key, Notify
-from eventconsumer_operator.kube.api import KubernetesApi
+from eventconsumer_operator.kube.api import PAGE, KubernetesApi
 from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, STORED, install_hint
 from eventconsumer_operator.kube.store import Store
 
 _log = structlog.get_logger(__name__)
 
 _CRD_SECONDS = 3.0
+_IDLE_SECONDS = 0.05  # kopf keeps the last event of each object for so long, which is the whole object
 _MORE_SECONDS = 5.0  # a CRD that is installed later is noticed within this time
 
 
@@ -172,6 +173,8 @@ def _settings(kinds: Collection[Kind]) -> Any:
     settings.watching.server_timeout = 300
     settings.watching.client_timeout = 330
     settings.watching.connect_timeout = 10
+    settings.watching.chunk_size = PAGE
+    settings.queueing.idle_timeout = _IDLE_SECONDS
     settings.networking.request_timeout = 30
     # Retry for ten minutes while the API server is unreachable; then the process ends and is restarted.
     settings.networking.error_backoffs = [1, 1, 2, 3, 5, 8, 13, 21] + [30] * 18

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from eventconsumer_api.v1alpha1 import Authentication, EventConsumerSpec
 from eventconsumer_operator.errors import SpecError
+from eventconsumer_operator.kube.manifest import CONTENT_MAX_BYTES, OVERSIZED
 
 _SCHEDULE_FIELD = "spec.spark.trigger.schedule"
 _SOME_DAY = datetime(2000, 1, 1, tzinfo=UTC)  # any date: the library searches 50 years
@@ -27,6 +28,12 @@ def parse_spec(raw: Mapping[str, Any]) -> EventConsumerSpec:
     Raises:
         SpecError: A field is invalid; names the first one.
     """
+    if OVERSIZED in raw:
+        raise SpecError(
+            "spec",
+            f"the resource has {raw[OVERSIZED]} bytes, more than {CONTENT_MAX_BYTES}: shorten its lists and maps, such "
+            "as spec.spark.application.arguments, spec.startingPosition.partitions and spec.pods.affinity",
+        )
     try:
         spec = EventConsumerSpec.model_validate(raw)
     except ValidationError as error:

@@ -11,7 +11,7 @@ from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.mounts import SINK_SECRET, secret_mount, secret_volume
 from eventconsumer_api.podsecurity import container_security, pod_security
 from eventconsumer_api.spark import SparkPod
-from eventconsumer_operator.kube.manifest import JOB, kind_of
+from eventconsumer_operator.kube.manifest import JOB, containers_of, kind_of
 from eventconsumer_operator.resource.names import child
 from eventconsumer_operator.resource.pods import WORKLOAD_IDENTITY_LABEL
 from eventconsumer_operator.spark.launch import TTL_SLACK_SECONDS, Launch, driver_environment, proxy_properties
@@ -50,8 +50,7 @@ def is_local(manifest: Manifest) -> bool:
     """Whether an application is a Job without executors."""
     if kind_of(manifest) != JOB:
         return False
-    containers = manifest.get("spec", {}).get("template", {}).get("spec", {}).get("containers", [])
-    return any("--local" in container.get("args", [])[:2] for container in containers)
+    return any("--local" in container.get("args", [])[:2] for container in containers_of(manifest))
 
 
 def pod_memory_mib(pod: SparkPod) -> int:

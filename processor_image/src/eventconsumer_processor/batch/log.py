@@ -13,11 +13,11 @@ from pydantic import ValidationError
 
 from eventconsumer_api.batch import BatchCommit, BatchManifest, commit_name, manifest_name
 from eventconsumer_api.host_report import CommitReport
+from eventconsumer_processor.batch.memory import container_memory, manifest_limit
 from eventconsumer_processor.batch.report import commit_report
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import Damaged, StorageError
 
-MANIFEST_LIMIT = 256 * 1024 * 1024
 COMMIT_LIMIT = 4 * 1024 * 1024  # it lists the quarantined files, at most all files of a manifest
 
 
@@ -71,9 +71,17 @@ class BatchState:
 class BatchLog:
     """The manifests and commit records of one consumer."""
 
-    def __init__(self, blobs: BlobStore, prefix: str) -> None:
+    def __init__(self, blobs: BlobStore, prefix: str, memory: int | None = None) -> None:
+        """Create.
+
+        Args:
+            blobs: The container of the sink.
+            prefix: Folder of the sink.
+            memory: Memory that manifests must fit into, bytes; None: the limit of the container.
+        """
         self._blobs = blobs
         self._prefix = prefix
+        self._limit = manifest_limit(container_memory() if memory is None else memory)
 
     async def restore(self) -> BatchState:
         """The state in storage.
@@ -126,9 +134,14 @@ class BatchLog:
 
     async def _find(self, number: int) -> BatchManifest | None:
         name = manifest_name(self._prefix, number)
-        blob = await self._blobs.read(name, MANIFEST_LIMIT)
+        blob = await self._blobs.read(name, self._limit)
         if blob is None:
             return None
+        if blob.info.size > self._limit:
+            raise Damaged(
+                f"batch manifest {name} has {blob.info.size} bytes, and this host has memory for {self._limit}: "
+                "restore it from a backup if another program wrote it, else raise spec.pods.resources.limits.memory"
+            )
         try:
             return await asyncio.to_thread(BatchManifest.model_validate_json, blob.data)
         except ValidationError:

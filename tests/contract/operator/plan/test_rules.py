@@ -90,6 +90,17 @@ BREAKS: dict[str, dict[str, Any]] = {
     "spark.application.conf: keys have": spec(
         spark={"output": OUTPUT, "application": {"conf": {"spark." + "x" * 250: "1"}}}
     ),
+    "spark.application.arguments: at most": spec(
+        spark={"output": OUTPUT, "application": {"arguments": ["x" * 4096] * 9}}
+    ),
+    "spark.application.conf: at most": spec(
+        spark={
+            "output": OUTPUT,
+            "application": {"conf": {f"spark.sql.{number}{'x' * 200}": "x" * 300 for number in range(70)}},
+        }
+    ),
+    "pods.annotations: at most": pods(annotations={f"example.com/{number}": "x" * 4096 for number in range(4)}),
+    "startingPosition.partitions: keys have": spec(startingPosition={"partitions": {"0" * 9: {"type": "Latest"}}}),
     "pods.labels: keys of": pods(labels={"app.kubernetes.io/name": "mine"}),
     "pods.annotations: keys of": pods(annotations={"eventconsumer.io/config-hash": "mine"}),
     "pods.resources: a request must not be above": pods(
@@ -156,6 +167,20 @@ ACCEPTED: dict[str, dict[str, Any]] = {
             "application": {"conf": {"spark.sql.shuffle.partitions": "4"}},
             "output": OUTPUT | {"format": "Parquet", "body": {"type": "Json", "schema": "id BIGINT, name STRING"}},
             "replay": {"nonce": "a", "from": 2, "to": 2},
+        }
+    ),
+    "the longest arguments and properties": spec(
+        spark={
+            "output": OUTPUT,
+            "application": {
+                "arguments": ["x" * 4096] * 8,
+                "conf": {f"spark.sql.{number:02}": "x" * 315 for number in range(100)},
+            },
+        }
+    ),
+    "a position of each partition": spec(
+        startingPosition={
+            "partitions": {str(number): {"type": "Offset", "offset": "9" * 20} for number in range(1024)}
         }
     ),
     "a replay": spec(

@@ -2,7 +2,9 @@
 
 import copy
 import json
+import pickle
 from collections import deque
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,27 +12,42 @@ from hypothesis import strategies as st
 
 from eventconsumer_api import labels
 from eventconsumer_api.kinds import Manifest
-from eventconsumer_operator.errors import Changed, Gone
+from eventconsumer_api.v1alpha1 import KIND
+from eventconsumer_operator.errors import Changed, Gone, SpecError
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.kube.manifest import CONFIG_MAP, EVENT_CONSUMER, POD, STORED, Listing
+from eventconsumer_operator.kube.manifest import (
+    CONFIG_MAP,
+    EVENT_CONSUMER,
+    POD,
+    STORED,
+    Listing,
+    controller_uid,
+    trimmed,
+)
 from eventconsumer_operator.kube.store import Store
 from eventconsumer_operator.kube.writethrough import WriteThrough
+from eventconsumer_operator.resource.spec import parse_spec
 from tests.support.fakes.kubernetes import FakeKubernetes, event_consumer
 
 SHOP = "shop"
 NAMES = ("a", "b", "c")
 
 
-def config_map(name: str, version: int | str = 1, uid: str = "u", consumer: str = "orders", **data: str) -> Manifest:
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {
-            "name": name, "namespace": SHOP, "uid": uid, "resourceVersion": str(version),
-            "labels": {labels.LABEL_CONSUMER: consumer},
-        },
-        "data": data,
+def config_map(name: str, version: int | str = 1, uid: str = "u", consumer: str = "orders", **values: str) -> Manifest:
+    metadata: dict[str, Any] = {
+        "name": name, "namespace": SHOP, "uid": uid, "resourceVersion": str(version),
+        "labels": {labels.LABEL_CONSUMER: consumer},
     }  # fmt: skip
+    if values:
+        metadata["annotations"] = {f"eventconsumer.io/{key}": value for key, value in values.items()}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+
+
+def child(name: str = "orders-host", **fields: Any) -> Manifest:
+    """A ConfigMap with an owner and content."""
+    manifest = config_map(name)
+    manifest["metadata"]["ownerReferences"] = [{"kind": KIND, "name": "orders", "uid": "u", "controller": True}]
+    return manifest | fields
 
 
 def held(store: Store) -> dict[str, Manifest]:
@@ -261,8 +278,10 @@ async def test_own_writes_are_in_the_store_before_any_watch_event() -> None:
     assert found == stale.api.peek(EVENT_CONSUMER, SHOP, "orders")
     created = await stale.through.create(config_map("a"))
     assert created is not None and held(stale.store) == {"a": created}
-    merged = await stale.through.merge(CONFIG_MAP, SHOP, "a", {"data": {"x": "y"}})
-    assert held(stale.store) == {"a": merged}
+    merged = await stale.through.merge(
+        CONFIG_MAP, SHOP, "a", {"metadata": {"annotations": {"eventconsumer.io/x": "y"}}}
+    )
+    assert held(stale.store) == {"a": trimmed(merged)}
     await stale.through.delete(CONFIG_MAP, SHOP, "a", merged["metadata"]["uid"])
     assert held(stale.store) == {}
     assert stale.api.reads["get"] == 0
@@ -292,7 +311,7 @@ async def test_an_object_that_came_in_place_of_another_is_not_taken_over() -> No
     mine = config_map("a", mine="1", uid=first["metadata"]["uid"])
     with pytest.raises(Changed):
         await stale.through.apply(mine)
-    assert stale.api.peek(CONFIG_MAP, SHOP, "a")["data"] == {"theirs": "1"}
+    assert stale.api.peek(CONFIG_MAP, SHOP, "a")["metadata"]["annotations"] == {"eventconsumer.io/theirs": "1"}
     assert held(stale.store)["a"]["metadata"]["resourceVersion"] == theirs["metadata"]["resourceVersion"]
 
 
@@ -304,9 +323,55 @@ def test_objects_of_kinds_that_are_not_watched_are_not_kept() -> None:
 def test_equal_texts_of_many_objects_are_held_once() -> None:
     store = Store()
     data = {"fieldOfAll": "the same text", "list": ["x y z"]}
-    for name in ("a", "b"):
-        store.put(json.loads(json.dumps(config_map(name, 1) | {"data": data})))
-    one, other = held(store)["a"]["data"], held(store)["b"]["data"]
+    found = []
+    for name in ("orders-host", "orders-spark"):
+        store.put(json.loads(json.dumps(child(name, data=data))))
+        found.append((store.get(CONFIG_MAP, SHOP, name) or {})["data"])
+    one, other = found
     assert one == data
     assert one["fieldOfAll"] is other["fieldOfAll"] and one["list"][0] is other["list"][0]
     assert [*map(id, one)] == [*map(id, other)]
+
+
+# --- objects of other clients ---
+
+LARGE = {f"key-{number}": "x" * 200 for number in range(5000)}
+CROWD = [{"kind": "Node", "name": "x" * 200, "uid": str(number)} for number in range(5000)]
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        config_map("a") | {"data": LARGE},
+        config_map("orders-host") | {"data": LARGE},
+        child("any-name", data=LARGE),
+        child(data=LARGE),
+        child(data={"config.json": "x" * 1_000_000}),
+        child() | {"kind": "Job", "apiVersion": "batch/v1", "spec": LARGE},
+        child() | {"kind": "Pod", "spec": LARGE, "status": LARGE},
+        config_map("a") | {"kind": "Pod", "status": {"message": "x" * 100_000}},
+    ],
+    ids=["foreign", "name of a child", "owner", "child of many keys", "child of a long text", "job", "pod", "no owner"],
+)
+def test_no_object_of_another_client_takes_much_memory(manifest: Manifest) -> None:
+    metadata = manifest["metadata"]
+    metadata |= {"managedFields": [LARGE], "finalizers": list(LARGE)}
+    metadata["labels"] |= LARGE
+    metadata["annotations"] = LARGE
+    metadata["ownerReferences"] = [*metadata.get("ownerReferences", []), *CROWD]
+    store = Store()
+    store.put(manifest)
+    ((kind, found),) = store.belonging(Key(SHOP, "orders"))
+    assert len(pickle.dumps(found)) < 1000
+    assert controller_uid(found) == controller_uid(manifest)  # enough to leave it alone
+    assert store.get(kind, SHOP, metadata["name"]) == found
+
+
+def test_a_spec_of_any_size_takes_little_memory_and_its_resource_says_so() -> None:
+    store = Store()
+    spec = {"spark": {"application": {"arguments": ["x" * 4096] * 100}}}
+    store.put(event_consumer("orders", spec) | {"status": LARGE})
+    found = store.get(EVENT_CONSUMER, SHOP, "orders")
+    assert found is not None and len(pickle.dumps(found)) < 1000
+    with pytest.raises(SpecError, match=r"spec: the resource has 1\d{6} bytes, more than 131072: shorten its lists"):
+        parse_spec(found["spec"])

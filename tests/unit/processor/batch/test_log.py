@@ -1,5 +1,6 @@
 """Batches in storage: ranges are contiguous, a new leader goes on exactly, commit records are read or named."""
 
+import tracemalloc
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +12,7 @@ from eventconsumer_api.batch import BatchCommit, BatchFile, BatchManifest, Commi
 from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_processor.batch.lag import Ledger
 from eventconsumer_processor.batch.log import COMMIT_LIMIT, BatchLog, BatchState
+from eventconsumer_processor.batch.memory import manifest_limit
 from eventconsumer_processor.batch.plan import freeze
 from eventconsumer_processor.sink.slots import Chain, Draft, Slot, slot_of
 from eventconsumer_storage.errors import Damaged, Unavailable
@@ -19,6 +21,7 @@ from tests.support.fakes.virtual import virtual
 from tests.unit.processor.chains import tombstone
 from tests.unit.processor.stage import virtual_clock
 
+MIB = 1024 * 1024
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OF: Any = {"resource": ResourceRef(namespace="shop", name="orders", uid="u"), "chain": "c1"}
 
@@ -133,6 +136,45 @@ async def test_a_manifest_that_was_not_written_is_no_damage() -> None:
     with pytest.raises(Unavailable):
         await BatchLog(blobs, "p").freeze(one)
     assert await BatchLog(blobs, "p").freeze(one) == one
+
+
+@virtual
+async def test_a_manifest_beyond_the_memory_is_not_read() -> None:
+    blobs = FakeBlobStore(virtual_clock)
+    memory = 128 * MIB
+    await blobs.put("p/_batches/0000000001.json", b" " * (2 * MIB))
+    with pytest.raises(Damaged, match=r"0000000001\.json has 2097152 bytes, and this host has memory for 19\d{5}: "):
+        await BatchLog(blobs, "p", memory).restore()
+
+
+@virtual
+async def test_wrong_items_of_a_manifest_cost_no_memory() -> None:
+    blobs = FakeBlobStore(virtual_clock)
+    await blobs.put("p/_batches/0000000001.json", b'{"files":[' + b"1," * 200_000 + b"1]}")
+    tracemalloc.start()
+    try:
+        with pytest.raises(Damaged):
+            await BatchLog(blobs, "p").restore()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 32 * MIB  # an error for each item takes 180 MiB
+
+
+@pytest.mark.parametrize("files", [100, 10_000, 100_000])
+def test_the_largest_manifest_fits_into_the_memory_of_the_probe(files: int) -> None:
+    """The operator gives a probe 256 MiB, and 4 KiB for each file of a batch (spec.spark.batch.maxFiles)."""
+    largest = BatchFile(
+        path="x" * 120,
+        etag='"0x8DC0000000000000"',
+        size=10**10,
+        partition="1023",
+        first=10**15,
+        last=10**15,
+        count=10**6,
+    )
+    size = len(largest.model_dump_json(by_alias=True)) * files
+    assert size <= manifest_limit(256 * MIB + files * 4096)
 
 
 @virtual
