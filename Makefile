@@ -89,7 +89,7 @@ demo-down: env ## Remove the demo; keep caches
 
 # --- a release -----------------------------------------------------------------------------------
 .PHONY: release
-release: env ## Build wheels, chart, install.yaml, SBOM and images into dist/: VERSION=1.2.0 [REGISTRY=…] [IMAGES=no]
+release: env ## Build wheels, chart, install.yaml, SBOM and images into dist/: VERSION=1.2.0 [REGISTRY=…], or IMAGES=no
 	@$(PY) -m eventconsumer_release "$(VERSION)"
 
 # --- documentation -------------------------------------------------------------------------------

@@ -20,6 +20,9 @@ CHART = HELM / "eventconsumer"
 KUSTOMIZE = HELM.parent / "kustomize"
 SCOPES = {"base": "Namespaced", "base-cluster": "Cluster"}
 NAMESPACE = "eventconsumer-system"
+IMAGES = ("operator", "processor", "spark")
+# A placeholder that no resolver finds (RFC 2606): each overlay names its own registry.
+REGISTRY = "registry.invalid"
 _KEY = re.compile(r"^(?P<indent> *)(?P<key>[A-Za-z]\w*):")
 
 
@@ -73,17 +76,20 @@ def readme() -> str:
 
 
 def base(helm: Path | str, scope: str) -> dict[str, str]:
-    """Files of a Kustomize base, by name: the chart rendered with its defaults, without Helm's own labels.
+    """Files of a Kustomize base, by name: the chart rendered with its defaults and placeholders
+    for images, without Helm's own labels.
 
     Args:
         helm: The helm program.
         scope: Of the chart: Namespaced or Cluster.
     """
+    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
+    images = ",".join(f"image.{name}={REGISTRY}/eventconsumer/{name}:{version}" for name in IMAGES)
     rendered = subprocess.run(
         [
             helm, "template", "eventconsumer", CHART, "--namespace", NAMESPACE, "--kube-version", "1.35.0",
             # No annotation of Helm, and no generated key, which would be committed to Git.
-            *("--set", f"crds.keep=false,fleetKey.create=false,scope={scope}"),
+            *("--set", f"crds.keep=false,fleetKey.create=false,scope={scope},{images}"),
         ],
         check=True, capture_output=True, text=True,
     ).stdout  # fmt: skip

@@ -32,3 +32,20 @@ matchNames: {{ include "eventconsumer.namespaces" . }}
 {{- define "eventconsumer.fleetKey" -}}
 {{- .Values.fleetKey.existingSecret | default (ternary "eventconsumer-fleet-key" "" .Values.fleetKey.create) }}
 {{- end }}
+
+{{/*
+The reference of an image, from a list of its name in `image` and its value. Container runtimes take a reference whose
+first part is not a host from docker.io (github.com/distribution/reference, splitDockerDomain), so it is refused.
+*/}}
+{{- define "eventconsumer.image" -}}
+{{- $name := first . }}
+{{- $image := last . }}
+{{- if not $image }}
+{{- fail (printf "image.%[1]s is not set: build the images, push them to your registry, and set image.%[1]s=<registry>/%[1]s@sha256:<digest> (docs/how-to/install.md). The chart has no default images." $name) }}
+{{- end }}
+{{- $registry := splitList "/" $image | initial | first | default "" }}
+{{- if not (or (contains "." $registry) (contains ":" $registry) (eq $registry "localhost")) }}
+{{- fail (printf "image.%s: %s names no registry, so nodes would pull it from docker.io: write <registry>/%s" $name $image $image) }}
+{{- end }}
+{{- $image }}
+{{- end }}

@@ -19,6 +19,7 @@ from kubernetes.aio import client, config
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_operator.kube.api import KubernetesApi
 from tests.support.apiserver import ApiServerProcess, find_binary
+from tests.support.chart import VALUES_FILE
 from tests.support.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).parents[3]
@@ -96,7 +97,7 @@ def rendered_chart(values: str) -> str:
     return subprocess.run(
         [
             find_binary("helm"), "template", "eventconsumer", ROOT / "helm/eventconsumer",
-            "--namespace", "operator-system", "--kube-version", "1.35.0", "--set", values,
+            "--namespace", "operator-system", "--kube-version", "1.35.0", "-f", VALUES_FILE, "--set", values,
         ],
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip

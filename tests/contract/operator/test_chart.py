@@ -12,8 +12,10 @@ import yaml
 
 from tests.contract.operator.conftest import Cluster
 from tests.support.apiserver import find_binary
+from tests.support.chart import VALUES_FILE
 
 CHART = Path(__file__).parents[3] / "helm/eventconsumer"
+REQUIRED = ("-f", str(VALUES_FILE))
 
 
 @functools.cache
@@ -23,7 +25,7 @@ def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @functools.cache
 def _documents(*settings: str) -> list[dict[str, Any]]:
-    result = helm("template", "release", str(CHART), "-n", "home", "--kube-version", "1.35.0", *settings)
+    result = helm("template", "release", str(CHART), "-n", "home", "--kube-version", "1.35.0", *REQUIRED, *settings)
     assert result.returncode == 0, result.stderr
     return [document for document in yaml.load_all(result.stdout, yaml.CSafeLoader) if document]
 
@@ -41,7 +43,7 @@ def test_lint_also_with_all_options_at_once() -> None:
     parts = ("service", "serviceMonitor", "podMonitor", "rules", "dashboard")
     options = [f"metrics.{part}.enabled=true" for part in parts] + ["statusPage.enabled=true"]
     for settings in ([], [part for option in options for part in ("--set", option)]):
-        result = helm("lint", "--strict", str(CHART), *settings)
+        result = helm("lint", "--strict", str(CHART), *REQUIRED, *settings)
         assert result.returncode == 0, result.stdout + result.stderr
 
 
@@ -52,7 +54,6 @@ def test_lint_also_with_all_options_at_once() -> None:
         ("allowInsecureEndpoints=maybe", "allowInsecureEndpoints"),
         ("watchNamespaces={Not_A_Name}", "watchNamespaces"),
         ("logLevel=LOUD", "logLevel"),
-        ("image.operator=", "image"),
         ("scope=Cluster,watchNamespaces={a}", "watchNamespaces"),
         ("replicaCount=0", "replicaCount"),
         ("fleetKey.existingSecret=Not_A_Name", "existingSecret"),
@@ -61,9 +62,31 @@ def test_lint_also_with_all_options_at_once() -> None:
     ],
 )
 def test_wrong_values_are_refused_by_name(setting: str, named: str) -> None:
-    result = helm("template", "release", str(CHART), "--kube-version", "1.35.0", "--set", setting)
+    result = helm("template", "release", str(CHART), "--kube-version", "1.35.0", *REQUIRED, "--set", setting)
     assert result.returncode != 0
     assert named in result.stderr
+
+
+@pytest.mark.parametrize("image", ["operator", "processor", "spark"])
+def test_an_image_has_no_default_and_names_its_registry(image: str) -> None:
+    default = yaml.safe_load((CHART / "values.yaml").read_text())["image"][image]
+
+    def refusal(reference: str) -> str:
+        chosen = ("--set-string", f"image.{image}={reference}")
+        result = helm("template", "release", str(CHART), "-n", "home", "--kube-version", "1.35.0", *REQUIRED, *chosen)
+        return result.stderr if result.returncode else ""
+
+    assert f"image.{image} is not set" in refusal(default)
+    assert f"image.{image}=<registry>/{image}@sha256:<digest>" in refusal(default)
+    # Container runtimes take such names from docker.io.
+    for unnamed in (f"{image}:1", f"eventconsumer/{image}:1", f"eventconsumer/{image}@sha256:{'0' * 64}"):
+        assert f"image.{image}: {unnamed} names no registry" in refusal(unnamed)
+    for named in (
+        f"registry.example.com/{image}:1",
+        f"localhost/{image}:1",
+        f"registry:5000/{image}@sha256:{'0' * 64}",
+    ):
+        assert refusal(named) == ""
 
 
 def test_each_served_namespace_gets_roles_and_accounts_and_nothing_is_cluster_wide() -> None:

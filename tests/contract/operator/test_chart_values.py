@@ -22,9 +22,11 @@ from eventconsumer_operator.settings import Settings, parse_settings
 from tests.contract.operator.conftest import Cluster
 from tests.contract.operator.test_chart import CHART, of_kind, render
 from tests.support.apiserver import find_binary
+from tests.support.chart import VALUES_FILE
 
 ROOT = CHART.parents[1]
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
+REQUIRED: dict[str, Any] = yaml.safe_load(VALUES_FILE.read_text())
 
 
 def generator() -> ModuleType:
@@ -67,8 +69,8 @@ def settings_of(*settings: str) -> Settings:
 def test_the_operator_understands_its_arguments_and_takes_each_value() -> None:
     default = settings_of()
     given = settings_of(
-        'image.processor="host:2"',
-        'image.spark="spark:2"',
+        'image.processor="registry.example.com/host:2"',
+        'image.spark="registry.example.com/spark:2"',
         'watchNamespaces=["a","b"]',
         "resyncSeconds=33",
         'logLevel="DEBUG"',
@@ -83,8 +85,8 @@ def test_the_operator_understands_its_arguments_and_takes_each_value() -> None:
     )
     expected: dict[str, tuple[Any, Any]] = {
         "namespaces": (("home",), ("a", "b")),
-        "processor_image": (VALUES["image"]["processor"], "host:2"),
-        "spark_image": (VALUES["image"]["spark"], "spark:2"),
+        "processor_image": (REQUIRED["image"]["processor"], "registry.example.com/host:2"),
+        "spark_image": (REQUIRED["image"]["spark"], "registry.example.com/spark:2"),
         "resync_seconds": (VALUES["resyncSeconds"], 33),
         "log_level": ("INFO", "DEBUG"),
         "handler_image_prefixes": ((), ("one/", "two/")),
@@ -113,10 +115,10 @@ def test_the_operators_pod() -> None:
     limits = {"requests": {"cpu": "2"}, "limits": {"memory": "1Gi"}}
     given = [f"{name}={json.dumps(value)}" for name, value in (placed | {"resources": limits}).items()]
     assert not placed.keys() & pod()["spec"].keys()
-    made = pod(*given, 'image.operator="operator:2"', 'image.pullPolicy="Always"')["spec"]
+    made = pod(*given, 'image.operator="registry.example.com/operator:2"', 'image.pullPolicy="Always"')["spec"]
     assert {name: made[name] for name in placed} == placed
     (container,) = made["containers"]
-    assert (container["image"], container["imagePullPolicy"]) == ("operator:2", "Always")
+    assert (container["image"], container["imagePullPolicy"]) == ("registry.example.com/operator:2", "Always")
     assert container["resources"]["limits"]["memory"] == "1Gi"
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from eventconsumer_release.build import image_digest
 from local_cluster.images.buildah import Buildah
 from local_cluster.images.context import EPOCH
 
@@ -52,6 +53,7 @@ def test_an_archive_names_its_image_and_holds_its_files(archives: list[Path]) ->
             return found.read()
 
         (listed,) = json.loads(read("index.json"))["manifests"]
+        assert listed["digest"] == image_digest(archives[0])
         assert listed["annotations"]["org.opencontainers.image.ref.name"] == NAME
         manifest = json.loads(read(f"blobs/{listed['digest'].replace(':', '/')}"))
         layers = [f"blobs/{layer['digest'].replace(':', '/')}" for layer in manifest["layers"]]

@@ -99,7 +99,8 @@ def test_two_builds_are_the_same_bytes(clone: Path, second: Path) -> None:
 
 def test_every_file_is_there_and_its_checksum_holds(clone: Path) -> None:
     names = set(released(clone))
-    assert names >= {f"eventconsumer-{VERSION}.tgz", "install.yaml", "sbom.cdx.json", "CHANGELOG.md", "SHA256SUMS"}
+    assert names >= {f"eventconsumer-{VERSION}.tgz", "sbom.cdx.json", "CHANGELOG.md", "SHA256SUMS"}
+    assert "install.yaml" not in names, "no registry was given, so there is no image to install"
     assert sum(name.endswith(WHEEL) for name in names) == len(distributions(ROOT))
     assert sum(name.endswith(".tar.gz") for name in names) == len(distributions(ROOT))
     check = subprocess.run(
@@ -189,6 +190,12 @@ def test_another_version_is_refused(clone: Path, version: str, told: str) -> Non
     assert told in done.stderr
     assert "Traceback" not in done.stderr
     assert released(clone) == before
+
+
+def test_a_registry_without_digests_is_refused(clone: Path) -> None:
+    done = release(clone, REGISTRY="registry.example.com/team")
+    assert done.returncode == 1
+    assert "only built images have one" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_a_working_copy_with_changes_or_a_changelog_without_the_version_is_refused(second: Path) -> None:

@@ -8,12 +8,13 @@ from typing import Any
 import yaml
 
 from eventconsumer_release import archive, manifests
-from eventconsumer_release.versions import IMAGES, reference
+from eventconsumer_release.versions import IMAGES, PLACEHOLDER, pinned, reference
 
 ROOT = Path(__file__).parents[3]
 VERSION = str(yaml.safe_load((ROOT / "helm/eventconsumer/Chart.yaml").read_text())["version"])
 REGISTRY = "registry.example.com/team"
 TIME = 1_700_000_000
+PINNED = {image: pinned(image, f"sha256:{number:064x}", REGISTRY) for number, image in enumerate(IMAGES)}
 
 
 def members(package: bytes) -> dict[str, tuple[tarfile.TarInfo, bytes]]:
@@ -21,8 +22,8 @@ def members(package: bytes) -> dict[str, tuple[tarfile.TarInfo, bytes]]:
         return {entry.name: (entry, tar.extractfile(entry).read()) for entry in tar}  # type: ignore[union-attr]
 
 
-def installed(registry: str) -> list[dict[str, Any]]:
-    return list(yaml.load_all(manifests.install(ROOT, VERSION, registry), yaml.CSafeLoader))
+def installed(images: dict[str, str]) -> list[dict[str, Any]]:
+    return list(yaml.load_all(manifests.install(ROOT, VERSION, images), yaml.CSafeLoader))
 
 
 def test_an_archive_does_not_depend_on_its_builder() -> None:
@@ -39,14 +40,15 @@ def test_an_archive_does_not_depend_on_its_builder() -> None:
 
 
 def test_the_package_is_the_chart_with_the_release_s_images() -> None:
-    found = members(manifests.chart_package(ROOT, VERSION, REGISTRY, TIME))
+    found = members(manifests.chart_package(ROOT, PINNED, TIME))
     chart = ROOT / "helm/eventconsumer"
     assert set(found) == {f"eventconsumer/{path.relative_to(chart)}" for path in chart.rglob("*") if path.is_file()}
     values = yaml.safe_load(found["eventconsumer/values.yaml"][1])
     expected = yaml.safe_load((chart / "values.yaml").read_text())
-    expected["image"] |= {image: reference(image, VERSION, REGISTRY) for image in IMAGES}
-    assert values == expected
+    assert values == expected | {"image": expected["image"] | PINNED}
     assert found["eventconsumer/Chart.yaml"][1] == (chart / "Chart.yaml").read_bytes()
+    without = members(manifests.chart_package(ROOT, {}, TIME))
+    assert without["eventconsumer/values.yaml"][1] == (chart / "values.yaml").read_bytes()
 
 
 def test_install_has_the_namespace_first_and_the_base_with_images_of_the_registry() -> None:
@@ -55,12 +57,12 @@ def test_install_has_the_namespace_first_and_the_base_with_images_of_the_registr
         for name in ("crd.yaml", "operator.yaml")
         for document in yaml.load_all((ROOT / "kustomize/base" / name).read_text(), yaml.CSafeLoader)
     ]
-    namespace, *documents = installed("")
+    namespace, *documents = installed({image: reference(image, VERSION, PLACEHOLDER) for image in IMAGES})
     assert namespace["kind"] == "Namespace"
     assert documents == base
     assert {each["metadata"].get("namespace") for each in base} - {None} == {namespace["metadata"]["name"]}
-    (deployment,) = [document for document in installed(REGISTRY) if document["kind"] == "Deployment"]
+    (deployment,) = [document for document in installed(PINNED) if document["kind"] == "Deployment"]
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    assert container["image"] == reference("operator", VERSION, REGISTRY)
+    assert container["image"] == PINNED["operator"]
     for image in ("processor", "spark"):
-        assert f"--{image}-image={reference(image, VERSION, REGISTRY)}" in container["args"]
+        assert f"--{image}-image={PINNED[image]}" in container["args"]

@@ -1,8 +1,10 @@
 """The steps of a release, from a commit to a folder of files."""
 
 import hashlib
+import json
 import shutil
 import sys
+import tarfile
 import tempfile
 from pathlib import Path
 
@@ -24,16 +26,22 @@ def release(root: Path, version: str, *, registry: str = "", images: bool = True
     Args:
         root: The repository.
         version: Version of the release; the sources must have the same.
-        registry: Registry of the release's images; written into the chart and install.yaml.
-        images: Whether to build the images as OCI archives too; needs root, minutes and 2 GB.
+        registry: Registry of the release's images. The chart and install.yaml name them by digest. Empty: the chart has
+            no default images, and there is no install.yaml.
+        images: Whether to build the images as OCI archives too; needs root, minutes and 2 GB. Required with a registry.
 
     Returns:
         The folder.
 
     Raises:
-        ReleaseError: The working copy has changes, or another version.
+        ReleaseError: The working copy has changes, or another version, or a registry is given without images.
         ClusterError: A program failed; its last lines are in the message.
     """
+    if registry and not images:
+        raise ReleaseError(
+            "With REGISTRY the chart names images by digest, and only built images have one. Build them, or omit "
+            "REGISTRY: the chart then has no default images, and its users set them."
+        )
     builder = _builder(root) if images else None
     progress = Progress(STEPS + (builder.steps() + len(builder.images) if builder else 0))
     with progress.step(f"checking that the sources have version {version}"):
@@ -48,16 +56,20 @@ def release(root: Path, version: str, *, registry: str = "", images: bool = True
         source.export(root, commit, sources)
         with progress.step("wheels and source distributions"):
             wheels = _distributions(sources, commit, made)
-        with progress.step("the chart, install.yaml and the changelog"):
-            package = manifests.chart_package(sources, version, registry, commit.time)
-            (made / f"eventconsumer-{version}.tgz").write_bytes(package)
-            (made / "install.yaml").write_text(manifests.install(sources, version, registry))
-            (made / "CHANGELOG.md").write_text(notes)
-        with progress.step("the bill of materials"):
-            (made / "sbom.cdx.json").write_text(materials.document(sources, version, commit, wheels))
         if builder:
             builder.build(progress)
             builder.save({name: _archive(made, name, version, registry) for name in versions.IMAGES}, progress)
+        with progress.step("the chart, install.yaml and the changelog"):
+            pinned = {
+                name: versions.pinned(name, image_digest(_archive(made, name, version, registry)[0]), registry)
+                for name in (versions.IMAGES if registry else ())
+            }
+            (made / f"eventconsumer-{version}.tgz").write_bytes(manifests.chart_package(sources, pinned, commit.time))
+            if pinned:
+                (made / "install.yaml").write_text(manifests.install(sources, version, pinned))
+            (made / "CHANGELOG.md").write_text(notes)
+        with progress.step("the bill of materials"):
+            (made / "sbom.cdx.json").write_text(materials.document(sources, version, commit, wheels))
         with progress.step(SUMS):
             (made / SUMS).write_text(sums(made))
         target = root / "dist"
@@ -79,7 +91,22 @@ def _builder(root: Path) -> Builder:
 
 
 def _archive(folder: Path, image: str, version: str, registry: str) -> tuple[Path, str]:
-    return folder / f"eventconsumer-{image}-{version}.oci.tar", versions.reference(image, version, registry)
+    return folder / f"eventconsumer-{image}-{version}.oci.tar", versions.reference(
+        image, version, registry or versions.LOCAL
+    )
+
+
+def image_digest(file: Path) -> str:
+    """Digest of the manifest of the only image in an OCI archive; it stays when the archive is pushed unchanged.
+
+    Source: github.com/opencontainers/image-spec, image-layout.md, index.json.
+    """
+    with tarfile.open(file) as archive:
+        index = archive.extractfile("index.json")
+        if index is None:
+            raise ReleaseError(f"{file.name} has no index.json: it is not an OCI archive. Build the images again.")
+        (manifest,) = json.load(index)["manifests"]
+    return str(manifest["digest"])
 
 
 def _distributions(sources: Path, commit: Commit, target: Path) -> dict[str, str]:

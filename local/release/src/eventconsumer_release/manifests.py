@@ -1,9 +1,11 @@
 """Manifests of a release: the chart's package and install.yaml, with the release's image references."""
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from eventconsumer_release import archive
-from eventconsumer_release.versions import IMAGES, reference
+from eventconsumer_release.versions import IMAGES, PLACEHOLDER, reference
 
 NAMESPACE = "eventconsumer-system"
 CHART = "helm/eventconsumer"
@@ -20,36 +22,36 @@ metadata:
 """
 
 
-def with_images(text: str, version: str, registry: str) -> str:
-    """A manifest whose images come from a registry; unchanged without a registry."""
-    for image in IMAGES:
-        text = text.replace(reference(image, version), reference(image, version, registry))
-    return text
-
-
-def chart_package(root: Path, version: str, registry: str, time: int) -> bytes:
+def chart_package(root: Path, images: Mapping[str, str], time: int) -> bytes:
     """The chart with the name and layout of `helm package`, but with the commit's time.
 
     Args:
         root: The sources.
-        version: Version of the chart and of the images.
-        registry: Registry of the images.
+        images: References of the images, by name, as defaults of the chart; empty: the chart has no default images.
         time: Time of the commit, seconds since 1970.
     """
     files, runnable = archive.read(root / CHART, "eventconsumer")
     values = "eventconsumer/values.yaml"
-    files[values] = with_images(files[values].decode(), version, registry).encode()
+    text = files[values].decode()
+    for image, written in images.items():
+        text, found = re.subn(rf'^  {image}: ""$', f'  {image}: "{written}"', text, flags=re.MULTILINE)
+        if found != 1:
+            raise ValueError(f"values.yaml has {found} lines for image.{image}; versions.check did not run")
+    files[values] = text.encode()
     return archive.packed(files, runnable, time)
 
 
-def install(root: Path, version: str, registry: str) -> str:
+def install(root: Path, version: str, images: Mapping[str, str]) -> str:
     """install.yaml: a namespace and the Kustomize base, in one file.
 
     Args:
         root: The sources.
-        version: Of the images.
-        registry: Their registry.
+        version: Of the release.
+        images: References of the images, by name.
     """
     parts = [_HEAD.format(version=version)]
     parts += [(root / "kustomize/base" / name).read_text() for name in ("crd.yaml", "operator.yaml")]
-    return with_images("---\n".join(parts), version, registry)
+    text = "---\n".join(parts)
+    for image in IMAGES:
+        text = text.replace(reference(image, version, PLACEHOLDER), images[image])
+    return text
