@@ -73,7 +73,8 @@ class Release:
         images = [word for name, image in given.items() for word in ("--set-string", f"image.{name}={image}")]
         cluster.helm(
             "upgrade", "--install", run.RELEASE, str(self.root / "helm/eventconsumer"), "--reset-then-reuse-values",
-            *images, "--set", "allowInsecureEndpoints=true", "--wait", "--timeout", "300s", timeout=330,
+            *images, "--set", f"allowInsecureEndpoints=true,watchNamespaces={{{NAMESPACE}}}",
+            "--wait", "--timeout", "300s", timeout=330,
         )  # fmt: skip
 
 

@@ -14,9 +14,12 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: operator
 {{- end }}
 
-{{/* The served namespaces, as a JSON list. */}}
+{{/* The served namespaces if scope is Namespaced, as a JSON list. */}}
 {{- define "eventconsumer.namespaces" -}}
-{{ .Values.watchNamespaces | default (list .Release.Namespace) | toJson }}
+{{- if not .Values.watchNamespaces }}
+{{- fail (printf "watchNamespaces is empty: name the namespaces whose EventConsumers the operator serves, such as watchNamespaces={shop}, or set scope=Cluster. Do not name %s, the operator's own namespace, unless its users may act as the operator: a Spark driver there can create pods with the operator's service account." .Release.Namespace) }}
+{{- end }}
+{{- .Values.watchNamespaces | toJson }}
 {{- end }}
 
 {{/* The namespaceSelector of monitors for hosts. */}}
@@ -31,6 +34,18 @@ matchNames: {{ include "eventconsumer.namespaces" . }}
 {{/* The Secret with the key that signs operator messages; empty if the operator generates a key. */}}
 {{- define "eventconsumer.fleetKey" -}}
 {{- .Values.fleetKey.existingSecret | default (ternary "eventconsumer-fleet-key" "" .Values.fleetKey.create) }}
+{{- end }}
+
+{{/* Secrets of this installation that no EventConsumer may name, as a JSON list. */}}
+{{- define "eventconsumer.reservedSecrets" -}}
+{{- $names := list }}
+{{- with include "eventconsumer.fleetKey" . }}
+{{- $names = append $names . }}
+{{- end }}
+{{- range .Values.imagePullSecrets }}
+{{- $names = append $names .name }}
+{{- end }}
+{{- $names | uniq | toJson }}
 {{- end }}
 
 {{/*

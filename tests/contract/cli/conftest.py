@@ -9,7 +9,7 @@ import yaml
 
 from tests.contract.operator.conftest import ROOT, Cluster
 from tests.support.apiserver import ApiServerProcess, find_binary
-from tests.support.chart import VALUES_FILE
+from tests.support.chart import SERVED, VALUES_FILE
 from tests.support.waiting import HANG_SECONDS
 
 ROLES = {
@@ -52,7 +52,7 @@ def _user_roles() -> str:
     rendered = subprocess.run(
         [
             find_binary("helm"), "template", "eventconsumer", ROOT / "helm/eventconsumer",
-            "--kube-version", "1.35.0", "-f", VALUES_FILE,
+            "--kube-version", "1.35.0", "-f", VALUES_FILE, *SERVED,
         ],
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip

@@ -51,18 +51,22 @@ def test_the_package_is_the_chart_with_the_release_s_images() -> None:
     assert without["eventconsumer/values.yaml"][1] == (chart / "values.yaml").read_bytes()
 
 
-def test_install_has_the_namespace_first_and_the_base_with_images_of_the_registry() -> None:
+def test_install_has_the_namespaces_first_and_the_bases_with_images_of_the_registry() -> None:
     base = [
         document
-        for name in ("crd.yaml", "operator.yaml")
-        for document in yaml.load_all((ROOT / "kustomize/base" / name).read_text(), yaml.CSafeLoader)
+        for name in ("base/crd.yaml", "base/operator.yaml", "served/namespace.yaml")
+        for document in yaml.load_all((ROOT / "kustomize" / name).read_text(), yaml.CSafeLoader)
     ]
-    namespace, *documents = installed({image: reference(image, VERSION, PLACEHOLDER) for image in IMAGES})
-    assert namespace["kind"] == "Namespace"
+    own, served, *documents = installed({image: reference(image, VERSION, PLACEHOLDER) for image in IMAGES})
+    assert [own["kind"], served["kind"]] == ["Namespace", "Namespace"]
     assert documents == base
-    assert {each["metadata"].get("namespace") for each in base} - {None} == {namespace["metadata"]["name"]}
+    assert {each["metadata"].get("namespace") for each in base} - {None} == {
+        own["metadata"]["name"],
+        served["metadata"]["name"],
+    }
     (deployment,) = [document for document in installed(PINNED) if document["kind"] == "Deployment"]
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert f"--namespace={served['metadata']['name']}" in container["args"]
     assert container["image"] == PINNED["operator"]
     for image in ("processor", "spark"):
         assert f"--{image}-image={PINNED[image]}" in container["args"]

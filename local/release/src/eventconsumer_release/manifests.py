@@ -8,15 +8,25 @@ from eventconsumer_release import archive
 from eventconsumer_release.versions import IMAGES, PLACEHOLDER, reference
 
 NAMESPACE = "eventconsumer-system"
+SERVED_NAMESPACE = "event-consumers"
+_MANIFESTS = ("base/crd.yaml", "base/operator.yaml", "served/namespace.yaml")
 CHART = "helm/eventconsumer"
 _HEAD = f"""\
-# EventConsumer {{version}}: the CRD, and the operator serving the namespace {NAMESPACE}. Apply it server-side:
+# EventConsumer {{version}}: the CRD, and the operator in {NAMESPACE}, which serves the namespace
+# {SERVED_NAMESPACE}. Apply it server-side:
 #   kubectl apply --server-side -f install.yaml
 # Other namespaces, metrics, alerts, users' roles: the chart, or the Kustomize overlays.
 apiVersion: v1
 kind: Namespace
 metadata:
   name: {NAMESPACE}
+  labels:
+    pod-security.kubernetes.io/enforce: restricted
+---
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: {SERVED_NAMESPACE}
   labels:
     pod-security.kubernetes.io/enforce: restricted
 """
@@ -42,7 +52,7 @@ def chart_package(root: Path, images: Mapping[str, str], time: int) -> bytes:
 
 
 def install(root: Path, version: str, images: Mapping[str, str]) -> str:
-    """install.yaml: a namespace and the Kustomize base, in one file.
+    """install.yaml: the namespaces of the operator and of EventConsumers, and the Kustomize bases, in one file.
 
     Args:
         root: The sources.
@@ -50,7 +60,7 @@ def install(root: Path, version: str, images: Mapping[str, str]) -> str:
         images: References of the images, by name.
     """
     parts = [_HEAD.format(version=version)]
-    parts += [(root / "kustomize/base" / name).read_text() for name in ("crd.yaml", "operator.yaml")]
+    parts += [(root / "kustomize" / name).read_text() for name in _MANIFESTS]
     text = "---\n".join(parts)
     for image in IMAGES:
         text = text.replace(reference(image, version, PLACEHOLDER), images[image])
