@@ -112,8 +112,9 @@ def documents(helm: Path | str, scope: str) -> list[dict[str, Any]]:
         scope: Of the chart: Namespaced or Cluster.
     """
     version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
-    # No annotation of Helm, and no generated key, which would be committed to Git.
-    values = {"crds.keep": "false", "fleetKey.create": "false", "scope": scope}
+    # No annotation of Helm, and no generated key, which would be committed to Git. No admission policy: it repeats the
+    # settings, which overlays change in the operator's arguments only.
+    values = {"crds.keep": "false", "fleetKey.create": "false", "admissionPolicy.enabled": "false", "scope": scope}
     values |= {f"image.{name}": f"{REGISTRY}/eventconsumer/{name}:{version}" for name in IMAGES}
     if scope == "Namespaced":
         values["watchNamespaces"] = f"{{{SERVED_NAMESPACE}}}"

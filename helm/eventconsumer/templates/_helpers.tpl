@@ -64,3 +64,27 @@ first part is not a host from docker.io (github.com/distribution/reference, spli
 {{- end }}
 {{- $image }}
 {{- end }}
+
+{{/* The remedy for a value that is not allowed, from a list of: the allowed values, the setting, the words before them. */}}
+{{- define "eventconsumer.choice" -}}
+{{- $allowed := index . 0 }}
+{{- if $allowed -}}
+is not allowed: {{ index . 2 }}{{ join ", " $allowed }}, or ask the operator's administrator to extend {{ index . 1 }}
+{{- else -}}
+is not allowed: ask the operator's administrator to set {{ index . 1 }}
+{{- end }}
+{{- end }}
+
+{{/* Allowed domains as a JSON list, from a list of a setting and its value; empty: those of the operator, AZURE_SUFFIXES. */}}
+{{- define "eventconsumer.suffixes" -}}
+{{- $azure := dict "endpointSuffixes" (list
+  "servicebus.windows.net" "blob.core.windows.net" "dfs.core.windows.net" "storage.azure.net"
+  "servicebus.usgovcloudapi.net" "blob.core.usgovcloudapi.net" "dfs.core.usgovcloudapi.net"
+  "servicebus.chinacloudapi.cn" "blob.core.chinacloudapi.cn" "dfs.core.chinacloudapi.cn")
+}}
+{{- $found := list }}
+{{- range last . | default (index $azure (first .)) }}
+{{- $found = append $found (lower . | trimPrefix "*" | trimPrefix "." | trimSuffix ".") }}
+{{- end }}
+{{- $found | toJson }}
+{{- end }}
